@@ -11,11 +11,14 @@ from oracle.compare import compare
 from oracle.judge import proved_and_not_equal
 from oracle.mutate import mutants
 
+from tests.builders.numbers import on_numbers_of
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.analyses.relations.terms.loss_identities import CLASSES, summed, term_of
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.equivalence.explain.counterexample import evaluate
+from tvlint.equivalence.verdict.on_numbers import Agreement
 from tvlint.findings import Outcome
 from tvlint.ops.field import Array
 
@@ -141,6 +144,138 @@ def test_a_mistake_is_not_proved_and_told_where_the_reference_is_written_out(nam
     assert verdict.outcome is not Outcome.PROVED
     if loss == "written out" and name not in ("a target of one rank", "classes without their target"):
         assert reason in [found.name for found in verdict.reasons], [found.message for found in verdict.reasons]
+
+
+OPTIONS = """
+weight w f32[8,4]
+buffer c f32[8]
+input x f32[6,4]{placed}
+input t i64[6]{placed}
+loss l
+program
+  z = linear(x, w)
+"""
+COUNTED = """
+  y: f32[] = cross_entropy(z, t, {option}, reduction="sum")
+  {count}
+  n0: f32[] = sum(k) || none
+  n = all-reduce(n0) over dp || none
+  r = div(y, n)
+  l = all-reduce(r) over dp
+  end reduce-gradients w over dp
+"""
+COUNTS = {
+    "a class that is ignored": ("ignore_index=0", 'i = ne(t, 0) || none\n  k = to(i, dtype="f32") || none'),
+    "weights of classes": ("weight=c", "k = index_select(c, 0, t) || none"),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_mean_is_over_what_counts_on_all_ranks(name: str) -> None:
+    option, count = COUNTS[name]
+    other = with_backward(OPTIONS.format(placed="") + f"  l = cross_entropy(z, t, {option})\n")
+    text = "mesh dp=2\n" + OPTIONS.format(placed=" dp:S(0)") + COUNTED.format(option=option, count=count)
+    other, right = (own if option == "weight=c" else own.replace("buffer c f32[8]\n", "") for own in (other, text))
+    verdict = verdict_on(with_backward(right), other)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    reference, made = plans(other, with_backward(right))
+    assert on_numbers_of(made, reference) == Agreement()
+    wrongs = (("all-reduce(n0) over dp", "identity(n0)"), ("div(y, n)", "div(y, 6)"), ("w over dp", "w over dp by avg"))
+    for before, after in wrongs:
+        assert before in right
+        wrong = with_backward(right.replace(before, after))
+        assert verdict_on(wrong, other).outcome is not Outcome.PROVED
+        assert on_numbers_of(plans(other, wrong)[1], reference) != Agreement()
+
+
+TOKENS = OPTIONS.replace("buffer c f32[8]\n", "").replace("loss l", "input k f32[6]{placed}\nloss l")
+PER_TOKEN = """
+  q = cross_entropy(z, t, reduction="none")
+  a = mul(q, k)
+  s: f32[] = sum(a)
+"""
+DIVIDED = """
+  s1 = all-reduce(s) over dp
+  n0: f32[] = sum(k)
+  n = all-reduce(n0) over dp
+  l = div(s1, n)
+  da = backward s (grad(s))
+  dq, _ = backward a (da)
+  dz, _ = backward q (dq)
+  _, w0 = backward z (dz)
+  w1 = all-reduce(w0) over dp
+  grad(w) = div(w1, n)
+  update w
+"""
+
+
+def test_a_gradient_may_be_divided_by_what_counts_at_the_end() -> None:
+    other = with_backward(TOKENS.format(placed="") + PER_TOKEN + "n: f32[] = sum(k) || none\nl = div(s, n)\nend update w\n")
+    right = "mesh dp=2\n" + TOKENS.format(placed=" dp:S(0)") + PER_TOKEN + DIVIDED
+    verdict = verdict_on(right, other)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    for before, after in (("div(w1, n)", "div(w1, n0)"), ("w1 = all-reduce(w0) over dp", "w1 = identity(w0)")):
+        assert before in right
+        assert verdict_on(right.replace(before, after), other).outcome is Outcome.REFUTED
+
+
+SHARED = """mesh tp=2
+weight h f32[6,4]
+weight w f32[4,4] tp:S(0)
+input t i64[6]
+loss l
+"""
+EXCHANGED = """program tp={rank}
+  a = copy(h) over tp
+  z = linear(a, w)
+  m0 = amax(z, dim=1, keepdim=True) || none
+  m = all-reduce max(m0) over tp || none
+  x = sub(z, m)
+  e = exp(x)
+  s0 = sum(e, dim=1)
+  s = all-reduce(s0) over tp
+  g = log(s)
+  i = arange({first}, {last}) || none
+  j = unsqueeze(t, 1) || none
+  f = eq(j, i) || none
+  k = where(f, x, 0.0)
+  p0 = sum(k, dim=1)
+  p = all-reduce(p0) over tp
+  c = sub(g, p)
+  l: f32[1] = mean(c)
+"""
+FOREIGN = {
+    "sums of the other rank": ("s0 = sum(e, dim=1)", "s1 = sum(e, dim=1)\n  s2 = all-reduce(s1) over tp\n  s0 = sub(s2, s1)"),
+    "scores of the other rank": ("e = exp(x)", "x1 = all-reduce(x) over tp\n  x2 = sub(x1, x)\n  e = exp(x2)"),
+    "the difference of both": ("p0 = sum(k, dim=1)", "k1 = all-reduce(k) over tp\n  k2 = sub(k1, k)\n  p0 = sum(k2, dim=1)"),
+    "half of both": ("c = sub(g, p)", "p1 = all-reduce(p0) over tp\n  p2 = mul(p1, 0.5)\n  c = sub(g, p2)"),
+    "places of the other rank": (
+        "f = eq(j, i)",
+        "i1 = all-reduce(i) over tp || none\n  i2 = sub(i1, i) || none\n  f = eq(j, i2)",
+    ),
+    "the target of one rank": ("p = all-reduce(p0) over tp", "p = identity(p0)"),
+}
+
+
+def exchanged(before: str = "", after: str = "") -> str:
+    ranks = [EXCHANGED.format(rank=rank, first=2 * rank, last=2 * rank + 2) for rank in (0, 1)]
+    assert before in ranks[0]
+    return with_backward(SHARED + "".join(own.replace(before, after) if before else own for own in ranks))
+
+
+def test_positions_that_ranks_compare_with_are_some_of_all() -> None:
+    verdict = verdict_on(exchanged(), reference(MEAN))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    other, made = plans(reference(MEAN), exchanged())
+    assert on_numbers_of(made, other) == Agreement()
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_values_of_another_rank_are_not_those_of_this_one(name: str) -> None:
+    wrong = exchanged(*FOREIGN[name])
+    is_right = isinstance(on_numbers_of(plans(reference(MEAN), wrong)[1], plans(reference(MEAN), wrong)[0]), Agreement)
+    assert not is_right
+    assert verdict_on(wrong, reference(MEAN)).outcome is not Outcome.PROVED
 
 
 # The identities, in numbers.

@@ -26,6 +26,7 @@ from tvlint.analyses.relations.terms.sums_of_products import (
     FUNCTION,
     MERGE,
     PAD,
+    PLACE,
     SLICE,
     SPLIT,
     SUM_OF_PRODUCTS,
@@ -51,7 +52,11 @@ TAIL = "q = pow(y, 2)\nl: f32[1] = sum(q)\n"
 ROOT = "m = mean(s, dim=-1, keepdim=True)\ne = add(m, 1e-06)\n"
 LAST = "y = mul(n, g)\n"
 CENTRED = "m = mean(h, dim=-1, keepdim=True)\nc = sub(h, m)\n"
-SCALED = "t = mul(n, g)\ny = add(t, b)\n"
+SCALED = "k = mul(n, g)\ny = add(k, b)\n"
+LOG_SUM = "e = exp({0})\ns = sum(e, dim=-1)\nj = log(s)\n"
+PICKED = "u = unsqueeze(t, 1) || none\np1 = gather({0}, 1, u)\np = squeeze(p1, 1)\n"
+SHIFTED = "m = amax(h, dim=-1, keepdim=True) || none\nd = sub(h, m)\n"
+COMPARED = "v = arange(8) || none\nu = unsqueeze(t, 1) || none\nf = eq(u, v) || none\n"
 
 WAYS = {
     "rms_norm": {
@@ -94,6 +99,25 @@ WAYS = {
         "a product": "d = sub(h, z)\nk = mul(d, d)\ny = mean(k)\n",
         "a sum": "d = sub(h, z)\nk = pow(d, 2)\nt = sum(k)\ny = div(t, 32)\n",
     },
+    "cross_entropy": {
+        "one operator": 'y = cross_entropy(h, t, reduction="none")\n',
+        "written out": LOG_SUM.format("h") + PICKED.format("h") + "y = sub(j, p)\n",
+        "shifted": SHIFTED + LOG_SUM.format("d") + PICKED.format("d") + "y = sub(j, p)\n",
+        "logarithms of chances": "c = log_softmax(h, dim=-1)\n" + PICKED.format("c") + "y = neg(p)\n",
+        "compared with positions": LOG_SUM.format("h") + COMPARED + "k = where(f, h, 0.0)\np = sum(k, dim=-1)\ny = sub(j, p)\n",
+        "flags as numbers": LOG_SUM.format("h")
+        + COMPARED
+        + 'i = to(f, dtype="f32") || none\nk = mul(h, i)\np = sum(k, dim=-1)\ny = sub(j, p)\n',
+    },
+    "label smoothing": {
+        "one operator": 'y = cross_entropy(h, t, reduction="none", label_smoothing=0.1)\n',
+        "written out": "c = log_softmax(h, dim=-1)\n"
+        + PICKED.format("c")
+        + "k = mean(c, dim=-1)\na = mul(p, -0.9)\no = mul(k, 0.1)\ny = sub(a, o)\n",
+        "two losses": LOG_SUM.format("h")
+        + PICKED.format("h")
+        + "n = sub(j, p)\nk = mean(h, dim=-1)\no = sub(j, k)\na = mul(n, 0.9)\nr = mul(o, 0.1)\ny = add(a, r)\n",
+    },
     "a transpose": {
         "before": "i = transpose(h, 0, 1)\nj = gelu(i)\ny = transpose(j, 0, 1)\n",
         "none": "y = gelu(h)\n",
@@ -109,12 +133,17 @@ WRONG = {
     "softmax": ("written out", [("dim=-1", "dim=0"), ("div(e, t)", "div(h, t)")]),
     "log_softmax": ("written out", [("sub(h, d)", "add(h, d)"), ("sub(h, d)", "sub(e, d)")]),
     "squared error": ("a product", [("sub(h, z)", "add(h, z)"), ("mean(k)", "sum(k)")]),
+    "cross_entropy": ("shifted", [("sub(j, p)", "add(j, p)"), ("gather(d", "gather(h"), ("exp(d)", "exp(h)")]),
+    "label smoothing": ("written out", [("-0.9", "-0.8"), ("mean(c", "sum(c"), ("mean(c", "mean(h")]),
     "a transpose": ("before", [("gelu(i)", "relu(i)")]),
 }
 
 
+TARGETS = {name: HEAD.replace("loss l", "input t i64[4]\nloss l") for name in ("cross_entropy", "label smoothing")}
+
+
 def program(name: str, way: str) -> str:
-    return with_backward(HEAD + WAYS[name][way] + TAIL)
+    return with_backward(TARGETS.get(name, HEAD) + WAYS[name][way] + TAIL)
 
 
 PAIRS = [(name, one, other) for name, ways in WAYS.items() for one, other in permutations(ways, 2)]
@@ -134,7 +163,7 @@ TWINS = [(name, way, *change) for name, (way, changes) in WRONG.items() for chan
 @pytest.mark.parametrize(("name", "way", "before", "after"), TWINS, ids=[f"{name}: {after}" for name, _, _, after in TWINS])
 def test_what_differs_is_refuted(name: str, way: str, before: str, after: str) -> None:
     assert before in WAYS[name][way]
-    wrong = with_backward(HEAD + WAYS[name][way].replace(before, after, 1) + TAIL)
+    wrong = with_backward(TARGETS.get(name, HEAD) + WAYS[name][way].replace(before, after, 1) + TAIL)
     verdict = verdict_on(wrong, program(name, next(iter(WAYS[name]))))
     assert verdict.outcome is Outcome.REFUTED, [reason.message for reason in verdict.reasons]
     reference, plan = plans(program(name, next(iter(WAYS[name]))), wrong)
@@ -200,6 +229,8 @@ class Arithmetic(Numbers):
     @np.errstate(divide="ignore")  # the logarithm of a flag
     def of(self, term: int) -> Any:
         head, operands, shape = self.terms.keys[term], self.terms.operands[term], self.terms.shape[term]
+        if head[0] == "arange":
+            return np.arange(head[2][0], head[2][0] + shape[0])
         if head[0] == "logical-not":
             return np.logical_not(self.of(operands[0]))
         if str(head[0]).startswith(ATTENTION) and is_of_flags(self.terms, operands[-1]):
@@ -217,6 +248,8 @@ class Arithmetic(Numbers):
             own = next(values)
             after = head[3] - head[2] - own.shape[head[1]]
             found = np.pad(own, [(head[2], after) if dim == head[1] else (0, 0) for dim in range(own.ndim)])
+        elif head == PLACE:
+            found = np.equal(next(values)[..., None], np.arange(shape[-1])).astype(float)
         elif head[0] == FLAG:
             rows, columns = np.ogrid[: shape[0], : shape[1]]
             flags = next(values, None) if operands else columns - rows >= head[3]

@@ -7,15 +7,16 @@ score of its target.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from functools import reduce
 
-from tvlint.ir.operators import Value
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import as_array
 from tvlint.ops.reductions import without_absent
 from tvlint.ops.slicing import dimension
-from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having
+from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having
 
 _NEVER = -100
 """The target that the losses ignore unless they are told another."""
@@ -29,34 +30,33 @@ def _loss(*more: str) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
         call = without_absent(call)
         call.reject_unknown(*_ATTRIBUTES, *more)
-        rows = _of_rows(call)
+        weighted = len(call.inputs) == 3
+        rows = _of_rows(replace(call, inputs=call.inputs[:2]) if weighted else call)
         if any(call.attributes.get(name) is not None for name in ("weight", "size_average", "reduce")):
-            raise UnsupportedError(f"`{call.op}` with `weight`, `size_average` or `reduce`")
+            raise UnsupportedError(f"`{call.op}` with `weight`, `size_average` or `reduce` as an attribute")
+        if weighted and (call.shape(2) != call.shape(0)[1:] or call.attributes.get("label_smoothing", 0.0) != 0):
+            raise UnsupportedError(f"`{call.op}` with weights of shape {call.shape(2)}")
         ignored, reduction = call.attributes.get("ignore_index", _NEVER), call.attributes.get("reduction", "mean")
-        if reduction not in ("sum", "none", "mean") or (reduction == "mean" and not _is_no_class(ignored)):
-            raise UnsupportedError(f"`{call.op}` with a mean over tokens that are not ignored")
+        if reduction not in ("sum", "none", "mean") or isinstance(ignored, bool) or not isinstance(ignored, int):
+            raise UnsupportedError(f"`{call.op}` with `reduction` {reduction} and `ignore_index` {ignored}")
         tokens = frozenset({"t"})
         scalar = (ONE,) if call.outputs and call.outputs[0] == (1,) else ()
         return Bound(
-            rows.operands,
+            (*rows.operands, *((("c",),) if weighted else ())),
             (("t",) if reduction == "none" else scalar,),
             reduced=tokens if reduction == "sum" else frozenset(),
             averaged=tokens if reduction == "mean" else frozenset(),
             whole=rows.whole,
             linear=() if more else (frozenset({0}),),
             attributes=(ignored, *(call.attributes.get(name, 0.0) for name in more)),
-            zero_gradient=rows.zero_gradient,
+            zero_gradient=rows.zero_gradient | (frozenset({2}) if weighted else frozenset()),
             indices=rows.indices,
             assumption=f"no target of a `{call.op.rsplit('.', 1)[-1]}` with a mean is {ignored}, which it would not count"
-            if reduction == "mean"
+            if reduction == "mean" and ignored < 0
             else "",
         )
 
     return bind
-
-
-def _is_no_class(ignored: Value) -> bool:
-    return isinstance(ignored, int) and ignored < 0
 
 
 def _of_rows(call: Call) -> Bound:
@@ -71,26 +71,66 @@ def _of_rows(call: Call) -> Bound:
 
 
 def _rows(call: Call) -> Bound:
-    call.reject_unknown()
-    return _of_rows(call)
+    """The loss of every row; with `smoothing`, all classes together have that share of it, in equal parts."""
+    call = call.with_arguments("smoothing")
+    call.reject_unknown("smoothing")
+    return replace(_of_rows(call), attributes=tuple(call.attributes.values()))
 
 
 def _linear_rows(call: Call) -> Bound:
     """As `masked_gather` of everything, with the other sign."""
-    return replace(_rows(call), linear=(frozenset({0}),))
+    call.reject_unknown()
+    return replace(_of_rows(call), linear=(frozenset({0}),))
 
 
 def _in_rows(rows: str) -> Callable[[Call], Steps]:
-    """Return the loss of every row, and their sum or mean; nothing where the call says more than that."""
+    """Return the loss of every row, what it counts, and their sum or mean."""
 
     def steps(call: Call) -> Steps:
-        reduction = call.attributes.get("reduction", "mean")
-        if call.attributes.get("ignore_index", _NEVER) != _NEVER or call.attributes.get("label_smoothing", 0.0) != 0:
-            return ()
-        each = (rows, (0, 1))
-        return (each,) if reduction == "none" else (each, (str(reduction), (PREVIOUS,)))
+        call = without_absent(call)
+        ignored, smoothing = call.attributes.get("ignore_index", _NEVER), call.attributes.get("label_smoothing", 0.0)
+        reduction, sequence = str(call.attributes.get("reduction", "mean")), _Sequence()
+        counts_all = reduction == "mean" and isinstance(ignored, int) and ignored < 0
+        each = sequence.then(rows, 0, 1, *((Literal(smoothing),) if smoothing else ()))
+        counts = [sequence.then("index_select", 2, Literal(0), 1)] if len(call.inputs) == 3 else []
+        if not counts_all and ignored != _NEVER:
+            counts.append(sequence.then("ne", 1, Literal(ignored)))
+        for count in counts:
+            each = sequence.then("mul", each, count)
+        if reduction == "mean" and counts:
+            count = counts[0] if len(counts) == 1 else sequence.then("mul", *counts)
+            sequence.then("div", sequence.then("sum", each), sequence.then("sum", count))
+        elif reduction != "none":
+            sequence.then(reduction, each)
+        return sequence.steps()
 
     return steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The result of a step."""
+
+    number: int
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """Operators in sequence, each with its operands: positions of those of the whole, results of steps, and constants."""
+
+    made: list[tuple[str, tuple[int | Literal | _Made, ...]]] = dataclass_field(default_factory=list)
+
+    def then(self, op: str, *operands: int | Literal | _Made) -> _Made:
+        """Return the result of one more operator."""
+        self.made.append((op, operands))
+        return _Made(len(self.made) - 1)
+
+    def steps(self) -> Steps:
+        """Return the operators, with results counted back from where they are read."""
+        return tuple(
+            (op, tuple(own.number - at if isinstance(own, _Made) else own for own in operands))
+            for at, (op, operands) in enumerate(self.made)
+        )
 
 
 def _masked_gather(call: Call) -> Bound:
@@ -133,9 +173,18 @@ def _log_chances(scores: Array, field: Field) -> Array:
     return scores - field.function("log", field.function("exp", scores).sum(axis=-1, keepdims=True))
 
 
+def _smoothed(scores: Array, target: Array, smoothing: Value, field: Field) -> Array:
+    if isinstance(smoothing, bool) or not isinstance(smoothing, int | float):
+        raise UnsupportedError(f"`label_smoothing` {smoothing}")
+    chance = _log_chances(scores, field)
+    chosen = _picked(chance, target, 0, field)
+    shared = field.number(smoothing / chance.shape[1]) * chance.sum(axis=1)
+    return as_array(field.number(smoothing - 1) * chosen - shared)
+
+
 def _entropies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     scores, target = operands
-    each = -_picked(_log_chances(scores, field), target, 0, field)
+    each = _smoothed(scores, target, bound.attributes[0] if bound.attributes else 0, field)
     return (field.where(field.equal(target, _NEVER), field.number(0), each),)
 
 
@@ -144,28 +193,31 @@ def _picked_rows(bound: Bound, operands: Sequence[Array], field: Field) -> tuple
 
 
 def _cross_entropy(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    scores, target = operands
-    ignored, smoothing = bound.attributes
-    if not isinstance(ignored, int) or not isinstance(smoothing, int | float):
-        raise UnsupportedError(f"`ignore_index` {ignored} and `label_smoothing` {smoothing}")
-    chance = _log_chances(scores, field)
-    chosen = _picked(chance, target, 0, field)
-    loss = field.number(smoothing - 1) * chosen - field.number(smoothing / chance.shape[1]) * chance.sum(axis=1)
-    return _reduced(bound, field.where(field.equal(target, ignored), field.number(0), loss), field)
+    return _reduced(bound, _smoothed(operands[0], operands[1], bound.attributes[1], field), operands, field)
 
 
 def _likelihood(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    (ignored,) = bound.attributes
-    each = -_picked(operands[0], operands[1], 0, field)
-    return _reduced(bound, field.where(field.equal(operands[1], ignored), field.number(0), each), field)
+    return _reduced(bound, -_picked(operands[0], operands[1], 0, field), operands, field)
 
 
-def _reduced(bound: Bound, counted: Array, field: Field) -> tuple[Array, ...]:
+def _reduced(bound: Bound, rows: Array, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """Return the losses of rows, or their sum or mean, in which a row counts nothing, or as much as the weight of its class."""
+    import numpy as np
+
+    target, ignored = operands[1], bound.attributes[0]
+    if not isinstance(ignored, int):
+        raise UnsupportedError(f"`ignore_index` {ignored}")
+    weighted = len(operands) == 3
+    weights = _picked(np.stack([operands[2]] * len(rows)), target, 0, field) if weighted else field.number(1)
+    counts = field.where(field.equal(target, ignored), field.number(0), weights)
+    counted = rows * counts if weighted else field.where(field.equal(target, ignored), field.number(0), rows)
     if bound.outputs[0] == bound.operands[1]:
         return (counted,)
     total = as_array(counted.sum())
-    result = field.divide(total, field.number(len(counted))) if bound.averaged else total
-    return (as_array(result).reshape([1] * len(bound.outputs[0])),)
+    if bound.averaged:
+        every = field.number(len(rows)) if ignored < 0 and not weighted else as_array(counts.sum())
+        total = as_array(field.divide(total, every))
+    return (total.reshape([1] * len(bound.outputs[0])),)
 
 
 def _torch(name: str) -> tuple[str, ...]:

@@ -72,5 +72,6 @@ OPERAND_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_ATTENTIONS, ("key", "value")),
     **dict.fromkeys(("mm", "bmm"), ("mat2",)),
     **dict.fromkeys(_LOSSES, ("target",)),
+    **dict.fromkeys(("cross_entropy", "nll_loss"), ("target", "weight")),
 }
 """Operands that may be given by name: those that follow the first, in the order of the function's own."""

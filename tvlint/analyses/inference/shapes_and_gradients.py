@@ -280,8 +280,10 @@ def _of_whole_numbers(operator: Compute, dtype: str) -> str:
     if has_trait(operator.op, Trait.REDUCTION) and not has_trait(operator.op, Trait.REAL, Trait.SOFTMAX):
         return "" if "dtype" in operator.attributes else "int64"
     constants = [own.value for own in operator.inputs if isinstance(own, Literal)]
-    whole = dtype != "bool" and all(isinstance(own, int) and not isinstance(own, bool) for own in constants)
     is_product = has_trait(operator.op, Trait.SCALING) and has_trait(operator.op, Trait.PRODUCT)
+    if dtype == "bool":
+        return dtype if is_product and not constants else ""
+    whole = all(isinstance(own, int) and not isinstance(own, bool) for own in constants)
     return dtype if whole and (is_product or has_trait(operator.op, Trait.SUM)) else ""
 
 

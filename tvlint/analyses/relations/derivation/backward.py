@@ -300,14 +300,24 @@ def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: di
                 continue
             if operand == position:
                 found.append(value)
-            elif index + operand in given:
-                raise UnsupportedError("a result that is used twice in a sequence")
             else:
-                given[index + operand] = {0: value}
+                before, made = given.get(index + operand), saved.steps[index + operand][0]
+                given[index + operand] = {0: _added(machine, made, before, value)}
     if not found:
         return "absent"
     operand_term = next(value.term for i, value in enumerate(saved.inputs) if i == position and value is not None)
     total = machine.world.values.gradient_sum(operand_term, found)
+    if total is None:
+        raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=True)
+    return total
+
+
+def _added(machine: Machine, step: Saved, before: dict[int, Value] | None, value: Value) -> Value:
+    """Return the gradient of a step's result with what one more use adds to it."""
+    (made,) = step.outputs
+    if before is None or made is None:
+        return value
+    total = machine.world.values.gradient_sum(made.term, (before[0], value))
     if total is None:
         raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=True)
     return total

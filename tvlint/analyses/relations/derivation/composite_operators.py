@@ -157,7 +157,7 @@ def in_sequence(
         shapes = iter([machine.world.logical_shape(value, machine.total_slots) for value in known])
         given = tuple(place if isinstance(place, Literal) else next(shapes) for place in positions)
         call = Call(op, given, {}, outputs if len(done) == len(steps) - 1 else ())
-        done.append((evaluated_once(machine, Case(op, call, spec.bind(call)), known), places))
+        done.append((evaluated_once(machine, Case(spec.name, call, spec.bind(call)), known), places))
     last = done[-1][0]
     return Saved(name, bound, Family.INDEXED, values, last.outputs, tuple(done))
 

@@ -7,7 +7,7 @@ plan may also go on as the reference does with a slice that it writes in another
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -21,9 +21,11 @@ from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, joined, l
 from tvlint.analyses.relations.transfer.memo import Case, Form
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.analyses.relations.transfer.reshape import reshape, stacked, unstacked
+from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.plan import Box
 from tvlint.ops.slicing import ranges_taken
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.table import spec_of
 
 _Range = tuple[int, int]
 
@@ -130,7 +132,10 @@ def counted(machine: Machine, case: Case, values: tuple[Value, ...], saved: Save
         terms.counted[made.term] = (attributes[0], attributes[1], attributes[2])
     if not terms.foreign(made.term):
         return saved
-    found = _positions(terms, made.term, attributes) if not values else _moved_on(terms, case.name, attributes, values[0])
+    if not values:
+        found = _positions(terms, made.term, attributes) or _of_all(machine, made.term, attributes)
+    else:
+        found = _moved_on(terms, case.name, attributes, values[0])
     return saved if found is None else replace(saved, outputs=(machine.world.values.clean(*found),))
 
 
@@ -142,6 +147,32 @@ def _positions(terms: Terms, own: int, attributes: tuple[Any, ...]) -> tuple[int
         if not rest and 0 <= place <= place + terms.shape[own][0] <= terms.shape[term][0]:
             return term, ((place, place + terms.shape[own][0]),)
     return None
+
+
+def _of_all(machine: Machine, own: int, attributes: tuple[Any, ...]) -> tuple[int, Box] | None:
+    """Return positions that are counted in ones as some of all that the ranks count, from zero on."""
+    terms, (start, step, kind, _) = machine.world.terms, attributes
+    stop = start + terms.shape[own][0]
+    last = max([stop, *_ends_of_positions(machine)])
+    if step != 1 or start < 0:
+        return None
+    op, which, _, pattern, sizes = terms.keys[own]
+    whole = terms.term((op, which, (0, 1, kind, (last,)), pattern, (last,) if sizes else ()), (), (last,), terms.slot[own])
+    terms.counted[whole] = (0, 1, kind)
+    return whole, ((start, stop),)
+
+
+def _ends_of_positions(machine: Machine) -> Iterator[int]:
+    """Yield where the plan ends to count positions."""
+    for segment in machine.plan.segments.values():
+        for own in segment.operators:
+            spec = spec_of(own.op) if isinstance(own, Compute) else None
+            if spec is None or spec.name != "arange" or not isinstance(own, Compute):
+                continue
+            given = tuple(each for each in own.inputs if isinstance(each, Literal))
+            first, step, _, sizes = spec.bind(Call(own.op, given, own.attributes)).attributes
+            if isinstance(first, int) and isinstance(step, int) and isinstance(sizes, tuple) and isinstance(sizes[0], int):
+                yield first + step * sizes[0]
 
 
 def _moved_on(terms: Terms, op: str, attributes: tuple[Any, ...], value: Value) -> tuple[int, Box] | None:

@@ -6,7 +6,9 @@ chain rule. `rms_norm`, `layer_norm`, `var`, `gelu`, `silu` and `softmax` are th
 - `rms_norm(x) = x (mean(x^2) + eps)^(-1/2) w`;
 - `layer_norm(x) = c (mean(c^2) + eps)^(-1/2) w + b` with `c = x - mean(x)`, and `var(x) = mean(c^2)`;
 - `silu(x) = x sigmoid(x)`, `gelu(x) = x (1 + erf(x / sqrt(2))) / 2`, and with `tanh` its approximation;
-- `softmax(x) = exp(x) / sum(exp(x))`, `log_softmax(x) = x - log(sum(exp(x)))`, `logsumexp(x) = log(sum(exp(x)))`.
+- `softmax(x) = exp(x) / sum(exp(x))`, `log_softmax(x) = x - log(sum(exp(x)))`, `logsumexp(x) = log(sum(exp(x)))`;
+- what is looked up at an index is the sum over all places of what stands there times the flag that the index is the place,
+  and `cross_entropy(x, t) = log(sum(exp(x))) - x[t]`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, TypeAlias
 from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION, SEES, is_of_numbers, normal
 from tvlint.analyses.relations.terms.flags import flag, is_of_flags, logarithm, of_band
 from tvlint.analyses.relations.terms.layouts import in_any_layout
-from tvlint.analyses.relations.terms.loss_identities import is_restricted
+from tvlint.analyses.relations.terms.loss_identities import CLASSES, is_restricted
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, constant_of, rational, times
 from tvlint.analyses.relations.terms.sums_of_products import CIRCLE, ONE, Algebra, Expression, TooLargeError, parts_of
@@ -307,6 +309,22 @@ def _squared_error(call: _Call) -> _Variable:
     return tape.total(square, square.indices - call.result)
 
 
+def _likelihood(call: _Call) -> _Variable:
+    return call.tape.scaled(_contraction(call), rational(-1))
+
+
+def _loss(call: _Call) -> _Variable:
+    tape, (scores, _) = call.tape, call.operands
+    tape.algebra.terms.assumptions.add(CLASSES)
+    classes, share = scores.indices - call.result, number_of(call.attributes[0]) if call.attributes else Fraction(0)
+    if share is None:
+        raise TooLargeError
+    counted = tape.scaled(_contraction(call), rational(1 - share))
+    if share:
+        counted = tape.plus(counted, tape.scaled(tape.mean(scores, classes), rational(share)))
+    return tape.plus(_log_sum(tape, scores, classes), counted, rational(-1))
+
+
 _Rule: TypeAlias = Callable[[_Call], _Variable]
 
 _ONE = ((1, 0),)
@@ -336,6 +354,10 @@ _RULES: dict[str, tuple[_Rule, tuple[tuple[int, int], ...]]] = {
     "log-softmax": (_softmax, ((1, 1),)),
     "logsumexp": (_log_sum_exp, _ONE),
     "mse-loss": (_squared_error, ((2, 0),)),
+    "gather": (_contraction, ((2, 0),)),
+    "masked-gather": (_contraction, ((2, 0),)),
+    "nll-rows": (_likelihood, ((2, 0),)),
+    "cross-entropy-rows": (_loss, ((2, 0), (2, 1))),
 }
 """By operator: the arithmetic that it is, and how many operands and attributes the calls have that it is the arithmetic of."""
 
@@ -395,10 +417,14 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         return moved
     algebra = Algebra(terms)
     algebra.split(zip(operands, places, strict=True))
-    values = [algebra.of_term(term, own) for term, own in zip(operands, places, strict=True)]
+    looked_up = _looked_up(name, gradient, places, result)
+    values = [_factors(algebra, term, own) for term, own in zip(operands, places, strict=True)]
     for dim, index in enumerate(result):
         if index >= 0 and index not in algebra.sizes and index not in algebra.parts:
             algebra.sizes[index] = (shape[dim], dim == slot)
+    if looked_up:
+        values[-1] = algebra.place_of(operands[-1], places[-1], *looked_up)
+        places[-1] = (*places[-1], *looked_up)
     parts = [[own for index in row for own in algebra.expanded(index)] for row in (*places, whole)]
     *inside, over = [frozenset(index for index in own if index in algebra.sizes and index >= 0) for own in parts]
     kept = [-1 if index >= 0 and algebra.sizes.get(index) == (1, False) else index for index in result]
@@ -407,6 +433,8 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     special = _special(terms, head, operands, algebra, values, inside) if not algebra.parts else None
     if special is not None:
         made: Expression | None = special
+    elif not gradient and has_trait(name, Trait.CONVERSION) and attributes != ("bool",) and is_of_flags(terms, operands[0]):
+        made = values[0]
     elif gradient:
         made = _gradient(tape, head, values, inside, left, over)
     else:
@@ -419,6 +447,24 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         return None
     term, constant = algebra.laid_out(made, kept)
     return times(terms, term, constant)
+
+
+def _looked_up(name: str, gradient: bool, places: Sequence[Sequence[int]], result: Sequence[int]) -> tuple[int, ...]:
+    """Return the index along which the last operand says what is looked up; none for other operators."""
+    if name not in _LOOKUPS:
+        return ()
+    found = set(result if gradient else places[0]) - {-1, *places[-1]}
+    if len(found) != 1:
+        raise TooLargeError
+    return tuple(found)
+
+
+_LOOKUPS = ("gather", "masked-gather", "nll-rows", "cross-entropy-rows")
+
+
+def _factors(algebra: Algebra, term: int, pattern: Sequence[int]) -> Expression:
+    """Return a term as an expression; one of flags is one where they are set and zero where they are not."""
+    return flag(algebra, term, pattern, negated=False) if is_of_flags(algebra.terms, term) else algebra.of_term(term, pattern)
 
 
 def _moved_ranges(
@@ -659,6 +705,8 @@ def _gradient(
         operands = [operands[0], *([operands[0]] * (position - 1)), unknown][: position + 1]
         if position == 2:
             return algebra.total(given, inside[0] - result)
+    if name == "nll-rows":
+        operands.insert(0, tape.given(((NONE, ((missing, (), ONE),)),), result))
     rule = _rule(name, len(operands), count)
     if rule is None or rule is _contraction or of >= len(operands):
         return None

@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tvlint.analyses.relations.terms.product_normal_form import NONE, bare
-from tvlint.analyses.relations.terms.sums_of_products import FLAG, FUNCTION, ONE, Algebra, Expression, Pattern, TooLargeError
+from tvlint.analyses.relations.terms.sums_of_products import (
+    FLAG,
+    FUNCTION,
+    MERGE,
+    ONE,
+    SPLIT,
+    SUM_OF_PRODUCTS,
+    Algebra,
+    Expression,
+    Pattern,
+    TooLargeError,
+)
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -30,14 +41,20 @@ _Band: TypeAlias = tuple[Pattern, int, bool]
 def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> Expression:
     """Return the mask as a factor: one where it is set, or where it is not."""
     terms = algebra.terms
-    term, _ = bare(terms, term)
     while terms.keys[term][0] == "logical-not":
-        (term, _), negated = bare(terms, terms.operands[term][0]), not negated
-    ((_, factors),) = algebra.alone(algebra.of_term(term, pattern))
-    if len(factors) != 1 or factors[0][2] != ONE:
+        term, negated = terms.operands[term][0], not negated
+    ((constant, factors),) = algebra.alone(algebra.of_term(term, pattern))
+    if constant != NONE or len(factors) != 1 or factors[0][2] != ONE:
         raise TooLargeError
     inner, places, _ = factors[0]
     head = terms.keys[inner]
+    if head[0] == "ne":
+        inner = terms.term(("eq", *head[1:]), terms.operands[inner], terms.shape[inner], terms.slot[inner])
+        negated = not negated
+        head = terms.keys[inner]
+    place = _place(algebra, inner, places) if head[0] == "eq" and not negated else None
+    if place is not None:
+        return place
     if head[0] == "logical-not" or (has_trait(str(head[0]), Trait.CONVERSION) and head[2] == ("bool",)):
         if head[3][0] != head[3][1]:
             raise TooLargeError
@@ -48,6 +65,21 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
         return of_band(algebra, at, least, negated is not out)
     made = terms.term((FLAG, negated), (inner,), terms.shape[inner], terms.slot[inner])
     return ((NONE, ((made, places, ONE),)),)
+
+
+def _place(algebra: Algebra, term: int, places: Pattern) -> Expression | None:
+    """Return the factor of a comparison with all positions along a dimension, which says where what is compared is."""
+    terms, operands = algebra.terms, algebra.terms.operands[term]
+    if len(operands) != 2 or terms.keys[term][2]:
+        return None
+    *patterns, result = terms.keys[term][3][:3]
+    at = dict(zip(result, places, strict=True))
+    for own, counted in ((0, 1), (1, 0)):
+        dims = [index for index in patterns[counted] if index >= 0]
+        inner, constant = bare(terms, operands[counted])
+        if len(dims) == 1 and dims[0] not in patterns[own] and constant == NONE and _counted(algebra, inner, patterns[counted]):
+            return algebra.place_of(operands[own], [at.get(index, -1) for index in patterns[own]], at[dims[0]])
+    return None
 
 
 def of_band(algebra: Algebra, places: Pattern, least: int, negated: bool) -> Expression:
@@ -104,7 +136,15 @@ def _counted(algebra: Algebra, term: int, pattern: Sequence[int]) -> bool:
 
 def is_of_flags(terms: Terms, term: int) -> bool:
     """Return whether the term is true or false everywhere."""
-    head = terms.keys[bare(terms, term)[0]]
+    term, constant = bare(terms, term)
+    while constant == NONE and terms.keys[term][0] in (MERGE, SPLIT, SUM_OF_PRODUCTS) and len(terms.operands[term]) == 1:
+        addends = terms.keys[term][1] if terms.keys[term][0] == SUM_OF_PRODUCTS else ()
+        if len(addends) > 1 or any(own != NONE or power != ONE for own, factors in addends for _, power in factors):
+            return False
+        term, constant = bare(terms, terms.operands[term][0])
+    head = terms.keys[term]
+    if constant != NONE:
+        return False
     if head[0] in _GIVEN:
         return bool(head[2] == "bool")
     return has_trait(str(head[0]), Trait.COMPARISON) or head[0] == "logical-not"

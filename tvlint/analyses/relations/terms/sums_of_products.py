@@ -27,6 +27,7 @@ from itertools import pairwise, permutations, product
 from math import isqrt, prod
 from typing import TypeAlias
 
+from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, times
 from tvlint.analyses.relations.terms.terms import Terms
 
@@ -46,6 +47,9 @@ SLICE, PAD = "some-indices", "among-zeros"
 
 FLAG = "factor-of-flags"
 """One where a flag is set and zero where it is not; the other way round where the head says so."""
+
+PLACE: tuple[object, ...] = (FLAG, False, "place")
+"""One where the elements of a term, which are whole numbers, are the place along the last dimension."""
 
 ONE = Fraction(1)
 
@@ -135,6 +139,8 @@ class Algebra:
         if head[0] == TOTAL:
             inner, gone = self._unfolded(term, places, frozenset())
             return (*self._summed(inner, gone), power)
+        if head == PLACE:
+            return self._place_of(self._factor(operands[0], places[:-1], ONE), places[-1])
         if head[0] == FUNCTION:
             (inner_term,) = operands
             below, constant = bare(terms, inner_term)
@@ -151,6 +157,20 @@ class Algebra:
         flat, counts = tuple(index for own in kept for index in own), tuple(map(len, kept))
         shape, slot = self.extent(flat)
         return terms.term((SPLIT, counts), (term,), shape, slot), flat, power
+
+    def place_of(self, term: int, pattern: Sequence[int], index: int) -> Expression:
+        """Return the factor that is one where the elements of a term are the place along an index."""
+        ((constant, factors),) = self.alone(self.of_term(term, pattern))
+        if constant != NONE or len(factors) != 1 or factors[0][2] != ONE or self.sizes[index][1]:
+            raise TooLargeError
+        return ((NONE, (self._place_of(factors[0], self.expanded(index)),)),)
+
+    def _place_of(self, factor: Factor, places: Pattern) -> Factor:
+        (term, pattern, _), terms = factor, self.terms
+        if len(places) != 1 or places[0] < 0:
+            raise TooLargeError
+        made = terms.term(PLACE, (term,), (*terms.shape[term], self.sizes[places[0]][0]), terms.slot[term])
+        return made, (*pattern, *places), ONE
 
     def number(self, constant: Constant) -> Expression:
         """Return a constant."""
@@ -219,11 +239,13 @@ class Algebra:
         return all(set(flags) <= set(factors) for _, factors in one)
 
     def alone(self, one: Expression) -> Expression:
-        """Return the expression as one addend."""
+        """Return the expression as one addend: what all addends have in common stands before the rest of their sum."""
         if len(one) == 1:
             return one
-        term, pattern, constant = self.as_factor(one)
-        return ((constant, ((term, pattern, ONE),)),)
+        common = frozenset.intersection(*(frozenset(factors) for _, factors in one)) if one else frozenset()
+        rest = [(constant, tuple(own for own in factors if own not in common)) for constant, factors in one]
+        term, pattern, constant = self.as_factor(self.added(tuple(rest)))
+        return ((constant, self._powers((*common, (term, pattern, ONE)))),)
 
     def _powers(self, factors: Iterable[Factor]) -> tuple[Factor, ...]:
         """Return a product of powers with one power of each factor, or one below and one above a fraction's bar."""
@@ -343,6 +365,10 @@ class Algebra:
         constant, factors = addend
         for place, (term, pattern, power) in enumerate(factors):
             head = self.terms.keys[term]
+            if head == PLACE and pattern[-1] in over:
+                at_place = self._total_at_place(constant, factors, place, over)
+                if at_place is not None:
+                    return at_place
             if head[0] != PAD or power != ONE or pattern.count(pattern[head[1]]) != 1:
                 continue
             rest = (constant, (*factors[:place], *factors[place + 1 :]))
@@ -370,6 +396,23 @@ class Algebra:
             inner, found = self._unfolded(term, [(index,) for index in pattern], found)
         made, places = self._summed(inner, found)
         return ((constant, self._powers((*outer, (made, places, ONE)))),)
+
+    def _total_at_place(
+        self, constant: Constant, factors: tuple[Factor, ...], place: int, over: frozenset[int]
+    ) -> Expression | None:
+        """Return the sum along an index of what counts at one place alone: addend by addend, and the rest of the product where
+        nothing else has the index; None where there is only a product.
+        """
+        index, rest = factors[place][1][-1], (*factors[:place], *factors[place + 1 :])
+        if not any(index in pattern for _, pattern, _ in rest):
+            self.terms.assumptions.add(CLASSES)
+            return self.total(((constant, rest),), over - {index})
+        for own, (term, pattern, power) in enumerate(factors):
+            if power == ONE and index in pattern and self.terms.keys[term][0] == SUM_OF_PRODUCTS:
+                others: Expression = ((constant, (*factors[:own], *factors[own + 1 :])),)
+                parts = [self.multiplied(others, (addend,)) for addend in self.of_term(term, pattern)]
+                return self.added(*(self.total(part, over) for part in parts)) if len(parts) > 1 else None
+        return None
 
     def _total_among_zeros(self, rest: Addend, term: int, pattern: Pattern, over: frozenset[int]) -> Expression:
         """Return the sum of what a value among zeros is multiplied with: that over the indices at which the value stands."""
@@ -506,6 +549,9 @@ class Algebra:
                 return self._slice_among_zeros(operands[0], pattern, dim, (start - low, stop - low), part)
             self._split_as(part, parts_of(terms, operands[0])[dim])
             return self.of_term(operands[0], moved)
+        if head == PLACE and dim < len(pattern) - 1:
+            ((_, factors),) = self.alone(self._slice(operands[0], pattern[:-1], index, start, stop, part))
+            return ((NONE, (self._place_of(factors[0], pattern[-1:]),)),)
         if head[0] == SLICE and head[1] == dim:
             (term,), start, stop = operands, start + head[2], stop + head[2]
         shape = (*terms.shape[term][:dim], stop - start, *terms.shape[term][dim + 1 :])

@@ -393,10 +393,10 @@ def test_twice_as_much_takes_twice_the_operations(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q"], check=True)
     case, counts = COMMANDS[what], []
-    for factor in (1, 1, 2, 4):
+    for factor in (1, 1, 1, 2, 4):
         given = tuple(word.replace("#N", "n" * case.size * factor) for word in case.arguments)
         counts.append(counted(tmp_path, case.files(case.size * factor), given, case.code))
-    added = counts[2] - counts[1], counts[3] - counts[2]
+    added = counts[3] - counts[2], counts[4] - counts[3]
     assert added[1] <= MOST_GROWTH * added[0] + 1000, counts
 
 

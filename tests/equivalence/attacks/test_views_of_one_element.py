@@ -78,3 +78,24 @@ def test_a_single_number_may_be_viewed_as_one_element_and_back() -> None:
     )
     verdict = verdict_on(text, REFERENCE)
     assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+def test_a_rank_s_one_element_may_be_repeated() -> None:
+    repeated = parallel("sum(h)", "identity(v)").replace(
+        "z1 = mul(y, v)", "c0 = expand(x, [4])\nc1 = sub(c0, c0)\nc: f32[] = sum(c1)\nv1 = add(v, c)\nz1 = mul(y, v1)"
+    )
+    assert compare(*plans(REFERENCE, repeated)).outcome == "equal"
+    verdict = verdict_on(repeated, REFERENCE)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "wrong-shape-claim" not in {reason.name for reason in verdict.reasons}
+
+
+@pytest.mark.parametrize("line", ["q1 = select(q0, 0, 0)", "q1: f32[1,24] = view(q0, size=[1,24])"])
+def test_dimensions_of_one_may_be_dropped_from_joined_ones(line: str) -> None:
+    model = (
+        "weight w f32[4,4]\ninput h f32[4,4]\ninput x f32[4,6]\ninput c f32[1,24]\nloss l\nprogram\ny = linear(h, w)\n"
+        "q0: f32[1,1,24] = view(x, size=[1,1,24])\nq1 = select(q0, 0, 0)\nf = mul(q1, c)\nt: f32[] = sum(f)\nz = mul(y, t)\n"
+        "l = sum(z)\ndz = backward l (grad(l))\ndy, _ = backward z (dz)\n_, grad(w) = backward y (dy)\nupdate w\n"
+    )
+    verdict = verdict_on(model.replace("q1 = select(q0, 0, 0)", line), model)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]

@@ -25,7 +25,7 @@ from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
 from tvlint.ops.shaping import view_sizes
-from tvlint.ops.spec import Call, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import Call, Family, OpSpec, Shape, Trait, UnsupportedError
 
 
 def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
@@ -39,8 +39,8 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
     case = machine.cases.known.get(key)
     if case is None:
         call = call_of(machine, form, values)
-        if spec.name == "expand" and None in form.outputs:
-            raise UnsupportedError(f"`{form.op}` into a tensor that the plan does not declare")
+        if spec.name == "expand":
+            _check_expansion(form, call.shape(0), machine.world.local_shape(values[0]))
         name = form.op if spec.assumption else spec.name
         if has_groups(spec, call):
             inner, _ = as_widened(machine, call, values)
@@ -54,6 +54,16 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         everything = bool(values) and takes_everything(form, spec, machine.world.local_shape(values[0]))
         case = machine.cases.known[key] = Case(name, call, bound, steps, everything)
     return evaluated_case(machine, form, spec, case, values)
+
+
+def _check_expansion(form: Form, whole: Shape, local: Shape) -> None:
+    """Raise UnsupportedError where the result is not known, or where a rank's one element of several is repeated."""
+    made = form.outputs[0] if form.outputs else None
+    if made is None:
+        raise UnsupportedError(f"`{form.op}` into a tensor that the plan does not declare")
+    for own, size, wanted in zip(local, whole, made[len(made) - len(local) :], strict=False):
+        if own == 1 and size != 1 and wanted != 1:
+            raise UnsupportedError(f"`{form.op}` of one element of {size} to {wanted}")
 
 
 def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, values: tuple[Value, ...]) -> Saved:

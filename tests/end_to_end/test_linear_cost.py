@@ -83,6 +83,38 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
         40,
         plan(lambda n: each("  y#N = all-gather(x, dim=0) over dp async h#N\n")(n) + each("  wait h#N\n")(n)),
     ),
+    "views that are overwritten": (
+        "a.plan",
+        20,
+        plan(lambda n: "  b = gelu(x)\n" + each("  v#N = view(b, size=[32])\n  add(v#N!, 1.0)\n  r#N = gelu(b)\n")(n)),
+    ),
+    "collectives over what is overwritten": (
+        "a.plan",
+        20,
+        plan(lambda n: "  b = gelu(x)\n" + each("  y#N = all-reduce(b) over dp async h#N\n")(n) + "  add(b!, 1.0)\n" * n),
+    ),
+    "calls of unknown effect": ("a.plan", 20, plan(each("  call#N(x, w)\n"))),
+    "gradients of one name": (
+        "a.plan",
+        16,
+        plan(lambda n: each("  y#N = linear(x, w)\n")(n) + each("  _, g = backward y#N (d#N)\n")(n)),
+    ),
+    "programs of ranks": (
+        "a.plan",
+        16,
+        lambda n: f"mesh dp={n}\ninput x f32[4]\n" + each("program dp=#N\n  y = gelu(x)\n  z = all-reduce(y) over dp\n")(n),
+    ),
+    "messages out of order": (
+        "a.plan",
+        20,
+        lambda n: (
+            "mesh pp=2\ninput x f32[4]\nprogram pp=0\n"
+            + each("  send x to 1 tag #N\n")(n)
+            + "program pp=1\n"
+            + "".join(f"  recv y{i}: f32[4] from 0 tag {n - i}\n" for i in range(n))
+        ),
+    ),
+    "groups by name": ("a.plan", 20, plan(each("  y#N = all-reduce(x) over dp named g#N\n"))),
     "words of a line": ("a.plan", 60, plan(lambda n: "  y = " + "linear(x, w) " * n)),
     "weights": ("a.plan", 40, lambda n: f"{PLAN}{each('weight w#N f32[8,8]' + chr(10))(n)}program\n  y = linear(x, w)\n"),
     "launches": ("a.sh", 10, launches(f"{LAUNCH}#N\n")),
@@ -248,6 +280,17 @@ def updated(size: int, parallel: bool) -> str:
     return chain(size, parallel) + "".join(f"  s{i} = mul(grad(w{i}), 0.1)\n  w{i} = sub(w{i}, s{i})\n" for i in range(size))
 
 
+def viewed(size: int, parallel: bool) -> str:
+    """Return a layer beside a buffer whose views are overwritten and read in turn."""
+    views = (f"  v{i} = view(b, size=[16])\n  add(v{i}!, 1.0)\n  r{i} = gelu(b)\n" for i in range(size))
+    return chain(1, parallel).replace("  l = sum", "  b = gelu(w0)\n" + "".join(views) + "  l = sum")
+
+
+def called(size: int, parallel: bool) -> str:
+    """Return a layer beside calls of unknown effect."""
+    return chain(1, parallel).replace("  l = sum", each("  call#N(x0)\n")(size) + "  l = sum")
+
+
 def pickled(size: int) -> dict[str, str | bytes]:
     """Return a pickle of a plan that computes one thing again and again."""
     own = small()
@@ -315,6 +358,8 @@ COMMANDS: dict[str, Case] = {
     "prove: operators in a chain": Case(PROVE, 10, pair(chain), 0),
     "handles open at once": Case((*CHECK, "a.plan"), 40, only("a.plan", lambda n: handles(n, True)), 0),
     "prove: weights updated by operators": Case(PROVE, 40, pair(updated), 0),
+    "prove: views that are overwritten": Case(PROVE, 10, pair(viewed), 5),
+    "prove: calls of unknown effect": Case(PROVE, 10, pair(called), 5),
     "prove: micro-batches": Case(PROVE, 16, pair(micro_batches), 0),
     "convert: ranks": Case(CONVERT, 100, only("a.plan", along("tp", "dp")), 0),
     "convert: operators": Case(CONVERT, 40, only("a.plan", LINEAR), 0),
@@ -390,6 +435,7 @@ def counted(folder: Path, files: dict[str, str | bytes], arguments: tuple[str, .
 @pytest.mark.usefixtures("capfdbinary")
 @pytest.mark.parametrize("what", COMMANDS)
 def test_twice_as_much_takes_twice_the_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """The first two configurations of a kind fill what is remembered of rules, and are not counted."""
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q"], check=True)
     case, counts = COMMANDS[what], []

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
+from tests.equivalence.test_attention import plans
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ops.bracketed import without_bracketed
 from tvlint.ops.declared import Declared
+from tvlint.ops.declaring import with_declared
 from tvlint.ops.spec import Call, UnsupportedError
 from tvlint.ops.table import meant, spec_of
 from tvlint.readers.document import ReadError
@@ -97,6 +100,10 @@ def test_dimensions_in_brackets_have_the_size_of_their_product(
         ('name = "f"\nannotation = "a -> a"\nlinear-in = ["x"]', 4, "`x` needs `arguments`"),
         ('name = "f"\nannotation = "a -> a"\narguments = ["y"]\nlinear-in = ["x"]', 5, "no operand `x` in `arguments`"),
         ('name = "f"\nannotation = "a, a -> a"\narguments = ["y"]', 4, "1 arguments, and the annotation has 2 operands"),
+        ('name = "dist.all_reduce"\nsame-as = "print"', 2, "`dist.all_reduce` exchanges values with other ranks"),
+        ('name = "torch.distributed.broadcast"\nannotation = "* -> *"', 2, "exchanges values with other ranks"),
+        ('name = "barrier"\nsame-as = "print"', 2, "exchanges values with other ranks"),
+        ('name = "my.AdamW"\nsame-as = "print"', 3, "known as a function with an effect (optimizer)"),
         ('name = "f"\nsame-as = "torch.rely"', 3, "did you mean `torch.relu`"),
         ('name = "f"\nsame-as = "torch.relu"\nannotation = "* -> *"', 3, "leave `annotation`"),
         ('name = "f"\nannotation = "a -> a"\n[[operator]]\nname = "f"\nannotation = "a -> a"', 5, "declared twice"),
@@ -107,6 +114,15 @@ def test_a_wrong_declaration_is_told_at_its_line(tmp_path: Path, text: str, line
     assert len(found) == 1
     assert found[0][0] == line
     assert said in found[0][1]
+
+
+def test_the_name_that_carries_a_declaration_is_not_shown() -> None:
+    text = "weight w f32[4,4]\ninput x f32[4,4]\nloss l\nprogram\n  y = linear(x, w)\n{}  l = sum(y)\n"
+    text += "  dy = backward l (grad(l))\n  _, grad(w) = backward y (dy)\n"
+    parallel, reference = plans(text.format("  my.note(w!)\n"), text.format(""))
+    verdict = prove(with_declared(parallel, [Declared("my.note", same_as="print")]), reference)
+    assert [reason.message for reason in verdict.reasons if "my.note" in reason.message]
+    assert not [reason.message for reason in verdict.reasons if "declared(" in reason.message]
 
 
 def test_a_declaration_is_about_a_function_of_that_name_and_no_framework_s() -> None:

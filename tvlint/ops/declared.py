@@ -179,6 +179,13 @@ def apart(op: str) -> tuple[str, str]:
     return (said, name) if closed else ("", "")
 
 
+def with_plain_names(text: str) -> str:
+    """Return a message in which declared operators between backticks have the names that the code calls them by."""
+    if PREFIX not in text:
+        return text
+    return "`".join(apart(part)[1] or part for part in text.split("`"))
+
+
 def _told(linear: Sequence[frozenset[int]]) -> str:
     if not linear:
         return ""

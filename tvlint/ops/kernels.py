@@ -127,3 +127,22 @@ KERNELS = (
     ),
     *_kernels("fp8_linear fp8_gemm scaled_mm _scaled_mm", Trait.CONTRACTION),
 )
+
+_EXCHANGES = (
+    "all_reduce allreduce all_reduce_ all_reduce_coalesced all_gather allgather all_gather_coalesced all_gather_object "
+    "all_gather_into_tensor all_gather_into_tensor_coalesced all_gather_tensor _all_gather_base reduce_scatter reducescatter "
+    "reduce_scatter_tensor reduce_scatter_tensor_coalesced _reduce_scatter_base all_to_all alltoall all_to_all_single "
+    "broadcast_coalesced broadcast_object_list scatter_object_list gather_object monitored_barrier isend irecv "
+    "batch_isend_irecv send_object_list recv_object_list send_forward recv_forward send_backward recv_backward "
+    "send_forward_recv_backward send_backward_recv_forward finalize_model_grads allreduce_gradients"
+)
+_EXCHANGES_OF_A_LIBRARY = "broadcast reduce scatter gather barrier send recv"
+_LIBRARIES = "dist distributed distributed_c10d c10d _c10d_functional nccl hccl"
+
+
+def communicates(op: str) -> bool:
+    """Return whether the function exchanges values between ranks, or stands for one that does where it names no module."""
+    *modules, name = op.split(".")
+    return name in _EXCHANGES.split() or (
+        name in _EXCHANGES_OF_A_LIBRARY.split() and (not modules or modules[-1] in _LIBRARIES.split())
+    )

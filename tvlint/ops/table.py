@@ -94,6 +94,12 @@ def has_trait(op: str, *traits: Trait) -> bool:
     return spec is not None and not spec.traits.isdisjoint(traits)
 
 
+def has_no_effect(op: str) -> bool:
+    """Return whether a call of `op` is known to change nothing that the model uses."""
+    spec = spec_of(op)
+    return spec is not None and spec.family is Family.INERT
+
+
 def canonical_name(op: str) -> str:
     """Return the name of the operator that the function `op` is in the table; empty for one that it does not have."""
     spec = spec_of(op)

@@ -46,6 +46,9 @@ def declared_operators(
 def _declared(
     values: dict[str, Any], place: Callable[[str], Location], wrong: Callable[[Location, str, str], None]
 ) -> Declared | None:
+    from tvlint.ops.kernels import communicates
+    from tvlint.ops.table import has_no_effect, row_of
+
     name, annotation, linear = values["name"], values.get("annotation", ""), values.get("linear_in", ())
     same_as = values.get("same_as", "")
     if not _NAME.fullmatch(name):
@@ -58,6 +61,9 @@ def _declared(
     if known := _known(name):
         wrong(place("name"), f"`{name}` is an operator that tvlint knows", f"leave the declaration out; it is `{known}`")
         return None
+    if communicates(name):
+        wrong(place("name"), f"`{name}` exchanges values with other ranks, which no declaration says", "leave it out")
+        return None
     if same_as:
         if annotation or linear or values.get("arguments") or values.get("random"):
             said = "`same-as` says everything: leave `annotation`, `arguments`, `linear-in` and `random` out"
@@ -65,6 +71,11 @@ def _declared(
             return None
         if not _known(same_as):
             wrong(place("same-as"), f"`{same_as[:80]}` is no operator that tvlint knows", did_you_mean(same_as, _names()))
+            return None
+        if has_no_effect(same_as) and (row := row_of(name)) is not None:
+            kinds = ", ".join(sorted(trait.value for trait in row.traits))
+            said = f"`{name}` is known as a function with an effect" + (f" ({kinds})" if kinds else "")
+            wrong(place("same-as"), said, f"only a call without any is the same as `{same_as}`")
             return None
         return Declared(name, same_as=same_as)
     try:

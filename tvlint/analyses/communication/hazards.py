@@ -142,6 +142,7 @@ class _Walk:
         return before
 
     def _collisions(self, read: dict[object, str], written: dict[object, str], segment: str, index: int) -> Iterator[Hazard]:
+        """Yield what the operator does to what is under way; of all that overwrite what one operator reads, the first one."""
         if not self.open:
             return
         for key, name in read.items():
@@ -154,9 +155,9 @@ class _Walk:
             issue = self.writing.get(key)
             if issue is not None and key not in read:
                 yield self._hazard("write-over-write", segment, index, name, issue)
-            for issue in self.reading.get(key, ()):
-                if key not in issue.writing:
-                    yield self._hazard("write-over-read", segment, index, name, issue)
+            for issue in [issue for issue in self.reading.get(key, ()) if key not in issue.writing]:
+                yield self._hazard("write-over-read", segment, index, name, issue)
+                del self.reading[key][issue]
 
     def _wait(self, handle: str, step: Step, segment: str, index: int) -> Iterator[Hazard]:
         issues = self.open.get(handle)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.operator_diff import difference
 from tvlint.analyses.inference.per_rank_types import shared_name
@@ -26,7 +28,7 @@ def mates(walk: Walk, operator: Compute) -> None:
     if len(walk.plan.programs) < 2 or not _concerns(operator):
         return
     runs = walk.facts.derived("operators by what they take and give", lambda: _runs(walk.facts)).get(_key(operator), [])
-    first, mesh = str(operator.inputs[0]), walk.plan.mesh
+    first = str(operator.inputs[0])
     own = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan)) | SEQUENCE_AXES
     for axis in walk.axes if len(runs) > 1 else ():
         on = walk.value(first).on.get(axis)
@@ -35,18 +37,39 @@ def mates(walk: Walk, operator: Compute) -> None:
             continue
         if scaling and axis in own:
             continue
-        line = set(mesh.along(walk.rank, (axis,))) if walk.rank < mesh.size else set()
-        beside = [run for run in runs if line.intersection(run[1])]
-        other = [run for run in beside if difference(run[2], operator)]
-        alike = sum(len(line.intersection(run[1])) for run in beside if run not in other)
-        differing = sum(len(line.intersection(run[1])) for run in other)
-        if other and (differing, walk.rank) > (alike, min(other[0][1])) and differing >= alike:
-            ranks = tuple(sorted(rank for run in other for rank in run[1]))
-            text = difference(operator, other[0][2])
-            walk.found.append(
-                Defect("divergent-replicas", walk.where, operator.outputs[0], axis, text, "mates", describe(ranks), other[0][0])
-            )
+        others = _others(walk, axis, runs, operator)
+        if others is not None:
+            text = difference(operator, others[0][2])
+            ranks, name = tuple(sorted(rank for run in others for rank in run[1])), operator.outputs[0]
+            found = Defect("divergent-replicas", walk.where, name, axis, text, "mates", describe(ranks), others[0][0])
+            walk.found.append(found)
             return
+
+
+def _others(walk: Walk, axis: str, runs: Sequence[_Run], operator: Compute) -> list[_Run] | None:
+    """Return the runs on the rank's line of an axis that compute something else, where they are most; None where they are not.
+
+    Runs of one kind on one line are counted once.
+    """
+    known: dict[object, tuple[int, int, list[_Run]]] = walk.facts.derived("runs of other kinds by line", dict)
+    mesh, on_mesh = walk.plan.mesh, walk.rank < walk.plan.mesh.size
+    place = tuple(at for name, at in mesh.coordinates(walk.rank).items() if name != axis) if on_mesh else ()
+    key = (_key(operator), _kind(operator), axis, place, on_mesh)
+    if key not in known:
+        line = set(mesh.along(walk.rank, (axis,))) if on_mesh else set()
+        beside = [(run, len(line.intersection(run[1])), bool(difference(run[2], operator))) for run in runs]
+        alike = sum(count for _, count, differs in beside if not differs)
+        differing = sum(count for _, count, differs in beside if differs)
+        known[key] = alike, differing, [run for run, count, differs in beside if count and differs]
+    alike, differing, others = known[key]
+    most = others and (differing, walk.rank) > (alike, min(others[0][1])) and differing >= alike
+    return others if most else None
+
+
+def _kind(operator: Compute) -> str:
+    """Return what an operator computes, equal only for those between which there is no difference."""
+    constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
+    return f"{operator.op} {constants} {sorted(operator.attributes.items())}"
 
 
 def _scales(operator: Compute) -> bool:

@@ -12,6 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
+from tvlint.ops.declared import with_plain_names
 
 _MOST_DRAWN = 20
 """So many reasons of a verdict are drawn."""
@@ -162,10 +163,11 @@ def _reason(plan: Plan, defects: Sequence[Defect]) -> Reason:
             related = (Related("in the plan", place),)
         if first.source.origin is not None:
             related = (Related("generated from this line of the model", first.source.origin),)
+    message = first.message.replace("{ranks}", describe(ranks, plan.mesh)).replace("{subject}", _subjects(defects))
     return Reason(
         name=first.name,
         refutes=first.refutes,
-        message=first.message.replace("{ranks}", describe(ranks, plan.mesh)).replace("{subject}", _subjects(defects)),
+        message=with_plain_names(message),
         location=location,
         ranks=ranks,
         operator=first.operator.strip("`"),

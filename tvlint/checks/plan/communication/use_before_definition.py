@@ -10,6 +10,9 @@ from tvlint.findings import Finding, Related
 from tvlint.ir.location import Location
 from tvlint.rule import Rule
 
+_COMPARED = 20
+"""So many names of a plan are compared with all others."""
+
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Reads of values that come later, or never, on the same rank and in the same micro-batch."""
@@ -19,12 +22,13 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         key = (facts.place(each.segment, each.index), each.name)
         ranks.setdefault(key, set()).update(each.ranks)
         first.setdefault(key, each)
-    for key, found in first.items():
+    for number, (key, found) in enumerate(first.items()):
         concerned = tuple(sorted(ranks[key]))
         run = f" in micro-batch {found.micro_batch}" if found.micro_batch >= 0 and facts.plan.micro_batches > 1 else ""
         what = "is produced only later" if found.later else "is produced by nothing before"
         related = (Related("it is produced here", facts.place(*found.later)),) if found.later else ()
-        similar = "" if found.later or found.name in facts.plan.tensors else near(facts.plan, found.name)
+        plain = number >= _COMPARED or found.later or found.name in facts.plan.tensors
+        similar = "" if plain else near(facts.plan, found.name)
         yield rule.finding(
             f"`{found.name}` is read on {facts.who(concerned)}{run}, but {what}",
             key[0],

@@ -288,6 +288,38 @@ def test_what_is_said_twice_of_one_place_is_said_once(here: Path, capsys: pytest
     assert capsys.readouterr().out.count(RULE) == 1
 
 
+def test_an_error_of_a_sourced_file_is_told_once_however_scripts_name_the_file(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("jobs", "more"):
+        (here / folder).mkdir()
+    arguments = "(--num-layers 47 --pipeline-model-parallel-size 2 --num-attention-heads 8)"
+    (here / "jobs" / "common.sh").write_text(f"ARGS={arguments}\n")
+    launch = 'torchrun --nproc-per-node 8 pretrain_gpt.py "${ARGS[@]}" --micro-batch-size 1 --bf16\n'
+    (here / "jobs" / "a.sh").write_text(f'source "$(dirname "$0")/common.sh"\n{launch}')
+    (here / "more" / "b.sh").write_text(f"source ../jobs/common.sh\n{launch}")
+    (here / "c.sh").write_text(f"source jobs/common.sh\n{launch}")
+    (here / "d.sh").write_text(f'source "$(dirname "$0")/jobs/common.sh"\n{launch}')
+    assert run("check", "jobs", "more", "c.sh", "d.sh", "-o", "concise") == 1
+    told = [line for line in capsys.readouterr().out.splitlines() if "[layers-not-divisible-by-pp]" in line]
+    assert told == ["jobs/common.sh:1:20: error: 47 layers do not divide over 2 pipeline stages [layers-not-divisible-by-pp]"]
+
+
+def test_an_error_of_a_sourced_file_is_told_where_one_of_two_projects_ignores_it(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "common.sh").write_text("ARGS=(--num-layers 47 --pipeline-model-parallel-size 2 --num-attention-heads 8)\n")
+    for folder, rules in (("a", '["layers-not-divisible-by-pp"]'), ("b", "[]")):
+        (here / folder).mkdir()
+        (here / folder / "tvlint.toml").write_text(f"ignore = {rules}\n")
+        (here / folder / "train.sh").write_text(
+            'source ../common.sh\ntorchrun --nproc-per-node 8 pretrain_gpt.py "${ARGS[@]}" --micro-batch-size 1 --bf16\n'
+        )
+    (here / ".git").mkdir()
+    assert run("check", "a", "b", "-o", "concise") == 1
+    assert capsys.readouterr().out.count("[layers-not-divisible-by-pp]") == 1
+
+
 def test_a_standard_output_that_cannot_be_written_is_no_fault_of_tvlint(here: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tvlint.checkout.opening import is_empty
 from tvlint.checks import findings_of_plan, load_check
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tvlint.ir.outline import Outline
     from tvlint.ir.plan import Plan
     from tvlint.ir.schedule import Schedule
+
+T = TypeVar("T")
 
 DISTINCT = frozenset({"nnscaler", "deepspeed", "gpt-neox", "torchtitan"})
 """Frameworks whose configurations are never those of another one, whatever the project says."""
@@ -168,7 +170,7 @@ def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule],
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
 
     hidden: tuple[Finding, ...] = ()
-    findings = tuple(_once(said.findings, known))
+    findings = _firsts(said.findings, lambda own: (own.found_in, _said_by(own, known)))
     for one in projects(project):
         findings = at_sources(findings, one)
     if project.heeds_comments:
@@ -183,8 +185,8 @@ def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule],
             severity = own.severity.get(finding.rule)
             kept.append(finding if severity is None else replace(finding, severity=severity))
     return Report(
-        findings=tuple(_once_a_run(kept, known)),
-        silenced=tuple(silenced),
+        findings=tuple(_once_a_run(_once(kept, known), known)),
+        silenced=_firsts(silenced, lambda own: _said_by(own.finding, known)),
         not_evaluated=tuple(each for each in said.not_evaluated if _applies(each.rule, judging(each.location.path, project))),
         problems=tuple(said.problems),
         checked=tuple(said.checked),
@@ -200,15 +202,31 @@ def _with_severities(rules: Mapping[str, Rule], known: Mapping[str, Rule], proje
     return {name: replace(known[name], severity=project.severity.get(name, known[name].severity)) for name in rules}
 
 
-def _once(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
-    """The findings without those that say the same again of the same place, which configurations of one file may share, or of
-    a file what is said of it once."""
-    kept: dict[object, Finding] = {}
-    for finding in findings:
-        once = finding.rule in rules and rules[finding.rule].once != ""
-        place = finding.location.path if once else (finding.location, finding.message)
-        kept.setdefault((finding.rule, place), finding)
-    return list(kept.values())
+def _firsts(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
+    """Return the first of all items that have the same key."""
+    found: dict[object, T] = {}
+    for item in items:
+        found.setdefault(key(item), item)
+    return tuple(found.values())
+
+
+def _said_by(finding: Finding, rules: Mapping[str, Rule]) -> tuple[object, ...]:
+    """Return what the finding says of which place, however its file is named: configurations, and files, may share a place."""
+    path = os.path.abspath(finding.location.path)
+    once = finding.rule in rules and rules[finding.rule].once != ""
+    return (finding.rule, path) if once else (finding.rule, replace(finding.location, path=path), finding.message)
+
+
+def _once(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """Return the findings without those that say the same again, or the same of one place with a condition added.
+
+    The condition is that of a file that is judged alone, which a file that sources it decides.
+    """
+    kept = _firsts(findings, lambda own: _said_by(own, rules))
+    said: dict[object, list[str]] = {}
+    for own in kept:
+        said.setdefault(_said_by(own, rules)[:2], []).append(f"{own.message}, unless ")
+    return [own for own in kept if not own.message.startswith(tuple(said[_said_by(own, rules)[:2]]))]
 
 
 def _once_a_run(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:

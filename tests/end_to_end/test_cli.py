@@ -288,6 +288,12 @@ def test_what_is_said_twice_of_one_place_is_said_once(here: Path, capsys: pytest
     assert capsys.readouterr().out.count(RULE) == 1
 
 
+def test_a_wrong_option_suggests_none_that_shares_its_dashes_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    for word, help in (("--nope", "one of `--framework`"), ("--tpic", "did you mean `--topic`?")):
+        assert run("rules", word) == 2
+        assert help in capsys.readouterr().err
+
+
 def test_an_error_of_a_sourced_file_is_told_once_however_scripts_name_the_file(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -188,7 +188,7 @@ def _check(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "paths", nargs="*", type=path, metavar="PATH",
-        help="files or folders (default: the project's paths, this folder); `-` is the standard input",
+        help="files, folders (default: the project's); `-` is the standard input",
     )  # fmt: skip
     parser.add_argument(
         "--stdin-filename", default="", metavar="FILE", help="the file whose text `-` is, in its folder"

@@ -35,7 +35,8 @@ def _nearest(word: str, names: tuple[str, ...]) -> str:
         for pair in _pairs(word):
             shared.update(index.get(pair, ()))
     candidates = sorted(shared, key=lambda name: (-shared[name], abs(len(name) - len(word)), name))[:_COMPARED]
-    return next(iter(get_close_matches(word, candidates, n=1, cutoff=0.6)), "")
+    bare = {name.lstrip("-"): name for name in candidates}
+    return next((bare[name] for name in get_close_matches(word.lstrip("-"), bare, n=1, cutoff=0.6)), "")
 
 
 @lru_cache(maxsize=8)

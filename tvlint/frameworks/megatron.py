@@ -91,6 +91,11 @@ def takes_the_same(name: str, version: str) -> bool:
     )
 
 
+def has_changed(name: str) -> bool:
+    """Return whether the option of the setting `name` takes something else in some release since 0.12 than it takes now."""
+    return name in _changed()
+
+
 def names() -> tuple[str, ...]:
     """The canonical names of all settings, in the parser's order."""
     return tuple(_by_destination())

@@ -104,3 +104,13 @@ def test_of_too_many_texts_it_is_said_how_many_are_tried(tmp_path: Path) -> None
     (note,) = (each for each in document.findings if each.rule == NOT_TRIED)
     assert f"40 texts of variables, and {MOST_CASES} of them" in note.message
     assert len(document.configurations[0].cases) == MOST_CASES
+
+
+@pytest.mark.parametrize(("size", "found"), [("four", ["option-value-not-a-number"]), ("4", [])])
+def test_options_of_a_branch_are_judged_as_they_are_written(size: str, found: list[str], tmp_path: Path) -> None:
+    text = f'if [ "$KIND" = wide ]; then\n  SIZES="--micro-batch-size {size}"\nfi\n{LAUNCH} $SIZES\n'
+    script = tmp_path / "train.sh"
+    script.write_text(f"TP=2\n{text}")
+    document = read(str(script))
+    assert document is not None
+    assert [(each.rule, each.location.line) for each in document.findings] == [(rule, 3) for rule in found]

@@ -379,3 +379,40 @@ def test_a_script_without_interpreter_line_may_write_other_languages() -> None:
     script = "CONFIG=ds.json\ncat <<EOT > $CONFIG\n{\n}\nEOT\n" + f"torchrun p.py --tensor-model-parallel-size 2{TAIL}\n"
     assert recognise("run", script.encode())
     assert not recognise("run", script.replace("cat <<EOT", "cat").encode())
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("--lr 1e-4x", ["option-value-not-a-number"]),
+        ("--normalization RmsNorm", ["option-value-not-a-choice"]),
+        ("--ckpt-format torch-dist", ["option-value-not-a-choice"]),
+        ("--ckpt-format other_format", []),
+        ("--position-embedding-type alibi", []),
+        ("--normalization OtherNorm --lr 1e-4", []),
+    ],
+)
+def test_a_framework_that_takes_megatron_s_options_refuses_what_no_parser_takes(options: str, found: list[str]) -> None:
+    document = read("train.sh", f"python slime/train.py --tensor-model-parallel-size 2 --own-option 1 {options}\n".encode())
+    assert document is not None
+    assert [each.framework for each in document.configurations] == ["slime"]
+    assert [finding.rule for finding in document.findings] == found
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("", ["option-value-not-a-choice"]),
+        ("action.choices.append(own)", []),
+        ("PLAIN = 'OtherNorm'", []),
+    ],
+)
+def test_source_that_changes_choices_decides_on_them(change: str, found: list[str], tmp_path: Path) -> None:
+    parser = "parser = argparse.ArgumentParser()\nparser.add_argument('--normalization', choices=['LayerNorm', 'RMSNorm'])\n"
+    parser += "parser.add_argument('--own-option')\nparser.add_argument('--tensor-model-parallel-size', type=int)\n"
+    (tmp_path / "pretrain_own.py").write_text(f"import argparse\nimport megatron_patch\n{parser}{change}\n")
+    script = tmp_path / "train.sh"
+    launch = "python pretrain_own.py --tensor-model-parallel-size 2 --own-option 1 --normalization OtherNorm\n"
+    document = read(str(script), launch.encode())
+    assert document is not None
+    assert [finding.rule for finding in document.findings] == found

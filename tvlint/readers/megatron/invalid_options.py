@@ -6,18 +6,20 @@ import re
 from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Edit, Finding, Fix, Severity
-from tvlint.frameworks.kin import MEGATRON
-from tvlint.frameworks.megatron import Option, is_option, option, takes_the_same
+from tvlint.frameworks.kin import MEGATRON, parses_like_megatron
+from tvlint.frameworks.megatron import Option, has_changed, is_option, option, takes_the_same
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.megatron.arguments import VALUELESS
-from tvlint.readers.megatron.parser_source import ParserSource, names_as_value, parser_of
-from tvlint.readers.megatron.unknown_options import unknown_options
+from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of
+from tvlint.readers.megatron.unknown_options import distance, unknown_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 
 NUMBERS = {"int": "an integer", "float": "a number"}
 CHOICE = "option-value-not-a-choice"
 REFUSALS = frozenset({CHOICE, "option-value-not-a-number"})
 LONGEST = 80
+SURELY_MISSPELT = 6
+"""From so many letters on, a value that is a letter or two away from a choice of Megatron's is no other one of a fork."""
 SPELLINGS = {
     **dict.fromkeys(
         ("moe_layer_freq", "linear_attention_freq", "no_rope_freq", "window_attn_skip_freq"),
@@ -38,45 +40,69 @@ def option_mistakes(
 ) -> Iterator[Finding]:
     """Findings about the options of one command line, each as it is written; `surplus` are words that belong to none.
 
-    `program` is what the launch starts; its source decides where it lies around the script. Choices are judged only where every
-    option is Megatron-LM's, or the source does not name the value: a program of its own options may take other values too.
-    Where the script names an older version, values are judged of options that take the same there.
+    `program` is what the launch starts; its source decides where it lies around the script.
     """
     written = [each for each in (*configuration.overridden, *configuration.settings.values()) if each.written.startswith("--")]
     parser = parser_of(program, configuration.path)
     yield from unknown_options(configuration, written, program, parser)
+    if not parses_like_megatron(configuration.framework):
+        return
+    own = configuration.framework == MEGATRON and all(is_option(each.written) for each in written)
     version = configuration.version
-    own = configuration.framework == MEGATRON
-    listed = all(is_option(each.written) for each in written)
-    for setting in written if own else ():
+    for setting in written:
         known = option(setting.written)
-        if known is None or (version and not takes_the_same(known.dest, version)):
+        if known is None:
             continue
-        if known.kind != "store":
-            yield from _switched(setting) if listed else ()
-            continue
-        refusals = list(_refused(setting, known))
-        if listed or not any(each.rule == CHOICE for each in refusals) or not _may_take(parser, setting):
-            yield from refusals
-    for setting, word in surplus if own and listed and not version else ():
+        if known.kind == "store":
+            yield from (each for each in _refused(setting, known) if _is_of_parser(each, setting, own, version, parser))
+        elif own and not (version and not takes_the_same(known.dest, version)):
+            yield from _switched(setting)
+    for setting, word in surplus if own and not version else ():
         yield from _left_over(setting, word)
 
 
-def _may_take(parser: ParserSource | None, setting: Setting) -> bool:
-    """Return whether a program that has options of its own may take the value of one of Megatron-LM's."""
-    return parser is None or names_as_value(parser, setting.written, str(setting.value))
+def _is_of_parser(refusal: Finding, setting: Setting, own: bool, version: str, parser: ParserSource | None) -> bool:
+    """Return whether what the parser of Megatron-LM refuses, the parser of the launch refuses too.
+
+    `own` says that all options of the launch are Megatron-LM's. Numbers stay numbers in forks and in older versions; choices
+    may be others there. Then the source decides, and where it says nothing of the option, whether the value looks like a choice
+    misspelt.
+    """
+    if refusal.rule != CHOICE:
+        return not (version and has_changed(setting.name) and not takes_the_same(setting.name, version))
+    if own and (not version or takes_the_same(setting.name, version)):
+        return True
+    if parser is not None and setting.written in parser.flags:
+        return not may_take(parser, setting.written, str(setting.value))
+    meant = [edit.text for fix in refusal.fixes for edit in fix.edits]
+    if has_changed(setting.name):
+        return any(_letters(each) == _letters(str(setting.value)) for each in meant)
+    return parser is not None or any(_is_misspelt(str(setting.value), each) for each in meant)
+
+
+def _is_misspelt(value: str, choice: str) -> bool:
+    """Return whether a value is one or two letters away from a choice; with other digits it may be a later one of a fork."""
+    digits = re.findall(r"\d", value) == re.findall(r"\d", choice)
+    return digits and len(value) >= SURELY_MISSPELT and distance(value, choice, 2) <= 2
+
+
+def _letters(value: str) -> str:
+    return re.sub(r"[\W_]", "", value).lower()
 
 
 def still_refused(findings: Iterable[Finding], configurations: Iterable[Configuration]) -> Iterator[Finding]:
     """The findings of a file, without refusals of values by options that are otherwise in the version that is known by now."""
     otherwise = {
-        setting.location
+        setting.location: (each, setting)
         for each in configurations
         if each.version
         for setting in each.settings.values()
         if not takes_the_same(setting.name, each.version)
     }
-    yield from (each for each in findings if each.rule not in REFUSALS or each.location not in otherwise)
+    for finding in findings:
+        at = otherwise.get(finding.location) if finding.rule in REFUSALS else None
+        if at is None or _is_of_parser(finding, at[1], False, at[0].version, parser_of("", at[0].path)):
+            yield finding
 
 
 def cut_short(command: Span) -> Iterator[Finding]:

@@ -125,11 +125,12 @@ def _with_cases(
 ) -> tuple[list[Configuration], list[Finding]]:
     """Return the configurations with what they train for each text that the script names of a variable, one at a time.
 
-    A launch that is reached for such a text only comes after them. Of too many texts, the first are tried, and a finding says
-    so.
+    A launch that is reached for such a text only comes after them. Beside them stand mistakes in the options of each. Of too
+    many texts, the first are tried, and a finding says so.
     """
     named = [(name, text) for name, texts in alternatives(evaluation.source).items() for text in texts]
     cases: dict[Location | None, list[Configuration]] = {each.location: [] for each in configurations}
+    mistakes: dict[Finding, None] = {}
     steps, tried = evaluation.steps, 0
     for name, text in named[:MOST_CASES]:
         own = evaluate(evaluation.source, supposed={name: text}, steps=steps)
@@ -138,14 +139,15 @@ def _with_cases(
             break
         tried += 1
         condition = f" with `{name}={text}`" if not name.isdigit() else f" with `{text}` as argument {name}"
-        found = [each for each, *_ in _launched(own, version)] or of_lists(own, version)
-        for each in found:
+        launched = [(each, launch.path or launch.program) for each, _, launch, _ in _launched(own, version)]
+        for each, program in launched or [(each, "") for each in of_lists(own, version)]:
+            mistakes.update(dict.fromkeys(option_mistakes(each, (), program)))
             if TRAINS & each.settings.keys():
                 cases.setdefault(each.location, []).append(replace(each, condition=condition))
     whole = {each.location: each for each in configurations}
     judged = [replace(each, cases=tuple(_distinct(each, cases[each.location]))) for each in configurations]
     judged += [replace(own[0], cases=tuple(own[1:])) for location, own in cases.items() if own and location not in whole]
-    return judged, [_untried(evaluation, tried, len(named))] if tried < len(named) else []
+    return judged, [*mistakes, *([_untried(evaluation, tried, len(named))] if tried < len(named) else [])]
 
 
 def _distinct(configuration: Configuration, cases: Iterable[Configuration]) -> Iterable[Configuration]:

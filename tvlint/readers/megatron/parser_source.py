@@ -22,6 +22,8 @@ WORD = re.compile(rb"[A-Za-z_]\w*")
 FLAG = re.compile(rb"[\"'](--[A-Za-z][\w.-]*)[\"']")
 COMPUTED = re.compile(rb"add_argument\(\s*(?:f[\"']|[\"'][^\"'\n]*[\"']\s*[+%]|\*)")
 FIELD = re.compile(rb"^    ([A-Za-z_]\w*)[ \t]*:[ \t]*[^\n]", re.MULTILINE)
+CHANGED_CHOICES = re.compile(rb"\.choices\s*(?:\+?=(?!=)|\.(?:append|extend)\()")
+"""How a module changes what an option takes that stands in a parser already."""
 MADE_OF_FIELDS = b"ArgumentGroupFactory("
 FACTORY = b"class ArgumentGroupFactory"
 EXACT = re.compile(rb"allow_abbrev\s*=\s*False")
@@ -94,13 +96,13 @@ def _around(script: str, names: tuple[str, ...]) -> str:
     return next(filter(os.path.isfile, paths), "")
 
 
-def names_as_value(parser: ParserSource, flag: str, value: str) -> bool:
-    """Return whether a module that names the flag quotes the value too."""
+def may_take(parser: ParserSource, flag: str, value: str) -> bool:
+    """Return whether a module that names the flag quotes the value too, or changes options that another parser has."""
     quoted = re.compile(rb"[\"']" + re.escape(value.encode()) + rb"[\"']")
     for path in parser.modules:
         if flag in _module(path, parser.checkout).flags:
             found = content_within(parser.checkout, path, path, LARGEST)
-            if found is not None and quoted.search(found[1]):
+            if found is not None and (quoted.search(found[1]) or CHANGED_CHOICES.search(found[1])):
                 return True
     return False
 

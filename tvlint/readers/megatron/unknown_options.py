@@ -278,7 +278,7 @@ def _finding(setting: Setting, parser: str, near: str) -> Finding:
 
 def _fix(setting: Setting, near: str) -> Fix:
     """The name that was meant, which is surely that where only a letter or how the words are joined differs."""
-    is_safe = _distance(hyphens(setting.written), hyphens(near), 2) <= 2
+    is_safe = distance(hyphens(setting.written), hyphens(near), 2) <= 2
     return Fix(f"write `{near}`", (Edit(setting.name_location, near),), is_safe=is_safe)
 
 
@@ -307,7 +307,7 @@ def nearest(flag: str, known: Iterable[str]) -> str:
             return variant
     if len(flag) > LONGEST:
         return ""
-    found = [(_distance(flag, each, 2), each) for each in flags_known if abs(len(each) - len(flag)) <= 2]
+    found = [(distance(flag, each, 2), each) for each in flags_known if abs(len(each) - len(flag)) <= 2]
     close = min(found, default=(3, ""))
     if close[0] <= (2 if len(flag) >= LONGER["source"][1] else 1):
         return close[1]
@@ -338,14 +338,14 @@ def _neighbour(flag: str, one: int, two: int) -> str:
     near: list[tuple[int, str]] = []
     for known in flags() if most else ():
         if abs(len(known) - len(flag)) <= most and len(set(known) ^ set(flag)) <= 2 * most:
-            distance = _distance(flag, known, most)
-            if distance <= most:
-                near.append((distance, known))
+            apart = distance(flag, known, most)
+            if apart <= most:
+                near.append((apart, known))
     near.sort()
     return near[0][1] if near and (len(near) == 1 or near[0][0] < near[1][0]) else ""
 
 
-def _distance(one: str, other: str, most: int) -> int:
+def distance(one: str, other: str, most: int) -> int:
     """Return how many letters are put in, taken out, changed or swapped to make one of the other; some number above `most`
     else.
     """

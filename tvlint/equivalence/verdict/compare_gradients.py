@@ -13,6 +13,7 @@ from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held, whole_shape
 from tvlint.analyses.relations.terms.arithmetic import some_of
+from tvlint.analyses.relations.terms.loss_identities import multiplies_with_zero
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
@@ -137,7 +138,8 @@ def _judged(
         text = f"{subject} is {partial}, {scope_of(pending[0])}, that nothing completes"
         yield Defect("missing-gradient-reduction", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
     elif value.leaves:
-        yield Defect("unequal-addends", True, f"{subject} adds some of its addends more often than others", rank)
+        text = f"{subject} adds some of its addends more often than others"
+        yield Defect("unequal-addends", not multiplies_with_zero(world.terms), text, rank)
     elif value.coefficient != right.coefficient:
         factor = Fraction(value.coefficient) / right.coefficient
         yield Defect(

@@ -457,3 +457,14 @@ def test_a_weight_that_is_wrong_or_missing_is_told_at_the_map_of_a_slice(folder:
         line = places[name].line
         assert line is not None
         assert "add_full_map" in Path(places[name].path).read_text().split("\n")[line - 1]
+
+
+def test_a_gradient_beyond_the_results_that_nothing_gives_is_told_at_its_line(folder: Path) -> None:
+    change(folder, FIRST, "(linear_22, ), (glinear_32, )", "(linear_22, ), (gmore_33, glinear_32, )")
+    report = judged(folder)
+    assert report.verdicts[0].outcome is Outcome.UNKNOWN
+    found = next(finding for finding in report.findings if finding.rule == "undefined-tensor")
+    assert "`gmore_33` is used in the schedule" in found.message
+    assert found.location is not None
+    line = found.location.line or 0
+    assert "(gmore_33, glinear_32, )" in Path(found.location.path).read_text().splitlines()[line - 1]

@@ -90,6 +90,12 @@ def factor_of(op: str, attributes: Any) -> Fraction | None:
     return number if op == "mul" else 1 / number
 
 
+def multiplies_with_zero(terms: Terms) -> bool:
+    """Return whether anything is multiplied with the constant zero: an addend may then be zero, however often it is added."""
+    heads = (head for head in terms.keys if len(head) == 5 and head[0].removesuffix(" gradient") == "mul")
+    return any(len(head[2]) == 2 and number_of(head[2][1]) == 0 for head in heads)
+
+
 def bare_term(terms: Terms, term: int) -> int:
     """Return what the term is a multiple of by constants."""
     while (below := multiplied(terms, term)) is not None:

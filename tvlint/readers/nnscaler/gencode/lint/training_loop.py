@@ -27,8 +27,8 @@ def with_loop(reference: Plan, parallel: Plan) -> Plan:
 
 
 def loss_is_mean(reference: Plan) -> bool:
-    """Return whether the loss is a mean of single numbers, or a sum of multiples of such means, by the operators that make
-    it.
+    """Return whether the loss is a mean of single numbers, or a sum of multiples of such means and of zeros, by the
+    operators that make it.
     """
     loss = reference.loss or (reference.outputs[0] if len(reference.outputs) == 1 else "")
     forward = [part for part in reference.segments.values() if part.phase is Phase.FORWARD]
@@ -43,6 +43,8 @@ def _is_mean(plan: Plan, makers: Mapping[str, Compute], name: str, depth: int) -
         return False
     tensors = [operand for operand in own.inputs if not isinstance(operand, Literal)]
     scaled = spec.name == "mul" or (spec.name == "div" and isinstance(own.inputs[0], str))
+    if spec.name == "mul" and any(isinstance(one, Literal) and one.value == 0 for one in own.inputs):
+        return True  # zero is any multiple of itself
     if spec.traits & _PLAIN or (scaled and len(tensors) == 1):
         return _is_mean(plan, makers, tensors[0], depth - 1)
     if spec.name in ("add", "sub") and len(tensors) == 2:

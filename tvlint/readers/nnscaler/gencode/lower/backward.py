@@ -56,6 +56,8 @@ class Schedule(Steps):
             )
         given = self.read(action.inputs, action.source)
         gradients = self.read(action.gradients, action.source)
+        if len(gradients) != len(made):  # the first that nothing gives stops the rank here
+            gradients = ("",) * len(made)
         run = next(((run, batch) for run, batch in reversed(self.runs) if self._fits(run, action.segment, made)), None)
         if run is None:
             raise ReadError(f"`backward` of `{action.segment}` names results that no run of it made", action.source)

@@ -142,18 +142,12 @@ class _Train:
             inputs, made, gradients = (self.nodes.operands(arg, node) for arg in call.args[1:])
             if segment not in self.found.methods:
                 raise self.nodes.fail(node, f"`backward` runs `{segment}`, which is no segment of the class")
-            if len(made) != len(gradients):
-                known = {
-                    name for action in self.found.actions for name in getattr(action, "outputs", getattr(action, "results", ()))
-                }
-                unknown = next((name for name in gradients if name and name not in known), None)
+            known = {
+                name for action in self.found.actions for name in getattr(action, "outputs", getattr(action, "results", ()))
+            }
+            if len(made) != len(gradients) and known.issuperset(filter(None, gradients)):
                 said = f"`backward` of `{segment}` is given {len(made)} results and {len(gradients)} gradients for them"
-                if unknown is not None:
-                    said += f", and nothing gives `{unknown}` a value before"
-                help = (
-                    "each result has a gradient, or None where it is the loss; nnScaler writes more for what the model detaches"
-                )
-                raise self.nodes.fail(node, said, help)
+                raise self.nodes.fail(node, said, "each result has a gradient, or None where it is the loss")
             return RunBackward(str(segment), inputs, made, gradients, outputs, skipped_at is not None, source)
         if callee in (f"{EXECUTOR}.fexecute", f"{EXECUTOR}.aexecute"):
             forward = callee.endswith("fexecute")

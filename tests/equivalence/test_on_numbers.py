@@ -240,14 +240,20 @@ def test_numbers_that_are_none_on_the_way_decide_nothing() -> None:
 
 CAUSAL = "mesh dp=2\nweight q f32[4,4]\ninput x f32[4,4,4]{placed}\nloss l\nprogram\n  a = linear(x, q)\n{mask}"
 HIDDEN = "  c = arange(4) || none\n  r = unsqueeze(c, 1) || none\n  m = {compare}(c, r) || none\n"
+TRIANGLE = (
+    "  n = ones([4, 4]) || none\n  u = triu(n, diagonal={diagonal}) || none\n"
+    '  f = to(u, dtype="bool") || none\n  m = logical_not(f) || none\n'
+)
+MASKS = [(HIDDEN.format(compare=compare), compare == "le") for compare in ("le", "lt", "ge")]
+MASKS += [(TRIANGLE.format(diagonal=diagonal), diagonal == 1) for diagonal in (1, 2)]
 
 
 def test_a_mask_of_flags_hides_what_is_not_set() -> None:
     whole = CAUSAL.format(placed="", mask="  o = scaled_dot_product_attention(a, a, a, is_causal=True)\n")
     other = with_backward(whole.removeprefix("mesh dp=2\n") + "  s = pow(o, 2)\n  l: f32[] = sum(s)\n")
     last = "  s = pow(o, 2)\n  k: f32[] = sum(s)\n  l = all-reduce(k) over dp\n  end reduce-gradients q over dp\n"
-    for compare, is_right in (("le", True), ("lt", False), ("ge", False)):
-        masked = HIDDEN.format(compare=compare) + "  o = scaled_dot_product_attention(a, a, a, m)\n"
+    for mask, is_right in MASKS:
+        masked = mask + "  o = scaled_dot_product_attention(a, a, a, m)\n"
         text = with_backward(CAUSAL.format(placed=" dp:S(0)", mask=masked) + last)
         reference, made = plans(other, text)
         assert (on_numbers_of(made, reference) == Agreement()) is is_right

@@ -282,7 +282,10 @@ def _torch(*names: str) -> tuple[str, ...]:
 
 
 def _cast(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    if any(holds_whole_numbers(value) for value in bound.attributes):
+    rounded = [str(value).rsplit(".", 1)[-1] for value in bound.attributes if holds_whole_numbers(value)]
+    if rounded == ["bool"]:
+        return (field.where(field.equal(operands[0], 0), field.number(0), field.number(1)),)
+    if rounded:
         raise UnsupportedError("a cast that rounds")
     return (operands[0],)
 

@@ -356,3 +356,44 @@ def _leaves(terms: Terms, term: int) -> list[int]:
     if head[0].endswith(" gradient") and not (head[0] == "sum gradient" and len(terms.shape[term]) == 1):
         return [leaf for operand in terms.operands[term] for leaf in _leaves(terms, operand)]
     return [term]
+
+
+BAG = """
+mesh dp=2
+weight w f32[8,4]
+weight d f32[4,8]
+input x f32[6,4] dp:S(0)
+input t i64[6] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  c: i64[4] = arange(4) || none
+  u = unsqueeze(t, 1) || none
+  e = eq(u, c) || none
+  f: f32[3,4] = to(e, "float32") || none
+  m = matmul(f, d)
+{counted}
+  a = add(z, m)
+  g = gelu(a)
+  k = sum(g)
+  l = all-reduce(k) over dp
+  end reduce-gradients w, d over dp
+  end update w, d
+"""
+
+
+@pytest.mark.parametrize(
+    ("counted", "expected"),
+    [
+        ("z = identity(y)", Outcome.PROVED),
+        ("s = sum(f, dim=1) || none\nv = unsqueeze(s, 1) || none\nz = mul(y, v) || {x} = mul({y}, v)", Outcome.UNKNOWN),
+    ],
+    ids=["not counted", "counted"],
+)
+def test_an_index_that_nothing_is_looked_up_at_may_be_no_place(counted: str, expected: Outcome) -> None:
+    """Tokens of other experts, say, are in none of these rows of flags."""
+    plan, reference = BAG.replace("{counted}", counted), BAG.replace("{counted}", "z = identity(y)")
+    for before, after in (("mesh dp=2\n", ""), (" dp:S(0)", ""), ("f32[3,4]", "f32[6,4]"), ("k = sum", "l = sum")):
+        reference = reference.replace(before, after)
+    reference = "\n".join(line for line in reference.splitlines() if " over dp" not in line)
+    assert verdict_on(with_backward(plan), with_backward(reference)).outcome is expected

@@ -5,7 +5,7 @@ differs is not proved.
 from __future__ import annotations
 
 import math
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, product
 from math import pi, prod, sqrt
 from typing import Any
 
@@ -146,7 +146,15 @@ def program(name: str, way: str) -> str:
     return with_backward(TARGETS.get(name, HEAD) + WAYS[name][way] + TAIL)
 
 
-PAIRS = [(name, one, other) for name, ways in WAYS.items() for one, other in permutations(ways, 2)]
+UNBOUND = list(product(("shifted", "logarithms of chances"), ("compared with positions", "flags as numbers")))
+"""Ways to write `cross_entropy` that are one only where targets are classes, which the second of each pair leaves open."""
+
+PAIRS = [
+    (name, one, other)
+    for name, ways in WAYS.items()
+    for one, other in permutations(ways, 2)
+    if name != "cross_entropy" or (one, other) not in UNBOUND
+]
 
 
 @pytest.mark.parametrize(("name", "one", "other"), PAIRS, ids=[": ".join(pair) for pair in PAIRS])
@@ -155,6 +163,12 @@ def test_it_makes_no_difference_how_it_is_written(name: str, one: str, other: st
     assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
     reference, plan = plans(program(name, other), program(name, one))
     assert on_numbers_of(plan, reference) == Agreement()
+
+
+@pytest.mark.parametrize(("one", "other"), UNBOUND, ids=[": ".join(pair) for pair in UNBOUND])
+def test_what_no_index_need_be_is_not_taken_for_a_place(one: str, other: str) -> None:
+    verdict = verdict_on(program("cross_entropy", one), program("cross_entropy", other))
+    assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]
 
 
 TWINS = [(name, way, *change) for name, (way, changes) in WRONG.items() for change in changes]

@@ -423,7 +423,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         if index >= 0 and index not in algebra.sizes and index not in algebra.parts:
             algebra.sizes[index] = (shape[dim], dim == slot)
     if looked_up:
-        values[-1] = algebra.place_of(operands[-1], places[-1], *looked_up)
+        values[-1] = algebra.place_of(operands[-1], places[-1], looked_up[0], looked_up=_LOOKUPS[name])
         places[-1] = (*places[-1], *looked_up)
     parts = [[own for index in row for own in algebra.expanded(index)] for row in (*places, whole)]
     *inside, over = [frozenset(index for index in own if index in algebra.sizes and index >= 0) for own in parts]
@@ -459,7 +459,8 @@ def _looked_up(name: str, gradient: bool, places: Sequence[Sequence[int]], resul
     return tuple(found)
 
 
-_LOOKUPS = ("gather", "masked-gather", "nll-rows", "cross-entropy-rows")
+_LOOKUPS = {"gather": True, "masked-gather": False, "nll-rows": True, "cross-entropy-rows": True}
+"""Operators whose last operand says what is looked up, and whether each index has to be one of the places."""
 
 
 def _factors(algebra: Algebra, term: int, pattern: Sequence[int]) -> Expression:

@@ -51,6 +51,8 @@ FLAG = "factor-of-flags"
 PLACE: tuple[object, ...] = (FLAG, False, "place")
 """One where the elements of a term, which are whole numbers, are the place along the last dimension."""
 
+FOUND = "every index at which a plan looks something up is one of the places that are there"
+
 ONE = Fraction(1)
 
 _MOST_ADDENDS = 64
@@ -140,7 +142,7 @@ class Algebra:
             inner, gone = self._unfolded(term, places, frozenset())
             return (*self._summed(inner, gone), power)
         if head == PLACE:
-            return self._place_of(self._factor(operands[0], places[:-1], ONE), places[-1])
+            return self._place_of(self._factor(operands[0], places[:-1], ONE), places[-1], term in terms.within)
         if head[0] == FUNCTION:
             (inner_term,) = operands
             below, constant = bare(terms, inner_term)
@@ -158,18 +160,27 @@ class Algebra:
         shape, slot = self.extent(flat)
         return terms.term((SPLIT, counts), (term,), shape, slot), flat, power
 
-    def place_of(self, term: int, pattern: Sequence[int], index: int) -> Expression:
-        """Return the factor that is one where the elements of a term are the place along an index."""
+    def place_of(self, term: int, pattern: Sequence[int], index: int, *, looked_up: bool = False) -> Expression:
+        """Return the factor that is one where the elements of a term are the place along an index.
+
+        Where the reference looks something up there, they are one of the places: it would fail elsewhere. That what another
+        plan looks up is there too is assumed.
+        """
         ((constant, factors),) = self.alone(self.of_term(term, pattern))
         if constant != NONE or len(factors) != 1 or factors[0][2] != ONE or self.sizes[index][1]:
             raise TooLargeError
-        return ((NONE, (self._place_of(factors[0], self.expanded(index)),)),)
+        found = self._place_of(factors[0], self.expanded(index), looked_up and self.terms.sealed < 0)
+        if looked_up and found[0] not in self.terms.within:
+            self.terms.assumptions.add(FOUND)
+        return ((NONE, (found,)),)
 
-    def _place_of(self, factor: Factor, places: Pattern) -> Factor:
+    def _place_of(self, factor: Factor, places: Pattern, within: bool) -> Factor:
         (term, pattern, _), terms = factor, self.terms
         if len(places) != 1 or places[0] < 0:
             raise TooLargeError
         made = terms.term(PLACE, (term,), (*terms.shape[term], self.sizes[places[0]][0]), terms.slot[term])
+        if within:
+            terms.within.add(made)
         return made, (*pattern, *places), ONE
 
     def number(self, constant: Constant) -> Expression:
@@ -365,7 +376,7 @@ class Algebra:
         constant, factors = addend
         for place, (term, pattern, power) in enumerate(factors):
             head = self.terms.keys[term]
-            if head == PLACE and pattern[-1] in over:
+            if head == PLACE and pattern[-1] in over and pattern.count(pattern[-1]) == 1:
                 at_place = self._total_at_place(constant, factors, place, over)
                 if at_place is not None:
                     return at_place
@@ -404,7 +415,7 @@ class Algebra:
         nothing else has the index; None where there is only a product.
         """
         index, rest = factors[place][1][-1], (*factors[:place], *factors[place + 1 :])
-        if not any(index in pattern for _, pattern, _ in rest):
+        if factors[place][0] in self.terms.within and not any(index in pattern for _, pattern, _ in rest):
             self.terms.assumptions.add(CLASSES)
             return self.total(((constant, rest),), over - {index})
         for own, (term, pattern, power) in enumerate(factors):
@@ -551,7 +562,7 @@ class Algebra:
             return self.of_term(operands[0], moved)
         if head == PLACE and dim < len(pattern) - 1:
             ((_, factors),) = self.alone(self._slice(operands[0], pattern[:-1], index, start, stop, part))
-            return ((NONE, (self._place_of(factors[0], pattern[-1:]),)),)
+            return ((NONE, (self._place_of(factors[0], pattern[-1:], term in terms.within),)),)
         if head[0] == SLICE and head[1] == dim:
             (term,), start, stop = operands, start + head[2], stop + head[2]
         shape = (*terms.shape[term][:dim], stop - start, *terms.shape[term][dim + 1 :])

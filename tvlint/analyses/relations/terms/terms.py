@@ -50,6 +50,8 @@ class Terms:
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
         self.counted: dict[int, tuple[int, int, Any]] = {}
         """Positions that the reference counts, by their term: from where, in which steps, and as which type."""
+        self.within: set[int] = set()
+        """Factors that say at which place an index is, where the reference looks something up at it: it is one of them."""
         self.assumptions: set[str] = set()
         """What identities between terms take on trust."""
         self._tokens: dict[Any, int] = {}

@@ -25,6 +25,9 @@ HEAD = '{"tvlint_capture": 1, "ranks": 1}'
 WINDOW = {"tensor": 0, "storage": 0, "offset": 0, "shape": [2, 3], "stride": [3, 1], "dtype": "float32"}
 OTHER = {**WINDOW, "tensor": 1}
 IN_PLACE = {"op": "aten.exp_.default", "arguments": {"self": {"t": 0}}, "outputs": [0], "writes": [0]}
+EXP = {"op": "aten.exp.default", "arguments": {"self": {"t": 0}}, "outputs": [1]}
+NARROW = {**WINDOW, "tensor": 1, "storage": 1, "stride": [2, 1]}
+APART = ({**WINDOW, "tensor": 1, "storage": 1}, {**WINDOW, "tensor": 2, "storage": 1, "offset": 5})
 SUM = {"communication": "all-reduce", "group": [0], "reduce": "sum", "inputs": [0], "outputs": [0], "work": 0}
 
 
@@ -57,6 +60,9 @@ def recorded(name: str) -> Capture:
         ([WINDOW, {**IN_PLACE, "arguments": {}}], "`aten.exp_.default` overwrites a tensor that it is not", 4),
         ([WINDOW, {**IN_PLACE, "outputs": [0, 0], "writes": []}], "`aten.exp_.default` gives a tensor twice", 4),
         ([WINDOW, OTHER, {**IN_PLACE, "outputs": [1]}], "`aten.exp_.default` gives other tensors than those", 5),
+        ([WINDOW, {"given": 0, "dtype": "float32", "bytes": 24}], "storage 0 is given after a tensor on it", 4),
+        ([WINDOW, NARROW, {**EXP, "outputs": [1]}], "two elements of what `aten.exp.default` gives are in one place", 5),
+        ([WINDOW, *APART, {**EXP, "outputs": [1, 2]}], "two elements of what `aten.exp.default` gives are in one", 6),
         ([WINDOW, {**SUM, "outputs": []}], "a `all-reduce` of 1 tensors gives 0", 4),
         ([WINDOW, {**SUM, "communication": "send", "peer": 0}], "a `send` of 1 tensors gives 1", 4),
         ([WINDOW, {key: own for key, own in SUM.items() if key != "reduce"}], "a `all-reduce` does not say how", 4),

@@ -10,7 +10,7 @@ from capture.test_capture_equations import RANDOM, Bench
 
 from tvlint.readers.capture.equations.table import EQUATIONS
 from tvlint.readers.capture.lifting import Call, GradientOf, lift
-from tvlint.readers.capture.program import Ref
+from tvlint.readers.capture.program import Ref, Type
 from tvlint.readers.capture.tape import Mark
 
 START, STOP, ROWS = 4, 10, 5
@@ -111,3 +111,26 @@ def test_rows_that_are_added_to_are_not_replaced() -> None:
     rows = Ref(bench.apply("arange", {"start": 0, "end": ROWS}, np.arange(ROWS)))
     put = bench.apply("index_put", {"self": own, "indices": (rows, None), "values": other, "accumulate": True}, SCORES)
     assert "torch.Tensor.view" not in run(bench, put)
+
+
+def test_one_element_put_into_each_row_is_a_scatter() -> None:
+    bench = Bench()
+    own, values = bench.give("own", SCORES), bench.give("values", np.arange(ROWS) / 7)
+    rows = Ref(bench.apply("arange", {"start": 0, "end": ROWS}, np.arange(ROWS)))
+    columns = np.array([own % SCORES.shape[1] for own in range(ROWS)])
+    expected = SCORES.copy()
+    expected[np.arange(ROWS), columns] = np.arange(ROWS) / 7
+    arguments = {"self": own, "indices": (rows, bench.give("columns", columns)), "values": values}
+    result = bench.apply("index_put", arguments, expected)
+    np.testing.assert_allclose(bench.run(result), expected)
+
+
+def test_ones_at_the_indices_of_rows_are_one_hot() -> None:
+    bench = Bench()
+    zeros = Ref(bench.apply("zeros", {"size": (3, 5)}, np.zeros((3, 5))))
+    bench.program.types[zeros.name] = Type((3, 5), "int64")
+    index = np.array([[4], [0], [2]])
+    result = bench.apply("scatter", {"self": zeros, "dim": -1, "index": index, "value": 1}, np.zeros((3, 5)))
+    np.testing.assert_array_equal(bench.run(result), np.eye(5)[index[:, 0]])
+    other = bench.apply("scatter", {"self": zeros, "dim": -1, "index": index, "value": 2}, np.zeros((3, 5)))
+    assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == ["aten.scatter.default"], other

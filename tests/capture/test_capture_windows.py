@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tvlint.readers.capture.tape import Window
-from tvlint.readers.capture.windows import Expand, Move, Narrow, Permute, View, elements, moves, overlap
+from tvlint.readers.capture.windows import Expand, Move, Narrow, Permute, View, elements, moves, overlap, overlaps_itself
 
 Array = Any
 SHAPES = ((96,), (8, 12), (4, 2, 12), (2, 48), (3, 32), (2, 3, 4, 4), (6, 16), (1, 96), (4, 1, 24))
@@ -94,3 +94,15 @@ def test_what_is_not_inside_is_not_read() -> None:
     assert moves(half, Window(0, 4, (4, 4), (8, 1), "float32")) is None
     assert moves(half, Window(0, 0, (4, 8), (8, 1), "float32")) is None
     assert moves(half, Window(0, 2, (4, 2), (8, 1), "float32")) == (Narrow(1, 2, 2),)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_window_overlaps_itself_where_numpy_finds_a_place_twice(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(50):
+        rank = random.randrange(4)
+        shape = tuple(random.randrange(4) for _ in range(rank))
+        own = Window(0, 0, shape, tuple(random.randrange(9) for _ in range(rank)), "float32")
+        places = elements(own)
+        assert places is not None
+        assert overlaps_itself(own) == (len(set(places.reshape(-1).tolist())) < places.size), own

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import pi, sqrt
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.ops.field import Array, Field
+from tvlint.ops.field import Array, Field, Floats
 from tvlint.ops.named_arrays import aligned, every_name, spread
 from tvlint.ops.spec import (
     ONE,
@@ -282,12 +282,18 @@ def _torch(*names: str) -> tuple[str, ...]:
 
 
 def _cast(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """Return the operand; flags of what is no zero; whole floats as they are, without a gradient."""
+    import numpy as np
+
     rounded = [str(value).rsplit(".", 1)[-1] for value in bound.attributes if holds_whole_numbers(value)]
     if rounded == ["bool"]:
         return (field.where(field.equal(operands[0], 0), field.number(0), field.number(1)),)
-    if rounded:
+    if not rounded:
+        return (operands[0],)
+    real = np.real(operands[0])
+    if not isinstance(field, Floats) or not np.array_equal(np.rint(real), real) or not np.isfinite(real).all():
         raise UnsupportedError("a cast that rounds")
-    return (operands[0],)
+    return (real,)
 
 
 _SAME = _of_one(lambda x, field: x)

@@ -22,6 +22,8 @@ from tvlint.ir.operators import (
     Value,
     Wait,
 )
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 from tvlint.readers.capture.factors import Factors, is_elementwise
 from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode
 from tvlint.readers.capture.program import End, Exchange, Message, Ref
@@ -30,12 +32,6 @@ from tvlint.readers.capture.tape import Mark
 Shape = tuple[int, ...]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_LEADING = frozenset({"torch.nn.functional.layer_norm", "torch.nn.functional.rms_norm", "torch.triu", "torch.tril"})
-"""Operators that do the same for each place of the leading dimensions, however many there are."""
-
-_LAST = {"torch.triu": 2, "torch.tril": 2}
-"""Of these, how many dimensions are not leading ones, where the shape of another operand does not say."""
-
 
 @dataclass(slots=True)
 class Run:
@@ -239,8 +235,8 @@ class Emitter:
 
     def _call(self, call: Call) -> None:
         function = _SPECIAL.get(call.op)
-        if function is None and call.op in _LEADING:
-            function = _Emit.leading
+        if function is None and has_trait(call.op, Trait.NORMALISATION):
+            function = _Emit.norm
         elif function is None:
             function = _Emit.elementwise if is_elementwise(call, self.types) else _Emit.as_called
         function(_Emit(self, call))
@@ -344,13 +340,19 @@ class _Emit:
         """Write the call with the shapes that it was made with."""
         self.emitter.write(self.call, [self.shape(own) for own in self.values], [self.shape(own) for own in self.call.outputs])
 
-    def leading(self) -> None:
-        """Write the call with the leading dimensions as factors."""
+    def norm(self) -> None:
+        """Write a norm, whose second operand is the shape of the dimensions that it is taken over."""
+        shapes = (own.value for own in self.call.inputs if isinstance(own, Literal))
+        self.leading(next((len(own) for own in shapes if isinstance(own, tuple)), 1))
+
+    def triangle(self) -> None:
+        """Write a part of matrices on one side of a diagonal."""
+        self.leading(2)
+
+    def leading(self, last: int) -> None:
+        """Write the call, which does the same for each place of the leading dimensions, with those as factors."""
         value = self.values[0]
         rank = len(self.shape(value))
-        last = _LAST.get(self.call.op) or next(
-            (len(own.value) for own in self.call.inputs if isinstance(own, Literal) and isinstance(own.value, tuple)), 1
-        )
         own = (*self.factors.shape(self.factors.of(value)[: rank - last]), *self.shape(value)[rank - last :])
         self.emitter.write(self.call, [own, *(self.shape(other) for other in self.values[1:])], [own])
 
@@ -544,6 +546,8 @@ _SPECIAL = {
     "torch.sum": _Emit.reduction,
     "torch.mean": _Emit.reduction,
     "torch.amax": _Emit.reduction,
+    "torch.triu": _Emit.triangle,
+    "torch.tril": _Emit.triangle,
     "torch.softmax": _Emit.along,
     "torch.log_softmax": _Emit.along,
     "torch.cumsum": _Emit.along,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from tvlint.readers.capture.lifting import function_of
 from tvlint.readers.capture.masks import moved
 from tvlint.readers.capture.program import Apply, Array, End, Exchange, Node, Program, Ref, references
+from tvlint.readers.capture.spelling import MOVES
 
 
 def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
@@ -64,7 +65,7 @@ class _Numbers:
         given, node = self.program.given.get(name), self.makers.get(name)
         if given is not None:
             return given.numbers
-        if node is None or function_of(node.op) not in ("cat", "permute", "view", "narrow", "expand"):
+        if node is None or function_of(node.op) not in ("cat", *MOVES):
             return None
         held = [self.of(own) for argument in node.arguments.values() for own in references(argument)]
         known = [own for own in held if own is not None]

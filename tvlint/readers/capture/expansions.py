@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvlint.ir.operators import Literal
+from tvlint.ops.table import LOOKUP, canonical_name
 from tvlint.readers.capture.factors import is_elementwise
 from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode, outputs_of
 from tvlint.readers.capture.program import Ref, Type
 
 _EXPAND = "torch.Tensor.expand"
-_LOOKUPS = frozenset({"torch.nn.functional.embedding", "nnscaler.runtime.function.embedding"})
 
 
 def without_expansions(lifted: Lifted) -> Lifted:
@@ -28,7 +28,7 @@ def without_expansions(lifted: Lifted) -> Lifted:
     nodes: list[LiftedNode] = []
     for node in lifted.nodes:
         made: list[LiftedNode] = [node]
-        if isinstance(node, Call) and node.op in _LOOKUPS:
+        if isinstance(node, Call) and canonical_name(node.op) == LOOKUP:
             made = _lookup(lifted, node, makers, narrowed)
         elif isinstance(node, Call) and id(node) not in differentiated and is_elementwise(node, types):
             made = [_narrow(node, makers, types)]

@@ -31,6 +31,7 @@ class Factors:
         self.dims: dict[str, list[int]] = {}
         self.lists: dict[int, list[int]] = {}
         self.units: set[int] = set()
+        self.gathered: dict[tuple[object, ...], str] = {}
         for _ in range(_ROUNDS):
             for node in lifted.nodes:
                 self._relate(node)
@@ -133,6 +134,8 @@ class Factors:
             for at, (here, there) in enumerate(zip(self.of(value), self.of(result), strict=False)):
                 if at != node.dim:
                     self.equate([here], [there])
+        if node.kind == "all-gather":  # weights in shards are gathered anew for their gradients
+            self._alike(node.outputs[0], self.gathered.setdefault((node.inputs, node.group, node.dim), node.outputs[0]))
 
     def _called(self, call: Call) -> None:
         operands = [each.name for each in call.inputs if isinstance(each, Ref)]

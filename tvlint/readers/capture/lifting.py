@@ -11,6 +11,8 @@ from math import prod
 from typing import TypeAlias
 
 from tvlint.ir.operators import Literal, Value
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 from tvlint.readers.capture.program import (
     Apply,
     Argument,
@@ -87,16 +89,17 @@ class Equation:
     lift: Callable[[Lifting, Apply], bool]
 
 
-MOVES = frozenset({"torch.permute", "torch.Tensor.view", "torch.narrow", "torch.Tensor.expand"})
-"""Operators that move elements: two of the same value that move them alike are one."""
-
-
 _OF_STORAGE = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking", "copy", "out"})
 """Arguments that say how a result is stored, and not what it is."""
 
 _OF_TYPE = frozenset({"size", "num_weights", "half_to_float", "input_dtype", "grad_output", "weight", "bias"})
 """Arguments that the result's shape and dtype say too; a gradient that is cut again where it is read; weights of a
 norm, which are gathered anew for its gradient and are held by the replay."""
+
+
+def is_move(op: str) -> bool:
+    """Return whether an operator moves elements: two of the same value that move them alike are one."""
+    return has_trait(op, Trait.VIEW, Trait.RANGES, Trait.BROADCAST)
 
 
 class _Arguments(Mapping[str, Argument]):
@@ -203,7 +206,7 @@ class Lifting:
 
     def call(self, node: Apply, op: str, inputs: tuple[Argument, ...], **attributes: Value) -> bool:
         """Let a call stand for the node, with the same results."""
-        if op in MOVES:
+        if is_move(op):
             key = (op, tuple(map(self.operand, inputs)), tuple(sorted(attributes.items())), node.mark.micro_batch)
             known = self.moved.setdefault(key, node.outputs[0])
             if known != node.outputs[0]:

@@ -6,7 +6,8 @@ import base64
 import binascii
 import json
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from tvlint.ir.location import Location
@@ -30,7 +31,7 @@ from tvlint.readers.capture.tape import (
     Wait,
     Window,
 )
-from tvlint.readers.capture.windows import size_of, span
+from tvlint.readers.capture.windows import overlap, overlaps_itself, size_of, span
 from tvlint.readers.document import ReadError
 from tvlint.readers.plan_json.schema_checker import Check, FormError, form
 
@@ -107,6 +108,7 @@ class _Rank:
         self.rank = rank
         self.windows: dict[int, Window] = {}
         self.sizes: dict[int, int] = {}
+        self.held: set[int] = set()
         self.places: dict[int, Location] = {}
         self.events: list[Event] = []
         self.meshes: list[tuple[tuple[Axis, ...], tuple[int, ...]]] = []
@@ -142,6 +144,7 @@ class _Rank:
         if span(window)[1] * size_of(window.dtype) > self.sizes.get(window.storage, sys.maxsize):
             raise self._fail(f"tensor {line['tensor']:.0f} ends behind its storage")
         self.windows[int(line["tensor"])] = window
+        self.held.add(window.storage)
 
     def _once(self, known: Collection[int], number: Any, kind: str) -> None:
         """Refuse a number that stands for something else already: events name things by their numbers."""
@@ -156,6 +159,8 @@ class _Rank:
     def _event(self, line: dict[str, Any]) -> Event:
         if "given" in line:
             self._once(self.sizes, line["given"], "storage")
+            if int(line["given"]) in self.held:
+                raise self._fail(f"storage {line['given']:.0f} is given after a tensor on it")
             self.sizes[int(line["given"])] = int(line["bytes"])
             return Given(int(line["given"]), line["dtype"], self._values(line))
         if "name" in line:
@@ -172,6 +177,7 @@ class _Rank:
                 raise self._fail(f"`{line['op']}` gives other tensors than those that it overwrites")
             if len({*outputs}) < len(outputs):
                 raise self._fail(f"`{line['op']}` gives a tensor twice")
+            self._made(line["op"], _tensors_in(tuple(arguments.values())), outputs)
             return Operation(line["op"], arguments, outputs, writes, self._argument(line.get("result")), self._mark(line))
         if "communication" in line:
             return self._communication(line)
@@ -187,6 +193,15 @@ class _Rank:
             return Update(tuple(line["update"]), line.get("optimizer", ""))
         raise AssertionError(f"a line of a kind that the schema has: {line}")
 
+    def _made(self, name: str, given: Iterable[int], outputs: Iterable[int]) -> None:
+        """Refuse results of which two elements are one place, unless they are views of what is given."""
+        known = {self.windows[number].storage for number in given}
+        windows = [self.windows[number] for number in outputs if self.windows[number].storage not in known]
+        windows.sort(key=lambda own: (own.storage, *span(own)))
+        both = any(one.storage == other.storage and overlap(one, other) for one, other in pairwise(windows))
+        if both or any(map(overlaps_itself, windows)):
+            raise self._fail(f"two elements of what `{name}` gives are in one place")
+
     def _communication(self, line: dict[str, Any]) -> Communication:
         kind, group = line["communication"], _counts(line["group"])
         inputs, outputs = (tuple(map(self._known, line[key])) for key in ("inputs", "outputs"))
@@ -198,6 +213,7 @@ class _Rank:
             raise self._fail(f"a `{kind}` of {len(inputs)} tensors gives {len(outputs)}")
         if kind in ("all-reduce", "reduce-scatter", "reduce") and not line.get("reduce"):
             raise self._fail(f"a `{kind}` does not say how it reduces")
+        self._made(kind, inputs, outputs)
         return Communication(
             kind,
             inputs,

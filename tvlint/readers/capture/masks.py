@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tvlint.readers.capture.lifting import sizes
 from tvlint.readers.capture.program import Apply, Array, Exchange, Program, reads
+from tvlint.readers.capture.spelling import MOVES
 
 
 def masks_of(node: Apply | Exchange, masks: Mapping[str, Array], program: Program) -> dict[str, Array]:
@@ -22,7 +23,7 @@ def masks_of(node: Apply | Exchange, masks: Mapping[str, Array], program: Progra
         return made
     (result,) = node.outputs
     held = [masks.get(name, np.zeros(program.shape(name), dtype=bool)) for name in reads(node)]
-    if isinstance(node, Apply) and node.op in _MOVES:
+    if isinstance(node, Apply) and node.op in MOVES:
         return {result: moved(node, held[0])}
     if isinstance(node, Apply) and node.op == "cat":
         dim = node.arguments["dim"]
@@ -30,9 +31,6 @@ def masks_of(node: Apply | Exchange, masks: Mapping[str, Array], program: Progra
     if all(mask.shape in (made[result].shape, ()) for mask in held):
         return {result: np.broadcast_to(np.logical_or.reduce(np.broadcast_arrays(*held)), made[result].shape)}
     return made
-
-
-_MOVES = frozenset({"permute", "view", "narrow", "expand"})
 
 
 def moved(node: Apply, mask: Array) -> Array:

@@ -14,7 +14,7 @@ from tvlint.readers.capture.emit import Emitter, Run, Shape
 from tvlint.readers.capture.equations.table import EQUATIONS
 from tvlint.readers.capture.expansions import without_expansions
 from tvlint.readers.capture.factors import Factors, misfit
-from tvlint.readers.capture.lifting import MOVES, Call, Lifted, LiftedNode, inputs_of, lift, outputs_of
+from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, is_move, lift, outputs_of
 from tvlint.readers.capture.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
 from tvlint.readers.capture.regather import with_dimensions
@@ -115,7 +115,7 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
         if isinstance(own, End) and own.handle in issued:
             mark = issued[own.handle]
             own = replace(own, mark=replace(own.mark, phase=mark.phase, micro_batch=mark.micro_batch))
-        source = makers.get(inputs_of(own)[0]) if isinstance(own, Call) and own.op in MOVES else None
+        source = makers.get(inputs_of(own)[0]) if isinstance(own, Call) and is_move(own.op) else None
         if source is not None and 0 <= source.mark.micro_batch < own.mark.micro_batch:
             own = replace(own, mark=source.mark)
             nodes.insert(nodes.index(source) + 1, own)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvlint.readers.capture.lifting import MOVES, Call, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, is_move, outputs_of
 from tvlint.readers.capture.program import End, Exchange, Ref
 
 
@@ -67,7 +67,7 @@ class _Rewriting:
     def _addends(self, value: str, moves: tuple[Call, ...]) -> list[tuple[str, tuple[Call, ...]]]:
         """Return the addends of a value, each with the moves that follow it, the first first."""
         node = self.makers.get(value)
-        if isinstance(node, Call) and node.op in MOVES and isinstance(node.inputs[0], Ref):
+        if isinstance(node, Call) and is_move(node.op) and isinstance(node.inputs[0], Ref):
             return self._addends(node.inputs[0].name, (node, *moves))
         operands = inputs_of(node) if isinstance(node, Call) and node.op == "torch.add" and not node.attributes else ()
         if len(operands) == 2 and all(self.program.types[own] == self.program.types[value] for own in operands):

@@ -25,19 +25,9 @@ from tvlint.readers.capture.program import (
     RootValue,
     Type,
 )
+from tvlint.readers.capture.spelling import COPIES, FOREACH, IN_PIECES, UNWRITTEN
 from tvlint.readers.capture.tape import Communication, Given, Gradient, Mark, Named, Operation, Root, Tape, Update, Wait, Window
 from tvlint.readers.capture.windows import Expand, Move, Narrow, Permute, View, count, flat, is_flat, moves, overlap, span
-
-_COPIES = frozenset({"clone", "contiguous", "lift_fresh", "lift_fresh_copy", "alias", "detach", "view", "_unsafe_view"})
-"""Operators of `aten` that give what they are given."""
-
-_UNWRITTEN = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
-"""Operators of `aten` whose results hold nothing yet."""
-
-_IN_PIECES = frozenset({"mul", "div", "add", "sub", "neg"})
-"""Operators that work on each piece of a flat buffer by itself when they overwrite it with one number's help."""
-
-_FOREACH = "_foreach_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,14 +358,14 @@ class _Follower:
         """Follow one operator; return its first result (empty: none)."""
         base, mark = _base(event.op), event.mark
         windows = self.tape.windows
-        if event.op.startswith("aten.") and base in _UNWRITTEN and not event.writes:
+        if event.op.startswith("aten.") and base in UNWRITTEN and not event.writes:
             for number in event.outputs:
                 self.storages[windows[number].storage] = []
             return ""
         source = event.arguments.get("self")
         if event.op == "aten.expand.default" and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
             return self._expand(self.read(source.window, mark), windows[event.outputs[0]], mark)
-        if event.op.startswith("aten.") and base in _COPIES and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
+        if event.op.startswith("aten.") and base in COPIES and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
             target = windows[event.outputs[0]]
             value = self.read(source.window, mark)
             value = self._move(value, View(target.shape), mark) if base.endswith("view") else value
@@ -389,7 +379,7 @@ class _Follower:
         name = _functional(event.op) if event.writes else event.op
         if event.writes and name == "aten.zero.default":
             functional, name = {"size": windows[event.writes[0]].shape}, "aten.zeros.default"
-        if event.writes and base.rstrip("_") in _IN_PIECES and self._in_pieces(event, name):
+        if event.writes and base.rstrip("_") in IN_PIECES and self._in_pieces(event, name):
             return ""
         arguments = {key: self._argument(own, mark) for key, own in functional.items()}
         targets = event.writes or event.outputs
@@ -404,7 +394,7 @@ class _Follower:
         shape = (1,) * (len(window.shape) - len(self.program.shape(value))) + self.program.shape(value)
         source = self._move(value, View(shape), mark) if shape != self.program.shape(value) else value
         made = self._move(source, Expand(window.shape), mark)
-        self.storages[window.storage].append(Entry(window, made, written=False))
+        self.storages.setdefault(window.storage, []).append(Entry(window, made, written=False))
         return made
 
     def _in_pieces(self, event: Operation, name: str) -> bool:
@@ -813,10 +803,10 @@ def _each(event: Operation) -> Iterator[Operation]:
     """Yield the operators that an operator on lists of tensors is; the operator itself where it is none."""
     base = _base(event.op)
     lists = {name: own for name, own in event.arguments.items() if isinstance(own, tuple) and len(own) == _length(event)}
-    if not base.startswith(_FOREACH) or not lists:
+    if not base.startswith(FOREACH) or not lists:
         yield event
         return
-    op = event.op.replace(_FOREACH, "", 1)
+    op = event.op.replace(FOREACH, "", 1)
     for at in range(_length(event)):
         arguments = {**event.arguments, **{name: own[at] for name, own in lists.items()}}
         outputs = event.outputs[at : at + 1] if event.outputs else ()

@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from tvlint.ops.spec import ONE, Family, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import ONE, Family, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, spec_of
 from tvlint.readers.capture.factors import Factors, table_call
 from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode, inputs_of
 from tvlint.readers.capture.program import Exchange, Ref
 
 Units: TypeAlias = Mapping[str, Mapping[int, tuple[int, ...]]]
 """The units that are the outermost factors of dimensions, by value and dimension."""
-
-_PRODUCTS = {"torch.mm": "MK KN MN", "torch.bmm": "BMK BKN BMN"}
-
-_OUTERMOST = frozenset({"torch.narrow", "torch.cat", "torch.Tensor.expand"})
-"""Operators that change the size of a dimension, whose outermost units the result has as well."""
 
 
 def units_of(whole: Iterable[tuple[int, int]], parts: int) -> tuple[int, ...]:
@@ -84,7 +79,7 @@ class _Followed:
         elif isinstance(node, Exchange):
             for value, result in zip(node.inputs, node.outputs, strict=False):
                 self._copy(value, result, without=node.dim)
-        elif isinstance(node, Call) and node.op in _PRODUCTS:
+        elif isinstance(node, Call) and has_trait(node.op, Trait.CONTRACTION) and has_trait(node.op, Trait.PRODUCT):
             self._multiplied(node)
         elif isinstance(node, Call) and node.op == "torch.Tensor.view":
             self._viewed(inputs_of(node)[0], node.outputs[0])
@@ -127,7 +122,8 @@ class _Followed:
         One that both have in the inner dimension is summed over, or one of the batch; so is one that one of them has there and
         the other elsewhere. One that only one of them has belongs to its outer dimension.
         """
-        left, right, result = _PRODUCTS[node.op].split()
+        batch = "B" * (len(self.factors.of(node.outputs[0])) - 2)
+        left, right, result = (batch + names for names in ("MK", "KN", "MN"))
         here, there = (
             {unit: (names[dim], place) for unit, (dim, place) in self.places.get(value, {}).items()}
             for names, value in zip((left, right), inputs_of(node), strict=True)
@@ -158,6 +154,7 @@ class _Followed:
             bound = spec.bind(table_call(node, self.types[node.outputs[0]].shape, shapes))
         except UnsupportedError:
             return
+        resizes = has_trait(node.op, Trait.RANGES, Trait.JOIN, Trait.BROADCAST)  # the result has the outermost units as well
         for result, made in zip(node.outputs, bound.outputs, strict=False):
             shape = self.types[result].shape
             for value, names in zip(operands, bound.operands, strict=False):
@@ -165,7 +162,7 @@ class _Followed:
                     at = len(shape) - len(names) + dim
                     same = [number for number, name in enumerate(made) if name == names[dim] and name != ONE]
                     is_single = 0 <= at < len(shape) and shape[at] == self.types[value].shape[dim] == 1
-                    if not same and (is_single or (node.op in _OUTERMOST and not place)):
+                    if not same and (is_single or (resizes and not place)):
                         same = [at]
                     if not same and node.op == "torch.sum" and shape and unit in self.kept:
                         same, place = [len(shape) - 1], 0

@@ -112,6 +112,21 @@ def overlap(one: Window, other: Window) -> bool:
     return here is None or there is None or bool(np.intersect1d(here, there).size)
 
 
+def overlaps_itself(window: Window) -> bool:
+    """Return whether two elements of the window are one place of the storage; False where that would take too long to see."""
+    end = 0
+    for stride, size in sorted((stride, size) for size, stride in zip(window.shape, window.stride, strict=True) if size > 1):
+        if stride <= end:
+            break
+        end += (size - 1) * stride
+    else:
+        return False
+    import numpy as np
+
+    places = elements(window)
+    return places is not None and np.unique(places).size < places.size
+
+
 def moves(source: Window, target: Window) -> tuple[Move, ...] | None:
     """Return how the elements of `target` are read from a tensor that holds those of `source`; None where they are not."""
     found = _reordered(source, target) if 0 in source.stride else _direct(source, target)

@@ -271,6 +271,31 @@ def _all_rows_put(lifting: Lifting, node: Apply) -> bool:
     return lifting.call(node, "torch.Tensor.view", (Ref(values), lifting.shape(values)))
 
 
+def _one_of_each_row(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
+    """Return a matrix and its columns, as one column, where an indexing takes one element of each row."""
+    own, indices = lifting.value(given(node, "self")), _indices(node)
+    if own is None or len(indices) != 2 or len(lifting.shape(own)) != 2:
+        return None
+    rows, columns = (lifting.value(each) for each in indices)
+    count = lifting.shape(own)[0]
+    if rows is None or columns is None or not _counts(lifting, rows, count) or lifting.shape(columns) != (count,):
+        return None
+    return Ref(own), _as_shape(lifting, node, Ref(columns), (count, 1))
+
+
+def _put_in_each_row(lifting: Lifting, node: Apply) -> bool:
+    """Lift `x[arange(n), columns] = y`, which puts one element into each row."""
+    found, values = _one_of_each_row(lifting, node), lifting.value(given(node, "values"))
+    if found is None or values is None or node.arguments.get("accumulate"):
+        return False
+    own, columns = found
+    count, _ = lifting.shape(columns.name)
+    if lifting.shape(values) != (count,) or lifting.dtype(values) != lifting.dtype(own.name):
+        return False
+    column = _as_shape(lifting, node, Ref(values), (count, 1))
+    return lifting.call(node, "torch.scatter", (own, columns, column), dim=1)
+
+
 def _takes_all_rows(lifting: Lifting, node: Apply, shape: tuple[int, ...]) -> bool:
     """Return whether the one index counts all rows of a value of this shape."""
     indices = _indices(node)
@@ -341,6 +366,9 @@ EQUATIONS = (
     ),
     Equation(
         "index_put", "x[i, t] -= a (1 - mask) is x - a times the gradient of picking t in the range from x", _minus_one_at
+    ),
+    Equation(
+        "index_put", "x[0, 1, .., n - 1; t] = y is torch.scatter of y to the columns t of the n rows", _put_in_each_row
     ),
     Equation(
         "embedding_dense_backward",

@@ -309,6 +309,14 @@ def _squared_error(call: _Call) -> _Variable:
     return tape.total(square, square.indices - call.result)
 
 
+def _chosen(call: _Call) -> _Variable:
+    return _contraction(call)
+
+
+def _in_range(call: _Call) -> _Variable:
+    return _contraction(call)
+
+
 def _likelihood(call: _Call) -> _Variable:
     return call.tape.scaled(_contraction(call), rational(-1))
 
@@ -354,8 +362,8 @@ _RULES: dict[str, tuple[_Rule, tuple[tuple[int, int], ...]]] = {
     "log-softmax": (_softmax, ((1, 1),)),
     "logsumexp": (_log_sum_exp, _ONE),
     "mse-loss": (_squared_error, ((2, 0),)),
-    "gather": (_contraction, ((2, 0),)),
-    "masked-gather": (_contraction, ((2, 0),)),
+    "gather": (_chosen, ((2, 0),)),
+    "masked-gather": (_in_range, ((2, 0),)),
     "nll-rows": (_likelihood, ((2, 0),)),
     "cross-entropy-rows": (_loss, ((2, 0), (2, 1))),
 }
@@ -459,7 +467,8 @@ def _looked_up(name: str, gradient: bool, places: Sequence[Sequence[int]], resul
     return tuple(found)
 
 
-_LOOKUPS = {"gather": True, "masked-gather": False, "nll-rows": True, "cross-entropy-rows": True}
+_LOOKED_UP: tuple[_Rule, ...] = (_chosen, _in_range, _likelihood, _loss)
+_LOOKUPS = {name: rule is not _in_range for name, (rule, _) in _RULES.items() if rule in _LOOKED_UP}
 """Operators whose last operand says what is looked up, and whether each index has to be one of the places."""
 
 
@@ -692,7 +701,7 @@ def _gradient(
     if not known:
         return _through(tape, name, position, attributes, given, inside[0], result)
     count = len(attributes)
-    if len(known) == 1 and (_rule(name, 2, count) is _contraction or (name == "mul" and not count)):
+    if len(known) == 1 and (_rule(name, 2, count) in (_contraction, _chosen, _in_range) or (name == "mul" and not count)):
         found = algebra.multiplied(given, known[0])
         return algebra.total(found, (inside[0] | inside[1]) - result)
     if name == "div" and not count and position == 0:

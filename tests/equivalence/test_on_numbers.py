@@ -259,3 +259,22 @@ def test_a_mask_of_flags_hides_what_is_not_set() -> None:
         assert (on_numbers_of(made, reference) == Agreement()) is is_right
         expected = Outcome.PROVED if is_right else Outcome.REFUTED
         assert verdict_on(text, other).outcome is expected
+
+
+IGNORING = """
+weight w f32[8,4]
+input x f32[6,4]
+input t i64[6]
+loss l f32[]
+program
+  y = linear(x, w)
+  l = cross_entropy(y, t, reduction="sum", ignore_index=0)
+  end update w
+"""
+
+
+def test_a_difference_that_few_data_show_is_looked_for() -> None:
+    """Whether a target is ignored shows where there is one of its class."""
+    parallel, reference = plans(with_backward(IGNORING.replace("ignore_index=0", "ignore_index=3")), with_backward(IGNORING))
+    verdict = prove(parallel, reference)
+    assert (verdict.outcome, verdict.reasons[0].name) == (Outcome.REFUTED, "other-numbers")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.inference.per_rank_types import shared_name
-from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Receive, ReduceGradients, Send
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, ReduceGradients
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Plan, Program, Role
 
@@ -101,16 +101,10 @@ def traded_axes(plan: Plan) -> frozenset[str]:
 
 
 def _exchanging(facts: Facts) -> frozenset[str]:
-    """The axes along which collectives run and no message that stays on the axis."""
-    met: set[str] = set()
-    messaged: set[str] = set()
-    for segment in facts.plan.segments.values():
-        for operator in segment.operators:
-            if isinstance(operator, Communicate):
-                met.update(operator.group.axes)
-            elif isinstance(operator, Send | Receive):
-                messaged.add(operator.peer.axis)
-    return frozenset(met - messaged)
+    """The axes along which collectives run and no message goes."""
+    operators = (operator for segment in facts.plan.segments.values() for operator in segment.operators)
+    met = {axis for operator in operators if isinstance(operator, Communicate) for axis in operator.group.axes}
+    return frozenset(met) - messaged_axes(facts)
 
 
 def _computed(facts: Facts, program: Program) -> frozenset[str]:

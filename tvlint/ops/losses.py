@@ -239,10 +239,10 @@ SPECS = (
         (Trait.CLASS_LOSS,),
         OpSpec("nll-loss", _torch("nll_loss"), _loss(), steps=_in_rows("nll-rows"), evaluate=_likelihood),
     ),
-    *having((Trait.CLASS_LOSS, Trait.NONLINEAR), OpSpec("cross-entropy-rows", (), _rows, evaluate=_entropies)),
-    OpSpec("nll-rows", (), _linear_rows, evaluate=_picked_rows),
+    *having((Trait.CLASS_LOSS, Trait.NONLINEAR, Trait.PICK), OpSpec("cross-entropy-rows", (), _rows, evaluate=_entropies)),
+    OpSpec("nll-rows", (), _linear_rows, evaluate=_picked_rows, traits=frozenset({Trait.PICK})),
     *having(
-        (Trait.MASKED_LOOKUP,),
+        (Trait.MASKED_LOOKUP, Trait.PICK),
         OpSpec("masked-gather", ("masked_gather",), _masked_gather, evaluate=_pick, range_attributes={"c": ("start", "stop")}),
     ),
 )

@@ -424,7 +424,7 @@ SPECS = (
     ),
     *having((Trait.SELECTION, Trait.POSITIONAL), OpSpec("select", _torch("select"), _select, evaluate=_take)),
     OpSpec("index-select", _torch("index_select"), _index_select, evaluate=_choose),
-    OpSpec("gather", _torch("gather"), _gather, evaluate=_choose),
+    OpSpec("gather", _torch("gather"), _gather, evaluate=_choose, traits=frozenset({Trait.PICK})),
     OpSpec("scatter", _torch("scatter"), _scatter, evaluate=_put),
     OpSpec("one-hot", ("torch.nn.functional.one_hot",), _one_hot, evaluate=_marked, traits=frozenset({Trait.POSITIONAL})),
     OpSpec("index-sum", (), _index_sum, evaluate=_sum_at),

@@ -95,6 +95,8 @@ class Trait(Enum):
     """Divides by a statistic of the elements that it normalises."""
     OPTIMIZER = "optimizer"
     """Takes a weight, its gradient and its states one step further, element by element; gives what it overwrites."""
+    PICK = "pick"
+    """Gives what is at an index of a dimension; the index is the last operand."""
     PEAK = "peak"
     """The greatest element, or the greatest magnitude."""
     POSITIONAL = "positional"

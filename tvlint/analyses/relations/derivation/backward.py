@@ -306,10 +306,7 @@ def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: di
     if not found:
         return "absent"
     operand_term = next(value.term for i, value in enumerate(saved.inputs) if i == position and value is not None)
-    total = machine.world.values.gradient_sum(operand_term, found)
-    if total is None:
-        raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=True)
-    return total
+    return _sum_of(machine, operand_term, found)
 
 
 def _added(machine: Machine, step: Saved, before: dict[int, Value] | None, value: Value) -> Value:
@@ -317,7 +314,11 @@ def _added(machine: Machine, step: Saved, before: dict[int, Value] | None, value
     (made,) = step.outputs
     if before is None or made is None:
         return value
-    total = machine.world.values.gradient_sum(made.term, (before[0], value))
+    return _sum_of(machine, made.term, (before[0], value))
+
+
+def _sum_of(machine: Machine, term: int, gradients: Sequence[Value]) -> Value:
+    total = machine.world.values.gradient_sum(term, gradients)
     if total is None:
         raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=True)
     return total

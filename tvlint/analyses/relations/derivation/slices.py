@@ -153,7 +153,9 @@ def _of_all(machine: Machine, own: int, attributes: tuple[Any, ...]) -> tuple[in
     """Return positions that are counted in ones as some of all that the ranks count, from zero on."""
     terms, (start, step, kind, _) = machine.world.terms, attributes
     stop = start + terms.shape[own][0]
-    last = max([stop, *_ends_of_positions(machine)])
+    if machine.last_position < 0:
+        machine.last_position = max(_ends_of_positions(machine), default=0)
+    last = max(stop, machine.last_position)
     if step != 1 or start < 0:
         return None
     op, which, _, pattern, sizes = terms.keys[own]
@@ -170,7 +172,10 @@ def _ends_of_positions(machine: Machine) -> Iterator[int]:
             if spec is None or spec.name != "arange" or not isinstance(own, Compute):
                 continue
             given = tuple(each for each in own.inputs if isinstance(each, Literal))
-            first, step, _, sizes = spec.bind(Call(own.op, given, own.attributes)).attributes
+            try:
+                first, step, _, sizes = spec.bind(Call(own.op, given, own.attributes)).attributes
+            except UnsupportedError:
+                continue
             if isinstance(first, int) and isinstance(step, int) and isinstance(sizes, tuple) and isinstance(sizes[0], int):
                 yield first + step * sizes[0]
 

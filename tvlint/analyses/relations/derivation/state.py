@@ -308,6 +308,8 @@ class Machine:
     """Who reads what on the ranks of a program; filled where a gradient that nothing makes is read."""
     loaded: set[str] = field(default_factory=set)
     """Inputs that the plan loads in a segment of its own; others are there from the start."""
+    last_position: int = -1
+    """Where the plan ends to count positions; less than none before it is looked for."""
     cases: Cases = field(default_factory=Cases)
     parameters: dict[tuple[str, int], Value] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)

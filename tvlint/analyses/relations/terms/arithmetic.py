@@ -309,14 +309,6 @@ def _squared_error(call: _Call) -> _Variable:
     return tape.total(square, square.indices - call.result)
 
 
-def _chosen(call: _Call) -> _Variable:
-    return _contraction(call)
-
-
-def _in_range(call: _Call) -> _Variable:
-    return _contraction(call)
-
-
 def _likelihood(call: _Call) -> _Variable:
     return call.tape.scaled(_contraction(call), rational(-1))
 
@@ -362,8 +354,8 @@ _RULES: dict[str, tuple[_Rule, tuple[tuple[int, int], ...]]] = {
     "log-softmax": (_softmax, ((1, 1),)),
     "logsumexp": (_log_sum_exp, _ONE),
     "mse-loss": (_squared_error, ((2, 0),)),
-    "gather": (_chosen, ((2, 0),)),
-    "masked-gather": (_in_range, ((2, 0),)),
+    "gather": (_contraction, ((2, 0),)),
+    "masked-gather": (_contraction, ((2, 0),)),
     "nll-rows": (_likelihood, ((2, 0),)),
     "cross-entropy-rows": (_loss, ((2, 0), (2, 1))),
 }
@@ -431,7 +423,8 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         if index >= 0 and index not in algebra.sizes and index not in algebra.parts:
             algebra.sizes[index] = (shape[dim], dim == slot)
     if looked_up:
-        values[-1] = algebra.place_of(operands[-1], places[-1], looked_up[0], looked_up=_LOOKUPS[name])
+        fails_elsewhere = not has_trait(name, Trait.MASKED_LOOKUP)
+        values[-1] = algebra.place_of(operands[-1], places[-1], looked_up[0], looked_up=fails_elsewhere)
         places[-1] = (*places[-1], *looked_up)
     parts = [[own for index in row for own in algebra.expanded(index)] for row in (*places, whole)]
     *inside, over = [frozenset(index for index in own if index in algebra.sizes and index >= 0) for own in parts]
@@ -459,17 +452,12 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
 
 def _looked_up(name: str, gradient: bool, places: Sequence[Sequence[int]], result: Sequence[int]) -> tuple[int, ...]:
     """Return the index along which the last operand says what is looked up; none for other operators."""
-    if name not in _LOOKUPS:
+    if not has_trait(name, Trait.PICK):
         return ()
     found = set(result if gradient else places[0]) - {-1, *places[-1]}
     if len(found) != 1:
         raise TooLargeError
     return tuple(found)
-
-
-_LOOKED_UP: tuple[_Rule, ...] = (_chosen, _in_range, _likelihood, _loss)
-_LOOKUPS = {name: rule is not _in_range for name, (rule, _) in _RULES.items() if rule in _LOOKED_UP}
-"""Operators whose last operand says what is looked up, and whether each index has to be one of the places."""
 
 
 def _factors(algebra: Algebra, term: int, pattern: Sequence[int]) -> Expression:
@@ -701,7 +689,7 @@ def _gradient(
     if not known:
         return _through(tape, name, position, attributes, given, inside[0], result)
     count = len(attributes)
-    if len(known) == 1 and (_rule(name, 2, count) in (_contraction, _chosen, _in_range) or (name == "mul" and not count)):
+    if len(known) == 1 and (_rule(name, 2, count) is _contraction or (name == "mul" and not count)):
         found = algebra.multiplied(given, known[0])
         return algebra.total(found, (inside[0] | inside[1]) - result)
     if name == "div" and not count and position == 0:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from shared import ROOT
 
+from tests.sampling import sampled
 from tvlint.findings import Outcome, Problem, Verdict
 from tvlint.run.captures import different_gradients, read_captures
 from tvlint.run.pair import Pair
@@ -403,7 +404,7 @@ def test_a_program_that_never_updates_its_weights_is_not_proved(tmp_path: Path) 
     assert "no-updates" in {own.name for own in verdict.reasons}
 
 
-@pytest.mark.parametrize("name", ["tensor_parallel_mlp", "accumulation_fsdp"])
+@pytest.mark.parametrize("name", sampled(["tensor_parallel_mlp", "accumulation_fsdp"], 2))
 def test_shapes_and_results_that_fit_nothing_end_in_a_verdict_or_in_an_error(name: str, tmp_path: Path) -> None:
     reference = "mlp" if name == "tensor_parallel_mlp" else "accumulation_reference"
     lines = lines_of(name)

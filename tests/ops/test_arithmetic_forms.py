@@ -330,6 +330,7 @@ def test_a_sum_of_products_is_what_the_term_is(name: str, monkeypatch: pytest.Mo
 CHAINS = [("sqrt({})", "pow({}, 0.5)"), ("add({}, 1.0)", "sub({}, -1.0)"), ("exp({})", "exp({})")]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("one", "other"), CHAINS)
 def test_chains_of_any_length_are_told(one: str, other: str) -> None:
     """No form of a term goes into itself as deep as the term is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
 import pytest
 
@@ -14,7 +15,8 @@ RUN_TIME = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("\nde
 DECLARED = re.findall(r'^    "([A-Za-z0-9-]+)[^"]*",$', RUN_TIME, re.MULTILINE)
 
 
-def imported_modules() -> set[str]:
+@cache
+def imported_modules() -> frozenset[str]:
     """Return the top-level modules that some module of tvlint/ imports."""
     found = set()
     for path in (ROOT / "tvlint").rglob("*.py"):
@@ -23,7 +25,7 @@ def imported_modules() -> set[str]:
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 found.add(node.module.split(".")[0])
-    return found
+    return frozenset(found)
 
 
 def test_dependencies_are_declared() -> None:

@@ -18,11 +18,11 @@ SILENCE = 60.0
 class Client:
     """A session with `tvlint lsp` in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.number = 0
         self.diagnostics: dict[str, list[Any]] = {}
-        command = [sys.executable, "-m", "tvlint", "lsp", "--stdio"]
+        command = [sys.executable, "-m", "tvlint", "lsp", "--stdio", *options]
         self.process = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.unread = b""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,46 @@ def test_the_project_file_is_judged_and_heeded(client: Client, tmp_path: Path) -
 def test_what_is_no_configuration_is_left_alone(client: Client) -> None:
     assert client.open("notes.md", "# Notes\n") == []
     assert client.open("broken.yaml", "MODEL_ARGS:\n  --num-layers: [1\n")[0]["severity"] == 1
+
+
+SLOW = "mesh dp=2\nweight w f32[8,8]\ninput x f32[4,8]\nprogram\n" + "".join(f"  y{i} = linear(x, w)\n" for i in range(100_000))
+START = {"line": 0, "character": 0}
+
+
+HEADER = "[parallelism]\ntensor_parallel_degree = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("large.sh", SCRIPT + "# more\n" * 300_000, "bytes long, more than the 2097152 that are read"),
+        ("large.toml", HEADER + "# more\n" * 160_000, "more than the 1048576 that are read"),
+    ],
+)
+def test_a_text_that_is_too_large_says_so(client: Client, name: str, text: str, message: str) -> None:
+    [found] = client.open(name, text)
+    assert message in found["message"]
+    assert (found["range"]["start"], found["severity"]) == (START, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+@pytest.mark.parametrize(("options", "project"), [(("--budget", "file-cpu=1"), ""), ((), "[budget]\nfile-cpu = 1\n")])
+def test_a_text_that_needs_more_than_the_budget_says_so(tmp_path: Path, options: tuple[str, ...], project: str) -> None:
+    (tmp_path / "tvlint.toml").write_text(project)
+    needs = "the text needs more than 1 seconds of processor time"
+    with Client(tmp_path, *options) as client:
+        [found] = client.open("slow.plan", SLOW)
+        assert found["message"] == f"{needs}\nhelp: `--budget file-cpu=2` gives more, or `budget` in the project file"
+        assert found["range"]["start"] == START
+        asked = {"textDocument": {"uri": client.uri("slow.plan")}, "position": {"line": 6, "character": 4}}
+        assert needs in client.ask("textDocument/hover", asked)["contents"]["value"]
+        assert actions(client, "slow.plan", 6)[needs]["disabled"] == {"reason": needs}
+        assert "layers-not-divisible-by-pp" in codes(client.open("train.sh", SCRIPT))
+        assert client.change("slow.plan", SLOW[:200], 2)[0]["message"] != found["message"]
+
+
+def test_a_project_file_that_is_wrong_is_told_where_it_is_not_open(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "tvlint.toml").write_text("ignor = 1\n")
+    [found] = client.open("train.sh", SCRIPT)
+    assert found["message"] == f"{tmp_path / 'tvlint.toml'}: unknown key `ignor`\nhelp: did you mean `ignore`?"
+    assert found["range"]["start"] == START

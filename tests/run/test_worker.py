@@ -17,7 +17,7 @@ from shared import ROOT
 
 from tvlint.findings import Problem
 from tvlint.run.budget import Budget
-from tvlint.run.worker import Steps, supervise
+from tvlint.run.worker import Steps, supervise, value_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system says this on Linux only")
@@ -140,6 +140,26 @@ def test_what_dies_between_steps_ends_the_run(capfd: pytest.CaptureFixture[str])
 
     assert supervise(command, Budget()) == 2
     assert "the run needs more stack" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (lambda: [1], None),
+        (loop, "the file needs more than 0.3 seconds of processor time"),
+        (lambda: {}["x"], "internal error: KeyError: 'x'"),
+    ],
+    ids=["value", "processor", "raised"],
+)
+def test_one_answer_of_a_server_is_a_value_or_a_problem_of_its_file(work: Work, message: str | None) -> None:
+    found = value_of(lambda steps: steps.do("a", work), "a", QUICK)
+    assert found == [1] if message is None else isinstance(found, Problem)
+    assert messages([found]) == [[1] if message is None else (message, "a")]
+
+
+def test_an_answer_that_dies_between_steps_is_a_problem_of_its_file() -> None:
+    found = value_of(lambda steps: end(signal.SIGSEGV)(), "a", Budget())
+    assert messages([found]) == [("the run needs more stack (SIGSEGV) than there is", "a")]
 
 
 @linux_only

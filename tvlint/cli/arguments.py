@@ -49,8 +49,8 @@ exit codes:
   2  usage or input problem        5  a proof is unknown, none is refuted"""
 
 
-_WITHOUT_BUDGET = frozenset({"rules", "explain", "completion", "lsp"})
-"""Commands that open no file of the user, or serve an editor, which ends them."""
+_WITHOUT_BUDGET = frozenset({"rules", "explain", "completion"})
+"""Commands that open no file of the user."""
 
 
 class _Shape(argparse.RawDescriptionHelpFormatter):
@@ -383,6 +383,7 @@ def _config(commands: Any) -> None:
 def _lsp(commands: Any) -> None:
     parser = _command(commands, "lsp", "lsp", "serve an editor: findings as you type, hover and quick fixes", "  tvlint lsp")
     parser.add_argument("--stdio", action="store_true", help="speak over the standard streams, as it does anyway")
+    parser.set_defaults(serves=True)
 
 
 def _completion(commands: Any) -> None:

@@ -15,9 +15,12 @@ from tvlint.run.worker import Steps, supervise
 
 
 def run(arguments: Sequence[str], in_worker: bool) -> int:
-    """Run the command and return its exit code; in a worker, which is ended at its budget, where it opens files of the user."""
+    """Run the command and return its exit code; in a worker, which is ended at its budget, where it opens files of the user.
+
+    A server has workers of its own, one for each answer.
+    """
     options = parse(list(arguments))
-    if in_worker and hasattr(options, "budget"):
+    if in_worker and hasattr(options, "budget") and not hasattr(options, "serves"):
         return supervise(lambda steps: _run(options, steps), Budget().with_limits(options.budget))
     return _run(options, Steps())
 

@@ -16,7 +16,7 @@ from tvlint.ir.location import Location
 from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.sarif.rules import address
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.editor import Buffers, Hover, diagnose, fixes, hover, text_of
+from tvlint.run.editor import Buffers, Hover, diagnose, fixes_in, hover, text_of, within_budget
 from tvlint.run.exit_code import CLEAN
 
 PAUSE = 0.15
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     except ImportError:
         fail("the package `pygls` is not installed", "`pip install 'tvlint[lsp]'`")
     server = LanguageServer("tvlint", __version__)
-    _Editor(server).serve()
+    _Editor(server, options.budget).serve()
     with open(os.dup(0), "rb") as incoming, open(os.dup(1), "wb") as outgoing:
         server.start_io(incoming, outgoing)
     return CLEAN
@@ -39,10 +39,10 @@ def run(options: argparse.Namespace) -> int:
 class _Editor:
     """The texts that one editor has open, and what was found in them."""
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, limits: Mapping[str, float]) -> None:
         from lsprotocol import types
 
-        self.server, self.types = server, types
+        self.server, self.types, self.limits = server, types, limits
         self.rules = load_rules()
         self.waiting: Any = None
 
@@ -69,16 +69,19 @@ class _Editor:
     def _judge_now(self) -> None:
         """Judge every text that is open: one may name another, and its mistake may stand there."""
         buffers = self._buffers()
-        reports = {path: diagnose(path, buffers, self.rules) for path in buffers.texts}
+        reports = {path: self._report(path, buffers) for path in buffers.texts}
         for document in list(self.server.workspace.text_documents.values()):
             if document.path not in reports:
                 continue
             text = Text(document.source)
             found = [self._diagnostic(finding, text, buffers) for finding in _shown(document.path, reports)]
-            problems = reports[document.path].problems
-            found += [self._problem(problem, text) for problem in problems if _same(problem.location.path, document.path)]
+            found += [self._problem(problem, text) for problem in _problems(document.path, reports)]
             parameters = self.types.PublishDiagnosticsParams(document.uri, found, document.version)
             self.server.text_document_publish_diagnostics(parameters)
+
+    def _report(self, path: str, buffers: Buffers) -> Report:
+        found = within_budget(path, lambda: diagnose(path, buffers, self.rules), buffers, self.limits)
+        return Report(problems=(found,)) if isinstance(found, Problem) else found
 
     def _forget(self, params: Any) -> None:
         uri = params.text_document.uri
@@ -87,9 +90,13 @@ class _Editor:
     def _hover(self, params: Any) -> Any:
         path, line, column = self._place(params.text_document.uri, params.position)
         buffers = self._buffers()
-        found = hover(path, line, column, buffers, self.rules) if path in buffers.texts else None
+        if path not in buffers.texts:
+            return None
+        found = within_budget(path, lambda: hover(path, line, column, buffers, self.rules), buffers, self.limits)
         if found is None:
             return None
+        if isinstance(found, Problem):
+            found = Hover("", (found.message,))
         return self.types.Hover(self.types.MarkupContent(self.types.MarkupKind.Markdown, _markdown(found)))
 
     def _actions(self, params: Any) -> list[Any]:
@@ -99,14 +106,11 @@ class _Editor:
         buffers = self._buffers()
         if path not in buffers.texts:
             return []
-        report = diagnose(path, buffers, self.rules)
-        return [
-            self._action(fix, finding, buffers)
-            for finding in report.findings
-            if finding.location.path == path and (finding.location.line or 1) <= last
-            if (finding.location.end_line or finding.location.line or 1) >= first
-            for fix in fixes(path, finding, buffers, self.rules)
-        ]
+        found = within_budget(path, lambda: fixes_in(path, first, last, buffers, self.rules), buffers, self.limits)
+        if isinstance(found, Problem):
+            reason = visible(found.message)
+            return [self.types.CodeAction(reason, disabled=self.types.CodeActionDisabled(reason))]
+        return [self._action(fix, finding, buffers) for finding, offered in found for fix in offered]
 
     def _action(self, fix: Fix, finding: Finding, buffers: Buffers) -> Any:
         from pygls.uris import from_fs_path
@@ -196,6 +200,16 @@ def _shown(path: str, reports: Mapping[str, Report]) -> Iterator[Finding]:
         if finding.location.path not in reports:
             places = (other.location for other in finding.related if other.location.path == path)
             yield replace(finding, location=next(places, Location(path, 1)))
+
+
+def _problems(path: str, reports: Mapping[str, Report]) -> Iterator[Problem]:
+    """Yield the problems of the text at `path`; those of files that are not open stand at its beginning."""
+    for problem in reports[path].problems:
+        other = problem.location.path
+        if _same(other, path):
+            yield problem
+        elif not any(_same(other, opened) for opened in reports):
+            yield replace(problem, message=f"{other}: {problem.message}", location=Location(path, 1))
 
 
 def _units(line: str, column: int) -> int:

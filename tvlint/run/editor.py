@@ -7,9 +7,10 @@ changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tvlint.checkout.opening import content, instead
 from tvlint.edits.apply import Text
@@ -19,6 +20,7 @@ from tvlint.ir.location import Location
 from tvlint.rule import Rule
 from tvlint.rulebook.language.functions import show
 from tvlint.run.add_ignores import silencing
+from tvlint.run.budget import Budget
 from tvlint.run.check import Rules, as_known, check
 from tvlint.run.discovery import Candidates, excluded, matches
 from tvlint.run.fixes import LARGEST, File, Mentions
@@ -27,11 +29,14 @@ from tvlint.run.nested import judging
 from tvlint.run.project import Project, ProjectError, find, load
 from tvlint.run.reading import read_document
 from tvlint.run.topology import topologies
+from tvlint.run.worker import Steps, value_of
 from tvlint.run.world_size import stated
 from tvlint.topology.topology import Topology, facts
 
-MAXIMAL_SIZE = 1 << 20
-"""Bytes of the largest text that is judged while it is typed."""
+T = TypeVar("T")
+
+TYPING = Budget(file_cpu=10, file_wall=30, run_cpu=20, run_wall=60, memory=2048)
+"""The budget of each answer to an editor, which waits for it."""
 PROJECT_FILES = ("tvlint.toml", ".tvlint.toml")
 
 
@@ -54,6 +59,20 @@ class Hover:
     lines: tuple[str, ...]
 
 
+def within_budget(path: str, work: Callable[[], T], buffers: Buffers, limits: Mapping[str, float]) -> T | Problem:
+    """Return what `work` gives about a text, within the limits, else those of the project that judges the text."""
+
+    def run(steps: Steps) -> T | Problem:
+        with instead(buffers.contents()):
+            given = steps.do(path, lambda: _budget(path), "the project file")
+        if isinstance(given, Problem):
+            return given
+        steps.set_budget(TYPING.with_limits({**given, **limits}))
+        return steps.do(path, work, "the text")
+
+    return value_of(run, path, TYPING.with_limits(limits))
+
+
 def diagnose(path: str, buffers: Buffers, known: Mapping[str, Rule]) -> Report:
     """Return what is found in the text at `path`, without what the project excludes and what a baseline holds."""
     with instead(buffers.contents()):
@@ -66,8 +85,19 @@ def diagnose(path: str, buffers: Buffers, known: Mapping[str, Rule]) -> Report:
         return _report(path, buffers, known, project)
 
 
-def fixes(path: str, finding: Finding, buffers: Buffers, known: Mapping[str, Rule]) -> tuple[Fix, ...]:
-    """Return the fixes of a finding that hold, and at last the comment that silences it."""
+def fixes_in(
+    path: str, first: int, last: int, buffers: Buffers, known: Mapping[str, Rule]
+) -> list[tuple[Finding, tuple[Fix, ...]]]:
+    """Return the findings of the lines `first` to `last`, each with the fixes that hold, and the comment that silences it."""
+    return [
+        (finding, _fixes(path, finding, buffers, known))
+        for finding in diagnose(path, buffers, known).findings
+        if finding.location.path == path and (finding.location.line or 1) <= last
+        if (finding.location.end_line or finding.location.line or 1) >= first
+    ]
+
+
+def _fixes(path: str, finding: Finding, buffers: Buffers, known: Mapping[str, Rule]) -> tuple[Fix, ...]:
     with instead(buffers.contents()):
         try:
             project = _project(path)
@@ -120,8 +150,15 @@ def text_of(path: str, buffers: Buffers) -> Text | None:
         return None
 
 
+def _budget(path: str) -> Mapping[str, float]:
+    try:
+        return _project(path).budget
+    except ProjectError:
+        return {}
+
+
 def _report(path: str, buffers: Buffers, known: Mapping[str, Rule], project: Project) -> Report:
-    if len(buffers.texts.get(path, "")) > MAXIMAL_SIZE or excluded(path, project):
+    if excluded(path, project):
         return Report()
     if project.paths and not matches(path, project, project.paths) and "." not in project.paths:
         return Report()

@@ -48,9 +48,37 @@ def supervise(command: Callable[[Steps], int], budget: Budget) -> int:
     """
     if not hasattr(os, "fork"):
         return command(Steps())
+    ended = _supervise(command, budget, _Journal())
+    if isinstance(ended, int):
+        return ended
+    say(f"tvlint: error: {ended.message}")
+    return 2
+
+
+def value_of(work: Callable[[Steps], T], path: str, budget: Budget) -> T | Problem:
+    """Return what the work finds about the file, done as a command is; where it came to no end, or tvlint failed, a problem."""
+    if not hasattr(os, "fork"):
+        return work(Steps())
+    journal = _Journal()
+
+    def command(steps: Steps) -> int:
+        try:
+            found: T | Problem = work(steps)
+        except Exception as error:
+            found = Problem(f"internal error: {type(error).__name__}: {error}", Location(path), "tvlint is at fault")
+        journal.add(_Done(found))
+        return 0
+
+    ended = _supervise(command, budget, journal)
+    if isinstance(ended, Problem):
+        return Problem(ended.message, Location(path))
+    last = journal.entries()[-1]
+    return last.value if isinstance(last, _Done) else Problem("internal error", Location(path))  # type: ignore[return-value]
+
+
+def _supervise(command: Callable[[Steps], int], budget: Budget, journal: _Journal) -> int | Problem:
     from tvlint.run.child import Child
 
-    journal = _Journal()
     started, spent, death, size = time.monotonic(), 0.0, 0, -1
     while True:
         past = _Past(death, spent, started)
@@ -62,8 +90,7 @@ def supervise(command: Callable[[Steps], int], budget: Budget) -> int:
             os.kill(os.getpid(), -ended.code)
         death, spent, before, size = ended.code, spent + ended.seconds, size, journal.size()
         if size <= before or not journal.is_open():
-            say(f"tvlint: error: the run needs more {_what_of(death)} than there is")
-            return 2
+            return Problem(f"the run needs more {_what_of(death)} than there is", Location(os.curdir))
 
 
 @dataclass(frozen=True, slots=True)

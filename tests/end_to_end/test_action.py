@@ -33,7 +33,7 @@ def runner(tmp_path: Path) -> Path:
 def test_findings_become_annotations_a_summary_and_sarif_and_the_step_goes_on(runner: Path) -> None:
     step = run(runner)
     assert step.code == 0, step.log
-    assert step.outputs == {"exit-code": "1", "sarif": "./tvlint.sarif"}
+    assert step.outputs == {"exit-code": "1", "sarif": "./tvlint.sarif", "category": "tvlint"}
     assert re.search(r"^::error file=train\.sh,line=7,.*::47 layers", step.log, re.MULTILINE), step.log
     assert "47 layers" in step.summary
     assert "layers-not-divisible-by-pp" in (runner / "workspace" / "tvlint.sarif").read_text()
@@ -49,7 +49,7 @@ def test_inputs_reach_the_command_and_never_the_shell(runner: Path) -> None:
     assert step.outputs["exit-code"] == "1"
     assert not list(runner.rglob("ran"))
     step = run(runner, working_directory=folder.name, fail_on="$(touch ran)")
-    assert step.outputs == {"exit-code": "2", "sarif": ""}
+    assert step.outputs == {"exit-code": "2", "sarif": "", "category": f"tvlint/{folder.name}"}
     assert not list(runner.rglob("ran"))
 
 
@@ -89,6 +89,9 @@ def test_what_a_change_alters_is_annotated_and_summed_up(runner: Path) -> None:
         ({"fail_on": "errors"}, "fail-on: `error`, `warning` or `note`, not `errors`"),
         ({"sarif": ""}, "sarif: the path of a file, not ``"),
         ({"sarif": "a\n::error::b"}, "sarif: the path of a file, not `a%0A::error::b`"),
+        ({"new_from": "--output=x"}, "new-from: a git revision, not `--output=x`"),
+        ({"new_from": "no-such-branch"}, "no revision `no-such-branch`"),
+        ({"category": "a\nb"}, "category: a name, not `a%0Ab`"),
         ({"compare": "--output=x"}, "compare: a git revision, not `--output=x`"),
         ({"compare": "no-such-branch"}, "`no-such-branch` is neither a file nor a revision"),
         ({"working_directory": "nowhere"}, "working-directory: no folder `nowhere`"),
@@ -196,7 +199,8 @@ def test_the_upload_comes_after_the_report_and_before_the_failure() -> None:
     upload = STEPS["Upload to code scanning"]
     assert upload["if"] == "inputs.upload == 'true' && steps.tvlint.outputs.sarif != ''"
     assert upload["continue-on-error"] is True
-    assert upload["with"] == {"sarif_file": "${{ steps.tvlint.outputs.sarif }}", "category": "${{ inputs.category }}"}
+    given = {"sarif_file": "sarif", "category": "category"}
+    assert upload["with"] == {name: f"${{{{ steps.tvlint.outputs.{output} }}}}" for name, output in given.items()}
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,21 @@ def test_a_merge_commit_is_judged_as_what_is_merged(runner: Path) -> None:
     assert "10 layers do not divide over 4 pipeline stages" in step.summary
 
 
+def test_only_what_a_pull_request_brings_is_told_on_the_line_that_it_writes(runner: Path) -> None:
+    folder = origin(runner, RIGHT.replace("num-layers 8", "num-layers 10").replace("PP=2", "PP=4"))
+    git(folder, "checkout", "-q", "main")
+    (folder / "old.sh").write_text(WRONG)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "a mistake of somebody else")
+    git(folder, "checkout", "-qb", "pull")
+    git(folder, "merge", "-q", "--no-edit", "change")
+    check_out(runner, "--branch=pull")
+    step = run(runner, new_from="origin/main")
+    assert step.outputs["exit-code"] == "1"
+    assert re.findall(r"^::error file=([\w.]+),", step.log, re.MULTILINE) == ["train.sh"]
+    assert run(runner, new_from="HEAD").outputs["exit-code"] == "0"
+
+
 def test_a_fork_that_switches_rules_off_is_judged_by_the_base_branch(runner: Path) -> None:
     folder = origin(runner, WRONG)
     (folder / "tvlint.toml").write_text('ignore = ["layers-not-divisible-by-pp"]\n')
@@ -116,6 +131,7 @@ def test_the_folders_of_a_monorepo_have_their_own_project_reports_and_places(run
         step = run(runner, working_directory=name, sarif="tvlint.sarif")
         codes[name] = step.outputs["exit-code"]
         assert step.outputs["sarif"] == f"{name}/tvlint.sarif"
+        assert step.outputs["category"] == f"tvlint/{name}"
         report = json.loads((workspace / name / "tvlint.sarif").read_text())["runs"][0]
         assert "automationDetails" not in report, "the category of the upload tells the reports apart"
         places = {

@@ -55,6 +55,29 @@ def test_only_what_the_change_brings_is_told(repository: Path, capsys: pytest.Ca
     assert told(capsys, "old.sh") == (0, [], 1)
 
 
+LONG = "#!/bin/bash\ntorchrun --nproc_per_node 8 pretrain_gpt.py \\\n --num-layers {} \\\n --pipeline-model-parallel-size {}\n"
+
+
+@pytest.mark.parametrize(("before", "after", "line", "others"), [((47, 1), (47, 2), 4, [3]), ((48, 2), (47, 2), 3, [4])])
+def test_a_finding_stands_on_the_line_that_the_change_has_written(
+    repository: Path,
+    capsys: pytest.CaptureFixture[str],
+    before: tuple[int, int],
+    after: tuple[int, int],
+    line: int,
+    others: list[int],
+) -> None:
+    git(repository, "switch", "-q", "main")
+    commit(repository, old=LONG.format(*before))
+    git(repository, "switch", "-q", "change")
+    git(repository, "reset", "-q", "--hard", "main")
+    commit(repository, old="# more\n" + LONG.format(*after))
+    assert main(["check", "-o", "json", "--no-cache", "--new-from", "main"]) == 1
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["path"], finding["line"]) == ("old.sh", line + 1)
+    assert [each["line"] for each in finding["related"]] == [each + 1 for each in others]
+
+
 def test_a_renamed_file_brings_nothing_and_a_copy_does(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     git(repository, "mv", "old.sh", "other.sh")
     assert told(capsys) == (0, [], 1)

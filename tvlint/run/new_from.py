@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from tvlint.checkout.git import GitError, GitUnusable, ask
-from tvlint.findings import Report
+from tvlint.checkout.opening import content
+from tvlint.findings import Finding, Related, Report
+from tvlint.ir.location import Location
 from tvlint.rule import Rule
 from tvlint.run.baseline import Compared, compare, entries_of, place_of
 from tvlint.run.check import check
 from tvlint.run.discovery import Candidates
 from tvlint.run.nested import excluded, moved
 from tvlint.run.project import Project
-from tvlint.run.revision import Entry, RevisionError, checkout, commit, take_out
+from tvlint.run.revision import LARGEST_FILE, Entry, RevisionError, checkout, commit, take_out
 from tvlint.run.session import Session
 
 
@@ -42,7 +46,8 @@ def compared_with(
 ) -> Compared:
     """Return which findings of the report were not there in a commit that has the files; it is taken out into the folder.
 
-    Checked there are the files that findings are about, and, for those that it does not have, the files that are gone since.
+    Checked there are the files that findings are about, and, for those that it does not have, the files that are gone since. A
+    new finding stands where the change has written, if one of its places does.
     """
     top = Path(checkout())
     about = {os.path.relpath(os.path.abspath(place_of(finding)), top).replace(os.sep, "/") for finding in report.findings}
@@ -51,4 +56,39 @@ def compared_with(
     take_out(files, folder)
     there = moved(project, folder / os.path.relpath(project.folder.absolute(), top))
     before, _ = check(Candidates(tuple(str(folder / name) for name in wanted)), rules, known, there, session)
-    return compare(report, entries_of(before.findings, folder), top)
+    found = compare(report, entries_of(before.findings, folder), top)
+    is_written = _written(top, folder)
+    return replace(found, new=tuple(_at_change(finding, is_written) for finding in found.new))
+
+
+def _at_change(finding: Finding, is_written: Callable[[Location], bool]) -> Finding:
+    """Return the finding at the first of its places that the change has written; where it stands, if none was."""
+    places = [each for each in finding.related if not each.leads and is_written(each.location)]
+    if not places or is_written(finding.location):
+        return finding
+    others = [each for each in finding.related if each is not places[0]]
+    left = Related("the change leaves this line as it was", finding.location)
+    found_in = finding.found_in or finding.location.path
+    at = places[0].location
+    return replace(finding, location=at, related=(left, *others), found_in="" if found_in == at.path else found_in)
+
+
+def _written(top: Path, before: Path) -> Callable[[Location], bool]:
+    """Return what tells of a place whether its line is none that its file had before the change."""
+    now, then = cache(_lines), cache(lambda path: frozenset(_lines(path)))
+
+    def is_written(place: Location) -> bool:
+        lines = now(place.path)
+        if place.line is None or not 0 < place.line <= len(lines):
+            return False
+        inner = os.path.relpath(os.path.realpath(place.path), top)
+        return lines[place.line - 1] not in then(str(before / inner))
+
+    return is_written
+
+
+def _lines(path: str) -> tuple[bytes, ...]:
+    try:
+        return tuple(content(path, LARGEST_FILE).splitlines())
+    except OSError:
+        return ()

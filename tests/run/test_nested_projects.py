@@ -175,6 +175,64 @@ def test_a_project_file_names_a_baseline_in_its_checkout_only(
     assert (monorepo / ".git/config").read_bytes() == before
 
 
+def known_in_two(monorepo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what is found in `two` now in the baseline of its own project file."""
+    (monorepo / "two/tvlint.toml").write_text('baseline = "known/two.json"\n')
+    (monorepo / "two/known").mkdir()
+    monkeypatch.chdir(monorepo / "two")
+    assert main(["baseline", "write"]) == 0
+    monkeypatch.chdir(monorepo)
+
+
+def test_what_a_folder_knows_is_known_from_above(
+    monorepo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known_in_two(monorepo, monkeypatch)
+    assert told(report(capsys)) == ONE
+    assert told(report(capsys, "--changed", "two/deep/train.sh")) == set()
+    assert report(capsys, "two")["known"] == 3
+    script = monorepo / "two/deep/train.sh"
+    script.write_text(WRONG.replace("--num-attention-heads 32", "--num-attention-heads 30"))
+    assert {rule for _, rule, _ in told(report(capsys, "two"))} >= {"heads-not-divisible-by-tp"}
+
+
+def test_baselines_of_all_folders_are_kept_at_once(
+    monorepo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known_in_two(monorepo, monkeypatch)
+    assert main(["baseline", "verify"]) == 0
+    assert main(["baseline", "write"]) == 0
+    entries = json.loads((monorepo / "tvlint-baseline.json").read_text())["findings"]
+    assert {(entry["path"], entry["rule"]) for entry in entries} == {("one/train.sh", BATCH)}
+    (monorepo / "tvlint.toml").write_text(f'ignore = ["{LAYERS}"]\nbaseline = "tvlint-baseline.json"\n')
+    assert told(report(capsys)) == set()
+    (monorepo / "two/deep/train.sh").unlink()
+    assert main(["baseline", "verify"]) == 1
+    assert "`two/known/two.json`: no more: ../deep/train.sh: 47 layers" in capsys.readouterr().err
+    monkeypatch.setenv("CI", "true")
+    (monorepo / "two/deep/new.sh").write_text(WRONG + WRONG)
+    before = (monorepo / "tvlint-baseline.json").read_bytes()
+    with pytest.raises(SystemExit):
+        main(["baseline", "write"])
+    assert (monorepo / "tvlint-baseline.json").read_bytes() == before
+
+
+def test_a_folder_of_a_monorepo_begins_with_itself(
+    monorepo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known_in_two(monorepo, monkeypatch)
+    monkeypatch.chdir(monorepo / "one")
+    assert main(["init", "--no-cache"]) == 0
+    said = capsys.readouterr().err
+    assert "wrote `tvlint-baseline.json`: 2 errors" in said
+    assert "nothing in `../tvlint.toml` does" in said
+    monkeypatch.chdir(monorepo)
+    (monorepo / "tvlint.toml").unlink()
+    assert main(["init", "--no-cache"]) == 0
+    assert not (monorepo / "tvlint-baseline.json").exists()
+    assert told(report(capsys)) == set()
+
+
 def test_pairs_of_a_folder_are_proved_from_above(monorepo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("single.plan", "dp2-tp2.plan"):
         (monorepo / "two" / name).write_text((ROOT / "fixtures" / "tour" / name).read_text())

@@ -178,6 +178,7 @@ def _command(commands: Any, name: str, module: str, summary: str, examples: str 
 def _init(commands: Any) -> None:
     parser = _command(commands, "init", "init", "look at this repository and write a project file for it", "  tvlint init")
     remembering(parser)
+    parser.set_defaults(config=None, policy="")
 
 
 def _check(commands: Any) -> None:

@@ -14,13 +14,13 @@ from tvlint.findings import Report
 from tvlint.ir.location import Location
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.baseline import NAME, Compared, Entry, compare, entries_of, grown, load, path_of, pruned, save
+from tvlint.run.baseline import NAME, Compared, Entry, compare, entries_of, grown, load, part_of, paths_of, pruned, save
 from tvlint.run.check import check
 from tvlint.run.discovery import discover, shown
 from tvlint.run.exit_code import CLEAN, FOUND, INPUT
 from tvlint.run.nested import given
 from tvlint.run.outputs import OutputError
-from tvlint.run.project import Project, ProjectError
+from tvlint.run.project import ProjectError
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,12 +29,13 @@ def run(options: argparse.Namespace) -> int:
     known = load_rules()
     try:
         settings = project(options, known)
-        path = path_of(settings, options.baseline) or settings.folder / NAME
-        old = load(path, settings) if options.action != "write" or os.path.lexists(path) else ()
+        settings, candidates = with_files(options, settings, known, partial(discover, tuple(options.paths), settings))
+        is_new = options.action == "write"
+        paths = paths_of(settings, options.baseline, NAME if is_new else "") or {"": settings.folder / NAME}
+        old = {at: load(path, settings) if not is_new or os.path.lexists(path) else () for at, path in paths.items()}
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
-    settings, candidates = with_files(options, settings, known, partial(discover, tuple(options.paths), settings))
     rules = looked_for(options, settings, known)
     if options.select:
         settings = given(settings, select=())
@@ -44,23 +45,33 @@ def run(options: argparse.Namespace) -> int:
         report, _ = check(candidates, rules, known, settings, session(options, settings, progress))
     if report.problems:
         deliver(Report(problems=report.problems), wanted, options, known)
-        note(f"`{shown(path)}` is left as it is: what could not be read was not judged")
+        kept = " and ".join(f"`{shown(path)}`" for path in paths.values())
+        note(f"{kept} {'is' if len(paths) == 1 else 'are'} left as before: what could not be read was not judged")
         return INPUT
+    parts = {at: part_of(report, at, paths, settings) for at in paths}
     if options.action == "write":
-        return _write(path, old, entries_of(report.findings, path.parent), options, settings)
-    found = compare(report, old, path.parent)
-    return _prune(path, old, found) if options.action == "prune" else _verify(path, found)
+        new = {at: entries_of(part.findings, paths[at].parent) for at, part in parts.items()}
+        for at, path in paths.items():
+            _hold_size(path, old[at], new[at])
+        for at, path in paths.items():
+            _write(path, new[at])
+        if not options.baseline and not settings.baseline:
+            note(f'write `baseline = "{NAME}"` into the project file, and `tvlint check` tells only what is new')
+        return CLEAN
+    found = {at: compare(part, old[at], paths[at].parent) for at, part in parts.items()}
+    act = _prune if options.action == "prune" else _verify
+    return max(act(path, old[at], found[at]) for at, path in paths.items())
 
 
-def _write(path: Path, old: tuple[Entry, ...], new: tuple[Entry, ...], options: argparse.Namespace, settings: Project) -> int:
+def _hold_size(path: Path, old: tuple[Entry, ...], new: tuple[Entry, ...]) -> None:
     more = grown(old, new)
     if os.path.lexists(path) and more and os.environ.get("CI"):
         fail(f"`{shown(path)}` would grow by {counted(more, 'finding')}; in CI it only shrinks", "mend what is new")
+
+
+def _write(path: Path, new: tuple[Entry, ...]) -> None:
     _save(path, new)
     note(f"`{shown(path)}` holds {counted(sum(entry.count for entry in new), 'finding')}")
-    if not options.baseline and not settings.baseline:
-        note(f'write `baseline = "{NAME}"` into the project file, and `tvlint check` tells only what is new')
-    return CLEAN
 
 
 def _prune(path: Path, old: tuple[Entry, ...], found: Compared) -> int:
@@ -71,7 +82,7 @@ def _prune(path: Path, old: tuple[Entry, ...], found: Compared) -> int:
     return CLEAN
 
 
-def _verify(path: Path, found: Compared) -> int:
+def _verify(path: Path, old: tuple[Entry, ...], found: Compared) -> int:
     """Return whether every entry still matches; new findings are for `tvlint check` to tell."""
     for entry in found.stale:
         note(f"`{shown(path)}`: no more: {entry.path}: {entry.message} [{entry.rule}]")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvlint.checkout.opening import instead
@@ -27,7 +27,7 @@ from tvlint.run.session import Session
 
 if TYPE_CHECKING:
     from tvlint.ir.plan import Plan
-    from tvlint.run.baseline import Entry
+    from tvlint.run.baseline import Baseline
     from tvlint.run.launches import Capturing
 
 STDIN = "-"
@@ -56,14 +56,14 @@ def _run(options: argparse.Namespace) -> int:
     known = load_rules()
     try:
         settings = project(options, known)
-        baseline, entries = _baseline(settings, options.baseline)
+        if options.changed:
+            _hold_files(options.paths)
+        search = partial(changed if options.changed else discover, tuple(options.paths), settings)
+        settings, candidates = with_files(options, settings, known, search)
+        baselines = _baselines(settings, options.baseline)
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
-    if options.changed:
-        _hold_files(options.paths)
-    search = partial(changed if options.changed else discover, tuple(options.paths), settings)
-    settings, candidates = with_files(options, settings, known, search)
     if options.policy:
         from tvlint.run.policy import changed_policy
 
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
         settings = given(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
     fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
     applied = Rules(rules, known, settings)
-    run = _Run(options, candidates, applied, baseline, entries)
+    run = _Run(options, candidates, applied, baselines)
     judged = run.judged()
     if options.fix or options.diff:
         from tvlint.cli.fix import make, show
@@ -126,14 +126,13 @@ def _hold_files(paths: list[str]) -> None:
         fail(f"`{paths[0]}` is a revision, and `--changed` takes the files that changed", help)
 
 
-def _baseline(project: Project, named: str) -> tuple[Path | None, tuple[Entry, ...]]:
-    """Return the baseline that was named, else that of the project, with its entries; None where there is none."""
-    if not named and not project.baseline:
-        return None, ()
-    from tvlint.run.baseline import load, path_of
+def _baselines(project: Project, named: str) -> Mapping[str, Baseline]:
+    """Return the baseline that was named, else those of the project files, by folder."""
+    if not named and not any(own.baseline for own in projects(project)):
+        return {}
+    from tvlint.run.baseline import baselines
 
-    path = path_of(project, named)
-    return path, load(path, project) if path is not None else ()
+    return baselines(project, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +152,7 @@ class _Run:
     options: argparse.Namespace
     candidates: Candidates
     rules: Rules
-    baseline: Path | None
-    entries: tuple[Entry, ...]
+    baselines: Mapping[str, Baseline]
 
     def judged(self) -> _Judged:
         """Return the report on the files as they are, without the findings that are known."""
@@ -171,10 +169,10 @@ class _Run:
                 proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))
                 launched, unrun = prove_launches(settings, shared, tuple(options.paths), self._capturing())
                 report = joined(report, proved, launched)
-        if self.baseline is not None:
-            from tvlint.run.baseline import compare
+        if self.baselines:
+            from tvlint.run.baseline import compare_all
 
-            found = compare(report, self.entries, self.baseline.parent)
+            found = compare_all(report, self.baselines, settings)
             report = replace(report, findings=found.new, known=len(found.known))
             stale = sum(entry.count for entry in found.stale)
         if options.new_from:

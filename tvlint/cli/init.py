@@ -9,17 +9,17 @@ from pathlib import Path
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import note, session
+from tvlint.cli.session import note, session, with_files
 from tvlint.findings import Problem, Severity
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.baseline import NAME, entries_of, save
+from tvlint.run.baseline import NAME, baselines, compare_all, entries_of, save
 from tvlint.run.check import check
 from tvlint.run.discovery import discover
 from tvlint.run.exit_code import CLEAN, INPUT
 from tvlint.run.outputs import OutputError, say, write_file
-from tvlint.run.project import Project, find
+from tvlint.run.project import Project, ProjectError, find
 from tvlint.run.start import Seen, look, pairs, project_file
 
 FILE = "tvlint.toml"
@@ -29,24 +29,27 @@ def run(options: argparse.Namespace) -> int:
     """Write a project file for what is found here, and a baseline where there are errors; say what comes next."""
     here = Path.cwd()
     known = find(here)
-    if known is not None:
+    if known is not None and known.parent == here:
         fail(f"`{os.path.relpath(known)}` is the project file already", "`tvlint config verify` looks for mistakes in it")
     settings = Project(here)
-    candidates = options.steps.do(os.curdir, partial(discover, (), settings), "the search for files")
-    seen = candidates if isinstance(candidates, Problem) else options.steps.do(os.curdir, lambda: look(candidates.files))
-    if isinstance(candidates, Problem) or isinstance(seen, Problem):
-        fail((candidates if isinstance(candidates, Problem) else seen).message)
     rules = load_rules()
+    settings, candidates = with_files(options, settings, rules, partial(discover, (), settings))
+    seen = options.steps.do(os.curdir, lambda: look(candidates.files))
+    if isinstance(seen, Problem):
+        fail(seen.message)
     with Progress() as progress:
         report, _ = check(candidates, rules, rules, settings, session(options, settings, progress))
-    errors = tuple(finding for finding in report.findings if finding.severity is Severity.ERROR)
     try:
+        findings = compare_all(report, baselines(settings, ""), settings).new
+        errors = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
         if errors:
-            save(here / NAME, entries_of(report.findings, here))
+            save(here / NAME, entries_of(findings, here))
         write_file(FILE, terminal(project_file(seen, NAME if errors else "").split("\n")[:-1]))
-    except OutputError as error:
-        fail(str(error), error.help)
-    _tell(seen, len(errors), len(report.findings), len(report.problems))
+    except (OutputError, ProjectError) as error:
+        fail(str(error), getattr(error, "help", ""))
+    _tell(seen, len(errors), len(findings), len(report.problems))
+    if known is not None:
+        note(f"`{FILE}` judges the files in this folder from now on, and nothing in `{os.path.relpath(known)}` does")
     return INPUT if report.problems else CLEAN
 
 

@@ -1,7 +1,8 @@
-"""The baseline of a project: the findings that were there when tvlint came, so that only new ones fail.
+"""The baselines of projects: the findings that were there when tvlint came, so that only new ones fail.
 
-An entry is what a finding is (`tvlint.identity`) in a file, and how often. A file that was renamed keeps its entries: those of
-a file that is gone count for equal findings in a file that has none.
+What a project file judges stands in the baseline that it names, wherever the run is started. An entry is what a finding is
+(`tvlint.identity`) in a file, and how often. A file that was renamed keeps its entries: those of a file that is gone count for
+equal findings in a file that has none.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tvlint.ir.location import Location
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.text.totals import by_place
 from tvlint.run.discovery import shown, why_not_in_project
+from tvlint.run.nested import folder_of
 from tvlint.run.outputs import write_file
 from tvlint.run.policy import trusted_content
 from tvlint.run.project import Project, ProjectError
@@ -42,6 +45,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Baseline:
+    """The file of a baseline, and what stood in it when the run began."""
+
+    path: Path
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
     """The findings that a baseline lacks and those that it holds, and the entries that match nothing of what was checked."""
 
@@ -50,14 +61,49 @@ class Compared:
     stale: tuple[Entry, ...]
 
 
-def path_of(project: Project, named: str) -> Path | None:
-    """Return the baseline that was named, else that of the project; None where there is none. Raises `ProjectError` where the
-    project file may not name it.
+def paths_of(project: Project, named: str, unnamed: str = "") -> dict[str, Path]:
+    """Return the baselines of a run, by the folder of the project file that names each: empty for that of the run.
+
+    One that was `named` counts for all files; `unnamed` is that of a project file that names none. Raises `ProjectError` where
+    a project file names what it may not.
     """
     if named:
-        return Path(named)
-    if not project.baseline:
-        return None
+        return {"": Path(named)}
+    own = {folder: _path_of(each) for folder, each in {"": project, **project.nested}.items() if each.baseline}
+    return {"": project.folder / unnamed, **own} if unnamed else own
+
+
+def baselines(project: Project, named: str) -> dict[str, Baseline]:
+    """Return the baselines of a run with what stands in them, by folder. Raises `ProjectError` where one cannot be read."""
+    return {folder: Baseline(path, load(path, project)) for folder, path in paths_of(project, named).items()}
+
+
+def part_of(report: Report, folder: str, folders: Collection[str], project: Project) -> Report:
+    """Return the findings, and the files checked, of which the baseline of one of the folders holds what is known."""
+
+    def is_part(path: str) -> bool:
+        own = folder_of(path, project)
+        return (own if own in folders else "") == folder
+
+    findings = tuple(finding for finding in report.findings if is_part(finding.found_in or finding.location.path))
+    return replace(report, findings=findings, checked=tuple(filter(is_part, report.checked)))
+
+
+def compare_all(report: Report, known: Mapping[str, Baseline], project: Project) -> Compared:
+    """Return what the baselines lack and hold of what their project files judge, and what of them is no more."""
+    found = []
+    for folder in {"": None, **known}:
+        part = part_of(report, folder, known, project)
+        own = known.get(folder)
+        found.append(Compared(part.findings, (), ()) if own is None else compare(part, own.entries, own.path.parent))
+    new, held, stale = (
+        tuple(chain.from_iterable(each)) for each in zip(*((each.new, each.known, each.stale) for each in found), strict=True)
+    )
+    return Compared(new if len(found) == 1 else tuple(by_place(new)), held, stale)
+
+
+def _path_of(project: Project) -> Path:
+    """Return the baseline that the project names. Raises `ProjectError` where it may not."""
     path = project.folder / project.baseline
     if reason := why_not_in_project(str(path), project):
         raise ProjectError((Problem(f"not looked at: {reason}", Location(shown(path)), "name it with `--baseline`"),))

@@ -165,14 +165,13 @@ def _report(path: str, buffers: Buffers, known: Mapping[str, Rule], project: Pro
     report = with_lines(check(Candidates((path,)), _applying(project, known), known, project)[0])
     if not project.baseline:
         return report
-    from tvlint.run.baseline import compare, load, path_of
+    from tvlint.run.baseline import baselines, compare_all
 
     try:
-        baseline = path_of(project, "")
-        entries = load(baseline, project) if baseline is not None else ()
+        new = compare_all(report, baselines(project, ""), project).new
     except ProjectError as error:
         return Report(report.findings, problems=(*report.problems, *error.problems))
-    return Report(compare(report, entries, project.folder).new, problems=report.problems, checked=report.checked)
+    return Report(new, problems=report.problems, checked=report.checked)
 
 
 def _applying(project: Project, known: Mapping[str, Rule]) -> dict[str, Rule]:

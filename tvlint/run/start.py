@@ -18,6 +18,7 @@ from tvlint.run.world_size import lacks_world_size, stated
 MOST_FOLDERS = 8
 """Of more folders that hold something to check, the whole repository is named."""
 NNSCALER = "nnscaler"
+"""Its files say themselves on how many ranks they run, and no rule asks elsewhere."""
 SINGLE = ("single", "reference", "serial", "baseline")
 """What people call the plan of one device."""
 
@@ -51,7 +52,8 @@ def look(paths: Iterable[str]) -> Seen:
         if document.configurations:
             configurations.append(path)
             frameworks.update({each.framework for each in document.configurations})
-            unsized += any(map(lacks_world_size, document.configurations)) and not stated(path).settings
+            asking = [each for each in document.configurations if each.framework != NNSCALER]
+            unsized += any(map(lacks_world_size, asking)) and not stated(path).settings
         if document.plan is not None:
             plans.append((path, document.plan.mesh.size))
         if document.schedule is not None:

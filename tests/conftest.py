@@ -32,11 +32,9 @@ def no_environment_of_the_caller() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def nothing_remembered_of_trees() -> None:
     """Let no test see what another has read in a file of the same name; a run of tvlint reads one state of a tree."""
-    from tvlint.readers.megatron import parser_source, program, source_tree_version
+    from tvlint.checkout.opening import forget
 
-    readers = (parser_source._parser_at, parser_source._module, parser_source._found)
-    for read in (*readers, program.framework_of_tree, program._framework_at, source_tree_version.version_of_tree):
-        read.cache_clear()
+    forget()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,7 +19,6 @@ from shared import ROOT
 from tests.builders.nnscaler_pickles import dumps, small
 from tests.builders.operation_counts import operations
 from tvlint.cli import main
-from tvlint.readers.megatron.program import framework_of_tree
 from tvlint.readers.read import read
 
 MOST_GROWTH = 2.5
@@ -454,14 +453,18 @@ def test_the_count_sees_what_grows_with_the_square() -> None:
     assert four - two > MOST_GROWTH * (two - one)
 
 
-def test_the_tree_around_a_script_is_searched_once_for_all_its_launches(tmp_path: Path) -> None:
+def test_the_tree_around_a_script_is_searched_once_for_all_its_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a.sh"
     path.write_text(launches(f"{LAUNCH}#N\n")(20))
-    before = framework_of_tree.cache_info().misses
+    searched: list[str] = []
+    monkeypatch.setattr("tvlint.readers.megatron.program._holds_python", lambda folder: bool(searched.append(folder)))
     document = read(str(path))
     assert document is not None
     assert len(document.configurations) == 20
-    assert framework_of_tree.cache_info().misses == before + 1
+    assert searched
+    assert len(searched) == len(set(searched))
 
 
 def test_a_script_is_searched_once_for_the_version_that_its_launches_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from shared import ROOT
 
 from tvlint.checkout.following import content_listed, content_named, may_be_shown, why_not_followed, why_not_written
 from tvlint.checkout.git import GitUnusable, ask, command_line, find_program
-from tvlint.checkout.opening import content
+from tvlint.checkout.opening import content, forget, instead, is_file, kept, recording
 
 OPENERS = {
     "tvlint/checkout/opening.py": "the one opener",
@@ -55,6 +55,85 @@ def calls(path: Path) -> Iterator[str]:
 def test_only_the_opener_opens_files() -> None:
     found = {path.relative_to(ROOT).as_posix(): list(calls(path)) for path in sorted((ROOT / "tvlint").rglob("*.py"))}
     assert {path: opens for path, opens in found.items() if opens and path not in OPENERS} == {}
+
+
+ASKING = {
+    "os.path": {"isfile", "isdir", "exists", "lexists", "islink", "realpath", "getsize", "getmtime", "samefile", "ismount"},
+    "os": {"listdir", "scandir", "walk", "stat", "lstat", "readlink", "access", "open"},
+}
+OF_A_PATH = {"is_file", "is_dir", "exists", "is_symlink", "iterdir", "glob", "rglob", "stat", "lstat", "samefile", "readlink"}
+ROOMS = ("readers", "checkout")
+ASKED_ELSEWHERE = {
+    "tvlint/checkout/opening.py": "the one place that asks",
+    "tvlint/checkout/tracking.py": "git's own files, which `is_tracked` answers for as a whole",
+    "tvlint/checkout/git.py": "looks for the program",
+}
+
+
+def questions(path: Path) -> Iterator[str]:
+    """Yield where a module asks the disk itself, whether it calls what asks or passes it on."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and node.attr in ASKING.get(ast.unparse(node.value), ()):
+            yield f"{node.attr} at line {node.lineno}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in OF_A_PATH:
+            yield f"{node.func.attr} at line {node.lineno}"
+        elif isinstance(node, ast.ImportFrom) and node.module in ASKING:
+            yield from (f"{own.name} at line {node.lineno}" for own in node.names if own.name in ASKING[node.module])
+
+
+def test_what_is_read_asks_the_disk_in_one_place() -> None:
+    paths = [path for room in ROOMS for path in sorted((ROOT / "tvlint" / room).rglob("*.py"))]
+    found = {path.relative_to(ROOT).as_posix(): list(questions(path)) for path in paths}
+    assert len(found) > 100
+    assert {path: asks for path, asks in found.items() if asks and path not in ASKED_ELSEWHERE} == {}
+    assert all(found[path] for path in ASKED_ELSEWHERE)
+
+
+PURE = {
+    "readers/shell/syntax.py:_parser": "the grammar",
+    "readers/megatron/unknown_options.py:_spellings": "a table of tvlint",
+    "readers/megatron/composed_files.py:_parsed": "parses what it is given",
+    "readers/plan_json/schema_checker.py:form": "a schema of tvlint",
+    "checkout/tracking.py:_tracked": "git's index, by what tells whether it was written",
+}
+"""What is kept for good, since it asks nothing of the disk that another call would be answered differently."""
+
+
+def test_what_asks_the_disk_is_kept_with_what_it_asked() -> None:
+    found = {
+        f"{path.relative_to(ROOT / 'tvlint').as_posix()}:{node.name}"
+        for room in ROOMS
+        for path in (ROOT / "tvlint" / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and any("cache" in ast.unparse(each) for each in node.decorator_list)
+    }
+    assert found == set(PURE)
+
+
+def test_what_is_kept_counts_as_asked_each_time_until_a_file_is_written(tmp_path: Path) -> None:
+    calls = []
+    path = str(tmp_path / "parser.py")
+
+    @kept
+    def flags(name: str) -> bytes:
+        calls.append(name)
+        return content(name, 100) if is_file(name) else b""
+
+    for _ in range(2):
+        with recording() as asked:
+            assert flags(path) == b""
+        assert asked == {("is_file", path): False}
+    assert calls == [path]
+    forget()
+    Path(path).write_bytes(b"--flag")
+    with recording() as outer, recording() as asked:
+        assert flags(path) == b"--flag"
+    assert [name for name, _ in asked] == ["is_file", "content"]
+    assert outer == asked
+    with instead({path: b"--other"}):
+        assert flags(path) == b"--other"
+    assert flags(path) == b"--flag"
+    assert len(calls) == 3
 
 
 def test_only_one_module_starts_programs() -> None:

@@ -73,3 +73,14 @@ def test_only_what_depends_on_a_changed_file_is_checked(tree: Path, capsys: pyte
     out = capsys.readouterr().out
     assert "run.sh:2:" in out
     assert "other.sh" not in out
+
+
+def test_each_launch_depends_on_the_parser_of_its_tree(tree: Path) -> None:
+    """What is read once for all launches of a tree counts for each of them, and so does what was looked for in vain."""
+    parser = "def add_args(parser):\n    parser.add_argument('--num-layers')\n"
+    launch = f"# the options stand in options.py\n{LAUNCH.replace('pretrain_gpt.py', 'train.py')}"
+    files = written(tree, {"one.sh": launch, "two.sh": launch})
+    written(tree, {"train.py": "import options\n", "options.py": parser})
+    assert dependents(files, ("options.py",)) == files
+    (tree / "options.py").unlink()
+    assert dependents(files, ("options.py",)) == files

@@ -17,6 +17,7 @@ from typing import Any
 
 import tvlint
 from tvlint.checkout.following import why_not_followed
+from tvlint.checkout.opening import stamp
 from tvlint.data import data_path
 
 LARGEST = 4 << 30
@@ -49,11 +50,7 @@ def content(path: str) -> Content | None:
             after = os.fstat(file.fileno())
     except (OSError, ValueError):
         return None
-    return Content(path, digest.hexdigest(), _stamp(after)) if _stamp(before) == _stamp(after) else None
-
-
-def _stamp(information: os.stat_result) -> tuple[int, ...]:
-    return (information.st_dev, information.st_ino, information.st_size, information.st_mtime_ns, information.st_ctime_ns)
+    return Content(path, digest.hexdigest(), stamp(after)) if stamp(before) == stamp(after) else None
 
 
 def address(kind: str, program: str, asked: object, contents: Iterable[Content]) -> str:

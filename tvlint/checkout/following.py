@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tvlint.checkout.git import GitError
-from tvlint.checkout.opening import content
+from tvlint.checkout.opening import content, is_file, is_link, is_there, real_path
 from tvlint.checkout.top import METADATA, folder_around, is_within, top_of
 from tvlint.checkout.tracking import is_tracked
 from tvlint.ir.values import dataclass
@@ -33,7 +33,7 @@ def why_not_followed(path: str) -> str:
     if reason := next(filter(None, map(_why_not_inside, steps)), ""):
         return reason
     written = next((step.top for step in steps if step.top is not None and _is_committed(step.link, step.top)), None)
-    if written is not None and os.path.isfile(path) and not _is_known_tracked(os.path.realpath(path), written):
+    if written is not None and is_file(path) and not _is_known_tracked(real_path(path), written):
         return "a link to a file that git does not track"
     return ""
 
@@ -59,12 +59,12 @@ def _links_of(path: str) -> Iterator[_Step]:
     top: str | None = None
     for part in parts:
         step = os.path.join(here, part)
-        if os.path.islink(step):
-            target = os.path.realpath(step)
+        if is_link(step):
+            target = real_path(step)
             yield _Step(step, target, top)
             step = target
         here = step
-        if os.path.lexists(os.path.join(here, METADATA)):
+        if is_there(os.path.join(here, METADATA)):
             top = here
 
 
@@ -73,12 +73,12 @@ def why_not_named(path: str, document: str) -> str:
 
     It lies in the folder around the document (`folder_around`), and where git tracks the document, it tracks the file.
     """
-    bound, real = folder_around(document), os.path.realpath(path)
+    bound, real = folder_around(document), real_path(path)
     if not is_within(real, bound):
         return "it lies outside of the checkout"
     if METADATA in real[len(bound) :].split(os.sep):
         return "git keeps it for itself"
-    home = os.path.realpath(os.path.dirname(document) or os.curdir)
+    home = real_path(os.path.dirname(document) or os.curdir)
     top = top_of(home)
     written = os.path.join(home, os.path.basename(document))
     if top is not None and _is_committed(written, top) and not _is_known_tracked(real, top):
@@ -99,7 +99,7 @@ def content_named(path: str, document: str, largest: int) -> bytes:
 def content_listed(path: str | os.PathLike[str], largest: int) -> bytes:
     """Return what a file holds that lies in a folder which is read. Raises OSError as `content_named` does."""
     text = os.fspath(path)
-    return content_named(text, text, largest) if os.path.islink(text) else content(text, largest)
+    return content_named(text, text, largest) if is_link(text) else content(text, largest)
 
 
 def may_be_shown(path: str, root: str | os.PathLike[str]) -> bool:
@@ -109,7 +109,7 @@ def may_be_shown(path: str, root: str | os.PathLike[str]) -> bool:
     """
     if "\0" in path:
         return False
-    real, base = os.path.realpath(os.path.join(root, path)), os.path.realpath(root)
+    real, base = real_path(os.path.join(root, path)), real_path(root)
     top = top_of(base)
     if top is not None:
         return METADATA not in real[len(top) :].split(os.sep) and _is_known_tracked(real, top)

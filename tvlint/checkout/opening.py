@@ -1,29 +1,90 @@
-"""The one way to open a file that tvlint did not write itself."""
+"""The one way to open a file that tvlint did not write itself, and to ask whether it is there.
+
+What is asked of the disk while a file is read can be recorded: what the reader finds depends on the answers and on nothing
+else. So everything that is kept for the next file, or for the next run, is kept with the questions that it rests on.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
+
+Question = tuple[str, ...]
+"""The name of the function that was asked, and its arguments, the first a path."""
 
 _INSTEAD: ContextVar[Mapping[str, bytes]] = ContextVar("instead", default={})  # noqa: B039 - never changed
-
-
-_OPENED: ContextVar[set[str] | None] = ContextVar("opened", default=None)
+_ASKED: ContextVar[dict[Question, Hashable] | None] = ContextVar("asked", default=None)
+_KEPT: dict[object, tuple[object, dict[Question, Hashable]]] = {}
+"""What `kept` functions have returned, each with what was asked for it."""
 
 
 @contextmanager
-def recording() -> Iterator[set[str]]:
-    """Give the set of the real paths of all files that are opened in the block, also of those that cannot be read."""
-    opened: set[str] = set()
-    token = _OPENED.set(opened)
+def recording() -> Iterator[dict[Question, Hashable]]:
+    """Give what is asked of the disk in the block, also of what cannot be read, with the answers.
+
+    The answer to `content` is what tells whether the file was written since.
+    """
+    asked: dict[Question, Hashable] = {}
+    outer = _ASKED.get()
+    token = _ASKED.set(asked)
     try:
-        yield opened
+        yield asked
     finally:
-        _OPENED.reset(token)
+        _ASKED.reset(token)
+        if outer is not None:
+            outer.update(asked)
+
+
+def kept(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function, which is asked once for the same arguments until `forget`, as long as no content is given for a
+    file that it rests on. What it asks of the disk counts as asked each time.
+    """
+
+    @wraps(function)
+    def found(*arguments: P.args, **named: P.kwargs) -> T:
+        key = (function, arguments, tuple(named.items()))
+        known = _KEPT.get(key)
+        given = _INSTEAD.get()
+        if known is not None and not (given and _rests_on(known[1], given)):
+            outer = _ASKED.get()
+            if outer is not None:
+                outer.update(known[1])
+            return known[0]  # type: ignore[return-value]
+        with recording() as asked:
+            value = function(*arguments, **named)
+        if not (given and _rests_on(asked, given)):
+            _KEPT[key] = (value, asked)
+        return value
+
+    return found
+
+
+def forget() -> None:
+    """Forget what `kept` functions have found: files were written, or may have been."""
+    _KEPT.clear()
+
+
+def _rests_on(asked: Mapping[Question, Hashable], given: Mapping[str, bytes]) -> bool:
+    return any(os.path.realpath(question[1]) in given for question in asked)
+
+
+def noted(name: str, path: str | os.PathLike[str], answer: H, *more: str) -> H:
+    """Return the answer to a question, and record it. None is no answer: one may follow."""
+    asked = _ASKED.get()
+    if asked is not None:
+        question = (name, os.fspath(path), *more)
+        asked[question] = answer
+    return answer
 
 
 @contextmanager
@@ -42,7 +103,34 @@ def instead(contents: Mapping[str, bytes]) -> Iterator[None]:
 
 def is_file(path: str | os.PathLike[str]) -> bool:
     """Return whether the path is a regular file, or a content is given for it."""
-    return os.path.isfile(path) or os.path.realpath(path) in _INSTEAD.get()
+    given = _INSTEAD.get()
+    return noted("is_file", path, os.path.isfile(path) or (bool(given) and os.path.realpath(path) in given))
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Return whether the path is a folder."""
+    return noted("is_folder", path, os.path.isdir(path))
+
+
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Return whether anything has the path, also a link that leads nowhere."""
+    return noted("is_there", path, os.path.lexists(path))
+
+
+def is_link(path: str | os.PathLike[str]) -> bool:
+    """Return whether the path is a link."""
+    return noted("is_link", path, os.path.islink(path))
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """Return the path without links."""
+    return noted("real_path", path, os.path.realpath(os.fspath(path)))
+
+
+def names_in(folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return the names in a folder, in order. Raises OSError where it cannot be listed."""
+    noted("names_in", folder, None)
+    return noted("names_in", folder, tuple(sorted(os.listdir(folder))))
 
 
 def is_empty(path: str | os.PathLike[str]) -> bool:
@@ -58,9 +146,8 @@ def content(path: str | os.PathLike[str], largest: int) -> bytes:
     Raises OSError for everything else: pipes and devices, which may never end; files of the system whose size is not told; a
     file that grows while it is read. Nothing is waited for.
     """
-    given, opened = _INSTEAD.get(), _OPENED.get()
-    if opened is not None:
-        opened.add(os.path.realpath(path))
+    given = _INSTEAD.get()
+    noted("content", path, None)
     if given and (real := os.path.realpath(path)) in given:
         if len(given[real]) > largest:
             raise OSError(errno.EFBIG, f"the text is larger than the {largest:,} bytes that are read", os.fspath(path))
@@ -79,4 +166,10 @@ def content(path: str | os.PathLike[str], largest: int) -> bytes:
         os.close(handle)
     if len(data) > information.st_size:
         raise OSError(errno.EINVAL, "the file grows while it is read", os.fspath(path))
+    noted("content", path, stamp(information))
     return data
+
+
+def stamp(information: os.stat_result) -> tuple[int, ...]:
+    """Return what tells whether a file was written since."""
+    return (information.st_dev, information.st_ino, information.st_size, information.st_mtime_ns, information.st_ctime_ns)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from tvlint.checkout.opening import is_there, real_path
+
 METADATA = ".git"
 """The name that git keeps its own files under; no commit can hold a file of this name."""
 
@@ -13,9 +15,9 @@ def top_of(path: str | os.PathLike[str]) -> str | None:
 
     None outside of every checkout. A bare repository is no checkout: a commit can hold the files of one.
     """
-    folder = os.path.realpath(path)
+    folder = real_path(path)
     while True:
-        if os.path.lexists(os.path.join(folder, METADATA)):
+        if is_there(os.path.join(folder, METADATA)):
             return folder
         above = os.path.dirname(folder)
         if above == folder:
@@ -34,6 +36,6 @@ def folder_around(path: str) -> str:
     It is the checkout that the file lies in; outside of every checkout the current folder where that holds the file, else the
     file's own folder.
     """
-    folder = os.path.realpath(os.path.dirname(path) or os.curdir)
-    current = os.path.realpath(os.curdir)
+    folder = real_path(os.path.dirname(path) or os.curdir)
+    current = real_path(os.curdir)
     return top_of(folder) or (current if is_within(folder, current) else folder)

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 
 from tvlint.checkout.git import ask
-from tvlint.checkout.opening import content
+from tvlint.checkout.opening import content, noted
 from tvlint.checkout.top import METADATA, is_within, top_of
 
 
@@ -16,6 +16,11 @@ def is_tracked(path: str, top: str) -> bool:
     Where `.git` is no repository, every path is the checkout's own but those in `.git`. Raises `GitError` where git does not
     tell.
     """
+    noted("is_tracked", path, None, top)
+    return noted("is_tracked", path, _is_tracked(path, top), top)
+
+
+def _is_tracked(path: str, top: str) -> bool:
     if path == top or not is_within(path, top) or METADATA in path[len(top) :].split(os.sep):
         return False
     if not is_repository(top):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from tvlint.checkout.opening import is_folder, names_in
 from tvlint.readers.read import GENERATED_FILE
 
 BESIDE_GENERATED = ("compute_config.pt", "graph.ckp")
@@ -16,7 +17,7 @@ def files_of(path: str) -> tuple[str, ...]:
     For a file of generated code those of the folder around it. Configurations may read more. Raises OSError where the folder
     cannot be listed.
     """
-    if os.path.isdir(path):
+    if is_folder(path):
         return _generated(path)
     folder, name = os.path.split(path)
     if GENERATED_FILE.fullmatch(name):
@@ -25,5 +26,5 @@ def files_of(path: str) -> tuple[str, ...]:
 
 
 def _generated(folder: str) -> tuple[str, ...]:
-    names = [name for name in os.listdir(folder) if GENERATED_FILE.fullmatch(name) or name in BESIDE_GENERATED]
-    return tuple(os.path.join(folder, name) for name in sorted(names))
+    names = [name for name in names_in(folder) if GENERATED_FILE.fullmatch(name) or name in BESIDE_GENERATED]
+    return tuple(os.path.join(folder, name) for name in names)

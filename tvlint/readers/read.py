@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from tvlint.checkout.following import why_not_followed
-from tvlint.checkout.opening import content
+from tvlint.checkout.opening import content, is_folder
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import NOTHING, Document, ReadError
@@ -83,7 +83,7 @@ def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] =
     """
     if data is None:
         _follow(path)
-    if data is None and os.path.isdir(path):
+    if data is None and is_folder(path):
         return _generated_folder(path, operators)
     data = _content(path) if data is None else data
     if NAMES_GENERATED in data and GENERATED_FILE.fullmatch(os.path.basename(path)):

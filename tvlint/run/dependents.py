@@ -53,10 +53,10 @@ def _names(paths: Iterable[str]) -> set[bytes]:
 
 
 def _opened(path: str) -> set[str]:
-    """Return the files that are opened as the file is read, by their real paths."""
-    with recording() as opened, suppress(ReadError, OSError):
+    """Return the files that are looked for as the file is read, by their real paths."""
+    with recording() as asked, suppress(ReadError, OSError):
         read(path)
-    return opened
+    return {os.path.realpath(path) for name, path, *_ in asked if name in ("content", "is_file")}
 
 
 def _text(path: str) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tvlint.checkout.following import why_not_written
+from tvlint.checkout.opening import forget
 from tvlint.ir.values import dataclass
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
@@ -101,6 +102,7 @@ def _write_whole(path: str, data: bytes) -> None:
         os.umask(umask)
         os.chmod(temporary, target.stat().st_mode & 0o777 if os.path.exists(target) else 0o666 & ~umask)
         os.replace(temporary, target)
+        forget()
     except OSError as error:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)

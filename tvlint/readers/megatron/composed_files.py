@@ -9,6 +9,7 @@ import os
 import re
 from functools import lru_cache
 
+from tvlint.checkout.opening import real_path
 from tvlint.checkout.top import folder_around
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.sources.sibling_files import content_within
@@ -52,14 +53,14 @@ class Composing:
 def composing(path: str) -> Composing:
     """A composition that starts with the file at `path`."""
     found = Composing(path, folder_around(path), Visits(path, MOST_ENTRIES))
-    found.open.append(os.path.realpath(path))
+    found.open.append(real_path(path))
     return found
 
 
 def content_of(composing: Composing, wanted: str) -> tuple[YamlMapping, str | None] | None:
     """The topmost mapping of a file and the package of its header; None where it is not there, or no single mapping."""
     composing.files += 1
-    if composing.files > MOST_FILES or os.path.realpath(wanted) in composing.open:
+    if composing.files > MOST_FILES or real_path(wanted) in composing.open:
         raise Uncertain
     content = content_within(composing.project, wanted, composing.path, LARGEST)
     if content is None:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from tvlint.checkout.opening import real_path
 from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.composed_files import DEEPEST, Composing, Uncertain, at, composing, content_of, doubted, joined
@@ -135,7 +136,7 @@ def _with_part(
     root, header = read
     if header is not None:
         package = _stated(header, package)
-    known.open.append(os.path.realpath(wanted))
+    known.open.append(real_path(wanted))
     other = _composed(known, wanted, root, package, package)
     known.open.pop()
     return joined(found, other, known.visits)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import chain
 
+from tvlint.checkout.opening import is_file, is_folder, kept
 from tvlint.checkout.top import folder_around
 from tvlint.ir.values import dataclass, replace
 from tvlint.readers.megatron.program import around
@@ -93,7 +93,7 @@ def _around(script: str, names: tuple[str, ...]) -> str:
     """Return the first of the files that there is in the folders around the script; empty where there is none."""
     folders = around(os.path.abspath(os.path.dirname(script)))
     paths = (os.path.normpath(os.path.join(folder, name)) for folder in folders for name in names)
-    return next(filter(os.path.isfile, paths), "")
+    return next(filter(is_file, paths), "")
 
 
 def may_take(parser: ParserSource, flag: str, value: str) -> bool:
@@ -107,7 +107,7 @@ def may_take(parser: ParserSource, flag: str, value: str) -> bool:
     return False
 
 
-@lru_cache(maxsize=256)
+@kept
 def _parser_at(program: str, checkout: str) -> ParserSource:
     roots = tuple(around(os.path.dirname(program)))
     modules: dict[str, Module] = {}
@@ -132,7 +132,7 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
     return ParserSource(program, flags, whole and has_parser, abbreviates, tuple(modules), checkout)
 
 
-@lru_cache(maxsize=16_384)
+@kept
 def _module(path: str, checkout: str) -> Module:
     found = content_within(checkout, path, path, LARGEST)
     if found is None:
@@ -175,7 +175,7 @@ def _siblings(module: str, importer: str) -> tuple[str, ...]:
     return _found(name, (folder,))
 
 
-@lru_cache(maxsize=65_536)
+@kept
 def _found(module: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     """Return the files of a module and of the packages around it, in the first root that has the topmost."""
     top, name = module.partition(".")[0], module.rpartition(".")[2]
@@ -183,14 +183,14 @@ def _found(module: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     return () if root is None else _files_of(root, module)
 
 
-@lru_cache(maxsize=16_384)
+@kept
 def _root_of(top: str, roots: tuple[str, ...]) -> str | None:
     """Return the first root that has the topmost package or module."""
     paths = ((root, os.path.join(root, top)) for root in roots)
-    return next((root for root, path in paths if os.path.isdir(path) or os.path.isfile(path + ".py")), None)
+    return next((root for root, path in paths if is_folder(path) or is_file(path + ".py")), None)
 
 
-@lru_cache(maxsize=65_536)
+@kept
 def _files_of(root: str, module: str) -> tuple[str, ...]:
     """Return the files of the packages around the module that are in the root, and its own."""
     package, _, name = module.rpartition(".")
@@ -198,5 +198,5 @@ def _files_of(root: str, module: str) -> tuple[str, ...]:
     if around and not around[-1].endswith(f"{os.sep}__init__.py"):
         return around
     path = os.path.join(root, *package.split("."), name)
-    own = next(filter(os.path.isfile, (os.path.join(path, "__init__.py"), path + ".py")), None)
+    own = next(filter(is_file, (os.path.join(path, "__init__.py"), path + ".py")), None)
     return around if own is None else (*around, own)

@@ -10,6 +10,7 @@ import os
 import re
 from pathlib import Path
 
+from tvlint.checkout.opening import is_folder, real_path
 from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.composed_files import Composing, Uncertain, composing, content_of, joined
@@ -84,10 +85,10 @@ def _preset(known: Composing, name: YamlNode | None, kind: str) -> YamlMapping |
         return None
     file = text if text.endswith((".yaml", ".yml")) else f"{text}.yaml"
     folder = Path(known.project)
-    start = Path(os.path.realpath(known.folder))
+    start = Path(real_path(known.folder))
     for above in (start, *start.parents):
         presets = above / CONFIGS / kind / FRAMEWORK
-        if presets.is_dir():
+        if is_folder(presets):
             return _content(known, os.path.join(presets, file))
         if above == folder:
             return None

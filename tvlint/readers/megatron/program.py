@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
+from tvlint.checkout.opening import is_file, is_there, kept, names_in
 from tvlint.checkout.top import folder_around
 from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON, framework_of_packages
 from tvlint.readers.sources.sibling_files import content_within
@@ -61,7 +61,7 @@ def _imported(program: str, folder: str, script: str) -> str:
     return next(filter(None, (_framework_at(os.path.join(each, program), script) for each in around(folder))), "")
 
 
-@lru_cache(maxsize=4096)
+@kept
 def framework_of_tree(script: str) -> str:
     """Return the framework in whose repository the script lies; empty where nothing tells."""
     for folder in around(os.path.abspath(os.path.dirname(script))):
@@ -75,7 +75,7 @@ def framework_of_tree(script: str) -> str:
 
 def _holds_python(folder: str) -> bool:
     try:
-        return any(name.endswith(".py") for name in os.listdir(folder))
+        return any(name.endswith(".py") for name in names_in(folder))
     except OSError:
         return False
 
@@ -85,14 +85,14 @@ def around(folder: str) -> Iterator[str]:
     for _ in range(DEEPEST):
         yield folder
         above = os.path.dirname(folder)
-        if above == folder or os.path.lexists(os.path.join(folder, ".git")):
+        if above == folder or is_there(os.path.join(folder, ".git")):
             return
         folder = above
 
 
-@lru_cache(maxsize=4096)
+@kept
 def _framework_at(path: str, script: str) -> str:
-    if not os.path.isfile(path):
+    if not is_file(path):
         return ""
     content = content_within(folder_around(script), path, script, LARGEST)
     if content is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
+from tvlint.checkout.opening import is_file, is_folder, is_there, kept
 from tvlint.frameworks.kin import BEFORE_RELEASES, FRAMEWORKS, parses_like_megatron
 from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration
 from tvlint.ir.values import replace
@@ -34,7 +34,7 @@ def _developed(version: str) -> str:
     return version + IN_DEVELOPMENT if version else ""
 
 
-@lru_cache(maxsize=4096)
+@kept
 def version_of_tree(folder: str, depth: int = DEEPEST) -> str:
     """The version of the Megatron source tree that `folder` lies in (`0.11`); empty where it lies in none.
 
@@ -42,19 +42,19 @@ def version_of_tree(folder: str, depth: int = DEEPEST) -> str:
     """
     found = _version_at(folder)
     above = os.path.dirname(folder)
-    if found or depth == 0 or above == folder or os.path.exists(os.path.join(folder, ".git")):
+    if found or depth == 0 or above == folder or is_there(os.path.join(folder, ".git")):
         return found
     return version_of_tree(above, depth - 1)
 
 
 def _version_at(folder: str) -> str:
     package = os.path.join(folder, "megatron")
-    if not os.path.isdir(package):
+    if not is_folder(package):
         return ""
     file = os.path.join(package, "core", "package_info.py")
     information = content_within(folder, file, file, LARGEST)
     if information is not None:
         parts = {name: int(number) for name, number in PART.findall(information[1])}
         return f"{parts[b'MAJOR']}.{parts[b'MINOR']}" if len(parts) == 2 else ""
-    old = not os.path.exists(os.path.join(package, "training", "arguments.py"))
-    return BEFORE_RELEASES if old and os.path.isfile(os.path.join(package, "arguments.py")) else ""
+    old = not is_there(os.path.join(package, "training", "arguments.py"))
+    return BEFORE_RELEASES if old and is_file(os.path.join(package, "arguments.py")) else ""

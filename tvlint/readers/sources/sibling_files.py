@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tvlint.checkout.following import content_named
+from tvlint.checkout.opening import real_path
 from tvlint.checkout.top import is_within
 
 
@@ -23,7 +24,7 @@ def content_beside(path: str, name: str, largest: int) -> tuple[str, bytes] | No
 def content_within(folder: str, wanted: str, document: str, largest: int) -> tuple[str, bytes] | None:
     """Return the path and content of the file `wanted` that `document` names; None outside of `folder`, or as above."""
     try:
-        if not is_within(os.path.realpath(wanted), os.path.realpath(folder)):
+        if not is_within(real_path(wanted), real_path(folder)):
             return None
         return wanted, content_named(wanted, document, largest)
     except (OSError, ValueError):

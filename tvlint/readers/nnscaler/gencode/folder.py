@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvlint.checkout.following import content_listed
+from tvlint.checkout.opening import is_file, names_in
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 from tvlint.ops.declared import Declared
@@ -42,7 +43,7 @@ CONFIG = "compute_config.pt"
 def is_folder(path: str) -> bool:
     """Return whether a folder holds generated code."""
     try:
-        return Path(path, "gencode0.py").is_file()
+        return is_file(Path(path, "gencode0.py"))
     except (OSError, ValueError):
         return False
 
@@ -74,7 +75,7 @@ def reference_of_folder(
     from tvlint.readers.nnscaler.gencode.traced_graph import read_graph
 
     graph = Path(path, GRAPH) if graph is None else graph
-    if not graph.is_file():
+    if not is_file(graph):
         return None
     plan = opened(path, operators).plan if parallel is None else parallel
     scalar = _scalar(read_bytes(Path(path, "gencode0.py")))
@@ -148,7 +149,7 @@ def _all_prepared(files: Iterable[RankFile]) -> None:
 
 def _files(path: str) -> list[Path]:
     try:
-        names = {int(found[1]): entry for entry in Path(path).iterdir() if (found := _FILE.fullmatch(entry.name))}
+        names = {int(found[1]): Path(path, name) for name in names_in(path) if (found := _FILE.fullmatch(name))}
     except OSError as error:
         raise ReadError(f"the folder cannot be opened: {error.strerror or 'unknown error'}", Location(path)) from None
     if not names:
@@ -165,7 +166,7 @@ def _files(path: str) -> list[Path]:
 
 def _config(path: str) -> Mapping[str, Any]:
     file = Path(path, CONFIG)
-    return read_compute_config(str(file), read_bytes(file)) if file.is_file() else {}
+    return read_compute_config(str(file), read_bytes(file)) if is_file(file) else {}
 
 
 def _size(path: str, texts: list[str], config: Mapping[str, Any]) -> int:
@@ -201,7 +202,7 @@ def traced_in(path: str) -> Traced | None:
     from tvlint.readers.nnscaler.gencode.traced_graph import traced
 
     graph = Path(path, GRAPH)
-    return traced(str(graph), _bytes(graph)) if graph.is_file() else None
+    return traced(str(graph), _bytes(graph)) if is_file(graph) else None
 
 
 def _inputs(kinds: Mapping[Field, Kind] | None, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:

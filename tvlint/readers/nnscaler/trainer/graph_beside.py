@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from tvlint.checkout.following import content_listed
+from tvlint.checkout.opening import is_file
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Phase, Plan
 from tvlint.readers.document import ReadError
@@ -16,7 +17,7 @@ def graph_beside(path: str) -> tuple[str, Plan] | None:
     from tvlint.readers.nnscaler.gencode.traced_graph import LARGEST, read_graph
 
     beside = os.path.join(os.path.dirname(path), GRAPH)
-    if not os.path.isfile(beside):
+    if not is_file(beside):
         return None
     try:
         return beside, read_graph(beside, content_listed(beside, LARGEST))

@@ -115,6 +115,7 @@ def test_what_whole_numbers_become_is_left_open_where_they_may_not_stay_whole(ca
     [
         ("torch.sum(h, 1, keepdim=1)", "torch.sum(h, 1, keepdim=True)"),
         ("torch.var(h, 1, keepdim=0)", "torch.var(h, 1, keepdim=False)"),
+        ("torch.softmax(h, 1, _stacklevel=3)", "torch.nn.functional.softmax(h, 1, _stacklevel=3)"),
         ("torch.nn.functional.mse_loss(h, x, log_target=False)", "torch.nn.functional.mse_loss(h, x)"),
     ],
 )

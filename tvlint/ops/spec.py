@@ -186,9 +186,11 @@ class Call:
         return value
 
     def reject_unknown(self, *known: str) -> None:
-        """Raises UnsupportedError for an attribute that the table gives no meaning to."""
+        """Raises UnsupportedError for an attribute that the table gives no meaning to, MisfitError where torch refuses it."""
         for name in self.attributes:
             if name not in known:
+                if name.startswith("_") and self.op.startswith("torch.") and not self.op.startswith("torch.nn.functional."):
+                    raise MisfitError(f"`{self.op}` with the keyword `{name}`", "no such function of torch takes one with `_`")
                 raise UnsupportedError(f"`{self.op}` has the unknown keyword `{name}`")
 
 

@@ -67,6 +67,7 @@ REFUTING: Mapping[str, Ground] = {
     "swapped-gradients": Ground.DIFFERS,
     "uncovered-output": Ground.STATES,
     "uncovered-weight": Ground.STATES,
+    "undefined-tensor": Ground.FAILS,
     "unequal-addends": Ground.DIFFERS,
     "unequal-roots": Ground.DIFFERS,
     "unknown-handle": Ground.FAILS,
@@ -89,5 +90,5 @@ REFUTING: Mapping[str, Ground] = {
 }
 """The reasons that refute, by their names. Every other reason leaves a verdict unknown."""
 
-FOUND_BY_READERS = ("gradients-not-cleared", "returned-values-differ", "shapes-do-not-fit")
+FOUND_BY_READERS = ("gradients-not-cleared", "returned-values-differ", "shapes-do-not-fit", "undefined-tensor")
 """The errors of generated code that refute whatever the plan computes beside them."""

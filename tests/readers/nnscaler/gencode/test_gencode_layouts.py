@@ -259,6 +259,7 @@ def test_a_choice_that_is_known_is_the_constant_that_it_takes(folder: Path, name
 
 
 def test_a_choice_between_tensors_is_the_one_that_it_takes_or_unknown(folder: Path) -> None:
+    change(folder, LAST, "        del silu_{s}\n", "")
     change(
         folder,
         LAST,
@@ -461,10 +462,42 @@ def test_a_weight_that_is_wrong_or_missing_is_told_at_the_map_of_a_slice(folder:
 
 def test_a_gradient_beyond_the_results_that_nothing_gives_is_told_at_its_line(folder: Path) -> None:
     change(folder, FIRST, "(linear_22, ), (glinear_32, )", "(linear_22, ), (gmore_33, glinear_32, )")
-    report = judged(folder)
-    assert report.verdicts[0].outcome is Outcome.UNKNOWN
-    found = next(finding for finding in report.findings if finding.rule == "undefined-tensor")
+    verdict = judged(folder).verdicts[0]
+    assert verdict.outcome is Outcome.REFUTED
+    found = verdict.reasons[0]
+    assert (found.name, found.refutes) == ("undefined-tensor", True)
     assert "`gmore_33` is used in the schedule" in found.message
-    assert found.location is not None
     line = found.location.line or 0
     assert "(gmore_33, glinear_32, )" in Path(found.location.path).read_text().splitlines()[line - 1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    def adapter61(self", "    def adapter99(self, linear_9):\n        return gmore_33\n\n    def adapter61(self"),
+        ("    use_scheduler = True\n", "    use_scheduler = True\n    globals()['gmore_33'] = 1\n"),
+    ],
+    ids=["in a method that never runs", "beside a statement that may define it"],
+)
+def test_a_name_without_a_value_does_not_refute_where_it_may_have_one_or_is_not_read(folder: Path, old: str, new: str) -> None:
+    change(folder, (2, 6), old, new)
+    if "globals" in new:
+        change(folder, (2, 6), "(linear_22, ), (sum_29, ), (None, ))", "(linear_22, ), (sum_29, ), (gmore_33, None, ))")
+    report = judged(folder)
+    assert report.verdicts[0].outcome is (Outcome.UNKNOWN if "globals" in new else Outcome.PROVED)
+    (found,) = (one for one in report.findings if one.rule == "undefined-tensor")
+    assert (found.severity, "`gmore_33`" in found.message) == (Severity.WARNING, True)
+
+
+@pytest.mark.parametrize("op", ["torch.softmax", "torch.nn.functional.softmax"])
+def test_a_keyword_that_torch_refuses_is_refuted_at_its_line(folder: Path, op: str) -> None:
+    made = f"linear_28 = {op}(linear_28, dim=-1, _stacklevel=3, dtype=None)"
+    change(folder, LAST, "        sum_29 = torch", f"        {made}\n        sum_29 = torch")
+    report = judged(folder)
+    told = [one for one in report.verdicts[0].reasons if one.name == "shapes-do-not-fit"]
+    if "functional" in op:
+        assert told == []
+        return
+    assert (report.verdicts[0].outcome, told[0].refutes) == (Outcome.REFUTED, True)
+    assert "`torch.softmax` with the keyword `_stacklevel`" in told[0].message
+    assert op in Path(told[0].location.path).read_text().splitlines()[(told[0].location.line or 0) - 1]

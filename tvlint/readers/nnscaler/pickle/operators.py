@@ -26,6 +26,8 @@ from tvlint.readers.nnscaler.pickle.tensors import Tensors
 from tvlint.readers.sources.inert_objects import Record
 
 _NONE: Mapping[str, Value] = {}
+_WARNED = "_stacklevel"
+"""Whom a warning of `softmax` is about; nnScaler adds it to every spelling of it, and torch takes it in one."""
 
 
 @dataclass(slots=True)
@@ -138,6 +140,8 @@ class Operators:
         shared = True
         for key, item in mapping(value, "the keyword arguments of an operator").items():
             word = text(key, "a keyword argument")
+            if word == _WARNED:
+                continue
             if isinstance(item, (list, tuple, dict, Record)) and self._holds_tensor(item):
                 shared = False
                 start = len(operands.inputs)

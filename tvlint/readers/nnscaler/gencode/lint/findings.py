@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
@@ -240,18 +241,20 @@ def _not_understood(built: Built) -> Iterator[Finding]:
 
 
 def _undefined(built: Built) -> Iterator[Finding]:
-    for (rank, method), body in built.bodies.items():
-        for found in body.undefined:
-            what = "after it was deleted" if found.deleted else "and nothing defines it before"
-            yield error(
-                "undefined-tensor",
-                f"`{found.name}` is used in `{method}` on rank {rank} {what}",
-                found.source,
-                ranks=(rank,),
-            )
-    for name, place, rank in built.unbound:
-        said = f"`{name}` is used in the schedule of rank {rank} and nothing gives it a value before"
-        yield error("undefined-tensor", said, place, ranks=(rank,))
+    """Yield names without a value; what never runs, and code that may define names in ways that are not read, may not fail."""
+    run = {(file.rank, action.method) for file in built.replica.files for action in file.actions if isinstance(action, Execute)}
+    unclear = {file.rank for file in built.replica.files if file.opaque}
+    unbound = [
+        (rank, method, found.name, "after it was deleted" if found.deleted else "and nothing defines it before", found.source)
+        for (rank, method), body in built.bodies.items()
+        for found in body.undefined
+    ]
+    unbound += [(rank, "", name, "and nothing gives it a value before", place) for name, place, rank in built.unbound]
+    for rank, method, name, what, place in unbound:
+        where = f"in `{method}` on rank {rank}" if method else f"in the schedule of rank {rank}"
+        fails = rank not in unclear and (not method or (rank, method) in run)
+        found = error("undefined-tensor", f"`{name}` is used {where} {what}", place, ranks=(rank,))
+        yield found if fails else replace(found, severity=Severity.WARNING)
     for (rank, _, _), (name, given, action) in built.ungiven.items():
         said = f"`{name}` gets no value on rank {rank}: what `{action.segment}` gives does not depend on `{given}`"
         help = "the runtime stops in `backward` where an input requires a gradient and autograd has none for it"
@@ -305,4 +308,4 @@ def _groups(built: Built) -> Iterator[Finding]:
 def _shapes(built: Built) -> Iterator[Finding]:
     for message, place, rank, makers in built.contradictions:
         related = tuple(Related(f"makes `{name}`", source) for name, source in makers)
-        yield error("shapes-do-not-fit", f"on rank {rank}, {message} does not fit", place, "", related, (rank,))
+        yield error("shapes-do-not-fit", f"on rank {rank}, this does not fit: {message}", place, "", related, (rank,))

@@ -175,10 +175,22 @@ class Verdict:
     """What the proof derived about the pair, for people: (`ranks`, `8`), (`parameters covered`, `21`), ..."""
     coverage: Coverage | None = None
     """How much of the parallel plan was understood; None where nothing was derived."""
+    trains: bool = True
+    """Whether the reference has weights to train; without any, what is returned is all that is compared."""
     out_of_time: bool = False
     """Whether the solver ran out of time on something; on another machine it may not."""
     seconds: float = 0.0
     peak_bytes: int = 0
+
+    @property
+    def claim(self) -> str:
+        """Return what a proved plan does, in the words before its reference."""
+        return "trains the same model as" if self.trains else "returns the same values as"
+
+    @property
+    def denial(self) -> str:
+        """Return what a refuted plan does not do, likewise."""
+        return "does not train the same model as" if self.trains else "does not return the same values as"
 
 
 @dataclass(frozen=True, slots=True)

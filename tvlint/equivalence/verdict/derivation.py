@@ -119,7 +119,8 @@ def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Def
             defects.append(_odd_gradient(f"what the reference puts in the place of `{name}` is not understood", rank))
         elif left.setdefault(tensor.logical or name, value) is not value:
             defects.append(_odd_gradient(f"the reference writes `{tensor.logical}` anew under two names", rank))
-    if defects or not derived.finished or len(losses) != len(returned) or not losses or not gradients:
+    lacks = bool(shapes) and not gradients
+    if defects or not derived.finished or len(losses) != len(returned) or not losses or lacks:
         if not defects:
             inference = "the reference computes no gradients: it is inference, and a proof compares what is trained"
             text, repair = ("the reference returns nothing", "") if not losses else (inference, _FOR_TRAINING)

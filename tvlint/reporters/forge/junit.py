@@ -122,7 +122,7 @@ def _proofs(report: Report, context: Context) -> Iterator[TestCase]:
     for verdict in report.verdicts:
         case = _case(
             relative(verdict.parallel, context.root),
-            f"trains the same model as {relative(verdict.reference, context.root)}",
+            f"{verdict.claim} {relative(verdict.reference, context.root)}",
             verdict.seconds,
             _text(_facts(verdict)),
         )

@@ -74,9 +74,9 @@ def _rule(name: str) -> Element:
 def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Mesh | None) -> Element:
     parallel, reference = (code(relative(path, context.root)) for path in (verdict.parallel, verdict.reference))
     says: Content = {
-        Outcome.PROVED: (parallel, " trains the same model as ", reference),
-        Outcome.REFUTED: (parallel, " does not train the same model as ", reference),
-        Outcome.UNKNOWN: ("it is not decided whether ", parallel, " trains the same model as ", reference),
+        Outcome.PROVED: (parallel, f" {verdict.claim} ", reference),
+        Outcome.REFUTED: (parallel, f" {verdict.denial} ", reference),
+        Outcome.UNKNOWN: ("it is not decided whether ", parallel, f" {verdict.claim} ", reference),
     }[verdict.outcome]
     return tag(
         "article",

@@ -179,9 +179,9 @@ def _folded(text: str, width: int) -> list[str]:
 def _verdict(verdict: Verdict, screen: _Screen) -> list[Line]:
     parallel, reference = (relative(path, screen.context.root) for path in (verdict.parallel, verdict.reference))
     says = {
-        Outcome.PROVED: f"{parallel} trains the same model as {reference}",
-        Outcome.REFUTED: f"{parallel} does not train the same model as {reference}",
-        Outcome.UNKNOWN: f"whether {parallel} trains the same model as {reference} is not decided",
+        Outcome.PROVED: f"{parallel} {verdict.claim} {reference}",
+        Outcome.REFUTED: f"{parallel} {verdict.denial} {reference}",
+        Outcome.UNKNOWN: f"whether {parallel} {verdict.claim} {reference} is not decided",
     }[verdict.outcome]
     head = line(Span(f"{verdict.outcome.value}:", _OUTCOME[verdict.outcome]), " ", Span(says, Style.BOLD))
     lines = [head, line(f"  {_counts(verdict)}")]

@@ -370,7 +370,7 @@ def test_an_operator_that_nobody_knows_leaves_the_verdict_open(folder: Path, ope
     assert [reason.name for reason in verdict.reasons if reason.refutes] == []
 
 
-def test_a_reference_that_only_infers_is_said_to(tmp_path: Path) -> None:
+def test_a_reference_with_weights_that_only_infers_is_said_to(tmp_path: Path) -> None:
     reference = tmp_path / "reference.plan"
     lines = (FOLDER / "reference.plan").read_text().splitlines()
     reference.write_text("\n".join(line for line in lines if "backward" not in line and "update" not in line) + "\n")

@@ -1,0 +1,62 @@
+"""Plans without weights to train are compared by what they return, and the verdict says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.findings import Outcome
+
+REFERENCE = """buffer w f32[8,16]
+buffer v f32[4,8]
+input x f32[6,16]
+output y
+program
+  h = linear(x, w)
+  a = gelu(h)
+  y = linear(a, v)
+"""
+PLAN = """mesh tp=2
+buffer w f32[8,16] tp:S(0)
+buffer v f32[4,8] tp:S(1)
+input x f32[6,16]
+output y
+program
+  h = linear(x, w)
+  a = gelu(h)
+  p = linear(a, v)
+  y = all-reduce(p) over tp
+"""
+
+
+def test_what_is_not_trained_is_proved_by_what_it_returns() -> None:
+    verdict = verdict_on(PLAN, REFERENCE)
+    assert (verdict.outcome, verdict.claim) == (Outcome.PROVED, "returns the same values as")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("  y = all-reduce(p) over tp\n", "  y = identity(p)\n", "incomplete-output"),
+        ("  a = gelu(h)", "  b = all-reduce(h) over tp\n  a = gelu(b)", ""),
+        ("gelu(h)", "relu(h)", ""),
+    ],
+)
+def test_a_wrong_one_is_not(old: str, new: str, reason: str) -> None:
+    verdict = verdict_on(PLAN.replace(old, new), REFERENCE)
+    assert verdict.outcome is not Outcome.PROVED
+    if reason:
+        assert (verdict.outcome, verdict.reasons[0].name) == (Outcome.REFUTED, reason)
+        assert verdict.denial == "does not return the same values as"
+
+
+@pytest.mark.parametrize("which", ["reference", "plan"])
+def test_weights_that_no_gradient_reaches_are_not_taken_for_constants(which: str) -> None:
+    plan, reference = PLAN, REFERENCE
+    if which == "reference":
+        reference = reference.replace("buffer w", "weight w")
+    plan = plan.replace("buffer w", "weight w")
+    verdict = verdict_on(plan, reference)
+    assert verdict.outcome is Outcome.UNKNOWN
+    expected = "reference-not-understood" if which == "reference" else "unknown-weight"
+    assert expected in {reason.name for reason in verdict.reasons}

@@ -136,6 +136,23 @@ def test_what_is_kept_counts_as_asked_each_time_until_a_file_is_written(tmp_path
     assert len(calls) == 3
 
 
+OWN_FILES = {"tvlint/data.py", "tvlint/rulebook/pages.py"}
+"""Modules that ask for files of tvlint itself."""
+
+
+def test_nobody_asks_for_a_file_in_a_way_that_some_name_breaks() -> None:
+    """`Path.is_file` and its kin raise where a name is too long; `os.path` says that there is no such file."""
+    asked = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tvlint").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr in ("is_file", "is_dir", "exists", "is_symlink")
+        if ast.unparse(node.func.value) not in ("os.path", "entry")
+    }
+    assert asked == OWN_FILES
+
+
 def test_only_one_module_starts_programs() -> None:
     starts = {
         path.relative_to(ROOT).as_posix()

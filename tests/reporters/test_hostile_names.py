@@ -191,6 +191,23 @@ def test_ranks_are_told_by_axes_whose_names_are_inert(tmp_path: Path, capsys: py
             assert "=0 rank" in shown
 
 
+SOURCES = ("a" * 20_000, "a/" * 50_000 + "b.py", EVIL, "..", "/", "\udce9.py", "C:\\x", "http://evil/x.py", "~root/x")
+
+
+@pytest.mark.parametrize("name", SOURCES, ids=range(len(SOURCES)))
+def test_an_operator_may_come_from_a_file_of_any_name(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "fixtures" / "tour" / "dp2-tp2-broken.plan").read_text(encoding="utf-8")
+    document = json.loads(json_writer.write(plan_text.read("a.plan", text).plan))
+    for segment in document["segments"].values():
+        for operator in segment["operators"]:
+            operator["source"] = {"path": name, "line": 3}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    for command in commands(path, tmp_path / "out"):
+        assert_command_inert(command, tmp_path / "out", capsys)
+    assert main(["check", str(path), "--no-cache"]) == 1
+
+
 FILES = ("lat\udce9in.sh", "a\n::error::b.sh", "\x1b[2J\u202e.sh", "##[error]x.sh", "<script>.sh", "%41 b#?.sh", "\u00a0::x.sh")
 
 

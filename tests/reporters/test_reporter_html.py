@@ -24,7 +24,7 @@ from tvlint.run.proofs import joined
 from tvlint.run.prove import prove_pair
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-VOID = {"meta"}
+VOID = {"meta", "br"}
 
 
 class Page(HTMLParser):

@@ -56,7 +56,7 @@ def _state_folder() -> Path | None:
 
 def _repository(folder: Path) -> Path:
     """Return the top of the repository that holds the folder; the folder itself outside of one."""
-    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+    return next((each for each in (folder, *folder.parents) if os.path.exists(each / ".git")), folder)
 
 
 def _make(path: Path) -> None:

@@ -87,7 +87,7 @@ def _wait_for_all(processes: dict[int, int], folder: str, launch: Launch, deadli
         for child, rank in list(processes.items()):
             if os.waitpid(child, os.WNOHANG)[0]:
                 del processes[child]
-                if not Path(folder, f"{rank}.failed").exists():
+                if not os.path.exists(os.path.join(folder, f"{rank}.failed")):
                     text = f"rank {rank} of `{launch.program}` ended without a word"
                     raise Failure(text, launch.program, help=_log(folder, rank))
         if time.monotonic() > deadline:

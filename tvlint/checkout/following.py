@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tvlint.checkout.git import GitError
-from tvlint.checkout.opening import content, is_file, is_link, is_there, real_path
+from tvlint.checkout.opening import LONGEST_PATH, content, is_file, is_link, is_there, real_path
 from tvlint.checkout.top import METADATA, folder_around, is_within, top_of
 from tvlint.checkout.tracking import is_tracked
 from tvlint.ir.values import dataclass
@@ -107,7 +107,7 @@ def may_be_shown(path: str, root: str | os.PathLike[str]) -> bool:
 
     Outside of every checkout: it lies below `root` and is not hidden.
     """
-    if "\0" in path:
+    if "\0" in path or len(path) > LONGEST_PATH:
         return False
     real, base = real_path(os.path.join(root, path)), real_path(root)
     top = top_of(base)

@@ -22,6 +22,9 @@ H = TypeVar("H", bound=Hashable)
 Question = tuple[str, ...]
 """The name of the function that was asked, and its arguments, the first a path."""
 
+LONGEST_PATH = 4096
+"""Characters of the longest path that a file has; what calls itself longer is looked for nowhere, part by part."""
+
 _INSTEAD: ContextVar[Mapping[str, bytes]] = ContextVar("instead", default={})  # noqa: B039 - never changed
 _ASKED: ContextVar[dict[Question, Hashable] | None] = ContextVar("asked", default=None)
 _KEPT: dict[object, tuple[object, dict[Question, Hashable]]] = {}

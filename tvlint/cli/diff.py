@@ -89,5 +89,5 @@ def _between(what: list[str], folder: Path, settings: Project) -> Iterator[FileP
     for name in names:
         old, path = folder / "before" / name, shown(root / name)
         new = Path(path) if after is None else folder / "after" / name
-        if old.is_file() and new.is_file() and not excluded(path, settings):
+        if os.path.isfile(old) and os.path.isfile(new) and not excluded(path, settings):
             yield FilePair(str(old), str(new), path)

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from tvlint.checkout.following import may_be_shown
-from tvlint.checkout.opening import content
+from tvlint.checkout.opening import LONGEST_PATH, content
 from tvlint.findings import Finding, Report
 from tvlint.ir.location import Location
 from tvlint.run.discovery import shown
@@ -51,12 +51,12 @@ def _found(place: Location, project: Project, texts: dict[str, list[str]]) -> Lo
 def _candidates(path: str, project: Project) -> Iterator[str]:
     """The files of the project whose paths end as the path does, those that share most first."""
     parts = tuple(part for part in PurePosixPath(path.replace("\\", "/")).parts if part != "/")
-    if ".." in parts or "\0" in path:
+    if ".." in parts or len(path) > LONGEST_PATH:
         return
     for kept in range(len(parts), 0, -1):
         for root in project.source_roots:
             candidate = project.folder.joinpath(root, *parts[-kept:])
-            if candidate.is_file():
+            if os.path.isfile(candidate):
                 yield shown(candidate)
 
 

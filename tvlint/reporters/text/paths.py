@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePath
 
+from tvlint.checkout.opening import LONGEST_PATH
 from tvlint.ir.location import Location
 
 CONFIGURATIONS = ("tvlint.toml", "pyproject.toml")
@@ -13,6 +14,8 @@ CONFIGURATIONS = ("tvlint.toml", "pyproject.toml")
 
 def resolved(path: str, root: Path) -> Path | None:
     """Return where `path` really is, links followed; None where no such path can exist."""
+    if len(path) > LONGEST_PATH:
+        return None
     try:
         return (root / path).resolve()
     except (OSError, ValueError, RuntimeError):
@@ -43,10 +46,7 @@ def below_root(path: str, root: Path) -> str | None:
     real, top = resolved(path, root), resolved(".", root)
     if real is None or top is None or not real.is_relative_to(top):
         return None
-    try:
-        return real.relative_to(top).as_posix() if real.is_file() else None
-    except (OSError, ValueError):
-        return None
+    return real.relative_to(top).as_posix() if os.path.isfile(real) else None
 
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/-._~+@=,")

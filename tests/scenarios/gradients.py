@@ -1653,4 +1653,42 @@ program
   copy_(b!, nb)
 """,
     ),
+    *pair(
+        "gradient behind attention of shared heads, reduced over another axis", "missing-gradient-reduction",
+        """
+mesh dp=2 tp=2
+weight w f32[16,32]
+input x f32[4,12,32] dp:S(0)
+input q f32[4,8,12,16] dp:S(0) tp:S(1)
+input do f32[4,8,12,16] dp:S(0) tp:S(1)
+program
+  k = linear(x, w)
+  kv = view(k, [2,12,1,16])
+  kh = transpose(kv, 1, 2)
+  o = scaled_dot_product_attention(q, kh, kh)
+  dq, dk, dv = backward o (do)
+  dkh = add(dk, dv)
+  dkv = backward kh (dkh)
+  dkk = backward kv (dkv)
+  _, grad(w) = backward k (dkk)
+- reduce-gradients w over tp
++ reduce-gradients w over dp, tp
+  update w
+""",
+    ),
+    *correct(
+        "gradient behind a function that nobody knows, which may communicate",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input dy f32[8,8] dp:S(0)
+program
+  h: f32[4,8] = our_exchange(x)
+  y = linear(h, w)
+  d: f32[4,8] = our_exchange(dy)
+  _, grad(w) = backward y (d)
+  update w
+""",
+    ),
 )

@@ -13,7 +13,6 @@ from tvlint.analyses.placement.forward import apply
 from tvlint.analyses.placement.reshape import reshaped
 from tvlint.analyses.placement.state import Walk
 from tvlint.analyses.placement.transfer import Form, gradient_form
-from tvlint.analyses.placement.varying import differing
 from tvlint.ir.operators import Backward, Compute, Literal
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
 from tvlint.ops.spec import Family, stars
@@ -103,6 +102,5 @@ def _start(walk: Walk, operator: Backward) -> None:
             if output in walk.values and (tensor is None or tensor.placements is None):
                 on = {axis: _like(placement) for axis, placement in walk.value(output).on.items()}
                 walk.values[name] = Placed({axis: placement for axis, placement in on.items() if placement is not None})
-                walk.varying[name] = differing(walk, output)
         if name and name not in walk.values and shape is not None and prod(shape) == 1 and not walk.value(name).on:
             walk.values[name] = Placed({axis: Replicate() for axis in walk.axes})

@@ -14,9 +14,9 @@ from math import prod
 
 from tvlint.analyses.dataflow.def_use import collectives, reads, writes
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.gradients.final_gradients import axes_apart
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
-from tvlint.analyses.placement.declared_final_gradients import axes_apart
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, ReduceGradients
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role

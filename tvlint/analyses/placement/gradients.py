@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.placement.axes import DATA_AXES, batch_axes
-from tvlint.analyses.placement.declared_final_gradients import final_axes
 from tvlint.analyses.placement.domain import On, Placed, Shuffled, is_whole, words
 from tvlint.analyses.placement.state import Walk
-from tvlint.analyses.placement.varying import unexplained
 from tvlint.ir.operators import ReduceGradients, Update
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
 from tvlint.ir.plan import Plan, Role
@@ -53,19 +50,15 @@ def _is_split(walk: Walk, weight: str, axis: str) -> bool:
     return isinstance(placement, Shard) and (gradient is None or gradient.shape == tensor.shape)
 
 
-def update(walk: Walk, operator: Update, reduced: set[tuple[str, str]]) -> None:
-    """Says which weights are updated with gradients that are partial, or that are pieces of another shard."""
+def update(walk: Walk, operator: Update) -> None:
+    """Says which weights are updated with gradients that are pieces of another shard."""
     for weight in operator.weights:
         own = walk.value(weight)
         for gradient in _final(walk, weight):
             value = walk.value(gradient)
             for axis in walk.axes:
                 has, against = value.on.get(axis), own.on.get(axis)
-                differs = has is None and is_whole(against) and axis in unexplained(walk, gradient)
-                partial = isinstance(has, Partial) and against is not None
-                if (partial or differs) and (weight, axis) not in reduced:
-                    walk.say("missing-gradient-reduction", gradient, axis, other=weight)
-                elif isinstance(has, Shard) and (
+                if isinstance(has, Shard) and (
                     (isinstance(against, Shard) and has.dim != against.dim)
                     or (is_whole(against) and _swapped(walk, value.on, own.on))
                 ):
@@ -85,8 +78,6 @@ def ends(walk: Walk) -> None:
         if value is None or name not in walk.producer:
             continue
         walk.where = walk.producer[name]
-        weight = walk.gradients.get(name, "")
-        of_weight = weight in walk.plan.tensors and walk.plan.tensors[weight].role is Role.WEIGHT
         if name in walk.multiples and name != walk.plan.loss:
             walk.found.append(walk.multiples[name][1])
         if tensor is not None and tensor.placements is not None:
@@ -96,12 +87,9 @@ def ends(walk: Walk) -> None:
                 walk.say("pieces-not-in-rank-order", name, axis, "output", "in order")
             if not isinstance(value.on.get(axis), Partial):
                 continue
-            if of_weight:
-                walk.say("missing-gradient-reduction", name, axis, other=weight)
-            elif axis not in (own if _is_number(walk, name) else DATA_AXES):
+            if not _is_of_weight(walk, name) and axis not in (own if _is_number(walk, name) else DATA_AXES):
                 walk.say("missing-allreduce", name, axis, other="output")
     _invariants(walk)
-    _left_over(walk)
 
 
 def _is_number(walk: Walk, name: str) -> bool:
@@ -109,25 +97,9 @@ def _is_number(walk: Walk, name: str) -> bool:
     return shape is not None and prod(shape) == 1
 
 
-def _left_over(walk: Walk) -> None:
-    """Says which gradients of shared weights stay partial where the plan ends before the step.
-
-    What is left to the loop around a plan that ends with backward is `open`: nothing says that the gradients are final.
-    """
-    final = walk.facts.derived("axes of final gradients", lambda: final_axes(walk.facts))
-    updated = walk.facts.derived("updated weights", lambda: updated_weights(walk.facts.plan))
-    for weight in dict.fromkeys(walk.gradients[name] for name in walk.producer if name in walk.gradients):
-        tensor = walk.plan.tensors.get(weight)
-        if tensor is None or tensor.role is not Role.WEIGHT or weight in updated:
-            continue
-        for gradient in _final(walk, weight):
-            if gradient in walk.plan.outputs:
-                continue
-            for axis in walk.axes:
-                if isinstance(walk.value(gradient).on.get(axis), Partial) and is_whole(walk.value(weight).on.get(axis)):
-                    walk.where = walk.producer[gradient]
-                    has = "left" if axis in final else "open"
-                    walk.say("missing-gradient-reduction", gradient, axis, other=weight, has=has)
+def _is_of_weight(walk: Walk, name: str) -> bool:
+    tensor = walk.plan.tensors.get(walk.gradients.get(name, ""))
+    return tensor is not None and tensor.role is Role.WEIGHT
 
 
 def invariant_tensors(plan: Plan) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ rule speaks of it.
 
 from __future__ import annotations
 
-from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.backward import backward
 from tvlint.analyses.placement.communicate import communicate, receive, send
@@ -15,7 +14,6 @@ from tvlint.analyses.placement.domain import Defect, Placed, Where
 from tvlint.analyses.placement.forward import compute
 from tvlint.analyses.placement.gradients import ends, reduce, update
 from tvlint.analyses.placement.state import Walk
-from tvlint.analyses.placement.varying import follow
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
 from tvlint.ir.plan import Role, Segment, Step
 
@@ -46,47 +44,29 @@ def _defects(facts: Facts) -> tuple[Defect, ...]:
 def _run(walk: Walk) -> None:
     """The first run of every segment."""
     done: set[str] = set()
-    reduced = _reduced_weights(walk)
     for step in walk.program.steps:
         segment = walk.plan.segments.get(step.segment)
         if segment is None or step.segment in done:
             continue
         done.add(step.segment)
-        _segment(walk, step, segment, reduced)
+        _segment(walk, step, segment)
     ends(walk)
 
 
-def _reduced_weights(walk: Walk) -> set[tuple[str, str]]:
-    """The weights that the program reduces somewhere, with the axes; their order is for other rules."""
-    found: set[tuple[str, str]] = set()
-    for name in {step.segment for step in walk.program.steps if step.segment in walk.plan.segments}:
-        for operator in walk.plan.segments[name].operators:
-            if isinstance(operator, ReduceGradients):
-                axes = walk.axes_of(operator.group) or walk.axes
-                found.update((weight, axis) for weight in operator.weights for axis in axes)
-    return found
-
-
-def _segment(walk: Walk, step: Step, segment: Segment, reduced: set[tuple[str, str]]) -> None:
+def _segment(walk: Walk, step: Step, segment: Segment) -> None:
     inputs, outputs = step.outside(segment)
     for inner, outer in zip(segment.inputs, inputs, strict=False):
         if inner != outer and outer in walk.values:
             walk.values[inner] = walk.values[outer]
     for index, operator in enumerate(segment.operators):
         walk.where = (segment.name, index)
-        _operator(walk, operator, reduced)
+        _operator(walk, operator)
     for inner, outer in zip(segment.outputs, outputs, strict=False):
         if inner != outer and inner in walk.values:
             walk.values[outer] = walk.values[inner]
 
 
-def _operator(walk: Walk, operator: Operator, reduced: set[tuple[str, str]]) -> None:
-    joined = [name for name in writes(operator) if name in walk.producer] if isinstance(operator, Backward) else []
-    _place(walk, operator, reduced)
-    follow(walk, operator, joined)
-
-
-def _place(walk: Walk, operator: Operator, reduced: set[tuple[str, str]]) -> None:
+def _operator(walk: Walk, operator: Operator) -> None:
     if isinstance(operator, Compute):
         compute(walk, operator)
     elif isinstance(operator, Backward):
@@ -100,4 +80,4 @@ def _place(walk: Walk, operator: Operator, reduced: set[tuple[str, str]]) -> Non
     elif isinstance(operator, ReduceGradients):
         reduce(walk, operator)
     elif isinstance(operator, Update):
-        update(walk, operator, reduced)
+        update(walk, operator)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from tvlint.analyses.gradients.optimizer_updates import is_step
-from tvlint.analyses.placement.domain import is_whole, words
+from tvlint.analyses.placement.domain import words
 from tvlint.analyses.placement.state import Walk
-from tvlint.analyses.placement.varying import unexplained
 from tvlint.ir.operators import Compute
-from tvlint.ir.placement import Partial, Shard
+from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Role
 
 
@@ -18,7 +17,6 @@ def states(walk: Walk, operator: Compute) -> None:
     held = [tensor for tensor in tensors if tensor.role is Role.STATE]
     if not is_step(operator):
         return
-    _unreduced(walk, operator, names)
     others = [tensor for tensor in tensors if tensor.role in (Role.WEIGHT, Role.GRADIENT, Role.STATE)]
     for state in held:
         for other in others:
@@ -40,33 +38,6 @@ def states(walk: Walk, operator: Compute) -> None:
                 if isinstance(own, Shard) and isinstance(against, Shard) and own != against:
                     walk.say("state-of-another-shard", state.name, axis, operator.op, other.name, words(own), words(against))
                     return
-
-
-def _unreduced(walk: Walk, operator: Compute, names: list[str]) -> None:
-    """Says where a step takes a gradient that is still partial, for a weight that the ranks of the axis share."""
-    weight = next((name for name in names if name in walk.plan.tensors and walk.plan.tensors[name].role is Role.WEIGHT), "")
-    if not weight:
-        _of_master_weights(walk, names)
-    for name in names:
-        owner = walk.gradients.get(name, "")
-        tensor = walk.plan.tensors.get(name)
-        if not weight or (owner != weight and (tensor is None or tensor.role is not Role.GRADIENT)):
-            continue
-        for axis in walk.axes:
-            own, against = walk.value(name).on.get(axis), walk.value(weight).on.get(axis)
-            if isinstance(own, Partial) or (own is None and is_whole(against) and axis in unexplained(walk, name)):
-                walk.say("missing-gradient-reduction", name, axis, operator.op, weight)
-
-
-def _of_master_weights(walk: Walk, names: list[str]) -> None:
-    """Judges the gradient with which a copy of a weight is stepped: is it complete?"""
-    tensors = [walk.plan.tensors[name] for name in names if name in walk.plan.tensors]
-    copies = [tensor for tensor in tensors if tensor.role is Role.STATE]
-    for tensor in tensors:
-        if (tensor.role is Role.GRADIENT or tensor.name in walk.owners.of_weights) and copies:
-            for axis in walk.axes:
-                if isinstance(walk.value(tensor.name).on.get(axis), Partial):
-                    walk.say("missing-gradient-reduction", tensor.name, axis, other=copies[0].name)
 
 
 def _box(region: tuple[tuple[int, int], ...]) -> str:

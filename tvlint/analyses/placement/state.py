@@ -40,8 +40,6 @@ class Walk:
         self.producer: dict[str, Where] = {}
         self.shares: dict[str, Fraction] = {}
         self.where: Where = ("", 0)
-        self.varying: dict[str, frozenset[str]] = {}
-        """The axes over which values differ between ranks in ways that nothing states."""
         self.owners = facts.derived("owners of gradients", lambda: owners(self.plan))
         self.gradients = facts.derived("gradients of tensors", lambda: gradient_owners(self.plan))
         self.used: set[str] = set()

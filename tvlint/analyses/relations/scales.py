@@ -72,10 +72,15 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
 
 def place_of(facts: Facts, operator: Operator) -> Location:
     """Return where an operator of the plan stands."""
+    return facts.place(*where_of(facts, operator), operator)
+
+
+def where_of(facts: Facts, operator: Operator) -> tuple[str, int]:
+    """Return the segment of an operator of the plan, and its position there."""
     for name, segment in facts.plan.segments.items():
         for index, own in enumerate(segment.operators):
             if own is operator:
-                return facts.place(name, index, own)
+                return name, index
     raise AssertionError(operator)
 
 

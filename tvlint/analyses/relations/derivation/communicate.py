@@ -15,8 +15,10 @@ from tvlint.analyses.relations.derivation.environment import (
     is_absent,
     made_of,
     operand_value,
+    which,
 )
 from tvlint.analyses.relations.derivation.localise import blame, name_of, tell
+from tvlint.analyses.relations.derivation.opaque_values import exchanged
 from tvlint.analyses.relations.derivation.order_insensitive import order_may_not_matter, readers_of
 from tvlint.analyses.relations.derivation.runnable import may_exchange
 from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
@@ -74,10 +76,14 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     machine.turns[rank.number, channel] = turn + 1
     table = machine.waiting.setdefault((channel, turn), {})
     table[rank.number] = (operator, _given(machine, rank, operator, operator.inputs[0]) if giving else None)
+    if giving and machine.alone:
+        machine.given.setdefault((channel, turn), {})[rank.number] = which(machine, rank, operator.inputs[0])
     _put_under_way(rank, operator, (channel, turn))
     if members.have_come(table):
         _check_absent(machine, rank, operator, table)
-        machine.arrived[channel, turn] = together(machine, rank, members, table)
+        results = machine.arrived[channel, turn] = together(machine, rank, members, table)
+        if results is None and machine.alone:
+            machine.moved[channel, turn] = exchanged(machine, operator, machine.given.pop((channel, turn), {}))
 
 
 def _takes_what_adds_up(machine: Machine, rank: RankState, operator: Communicate) -> bool:
@@ -129,6 +135,8 @@ def _take_results(machine: Machine, rank: RankState, operator: Communicate | Rec
         if number >= len(box):
             return False
         _take(machine, rank, operator, box[number])
+        if box[number] is None:
+            rank.opaque[operator.tensor] = machine.posted[channel][number]
         return True
     if key not in machine.arrived:
         return False
@@ -136,6 +144,7 @@ def _take_results(machine: Machine, rank: RankState, operator: Communicate | Rec
     for name in operator.outputs:
         if results is None:
             assign(machine, rank, operator, name, None, operator.inputs)
+            rank.opaque[name] = machine.moved.get(key, {}).get(rank.number)
         elif rank.number in results:
             assign(machine, rank, operator, name, results[rank.number], operator.inputs)
         elif not results:
@@ -317,7 +326,9 @@ def send(machine: Machine, rank: RankState, operator: Send) -> None:
         blame(machine, rank, operator, mismatch)
         value = None
     if peer is not None:
-        machine.mail.setdefault((rank.number, peer, operator.communicator), []).append(value)
+        channel = (rank.number, peer, operator.communicator)
+        machine.mail.setdefault(channel, []).append(value)
+        machine.posted.setdefault(channel, []).append(which(machine, rank, operator.tensor) if machine.alone else None)
 
 
 def receive(machine: Machine, rank: RankState, operator: Receive) -> None:

@@ -119,6 +119,7 @@ def _run(machine: Machine) -> Derived:
     finish(machine)
     derived = machine.derived
     derived.finished = not active
+    derived.opaque = {state.number: state.opaque for state in machine.ranks.values()}
     derived.environments = {state.number: state.environment for state in machine.ranks.values()}
     if not machine.alone:
         derived.contradicted.extend(contradicted(machine))
@@ -158,6 +159,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         for inner, outer in rank.inward.items():
             if inner != outer:
                 rank.made_of[inner] = rank.made_of.get(outer, frozenset())
+                rank.opaque[inner] = rank.opaque.get(outer)
                 name_shared(rank, inner, outer)
         rank.unbound = dict.fromkeys((name for name in segment.inputs if name not in rank.local), step.source)
         rank.zero = {inner for inner, outer in rank.inward.items() if outer in rank.zero_outside}
@@ -176,6 +178,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         for inner, outer in zip(segment.outputs, outer_outputs, strict=True):
             if inner != outer:
                 rank.made_of[outer] = rank.made_of.get(inner, frozenset())
+                rank.opaque[outer] = rank.opaque.get(inner)
                 name_shared(rank, outer, inner)
             if inner in rank.local:
                 _export(machine, rank, outer, rank.local[inner], outer in outer_inputs)

@@ -8,8 +8,9 @@ from tvlint.analyses.relations.derivation.claims import check_claims
 from tvlint.analyses.relations.derivation.gradient_starts import owners_of, unmade
 from tvlint.analyses.relations.derivation.gradients import of_all_micro_batches
 from tvlint.analyses.relations.derivation.localise import tell
+from tvlint.analyses.relations.derivation.opaque_values import added, made_by, of_value
 from tvlint.analyses.relations.derivation.overwriting import forget_what_shares, note_shared
-from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
+from tvlint.analyses.relations.derivation.state import Machine, Opaque, RankState, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import as_declared, parameter, parameter_head, pieces_held, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.index_maps import in_pieces
@@ -216,6 +217,18 @@ def operand_value(machine: Machine, rank: RankState, operator: Operator, name: s
     return read(machine, rank, operator, name)
 
 
+def which(machine: Machine, rank: RankState, name: str) -> Opaque | None:
+    """Return which value the rank holds as `name`, of a plan without a reference; None where nothing tells it from others."""
+    weight, tensor = machine.weight_of.get(name, ""), machine.plan.tensors.get(name)
+    slot = rank.gradients.get(weight) if weight in rank.gradients else rank.local.get(name)
+    if slot is None and name not in rank.local and tensor is not None and name not in rank.changed | rank.stepped:
+        if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE) and name not in rank.renewed:
+            slot = held_parameter(machine, rank, name)
+        elif tensor.role is Role.INPUT and name not in machine.loaded:
+            slot = input_value(machine, rank, name)
+    return rank.opaque.get(name) if slot is None else of_value(machine, slot)
+
+
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:
     rank.trail.append(value)
     if value is None:
@@ -255,6 +268,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             if ran is not None and name in ran.inputs:
                 rank.replaced.setdefault(outputs, set()).add(name)
     weight = machine.weight_of.get(name)
+    replaces = name in inputs or (weight is not None and weight in made_of(machine, rank, inputs))
+    adds = not replaces and (weight in rank.gradients if weight is not None else name in rank.local)
+    before = which(machine, rank, name) if machine.alone and adds else None
     if weight is not None:
         machine.paired.add((name, weight))
         if rank.named.setdefault(weight, name) != name:
@@ -263,12 +279,15 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             value = None
         if rank.of_step and weight in rank.gradients:
             of_all_micro_batches(machine, rank, weight)
-        replaces = name in inputs or weight in made_of(machine, rank, inputs)
         rank.gradients[weight] = value if replaces else accumulated(machine, rank, name, value, rank.gradients.get(weight, ""))
     elif name in inputs or name not in rank.local:
         rank.local[name] = value
     else:
         rank.local[name] = accumulated(machine, rank, name, value, rank.local[name])
+    if machine.alone and (rank.gradients if weight is not None else rank.local)[weight or name] is None:
+        known = None if value is None else of_value(machine, value)
+        own = known or made_by(machine, rank, operator, name, lambda given: which(machine, rank, given))
+        rank.opaque[name] = added(machine, before, own) if adds else own
     rank.made_of[name] = made_of(machine, rank, inputs)
     if value is not None and value.leaves and isinstance(operator, Compute | Backward):
         forward = operator if isinstance(operator, Compute) else operator.forward

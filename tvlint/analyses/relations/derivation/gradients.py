@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from tvlint.analyses.relations.defect import Defect, at
-from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Reducing, Slot, Stepped
+from tvlint.analyses.relations.derivation.opaque_values import of_value, reduced
+from tvlint.analyses.relations.derivation.state import Derived, Machine, Opaque, RankState, Reducing, Slot, Stepped
 from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradient
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.collectives import over_replicas
@@ -85,7 +86,8 @@ def update(machine: Machine, rank: RankState, operator: Update) -> None:
         if known:
             name = rank.named.get(weight, machine.plan.tensors[weight].gradient)
             made = rank.made_of.get(name, frozenset())
-            machine.derived.steps.append(Stepped(rank.number, operator, weight, name, rank.gradients[weight], made))
+            gradient, opaque = rank.gradients[weight], rank.opaque.get(name)
+            machine.derived.steps.append(Stepped(rank.number, operator, weight, name, gradient, made, opaque))
 
 
 def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
@@ -99,8 +101,9 @@ def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
                 value = of_all_micro_batches(machine, rank, weight) if weight in rank.gradients else rank.local.get(name)
                 made = frozenset({weight}) if weight else rank.made_of.get(name, frozenset())
                 terms = machine.world.terms
-                if value is not None and (made or is_gradient(terms, bare_term(terms, value.term))):
-                    machine.derived.steps.append(Stepped(rank.number, operator, held[0], name, value, made))
+                if made or (value is not None and is_gradient(terms, bare_term(terms, value.term))):
+                    opaque = rank.opaque.get(name)
+                    machine.derived.steps.append(Stepped(rank.number, operator, held[0], name, value, made, opaque))
             return
 
 
@@ -124,9 +127,31 @@ def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: 
     for member, own in table.items():
         machine.ranks[member].reducing.difference_update(own.operator.weights)
     _scatter(machine, table)
+    if machine.alone:
+        _note_reduced(machine, table)
     for (member, weight), value in _reduced(machine.world, machine.plan, table, machine.derived.reductions).items():
         machine.ranks[member].gradients[weight] = value
         machine.ranks[member].summed.add(weight)
+
+
+def _note_reduced(machine: Machine, table: Mapping[int, Reducing]) -> None:
+    """Note which values the members have after a reducer, in case their relations are not known."""
+    members = sorted(table)
+    for named in zip(*(table[member].operator.weights for member in members), strict=False):
+        held = {member: _name_of(machine, member, weight) for member, weight in zip(members, named, strict=True)}
+        given = (_which(machine, member, weight, held[member]) for member, weight in zip(members, named, strict=True))
+        total = reduced(machine, table[members[0]].operator, given)
+        for member, name in held.items():
+            machine.ranks[member].opaque[name] = total
+
+
+def _name_of(machine: Machine, member: int, weight: str) -> str:
+    return machine.ranks[member].named.get(weight, machine.plan.tensors[weight].gradient)
+
+
+def _which(machine: Machine, member: int, weight: str, name: str) -> Opaque | None:
+    value = machine.ranks[member].gradients.get(weight)
+    return machine.ranks[member].opaque.get(name) if value is None else of_value(machine, value)
 
 
 def _leave_others_open(machine: Machine, rank: RankState, segment: str, operator: ReduceGradients) -> None:

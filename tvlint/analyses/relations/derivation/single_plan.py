@@ -110,14 +110,14 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
         for rank, value in held.items():
             for axis in shared if value is not None and value.leaves else ():
                 others = [held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank]
-                if value is not None and all(own is not None and _other_part(value, own) for own in others):
+                if value is not None and all(own is not None and is_other_part(value, own) for own in others):
                     text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
                     defect = Defect("missing-allreduce", True, text, rank)
                     yield from (at(operator, segment, defect) for segment, operator in _maker(plan, name, rank))
                     break
 
 
-def _other_part(one: Value, other: Value) -> bool:
+def is_other_part(one: Value, other: Value) -> bool:
     """Return whether both are parts of one sum, of other ranges."""
     own, there = ({leaf.pending for leaf in value.leaves} for value in (one, other))
     return one.term == other.term and bool(there) and own.isdisjoint(there)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -96,9 +97,20 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value of unknown relation: those of one number are equal, others may differ.
+
+    `of_replica` says that folded replicas may each have another one.
+    """
+
+    number: int
+    of_replica: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Stepped:
     """The `gradient` with which an operator steps a weight, or a copy of one, on a rank, its `name` and the weights of whose
-    gradients it is made, where operators make it.
+    gradients it is made, where operators make it; `opaque` where no more is known of it than which value it is.
     """
 
     rank: int
@@ -107,6 +119,7 @@ class Stepped:
     name: str
     gradient: Slot
     made_of: frozenset[str]
+    opaque: Opaque | None
 
 
 Held: TypeAlias = int | tuple[int, str]
@@ -160,6 +173,8 @@ class Derived:
     classes: int = 0
     foreign: list[Foreign] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
+    opaque: dict[int, dict[str, Opaque | None]] = field(default_factory=dict)
+    """By rank, which values tensors of unknown relation are."""
     steps: list[Stepped] = field(default_factory=list)
     """The gradients with which weights are stepped."""
     pulled: list[Pulled] = field(default_factory=list)
@@ -247,6 +262,8 @@ class RankState:
     """Of whose gradient reducers have left a shard, by weight: which of how many, and whether replicas have theirs."""
     made_of: dict[str, frozenset[str]] = field(default_factory=dict)
     """The weights out of whose gradients a tensor is made."""
+    opaque: dict[str, Opaque | None] = field(default_factory=dict)
+    """Which values tensors of unknown relation are, in a plan that is derived alone."""
     updated: dict[str, Slot | str] = field(default_factory=dict)
     """The gradients with which weights were updated; "absent" where there was none by then."""
     renewed: dict[str, Slot] = field(default_factory=dict)
@@ -329,6 +346,17 @@ class Machine:
     """Of how many of them a pending sum was told, as a mistake or as a gap."""
     scaling: dict[tuple[int, Coefficient], Scaling] = field(default_factory=dict)
     """The collectives that made a multiple of a value, by its term and the factor; of a plan that is derived alone."""
+    opaque: dict[Hashable, int] = field(default_factory=dict)
+    """The numbers of values by what they are, of a plan that is derived alone."""
+    given: dict[Any, dict[int, Opaque | None]] = field(default_factory=dict)
+    """Which values members put into collectives that have not come together yet."""
+    moved: dict[Any, dict[int, Opaque | None]] = field(default_factory=dict)
+    """Which values of unknown relation collectives give their members."""
+    posted: dict[Any, list[Opaque | None]] = field(default_factory=dict)
+    """Which values were sent on each channel, in order."""
+    wrong: set[int] = field(default_factory=set)
+    """The operators, by identity, of the first `judged` defects that refute."""
+    judged: int = 0
     micro_batches: int = 1
     reducers: dict[Any, dict[int, Reducing]] = field(default_factory=dict)
     """Gradient reducers that have not met all of their members yet."""

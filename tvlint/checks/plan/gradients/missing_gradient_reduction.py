@@ -8,7 +8,10 @@ from dataclasses import replace
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import unreduced
 from tvlint.analyses.placement.domain import Defect
-from tvlint.analyses.placement.findings import of_rule, report
+from tvlint.analyses.placement.findings import report
+from tvlint.analyses.placement.interpreter import defects
+from tvlint.analyses.relations.scales import place_of
+from tvlint.analyses.relations.unreduced_gradients import Unreduced, unreduced_gradients
 from tvlint.findings import Finding, Severity
 from tvlint.rule import Rule
 
@@ -16,9 +19,11 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Weights that are updated while their gradient is partial over an axis; only a warning where the plan ends with backward,
     since the loop around it may reduce what it leaves."""
-    findings = report(facts, rule, _message, _help)
-    for defect, finding in zip(of_rule(facts, "missing-gradient-reduction"), findings, strict=True):
-        yield finding if defect.has != "open" else replace(finding, severity=Severity.WARNING)
+    yield from report(facts, rule, _message, lambda _: "reduce `{name}` over `{axis}` before the update")
+    explained = {defect.axis for defect in defects(facts)}
+    for own in unreduced_gradients(facts):
+        if own.has != "differs" or own.axis not in explained:
+            yield _finding(facts, rule, own)
     for found in unreduced(facts.plan):
         more = f" (and {len(found.weights) - 1} more)" if len(found.weights) > 1 else ""
         axis = facts.plan.replication.axis
@@ -31,16 +36,19 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         )
 
 
-def _message(defect: Defect) -> str:
-    if defect.has == "open":
-        return "`{name}`, the gradient of `{other}`, is a partial value over `{axis}` where the plan ends"
-    if defect.has == "left" or defect.operator == "invariant":
-        return "`{name}`, the gradient of `{other}`, stays a partial value over `{axis}`"
-    what = "differs between the ranks of" if defect.has == "?" else "is a partial value over"
-    return "`{other}` is updated with `{name}`, which " + what + " `{axis}`"
+def _finding(facts: Facts, rule: Rule, own: Unreduced) -> Finding:
+    name, weight, axis = f"`{own.name}`", f"`{own.weight}`", f"`{own.axis}`"
+    text, help = f"{name}, the gradient of {weight}, stays a partial value over {axis}", f"reduce {name} over {axis}"
+    if own.has in ("stepped", "differs"):
+        what = "differs between the ranks of" if own.has == "differs" else "is a partial value over"
+        text, help = f"{weight} is updated with {name}, which {what} {axis}", f"{help} before the update"
+    elif own.has == "open":
+        text = f"{name}, the gradient of {weight}, is a partial value over {axis} where the plan ends"
+        help = f"let the loop that runs the plan reduce it over {axis}, or write that reduction into the plan"
+    about = (own.weight, own.name, own.axis) if own.has in ("stepped", "differs") else (own.name, own.weight, own.axis)
+    found = rule.finding(text, place_of(facts, own.operator), help, ranks=own.ranks, about=about)
+    return found if own.has != "open" else replace(found, severity=Severity.WARNING)
 
 
-def _help(defect: Defect) -> str:
-    if defect.has == "open":
-        return "let the loop that runs the plan reduce it over `{axis}`, or write that reduction into the plan"
-    return "reduce `{name}` over `{axis}` before the update"
+def _message(_: Defect) -> str:
+    return "`{name}`, the gradient of `{other}`, stays a partial value over `{axis}`"

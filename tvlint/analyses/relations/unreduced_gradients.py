@@ -1,0 +1,144 @@
+"""Gradients of weights that are parts of a sum over ranks where nothing adds them up any more.
+
+A rank steps a weight with a part of its gradient, or with what ranks make of their own data where its relation is not known,
+while ranks along an axis hold the other parts. A plan that ends before the step may leave sums to the loop around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.gradients.final_gradients import final_axes
+from tvlint.analyses.gradients.optimizer_updates import updated_weights
+from tvlint.analyses.relations.derivation.single_plan import Alone, is_other_part
+from tvlint.analyses.relations.derivation.state import Opaque, Slot
+from tvlint.analyses.relations.findings import relations
+from tvlint.analyses.relations.transfer.groups import resolved
+from tvlint.ir.operators import Group, Operator, ReduceGradients
+from tvlint.ir.placement import Shard
+from tvlint.ir.plan import Plan, Program, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Unreduced:
+    """At `operator`, `name`, the gradient of `weight`, is not summed over `axis`.
+
+    `has` is `stepped` for a part with which the weight is stepped, `differs` for a value of unknown relation, `left` for a part
+    that stays, and `open` where the loop around the plan may add it up.
+    """
+
+    weight: str
+    name: str
+    axis: str
+    has: str
+    operator: Operator
+    ranks: tuple[int, ...]
+
+
+def unreduced_gradients(facts: Facts) -> Iterator[Unreduced]:
+    """Yield the gradients that are not reduced, each once, with all its ranks."""
+    alone = relations(facts)
+    if alone is None:
+        return
+    ranks: dict[tuple[str, str, str, str], tuple[Operator, set[int]]] = {}
+    for own in (*_stepped(alone), *_left(facts, alone)):
+        ranks.setdefault((own.weight, own.name, own.axis, own.has), (own.operator, set()))[1].update(own.ranks)
+    for (weight, name, axis, has), (operator, members) in ranks.items():
+        yield Unreduced(weight, name, axis, has, operator, facts.fold.everywhere(tuple(sorted(members))))
+
+
+def _stepped(alone: Alone) -> Iterator[Unreduced]:
+    """Yield what weights, or copies of them, are stepped with; what is reduced after the step is another mistake."""
+    programs = [(program, set(_reduced(alone.plan, program))) for program in alone.plan.programs]
+    reduced = {rank: found for program, found in programs for rank in program.ranks}
+    held: dict[str, dict[int, tuple[Slot, Opaque | None]]] = {}
+    for step in alone.derived.steps:
+        held.setdefault(step.weight, {})[step.rank] = step.gradient, step.opaque
+    for step in alone.derived.steps:
+        gradients = {rank: gradient for rank, (gradient, _) in held[step.weight].items()}
+        opaque = {rank: own for rank, (_, own) in held[step.weight].items()}
+        differing = (axis for axis in _differing(alone, step.rank, opaque) if not _is_split(alone.plan, step.weight, axis))
+        parts = ((axis, "stepped") for axis in _partial_axes(alone, step.rank, gradients))
+        for axis, has in (*parts, *((axis, "differs") for axis in differing)):
+            if (step.weight, axis) not in reduced[step.rank]:
+                yield Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,))
+
+
+def _reduced(plan: Plan, program: Program) -> Iterator[tuple[str, str]]:
+    """Yield the weights whose gradients the program reduces at any time, with the axes."""
+    for own in (own for name in {step.segment for step in program.steps} for own in plan.segments[name].operators):
+        group = resolved(plan, own.group) if isinstance(own, ReduceGradients) else None
+        if isinstance(own, ReduceGradients) and group is not None:
+            along = {axis.name for axis in plan.mesh.axes if not group.ranks or _runs_along(plan, group, axis.name)}
+            axes = {*(group.axes or along), *([plan.replication.axis] if own.replicated else [])}
+            yield from ((weight, axis) for weight in own.weights for axis in axes)
+
+
+def _runs_along(plan: Plan, group: Group, axis: str) -> bool:
+    return set(plan.mesh.along(group.ranks[0], (axis,))) <= set(group.ranks) if group.ranks[0] < plan.mesh.size else False
+
+
+def _left(facts: Facts, alone: Alone) -> Iterator[Unreduced]:
+    """Yield the parts that the plan leaves of gradients of weights that it does not step."""
+    plan, done = alone.plan, updated_weights(alone.plan) | {step.weight for step in alone.derived.steps}
+    final = facts.derived("axes of final gradients", lambda: final_axes(facts))
+    weights = {name for gradients in alone.derived.gradients.values() for name in gradients} - done
+    for weight in sorted(weights):
+        gradients = {rank: own.get(weight) for rank, own in alone.derived.gradients.items()}
+        for rank in gradients:
+            for axis in _partial_axes(alone, rank, gradients):
+                name, operator = _last(plan, weight, rank)
+                declared = plan.tensors[name].placements if name in plan.tensors else None
+                if operator is not None and not (name in plan.outputs and declared is not None):
+                    has = "left" if axis in final or name in plan.outputs else "open"
+                    yield Unreduced(weight, name, axis, has, operator, (rank,))
+
+
+def _last(plan: Plan, weight: str, rank: int) -> tuple[str, Operator | None]:
+    """Return the gradient of the weight that a rank makes last and nothing takes further, and the operator that makes it."""
+    steps = (step.segment for program in plan.programs if rank in program.ranks for step in program.steps)
+    operators = [own for name in dict.fromkeys(steps) for own in plan.segments[name].operators]
+    names = {own.name for own in plan.tensors.values() if own.gradient_of == weight} | {plan.tensors[weight].gradient}
+    names -= {name for own in operators for name in reads(own) if name not in writes(own)}
+    found = [(name, own) for own in operators for name in writes(own) if name in names]
+    return found[-1] if found else ("", None)
+
+
+def _partial_axes(alone: Alone, rank: int, held: Mapping[int, Slot]) -> list[str]:
+    """Return the axes over which what a rank holds is a part of a sum, where others hold other parts, or what is unknown."""
+    plan, value = alone.plan, held.get(rank)
+    if value is None or not value.leaves:
+        return []
+    found = [plan.replication.axis] if any(own.one_replica for leaf in value.leaves for own in leaf.pending) else []
+    unknown = []
+    for axis in (axis.name for axis in plan.mesh.axes if axis.size > 1):
+        others = [held[other] for other in plan.mesh.along(rank, (axis,)) if other != rank and other in held]
+        parts = [own for own in others if own is not None and is_other_part(value, own)]
+        if others and len(parts) == len(others):
+            found.append(axis)
+        elif others and not any(own is not None for own in others):
+            unknown.append(axis)
+    return found or unknown
+
+
+def _differing(alone: Alone, rank: int, held: Mapping[int, Opaque | None]) -> Iterator[str]:
+    """Yield the axes along which all ranks hold other values of unknown relation than a rank does."""
+    plan, own = alone.plan, held[rank]
+    if own is None:
+        return
+    if own.of_replica and plan.replication.count > 1:
+        yield plan.replication.axis
+    for axis in (axis.name for axis in plan.mesh.axes if axis.size > 1):
+        others = [held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank]
+        if all(other is not None and other.number != own.number for other in others):
+            yield axis
+
+
+def _is_split(plan: Plan, weight: str, axis: str) -> bool:
+    """Return whether ranks along the axis hold other pieces of a weight or state, or it is not said by axes what they hold."""
+    tensor = plan.tensors[weight]
+    pieces = tensor.placements is None and tensor.region is not None
+    return pieces or isinstance((tensor.placements or {}).get(axis), Shard) or tensor.role not in (Role.WEIGHT, Role.STATE)

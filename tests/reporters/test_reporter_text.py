@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import reports
-from tvlint.findings import Finding, Problem, Recognised, Related, Report, Severity
+from tvlint.findings import Finding, NotEvaluated, Problem, Recognised, Related, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import display_width
@@ -67,6 +67,16 @@ def test_concise_has_one_line_a_remark(root: Path) -> None:
     needs = "needs the world size: depends on `$NNODES`"
     assert asked == f"train.sh:8:27: note: not evaluated: {needs} [world-size-not-divisible]"
     assert "evaluated" not in concise.write(reports.CLEAN, reports.context(root)).text
+
+
+def test_of_several_files_it_says_how_many_rules_of_one_could_not_be_evaluated(root: Path) -> None:
+    at = [("one.sh", "a"), ("two.sh", "a"), ("two.sh", "b"), ("two.sh", "b"), ("three.sh", "c")]
+    items = tuple(NotEvaluated(rule, Location(path), "unknown") for path, rule in at)
+    report = Report(not_evaluated=items, checked=("one.sh",))
+    last = concise.write(report, reports.context(root)).text.splitlines()[-1]
+    assert last.startswith("note: up to 2 rules of a file could not be evaluated in 3 files; ")
+    shown = text.write(report, reports.context(root)).text
+    assert shown.startswith("no findings in 1 file; up to 2 rules of a file not evaluated ")
 
 
 def test_colour_only_when_asked_and_only_colour(root: Path) -> None:

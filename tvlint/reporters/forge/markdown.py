@@ -26,7 +26,7 @@ from tvlint.reporters.text.comparisons import grouped, markdown_of
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_severity, bytes_text, counted, seconds_text, summary
+from tvlint.reporters.text.totals import by_severity, bytes_text, counted, seconds_text, summary, unevaluated
 
 COMMENT_BYTES = 65_000
 """A pull request comment holds 65,536 characters."""
@@ -85,7 +85,7 @@ def _remarks(report: Report, context: Context) -> Iterator[Iterator[Block] | tup
             yield _verdict(verdict, context, show, mesh)
     if context.show_unknown and report.not_evaluated:
         items = tuple((Code(item.rule), f": {item.reason}") for item in report.not_evaluated)
-        title = counted(len({item.rule for item in report.not_evaluated}), "rule")
+        title = unevaluated(report.not_evaluated)[0]
         yield (Details(f"{title} not evaluated", items),)
 
 

@@ -10,7 +10,7 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.paths import relative
-from tvlint.reporters.text.totals import assumed, by_place, counted, silenced_text
+from tvlint.reporters.text.totals import assumed, by_place, silenced_text, unevaluated
 
 _SEVERITY = {Outcome.PROVED: "note", Outcome.REFUTED: "error", Outcome.UNKNOWN: "warning"}
 
@@ -39,8 +39,7 @@ def _not_evaluated(report: Report, context: Context) -> Iterator[str]:
         for item in report.not_evaluated:
             yield f"{_place(item.location, context)}: note: not evaluated: {item.reason} [{item.rule}]"
     elif report.not_evaluated:
-        rules = counted(len({item.rule for item in report.not_evaluated}), "rule")
-        files = counted(len({item.location.path for item in report.not_evaluated}), "file")
+        rules, files = unevaluated(report.not_evaluated)
         yield f"note: {rules} could not be evaluated in {files}; `--show-unknown` lists them"
 
 

@@ -26,6 +26,7 @@ from tvlint.reporters.text.totals import (
     recognised_text,
     seconds_text,
     summary,
+    unevaluated,
 )
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def _reason(reason: Reason, mesh: Mesh | None, screen: _Screen) -> list[Line]:
 
 
 def _not_evaluated(items: Sequence[NotEvaluated], screen: _Screen) -> list[Line]:
-    lines = [line(Span(f"{counted(len({item.rule for item in items}), 'rule')} not evaluated:", Style.BOLD))]
+    lines = [line(Span(f"{unevaluated(items)[0]} not evaluated:", Style.BOLD))]
     at: dict[str, dict[str, list[str]]] = {}
     for item in items:
         where = place(item.location, screen.context.root)

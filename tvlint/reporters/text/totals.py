@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from tvlint.findings import Finding, Outcome, Report, Severity, Verdict
+from tvlint.findings import Finding, NotEvaluated, Outcome, Report, Severity, Verdict
 
 SEVERITIES = tuple(Severity)
 
@@ -51,8 +52,17 @@ def summary(report: Report) -> str:
     if report.known:
         parts.append(f"{report.known:,} already known")
     if report.not_evaluated:
-        parts.append(f"{counted(len({item.rule for item in report.not_evaluated}), 'rule')} not evaluated")
+        parts.append(f"{unevaluated(report.not_evaluated)[0]} not evaluated")
     return "; ".join(parts) or "nothing was checked"
+
+
+def unevaluated(items: Sequence[NotEvaluated]) -> tuple[str, str]:
+    """Return how many rules could not be evaluated, and in how many files: `5 rules`; `up to 254 rules of a file`."""
+    rules: dict[str, set[str]] = {}
+    for item in items:
+        rules.setdefault(item.location.path, set()).add(item.rule)
+    most = counted(max(map(len, rules.values()), default=0), "rule")
+    return (most if len(rules) < 2 else f"up to {most} of a file"), counted(len(rules), "file")
 
 
 def recognised_text(report: Report) -> str:

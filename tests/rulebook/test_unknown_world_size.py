@@ -47,7 +47,7 @@ def test_a_run_says_it_once_and_counts_the_other_files(tmp_path: Path, capfd: py
     (line,) = said(capfd, str(tmp_path))
     assert "train00.sh" in line
     assert main(["check", "--no-cache", str(tmp_path)]) == 0
-    assert "the same of 13 other files" in capfd.readouterr().out
+    assert "the same in 13 other files" in capfd.readouterr().out
 
 
 def test_who_silences_it_in_one_file_hears_of_the_next(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -48,4 +48,4 @@ def _passed(path: str, data: bytes, spans: Iterable[tuple[int, int]]) -> Iterato
             option = re.split(rb"[^\w-]", match[0])[0].decode()
             column = len(before.decode(errors="replace")) + 1
             place = Location(path, line, column, line, column + len(option))
-            yield Finding(RULE, Severity.NOTE, f"`{option}` is passed here, and tvlint does not follow to what", place, HELP)
+            yield Finding(RULE, Severity.NOTE, f"`{option}` is passed here, tvlint does not see to which program", place, HELP)

@@ -236,7 +236,7 @@ def _once_a_run(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Find
     for finding in findings:
         others = told.pop(finding.rule, 0) - 1
         if others > 0:
-            said = f"the same of {others} other file{'s' if others > 1 else ''}"
+            said = f"the same in {others} other file{'s' if others > 1 else ''}"
             kept.append(replace(finding, help=f"{finding.help}; {said}" if finding.help else said))
         elif others == 0 or finding.rule not in rules or rules[finding.rule].once != "run":
             kept.append(finding)

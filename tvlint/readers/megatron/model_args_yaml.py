@@ -224,11 +224,11 @@ def _duplicates(root: YamlNode, visits: Visits) -> Iterator[Finding]:
             if key.text not in first:
                 first[key.text] = (key, value)
                 continue
-            counts = "with the same value" if _is_same(value, first[key.text][1]) else "only the last one counts"
+            counts = "both times with the same value" if _is_same(value, first[key.text][1]) else "and only the last one counts"
             yield Finding(
                 "yaml-duplicate-key",
                 Severity.NOTE if _is_same(value, first[key.text][1]) else Severity.WARNING,
-                f"`{key.text[:120]}` is set twice in one mapping; {counts}",
+                f"`{key.text[:120]}` is set twice in one mapping, {counts}",
                 key.location,
                 "remove one of the two",
                 (Related("first set here", first[key.text][0].location),),

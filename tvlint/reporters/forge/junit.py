@@ -23,7 +23,7 @@ from tvlint.reporters.escape.xml import xml
 from tvlint.reporters.lanes import proof_stages
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_place, counted, published, silenced_text
+from tvlint.reporters.text.totals import by_place, counted, needs, published, silenced_text
 
 _CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
 
@@ -90,10 +90,7 @@ def _finding(finding: Finding, report: Report, context: Context) -> Iterator[str
 
 def _skipped(report: Report, context: Context) -> Iterator[TestCase]:
     """The rules that could not be judged, a case for each file, by what they would need."""
-    needs: dict[str, dict[str, dict[str, None]]] = {}
-    for item in report.not_evaluated:
-        needs.setdefault(item.location.path, {}).setdefault(item.reason, {})[item.rule] = None
-    for path, reasons in needs.items():
+    for path, reasons in needs(report.not_evaluated).items():
         case = _case(relative(path, context.root), "rules not evaluated")
         rules = {rule for own in reasons.values() for rule in own}
         body = _text([f"{reason}: {', '.join(own)}" for reason, own in reasons.items()])

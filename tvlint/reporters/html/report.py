@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tvlint.findings import Comparison, Difference, Finding, Outcome, Problem, Reason, Related, Report, Severity, Verdict
 from tvlint.ir.location import Location
@@ -18,7 +18,7 @@ from tvlint.reporters.html.plan_svg import mesh_drawing, schedule_drawing
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_severity, bytes_text, counted, seconds_text, summary
+from tvlint.reporters.text.totals import by_severity, bytes_text, counted, needs, seconds_text, summary
 
 _OUTCOME = {Outcome.REFUTED: "bad", Outcome.UNKNOWN: "doubt", Outcome.PROVED: "good"}
 _SEVERITY = {Severity.ERROR: "bad", Severity.WARNING: "doubt", Severity.NOTE: "note"}
@@ -191,13 +191,19 @@ def _differences(differences: Sequence[Difference]) -> Content:
 
 
 def _not_evaluated(report: Report, context: Context) -> list[Element]:
-    if not report.not_evaluated:
-        return []
-    listed = [
-        tag("li", code(item.rule), " at ", code(place(item.location, context.root)), ": ", sentence(item.reason))
-        for item in report.not_evaluated
+    return [
+        tag(
+            "article",
+            tag("details", tag("summary", code(relative(path, context.root))), tag("ul", list(_reasons(reasons)))),
+        )
+        for path, reasons in needs(report.not_evaluated).items()
     ]
-    return [tag("article", tag("ul", listed))]
+
+
+def _reasons(reasons: Mapping[str, Sequence[str]]) -> Iterator[Element]:
+    for reason, rules in reasons.items():
+        names = [part for rule in rules for part in (", ", code(rule))][1:]
+        yield tag("li", sentence(reason), ": ", names)
 
 
 def _plan(outline: Outline, report: Report, context: Context) -> Element:

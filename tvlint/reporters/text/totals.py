@@ -58,11 +58,17 @@ def summary(report: Report) -> str:
 
 def unevaluated(items: Sequence[NotEvaluated]) -> tuple[str, str]:
     """Return how many rules could not be evaluated, and in how many files: `5 rules`; `up to 254 rules of a file`."""
-    rules: dict[str, set[str]] = {}
-    for item in items:
-        rules.setdefault(item.location.path, set()).add(item.rule)
-    most = counted(max(map(len, rules.values()), default=0), "rule")
+    rules = [len({rule for each in own.values() for rule in each}) for own in needs(items).values()]
+    most = counted(max(rules, default=0), "rule")
     return (most if len(rules) < 2 else f"up to {most} of a file"), counted(len(rules), "file")
+
+
+def needs(items: Sequence[NotEvaluated]) -> dict[str, dict[str, list[str]]]:
+    """Return the rules that could not be evaluated, by file and by what they would need, each once."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
+    for item in items:
+        found.setdefault(item.location.path, {}).setdefault(item.reason, {})[item.rule] = None
+    return {path: {reason: list(rules) for reason, rules in own.items()} for path, own in found.items()}
 
 
 def recognised_text(report: Report) -> str:

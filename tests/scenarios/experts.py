@@ -495,4 +495,58 @@ program
 + y = all-to-all(e, dim=1, concat-dim=0) over ep
 """,
     ),
+    *pair(
+        "experts applied to tokens that nothing dispatched", "expert-exchange-not-undone",
+        """
+mesh dp=2 ep=2
+weight r f32[8,8]
+weight w f32[4,8,8] ep:S(0)
+input x f32[16,8] dp:S(0) ep:S(0)
+program
+  t = linear(x, r)
+- e: f32[4,8] = experts(t, w)
++ d = all-to-all(t, dim=0, concat-dim=0) over ep
++ e: f32[4,8] = experts(d, w)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  y = add(c, x)
+output y f32[16,8] dp:S(0) ep:S(0)
+""",
+    ),
+    *correct(
+        "experts applied to the gathered tokens of all, whose results are exchanged and added up",
+        """
+mesh ep=2
+weight w f32[4,8,8] ep:S(0)
+input x f32[16,8] ep:S(0)
+program
+  t = all-gather(x, dim=0) over ep
+  e: f32[16,8] = experts(t, w)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  p = view(c, [2,8,8])
+  y = sum(p, dim=0)
+""",
+    ),
+    *pair(
+        "gradients of dispatched tokens exchanged with copies in place of experts", "gradient-not-exchanged",
+        """
+mesh dp=2 ep=2
+weight r f32[8,8]
+weight w f32[4,8,8] ep:S(0)
+input x f32[16,8] dp:S(0) ep:S(0)
+input dc f32[16,8] dp:S(0) ep:S(0)
+program
+  t = linear(x, r)
+  d = all-to-all(t, dim=0, concat-dim=0) over ep
+  e: f32[4,8] = experts(d, w)
+  c = all-to-all(e, dim=0, concat-dim=0) over ep
+  de = all-to-all(dc, dim=0, concat-dim=0) over ep
+  dd: f32[4,8], grad(w) = backward e (de)
+- dt = all-to-all(dd, dim=0, concat-dim=0) over dp
++ dt = all-to-all(dd, dim=0, concat-dim=0) over ep
+  _, grad(r) = backward t (dt)
+  reduce-gradients r over dp, ep
+  reduce-gradients w over dp
+  update r, w
+""",
+    ),
 )

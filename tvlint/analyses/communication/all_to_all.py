@@ -7,11 +7,11 @@ placements. It dispatches tokens only where an operator that routes them made wh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvlint.analyses.dataflow.def_use import collectives, writes
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role, Tensor
 from tvlint.ops.spec import Trait
@@ -24,6 +24,8 @@ Exchange = tuple[object, ...]
 @dataclass(frozen=True, slots=True)
 class Unpaired:
     """At (`segment`, `index`) `name`, whose tokens were dispatched over `given`, is combined over `taken` or meets `other`.
+
+    Without `given` the tokens were dispatched nowhere, and at `dispatched` experts were applied to them.
 
     `rows` are those that were dispatched and those that are combined, where they are not as many.
     """
@@ -49,6 +51,10 @@ class _Tokens:
     open: tuple[tuple[Exchange, str, tuple[str, int], tuple[int | None, int | None]], ...] = ()
     worked: bool = False
     routed: bool = False
+    stayed: tuple[frozenset[str], tuple[str, int]] | None = None
+    """The axes over which experts lie that were applied to tokens which no exchange had dispatched, and where."""
+    split: frozenset[str] = frozenset()
+    """The axes whose ranks have tokens of their own."""
 
     def swaps_rows(self) -> bool:
         """Return whether the last exchange hands rows to others that keep their places: no move of a shard does."""
@@ -76,16 +82,21 @@ def _way(operator: Communicate) -> tuple[int | None, int | None]:
     return operator.dim, operator.dim if operator.concat_dim is None else operator.concat_dim
 
 
+def words_of(group: Group) -> str:
+    """Return the group in words."""
+    return "/".join(group.axes) or group.name or "ranks " + ",".join(map(str, group.ranks))
+
+
 _JOINS = (Collective.ALL_GATHER, Collective.GATHER, Collective.CHUNK, Collective.SCATTER, Collective.REDUCE_SCATTER)
 
 
-def _passed_on(held: _Tokens, operator: Communicate, members: Exchange) -> _Tokens:
+def _passed_on(held: _Tokens, operator: Communicate, members: Exchange, axes: frozenset[str]) -> _Tokens:
     """Return what is known of `held` after a communication that is no exchange: nothing where it joins what was dispatched."""
     if operator.kind is Collective.ALL_TO_ALL:
         return _Tokens()
     if operator.kind in _JOINS and any(key[1] == members[1] for key, *_ in held.open):
         return _Tokens()
-    return held
+    return replace(held, stayed=None, split=held.split - axes) if held.split & axes else held
 
 
 def _is_expert(operator: Compute, weights: list[Tensor]) -> bool:
@@ -110,16 +121,16 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
             where = (name, index)
             if isinstance(operator, Communicate):
                 for source, output in zip(operator.inputs, operator.outputs, strict=False):
-                    held = tokens.get(source, _Tokens())
+                    held = tokens.get(source) or _given(facts.plan.tensors.get(source))
                     group = facts.fold.declared(operator.group)
                     key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
                     way = _way(operator)
                     back = held.open[-1][3] == way[::-1] if held.open else False
                     moves = way[0] != way[1] and not held.routed and not (back and held.worked)
                     if not _exchanges_tokens(operator) or (moves and held.open):
-                        tokens[output] = _passed_on(held, operator, key)
+                        tokens[output] = _passed_on(held, operator, key, frozenset(group.axes) or held.split)
                         continue
-                    words = "/".join(group.axes) or group.name or "ranks " + ",".join(map(str, group.ranks))
+                    words = words_of(group)
                     if held.open and held.open[-1][0] == key and back:
                         rows = _rows(facts, held, operator, source) if held.worked else None
                         if rows is not None:
@@ -131,6 +142,8 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
                         yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks)
                         tokens[output] = _Tokens()
                     else:
+                        if held.stayed is not None and held.stayed[0] == set(group.axes) and way[0] == way[1]:
+                            yield Unpaired(name, index, source, "", words, "", held.stayed[1], program.ranks)
                         tokens[output] = _Tokens((*held.open, (key, words, where, way)), False, held.routed)
             elif isinstance(operator, Compute):
                 yield from _compute(facts, program, operator, where, tokens)
@@ -179,5 +192,26 @@ def _compute(
     worked = own.worked or (bool(weights) and (own.routed or _is_expert(operator, weights)))
     passed = len(data) == 1 and not weights and tokens.get(data[0], _Tokens()).routed
     routed = passed or has_kind(operator.op, Trait.TOKEN_DISPATCH) or (own.routed and bool(own.open))
+    held = [tokens.get(name) or _given(tensors.get(name)) for name in data]
+    split = frozenset[str]().union(*(each.split for each in held))
+    stayed = None if own.open else _stayed(operator, where, weights, held, split)
     for output in operator.outputs:
-        tokens[output] = _Tokens(own.open, worked and bool(own.open), routed)
+        tokens[output] = _Tokens(own.open, worked and bool(own.open), routed, stayed, split)
+
+
+def _given(tensor: Tensor | None) -> _Tokens:
+    """Return what is known of the tokens of an input."""
+    placed = (tensor.placements or {}).items() if tensor is not None and tensor.role is Role.INPUT else ()
+    return _Tokens(split=frozenset(axis for axis, own in placed if isinstance(own, Shard) and own.dim == 0))
+
+
+def _stayed(
+    operator: Compute, where: tuple[str, int], weights: list[Tensor], given: list[_Tokens], split: frozenset[str]
+) -> tuple[frozenset[str], tuple[str, int]] | None:
+    """Return over which axes experts lie that the operator, or one before it, applies to tokens of the ranks' own."""
+    before = next((own.stayed for own in given if own.stayed is not None), None)
+    if before is not None or not weights or not _is_expert(operator, weights):
+        return before
+    placed = [entry for weight in weights for entry in (weight.placements or {}).items()]
+    axes = frozenset(axis for axis, own in placed if isinstance(own, Shard) and own.dim == 0)
+    return (axes, where) if axes and axes <= split else None

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tvlint.analyses.communication.all_to_all import words_of
 from tvlint.analyses.dataflow.def_use import collectives, reads, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator, Receive
@@ -22,6 +23,7 @@ class Astray:
     value: str
     where: Where
     sent: Where
+    group: str
     ranks: tuple[int, ...]
 
 
@@ -69,8 +71,9 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Astray]:
                 continue
             for gradient, value in zip(operator.inputs, operator.forward.outputs, strict=False):
                 sent = _only_exchanged(facts, uses, value)
-                if gradient and sent is not None and _stayed(facts, uses, gradient, sent[1]):
-                    yield Astray(gradient, value, (name, index), sent[0], program.ranks)
+                if gradient and sent is not None and _stayed(facts, uses, program, gradient, sent[1]):
+                    group = words_of(facts.fold.declared(sent[1].group))
+                    yield Astray(gradient, value, (name, index), sent[0], group, program.ranks)
 
 
 def _only_exchanged(facts: Facts, uses: _Uses, value: str) -> tuple[Where, Communicate] | None:
@@ -91,8 +94,11 @@ def _is_stored_for_backward(facts: Facts, operator: Operator) -> bool:
     return isinstance(operator, Backward) or Role.GRADIENT in made
 
 
-def _stayed(facts: Facts, uses: _Uses, gradient: str, exchange: Communicate) -> bool:
-    """Return whether the gradient is known to be that of the exchanged value, with nothing that brought it back."""
+def _stayed(facts: Facts, uses: _Uses, program: Program, gradient: str, exchange: Communicate) -> bool:
+    """Return whether the gradient is known to be that of the exchanged value, with nothing that brought it back.
+
+    An exchange with other ranks altogether has not.
+    """
     pending, seen = [gradient], set[str]()
     while pending:
         name = pending.pop()
@@ -101,11 +107,21 @@ def _stayed(facts: Facts, uses: _Uses, gradient: str, exchange: Communicate) -> 
         seen.add(name)
         makers = uses.made.get(name, [])
         if any(isinstance(maker, Communicate | Receive) for maker in makers):
-            return False
+            return all(_is_with_others(facts, program, maker, exchange) for maker in makers)
         if not makers and not (_is_result(facts, uses, exchange) and _is_called_after(facts, name, exchange)):
             return False
         pending.extend(read for maker in makers if isinstance(maker, Compute) for read in reads(maker))
     return True
+
+
+def _is_with_others(facts: Facts, program: Program, operator: Operator, exchange: Communicate) -> bool:
+    """Return whether the operator exchanges with none of the ranks that `exchange` does."""
+    if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL or not _exchanges(facts, operator):
+        return False
+    one, other = facts.fold.declared(operator.group), facts.fold.declared(exchange.group)
+    if one.axes and other.axes:
+        return set(one.axes).isdisjoint(other.axes)
+    return bool(one.ranks and other.ranks) and set(one.ranks) & set(other.ranks) <= set(program.ranks[:1])
 
 
 def _is_result(facts: Facts, uses: _Uses, exchange: Communicate) -> bool:

@@ -18,11 +18,16 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             what = f"is combined with {found.rows[1]} rows in place of {found.rows[0]}, so that others go back than came"
         if found.other:
             what = f"is added to `{found.other}`, whose tokens stayed"
+        text = f"`{found.name}` holds tokens that were dispatched over {found.given}, but {what}"
+        help, before = f"bring the tokens back with an all-to-all over {found.given}", "the tokens are dispatched here"
+        if not found.given:
+            text = f"`{found.name}` is combined over {found.taken}, but experts were applied to tokens that nothing dispatched"
+            help, before = f"send the tokens with an all-to-all over {found.taken} before", "experts are applied here"
         yield rule.finding(
-            f"`{found.name}` holds tokens that were dispatched over {found.given}, but {what}",
+            text,
             facts.place(found.segment, found.index),
-            f"bring the tokens back with an all-to-all over {found.given}",
-            (Related("the tokens are dispatched here", facts.place(*found.dispatched), leads=True),),
+            help,
+            (Related(before, facts.place(*found.dispatched), leads=True),),
             facts.fold.everywhere(found.ranks),
             about=tuple(filter(None, (found.name, found.other))),
         )

@@ -16,6 +16,9 @@ from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf,
 from tvlint.analyses.relations.transfer.reshape import stacked, unstacked
 from tvlint.ir.operators import Collective, Communicate
 
+_GATHERS = (Collective.ALL_GATHER, Collective.GATHER)
+_FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
+
 
 def exchange(
     world: World,
@@ -31,6 +34,26 @@ def exchange(
     otherwise). `claimed` are the declared boxes of the results, used only under the assumption `declared-piece-order`.
     Raises Mismatch where the result is not a box of one value.
     """
+    results = _exchange(world, operator, members, given, of, claimed is not None)
+    if operator.kind not in _FROM_ROOT:
+        _check_sizes(world, operator, [given[rank] for rank in members if rank in given])
+    return results
+
+
+def _check_sizes(world: World, operator: Communicate, pieces: Sequence[Value]) -> None:
+    """Raise Mismatch where members give tensors of several shapes, unless a gather states the size that each one has."""
+    shapes = [world.local_shape(piece) for piece in pieces]
+    if operator.splits:
+        dim = operator.dim if operator.dim is not None else 0
+        if operator.kind not in _GATHERS or operator.receive_splits or operator.splits != tuple(own[dim] for own in shapes):
+            raise Mismatch("unequal-splits", "splits unequally", refutes=False)
+    elif len(set(shapes)) > 1:
+        raise Mismatch("unequal-splits", "exchanges pieces of unequal sizes, and no `splits` say so", refutes=False)
+
+
+def _exchange(
+    world: World, operator: Communicate, members: tuple[int, ...], given: Mapping[int, Value], of: int, reorder: bool
+) -> dict[int, Value]:
     kind = operator.kind
     pieces = [given[rank] for rank in members if rank in given]
     if kind is Collective.ALL_REDUCE:
@@ -41,12 +64,12 @@ def exchange(
         dim = _dim(operator, total)
         return {rank: chunk(world, total, dim, i, len(members)) for i, rank in enumerate(members)}
     if kind is Collective.ALL_GATHER:
-        joined = _concatenate(world, pieces, _dim(operator, pieces[0]), members, claimed is not None)
+        joined = _concatenate(world, pieces, _dim(operator, pieces[0]), members, reorder)
         return dict.fromkeys(members, joined)
     if kind is Collective.ALL_TO_ALL:
         return _all_to_all(world, operator, pieces, members)
     if kind in (Collective.BROADCAST, Collective.SCATTER, Collective.REDUCE, Collective.GATHER):
-        return _rooted(world, operator, members, given, of, claimed is not None)
+        return _rooted(world, operator, members, given, of, reorder)
     raise Mismatch("unsupported-collective", f"`{kind.value}` is not supported by the proof", refutes=False)
 
 
@@ -72,7 +95,7 @@ def _dim(operator: Communicate, value: Value) -> int:
     dim = operator.dim
     if dim is None or not -len(value.box) <= dim < len(value.box):
         raise Mismatch("wrong-dimension", f"acts on dimension {dim} of a tensor of {len(value.box)}", refutes=True)
-    if operator.splits or operator.receive_splits:
+    if operator.receive_splits or (operator.splits and operator.kind not in _GATHERS):
         raise Mismatch("unequal-splits", "splits unequally", refutes=False)
     return dim % len(value.box)
 

@@ -7,8 +7,8 @@ from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.ir.plan import Plan
 
 
-def on_numbers_of(parallel: Plan, reference: Plan) -> Agreement | Difference | NotRun:
+def on_numbers_of(parallel: Plan, reference: Plan, any_numbers: bool = False) -> Agreement | Difference | NotRun:
     """Return what runs of both plans show."""
     case = pair(parallel, reference)
     assert isinstance(case, Case), case
-    return run_both(case)
+    return run_both(case, any_numbers)

@@ -157,6 +157,13 @@ def test_a_difference_shows_nothing_where_an_input_may_be_no_data(name: str) -> 
     assert verdict_on(plan, reference).outcome is Outcome.UNKNOWN
 
 
+@pytest.mark.parametrize("name", OF_A_MODEL)
+def test_a_proof_is_held_against_any_numbers(name: str) -> None:
+    plan, reference, _ = OF_A_MODEL[name]
+    parallel, alone = reversed(plans(with_backward(reference), with_backward(plan)))
+    assert isinstance(on_numbers_of(parallel, alone, any_numbers=True), Difference)
+
+
 def test_tokens_and_classes_are_data() -> None:
     reference = with_backward(TOKENS)
     found = verdict_on(with_backward(TOKENS.replace("  h = linear(e, w)", "  d = tril(e)\n  h = linear(d, w)")), reference)
@@ -187,7 +194,7 @@ def test_what_is_proved_is_run_on_request() -> None:
 def test_a_proved_pair_that_differs_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     parallel, reference = plans(PARALLEL, REFERENCE)
     other = Difference("w1", (0, 1), 1.0, 2.0, None)
-    monkeypatch.setattr(on_numbers, "run_both", lambda case: other)
+    monkeypatch.setattr(on_numbers, "run_both", lambda case, any_numbers: other)
     verdict = prove(parallel, reference, replay=True)
     assert verdict.outcome is Outcome.UNKNOWN
     assert verdict.reasons[0].name == "other-numbers"

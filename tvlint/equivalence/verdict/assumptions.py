@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tvlint.analyses.relations.assumable import DECLARED_PIECE_ORDER
+from tvlint.analyses.relations.terms.sums_of_products import FOUND
 from tvlint.equivalence.verdict.derivation import Derivation
 from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.operators import ReduceGradients
@@ -33,6 +34,11 @@ def assumptions(case: Case, derivation: Derivation, of_updates: Iterable[str]) -
         more.append("weights that are updated in shards are gathered again before they are used")
     derived = {*derivation.derived.assumptions, *derivation.world.terms.assumptions, *of_updates}
     return (*more, *plan.assumed, *sorted(derived), *_ALWAYS)
+
+
+def holds_on_any_numbers(assumed: Iterable[str]) -> bool:
+    """Return whether a proof that rests on these says something of all inputs whose indices are places of their tables."""
+    return {*_ALWAYS, FOUND}.issuperset(assumed)
 
 
 def _of_inputs(case: Case) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from tvlint.analyses.relations.grounds import REFUTING, Ground
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_runs
+from tvlint.equivalence.verdict.assumptions import holds_on_any_numbers
 from tvlint.equivalence.verdict.attempt import Attempt
 from tvlint.equivalence.verdict.causes import CONSEQUENCES, FACTORS
 from tvlint.equivalence.verdict.judge import find_proof, judge
@@ -153,7 +154,7 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
         return verdict
     from tvlint.equivalence.verdict.on_numbers import SEEDS, Agreement, Difference, as_troubles, run_both
 
-    found = run_both(case)
+    found = run_both(case, any_numbers=verdict.outcome is Outcome.PROVED and holds_on_any_numbers(verdict.assumptions))
     if isinstance(found, Difference):
         open_ = verdict.outcome is Outcome.UNKNOWN
         shown = reasons(case.parallel, as_troubles(case.parallel, found, refutes=open_))

@@ -398,6 +398,45 @@ class Moe(nn.Module):
         return functional.cross_entropy(logits.view(-1, self.vocabulary), sample["targets"].view(-1), reduction="sum")
 
 
+class Softmax(nn.Module):
+    """A softmax by torch's own name, not that of `torch.nn.functional`."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.score = nn.Linear(width, width, bias=False)
+
+    def forward(self, sample: Tensor) -> Tensor:
+        """Return the sum of squares of the shares."""
+        return torch.sum(torch.softmax(self.score(sample), dim=-1) ** 2)
+
+
+class Unbound(nn.Module):
+    """A packed projection that is taken apart by `unbind`."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.packed = nn.Linear(width, 2 * width, bias=False)
+
+    def forward(self, sample: Tensor) -> Tensor:
+        """Return the sum of the products of both parts."""
+        first, second = self.packed(sample).view(sample.size(0), 2, -1).unbind(1)
+        return torch.sum(first * second)
+
+
+class Hidden(nn.Module):
+    """A model that returns what it computed on the way beside its loss."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, width, bias=False)
+        self.down = nn.Linear(width, width, bias=False)
+
+    def forward(self, sample: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum of squares, and the hidden value."""
+        hidden = functional.relu(self.up(sample))
+        return torch.sum(self.down(hidden) ** 2), hidden
+
+
 @dataclass(frozen=True)
 class Model:
     """A model and what it is given."""
@@ -415,8 +454,12 @@ def _pictures(side: int) -> Callable[[int], dict[str, Tensor]]:
     return lambda rows: {"pixels": torch.randn(rows, 3, side, side), "classes": torch.randint(0, 8, (rows,))}
 
 
+def _rows(rows: int) -> Tensor:
+    return torch.randn(rows, 16)
+
+
 MODELS = {
-    "mlp": Model(Mlp, lambda rows: torch.randn(rows, 16)),
+    "mlp": Model(Mlp, _rows),
     "gpt": Model(Gpt, _text),
     "gpt_bias": Model(lambda: Gpt(bias=True), _text),
     "gpt_dropout": Model(lambda: Gpt(dropout=0.1), _text),
@@ -426,4 +469,7 @@ MODELS = {
     "swin": Model(Swin, _pictures(32)),
     "swin_drop": Model(lambda: Swin(drop=0.1), _pictures(32)),
     "moe": Model(Moe, _text),
+    "softmax": Model(Softmax, _rows),
+    "unbound": Model(Unbound, _rows),
+    "hidden": Model(Hidden, _rows),
 }

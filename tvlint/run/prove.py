@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tvlint.analyses.relations.grounds import FOUND_BY_READERS
+from tvlint.analyses.relations.grounds import FOUND_BY_READERS, REFUTING, Ground
 from tvlint.findings import Finding, Outcome, Problem, Reason, Report, Severity, Verdict
 from tvlint.ir.plan import Plan
 from tvlint.readers.sources.resource_limits import without_collection
@@ -108,15 +108,21 @@ def _both(one: Verdict, other: Verdict) -> Verdict:
 def _with_errors(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
     """Return the verdict, refuted where the reader has found that the code fails, or returns or trains something else.
 
-    Beside any other error of the code nothing is proved: what it does is not what was derived of it.
+    Beside any other error of the code nothing is proved: what it does is not what was derived of it. Where a name has no value, the
+    run stops there, and what values would be says nothing that comes before it.
     """
     errors = [own for own in findings if own.severity is Severity.ERROR]
     sure = [own for own in errors if own.rule in FOUND_BY_READERS]
-    if not errors or verdict.outcome is Outcome.REFUTED or (verdict.outcome is Outcome.UNKNOWN and not sure):
+    if verdict.outcome is Outcome.REFUTED:
+        stops = any(REFUTING.get(own.name) is Ground.FAILS for own in verdict.reasons)
+        sure = [own for own in sure if own.rule == "undefined-tensor" and not stops]
+    if not errors or (verdict.outcome is not Outcome.PROVED and not sure):
         return verdict
     found = (Reason(own.rule, bool(sure), own.message, own.location, own.ranks, related=own.related) for own in sure or errors)
     count, proved = verdict.stages, max(0, verdict.stages.proved - 1)
-    if sure:
+    if verdict.outcome is Outcome.REFUTED:
+        stages = count
+    elif sure:
         stages = replace(count, refuted=1, proved=proved) if count.total > count.unknown else count
     else:
         stages = replace(count, unknown=count.unknown + count.proved - proved, proved=proved)

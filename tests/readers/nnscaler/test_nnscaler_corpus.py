@@ -37,6 +37,9 @@ REFUTED = {
         "gathers pieces in rank order that do not lie in that order",
         "gencode1.py",
     ),
+    "softmax--dp2": ("shapes-do-not-fit", "`torch.softmax` with the keyword `_stacklevel`", "gencode0.py"),
+    "unbound--dp2": ("undefined-tensor", "`gview_42` is used in the schedule", "gencode0.py"),
+    "hidden--tp2": ("undefined-tensor", "`grelu_34` is used in the schedule", "gencode0.py"),
 }
 """Folders that nnScaler writes wrongly, by the first reason: its words and the file where it stands."""
 OPERATORS = load(CORPUS / "tvlint.toml", "tvlint.toml").operators

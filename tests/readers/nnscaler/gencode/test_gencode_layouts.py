@@ -489,6 +489,17 @@ def test_a_name_without_a_value_does_not_refute_where_it_may_have_one_or_is_not_
     assert (found.severity, "`gmore_33`" in found.message) == (Severity.WARNING, True)
 
 
+def test_a_backward_may_name_what_is_no_input_where_nothing_uses_what_it_gives(folder: Path) -> None:
+    """The runtime warns of it, and gives the gradients of the inputs that require one."""
+    for ran in ("linear_22", "linear_122"):
+        old = f"_ = nnscaler.runtime.executor.backward('segment10', (), ({ran}, )"
+        change(folder, FIRST, old, old.replace("_ =", f"gmore_{ran[7:]} =").replace("(), (", f"({ran}, ), ("))
+    assert outcome(folder) is Outcome.PROVED
+    change(folder, FIRST, "(linear_122, ), (glinear_132, )", "(linear_122, ), (gmore_22, )")
+    with pytest.raises(ReadError, match="names inputs that its run did not have"):
+        read_folder(str(folder))
+
+
 @pytest.mark.parametrize("op", ["torch.softmax", "torch.nn.functional.softmax"])
 def test_a_keyword_that_torch_refuses_is_refuted_at_its_line(folder: Path, op: str) -> None:
     made = f"linear_28 = {op}(linear_28, dim=-1, _stacklevel=3, dtype=None)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Compute
@@ -54,7 +55,7 @@ class Schedule(Steps):
             raise ReadError(
                 f"`backward` of `{action.segment}` runs from `{detached}`, which was detached from it", action.source
             )
-        given = self.read(action.inputs, action.source)
+        self.read(action.inputs, action.source)
         gradients = self.read(action.gradients, action.source)
         if len(gradients) != len(made):  # the first that nothing gives stops the rank here
             gradients = ("",) * len(made)
@@ -69,8 +70,12 @@ class Schedule(Steps):
             )
         body = built.bodies[self.rank, action.segment]
         outer_inputs = tuple(self.known(one) for one in forward.inputs)
-        if any(one not in outer_inputs for one in given):
-            raise ReadError(f"`backward` of `{action.segment}` names inputs that its run did not have", action.source)
+        if any(self.known(one) not in outer_inputs for one in action.inputs):
+            if len(action.results) > 1 or any(map(self._used, action.results)):
+                raise ReadError(f"`backward` of `{action.segment}` names inputs that its run did not have", action.source)
+            self.write(action.results, batch)  # the runtime warns of them, and gives what nothing uses
+            action = replace(action, inputs=(), results=())
+        given = tuple(map(self.known, action.inputs))
         idle_input = next((one for one in given if one in self.untracked), None)
         if idle_input is not None:
             said = f"`{idle_input}` is made without `requires_grad`, and `backward` of `{action.segment}` asks for its gradient"

@@ -100,7 +100,9 @@ WHERE = {
     "swin": ["dp2", "tp2", "data2", "pp2", "hybrid_pp2_tp2", "zero_groups"],
     "swin_drop": ["dp2", "tp2"],
     "moe": ["dp2", "tp2", "tp4", "data2", "pp2", "hybrid_pp2_tp2", "zero_dp2", "autodist2"],
-    **dict.fromkeys(("softmax", "unbound", "hidden"), ["dp2", "tp2"]),
+    "softmax": ["dp2", "tp2"],
+    "unbound": ["dp2", "tp2"],
+    "hidden": ["dp2", "tp2"],
 }
 
 

@@ -81,6 +81,13 @@ def test_gradients_are_asked_to_be_exactly_what_the_loop_divides(tmp_path: Path)
             True,
         ),
         (MEAN.replace("mean(y)", "sum(m)").replace("  l =", "  m = mean(a, dim=1)\n  l ="), False),
+        (
+            MEAN.replace("mean(y)", "add(m, s)")
+            .replace("  l =", "  m = mean(y)\n  s = sum(w)\n  l =")
+            .replace("  dy =", "  dy, _ ="),
+            True,
+        ),
+        (MEAN.replace("mean(y)", "sum(w)").replace("  dy = backward l", "  _ = backward l"), False),
     ],
 )
 def test_a_loss_is_a_mean_where_all_that_adds_up_to_it_is(tmp_path: Path, said: str, mean: bool) -> None:

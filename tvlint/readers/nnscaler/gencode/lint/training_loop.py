@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from tvlint.ir.operators import Compute, Literal, ReduceGradients
-from tvlint.ir.plan import Phase, Plan
+from tvlint.ir.plan import Phase, Plan, Role
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
@@ -27,16 +27,24 @@ def with_loop(reference: Plan, parallel: Plan) -> Plan:
 
 
 def loss_is_mean(reference: Plan) -> bool:
-    """Return whether the loss is a mean of single numbers, or a sum of multiples of such means and of zeros, by the
+    """Return whether the loss is a sum of multiples of means of single numbers, of zeros and of what no input reaches, by the
     operators that make it.
+
+    Such a sum of weights alone is the same in every part of the batch, and so is the mean of it over the parts.
     """
     loss = reference.loss or (reference.outputs[0] if len(reference.outputs) == 1 else "")
     forward = [part for part in reference.segments.values() if part.phase is Phase.FORWARD]
     makers = {name: own for part in forward for own in part.operators if isinstance(own, Compute) for name in own.outputs}
-    return bool(loss) and _is_mean(reference, makers, loss, _DEEPEST)
+    reached = {name for name, tensor in reference.tensors.items() if tensor.role is Role.INPUT}
+    for own in makers.values():
+        if not reached.isdisjoint(one for one in own.inputs if isinstance(one, str)):
+            reached.update(own.outputs)
+    return loss in reached and _is_mean(reference, makers, reached, loss, _DEEPEST)
 
 
-def _is_mean(plan: Plan, makers: Mapping[str, Compute], name: str, depth: int) -> bool:
+def _is_mean(plan: Plan, makers: Mapping[str, Compute], reached: Set[str], name: str, depth: int) -> bool:
+    if name not in reached:
+        return True
     own = makers.get(name)
     spec = spec_of(own.op) if own is not None else None
     if own is None or spec is None or not depth:
@@ -46,9 +54,9 @@ def _is_mean(plan: Plan, makers: Mapping[str, Compute], name: str, depth: int) -
     if spec.name == "mul" and any(isinstance(one, Literal) and one.value == 0 for one in own.inputs):
         return True  # zero is any multiple of itself
     if spec.traits & _PLAIN or (scaled and len(tensors) == 1):
-        return _is_mean(plan, makers, tensors[0], depth - 1)
+        return _is_mean(plan, makers, reached, tensors[0], depth - 1)
     if spec.name in ("add", "sub") and len(tensors) == 2:
-        return all(_is_mean(plan, makers, tensor, depth - 1) for tensor in tensors)
+        return all(_is_mean(plan, makers, reached, tensor, depth - 1) for tensor in tensors)
     bound = _bound(plan, own, spec)
     rows = set(bound.operands[0]) - bound.whole - {ONE} if bound is not None and bound.operands else set[str]()
     return bound is not None and bool(rows) and rows == bound.averaged and not bound.reduced

@@ -177,6 +177,8 @@ CASES: tuple[Case, ...] = (
     Case("swiglu", "swiglu", ((4, 4),), lambda x: x[:, :2] * sig(x[:, :2]) * x[:, 2:],
          lambda t, x: t.nn.functional.silu(x[:, :2]) * x[:, 2:]),
     Case("swiglu of two", "swiglu", ((4, 2), (4, 2)), lambda x, y: x * sig(x) * y, lambda t, x, y: t.nn.functional.silu(x) * y),
+    Case("glu", F + "glu", ((4, 6),), lambda x: x[:, :3] * sig(x[:, 3:]), lambda t, x: t.nn.functional.glu(x)),
+    Case("glu of rows", F + "glu", ((4, 2), Literal(0)), lambda x: x[:2] * sig(x[2:]), lambda t, x: t.nn.functional.glu(x, 0)),
     Case("dropout", F + "dropout", ((4, 2),), lambda x: x,
          lambda t, x: t.nn.functional.dropout(x, 0.0), {"p": 0.0, "training": True}),
     Case("masked-fill", "torch.Tensor.masked_fill", ((2, 4, 2), (4, 2), Literal(-2.0)), lambda x, m: np.where(m != 0, -2.0, x),

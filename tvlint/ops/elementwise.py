@@ -277,6 +277,28 @@ def _bind_swiglu(call: Call) -> Bound:
     return Bound((names,), ((*names[:-1], "half"),), whole=frozenset({names[-1], "half"}), sizes=sizes)
 
 
+def _glu(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    axis = next(at for at, name in enumerate(bound.operands[0]) if name in bound.whole)
+    value, gate = np.split(operands[0], 2, axis)
+    return (value * sigmoid(gate, field),)
+
+
+def _bind_glu(call: Call) -> Bound:
+    call = call.with_arguments("dim")
+    call.reject_unknown("dim")
+    call.expect(1)
+    names, dim = stars(len(call.shape(0))), call.attributes.get("dim", -1)
+    if not isinstance(dim, int) or isinstance(dim, bool) or not -len(names) <= dim < len(names):
+        raise UnsupportedError(f"`{call.op}` over the dimension {dim}")
+    at = dim % len(names)
+    if call.shape(0)[at] % 2:
+        raise MisfitError(f"`{call.op}` of shape {call.shape(0)}", f"dimension {dim} has to be even")
+    sizes = {"half": call.shape(0)[at] // 2}
+    return Bound((names,), ((*names[:at], "half", *names[at + 1 :]),), whole=frozenset({names[at], "half"}), sizes=sizes)
+
+
 def _torch(*names: str) -> tuple[str, ...]:
     return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "torch.nn.functional"))
 
@@ -329,6 +351,7 @@ SPECS = (
         (Trait.NONLINEAR,),
         OpSpec("pow", (*_torch("square"), "square"), _squared, evaluate=_to_the_power),
         OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
+        OpSpec("glu", ("torch.nn.functional.glu",), _bind_glu, evaluate=_glu),
     ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),

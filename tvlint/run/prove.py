@@ -109,7 +109,7 @@ def _with_errors(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
     """Return the verdict, refuted where the reader has found that the code fails, or returns or trains something else.
 
     Beside any other error of the code nothing is proved: what it does is not what was derived of it. Where a name has no value
-    the run stops, which is told before what values would be.
+    the run stops, which comes before what values would be.
     """
     errors = [own for own in findings if own.severity is Severity.ERROR]
     sure = [own for own in errors if own.rule in FOUND_BY_READERS]

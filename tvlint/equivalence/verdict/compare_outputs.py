@@ -192,7 +192,7 @@ def _whole(entry: Pending) -> bool:
 
 def _one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> bool:
     """Return whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean its own
-    mean.
+    mean, beside which all slots may have the same value.
     """
     if value.clean:
         return True
@@ -200,7 +200,11 @@ def _one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> 
         return False
     scopes = {(entry.one_replica, entry.one_micro_batch) for leaf in value.leaves for entry in leaf.pending}
     mean = _is_mean(world.terms, value.term, replicas * micro_batches)
-    return len(scopes) == 1 and all(_addend(world, leaf, replicas, micro_batches, mean) for leaf in value.leaves)
+    same = [leaf for leaf in value.leaves if not leaf.pending]
+    least = 1 if same else 0
+    parts = (leaf for leaf in value.leaves if leaf.pending)
+    exact = all(leaf.coefficient == 1 for leaf in same)
+    return exact and len(scopes) == 1 and all(_addend(world, leaf, replicas, micro_batches, mean, least) for leaf in parts)
 
 
 def _is_mean(terms: Terms, term: int, slots: int) -> bool:
@@ -215,10 +219,11 @@ def _is_mean(terms: Terms, term: int, slots: int) -> bool:
     return (sign, square) == (1, Fraction(1, count**2))
 
 
-def _addend(world: World, leaf: Leaf, replicas: int, micro_batches: int, mean: bool) -> bool:
+def _addend(world: World, leaf: Leaf, replicas: int, micro_batches: int, mean: bool, least: int) -> bool:
+    """Return whether an addend is its slot's part of a mean, or of a sum where the coefficient is above `least`."""
     if len(leaf.pending) != 1:
         return False
     (entry,) = leaf.pending
     averages = mean or world.terms.averages(entry.origin, entry.number)
     share = (replicas if entry.one_replica else 1) * (micro_batches if entry.one_micro_batch else 1)
-    return _whole(entry) and (leaf.coefficient == 1 or (averages and leaf.coefficient == share))
+    return _whole(entry) and (least < leaf.coefficient == 1 or (averages and leaf.coefficient == share))

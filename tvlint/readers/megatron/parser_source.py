@@ -110,14 +110,16 @@ def may_take(parser: ParserSource, flag: str, value: str) -> bool:
 @kept
 def _parser_at(program: str, checkout: str) -> ParserSource:
     roots = tuple(around(os.path.dirname(program)))
+    elsewhere: set[str] = set()
     modules: dict[str, Module] = {}
     names_seen: set[str] = set()
     waiting = [program]
     while waiting and len(modules) < MOST_MODULES:
         path = waiting.pop()
         modules[path] = module = _module(path, checkout)
-        new = [name for name in module.imports if name not in names_seen]
+        new = [name for name in module.imports if name not in names_seen and name.partition(".")[0] not in elsewhere]
         names_seen.update(new)
+        elsewhere.update(top for top in {name.partition(".")[0] for name in new} if _root_of(top, roots) is None)
         files = chain(module.siblings, *(_found(name, roots) for name in new))
         waiting.extend(each for each in files if each not in modules)
     flags = OF_DEEPSPEED.union(OF_LAUNCHERS, *(each.flags for each in modules.values()))
@@ -175,7 +177,6 @@ def _siblings(module: str, importer: str) -> tuple[str, ...]:
     return _found(name, (folder,))
 
 
-@kept
 def _found(module: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     """Return the files of a module and of the packages around it, in the first root that has the topmost."""
     top, name = module.partition(".")[0], module.rpartition(".")[2]

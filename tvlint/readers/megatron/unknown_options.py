@@ -307,14 +307,16 @@ def nearest(flag: str, known: Iterable[str]) -> str:
             return variant
     if len(flag) > LONGEST:
         return ""
-    found = [(distance(flag, each, 2), each) for each in flags_known if abs(len(each) - len(flag)) <= 2]
+    own = set(flag)
+    alike = (each for each in flags_known if abs(len(each) - len(flag)) <= 2 and len(own.symmetric_difference(each)) <= 4)
+    found = [(distance(flag, each, 2), each) for each in alike]
     close = min(found, default=(3, ""))
     if close[0] <= (2 if len(flag) >= LONGER["source"][1] else 1):
         return close[1]
     if _elsewhere(flag) in flags_known:
         return _elsewhere(flag)
-    own = _words(flag)
-    share, _, best = max(((_alike(own, _words(each)), -len(each), each) for each in flags_known), default=(0.0, 0, ""))
+    words = _words(flag)
+    share, _, best = max(((_alike(words, _words(each)), -len(each), each) for each in flags_known), default=(0.0, 0, ""))
     return best if share >= ALIKE else ""
 
 

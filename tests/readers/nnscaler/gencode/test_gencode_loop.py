@@ -92,3 +92,11 @@ def test_gradients_are_asked_to_be_exactly_what_the_loop_divides(tmp_path: Path)
 )
 def test_a_loss_is_a_mean_where_all_that_adds_up_to_it_is(tmp_path: Path, said: str, mean: bool) -> None:
     assert loss_is_mean(plan(tmp_path, said)) is mean
+
+
+def test_a_loss_is_a_mean_or_none_in_whatever_order_operators_are_listed(tmp_path: Path) -> None:
+    said = MEAN.replace("mean(y)", "add(m, s)").replace("  l =", "  m = mean(y)\n  s = sum(y)\n  l =")
+    reference = plan(tmp_path, said.replace("  dy =", "  dy, _ ="))
+    forward = reference.segments["forward"]
+    listed = replace(forward, operators=tuple(reversed(forward.operators)))
+    assert not loss_is_mean(replace(reference, segments={**reference.segments, "forward": listed}))

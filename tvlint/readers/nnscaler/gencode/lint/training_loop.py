@@ -36,9 +36,12 @@ def loss_is_mean(reference: Plan) -> bool:
     forward = [part for part in reference.segments.values() if part.phase is Phase.FORWARD]
     makers = {name: own for part in forward for own in part.operators if isinstance(own, Compute) for name in own.outputs}
     reached = {name for name, tensor in reference.tensors.items() if tensor.role is Role.INPUT}
-    for own in makers.values():
-        if not reached.isdisjoint(one for one in own.inputs if isinstance(one, str)):
-            reached.update(own.outputs)
+    before = -1
+    while before < len(reached):
+        before = len(reached)
+        for own in makers.values():
+            if not reached.isdisjoint(one for one in own.inputs if isinstance(one, str)):
+                reached.update(own.outputs)
     return loss in reached and _is_mean(reference, makers, reached, loss, _DEEPEST)
 
 

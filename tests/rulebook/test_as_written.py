@@ -56,3 +56,24 @@ def test_layers_that_a_fork_pads_need_not_divide() -> None:
     command = f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size 2"
     assert "layers-not-divisible-by-pp" in errors(command + "\n")
     assert "layers-not-divisible-by-pp" not in errors(command + " --allow-padding-num-layers\n")
+
+
+@pytest.mark.parametrize(
+    ("stages", "sizes", "said"),
+    [
+        (2, "--decoder-first-pipeline-num-layers 2 --decoder-last-pipeline-num-layers 2", "4 of 7|there are no others"),
+        (2, "--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 4", "8 of 7|there are no others"),
+        (4, "--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 4", "8 of 7|none is left for the others"),
+        (4, "--decoder-first-pipeline-num-layers 2", "2 of 7|the rest does not divide over the 3 others"),
+        (
+            4,
+            "--decoder-first-pipeline-num-layers 2 --num-virtual-stages-per-pipeline-rank 2",
+            "2 of 7|the rest does not divide over the 6 virtual stages of the others",
+        ),
+    ],
+)
+def test_an_uneven_split_says_what_is_left_for_the_other_stages(stages: int, sizes: str, said: str) -> None:
+    layers, rest = said.split("|")
+    found = errors(f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size {stages} {sizes}\n")
+    message = f"{layers} layers are in pipeline stages whose size is given, and {rest}"
+    assert found["uneven-split-not-divisible"] == message

@@ -375,6 +375,15 @@ COMMANDS: dict[str, Case] = {
     "pickles: operators": Case((*CHECK, "--no-prove", "a.pkl"), 40, pickled, 1),
     "generated code: operators": Case((*CHECK, "--no-prove", "gencode0.py"), 20, generated, 1),
     "captures: operators": Case((*CHECK, "--no-prove", "a.capture.jsonl"), 40, captured, 0),
+    "findings in one line": Case(
+        (*CHECK, "ds.json"),
+        40,
+        only(
+            "ds.json",
+            lambda n: '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2' + ', "steps_per_print": 1' * n + "}",
+        ),
+        1,
+    ),
     "nested braces of a script": Case(
         (*CHECK, "a.sh"), 20, only("a.sh", lambda n: "#!/bin/bash\n" + "{ " * n + "true" + "; }" * n + f"\n{LAUNCH}4\n"), 0
     ),

@@ -21,6 +21,8 @@ from tvlint.reporters.text.paths import resolved
 
 MAXIMAL_SIZE = 4 << 20
 """Bytes of the largest file that is opened for an excerpt."""
+_NEAR = 4
+"""Times the width of an excerpt: farther from its span nothing is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def excerpts(report: Report, context: Context, width: int = 0) -> Excerpts:
 
     def excerpt(location: Location) -> Excerpt | None:
         found = _line(location, lines)
-        return None if found is None else _crop(_mark(found, location), width)
+        return None if found is None else _crop(_mark(found, location, width), width)
 
     return excerpt
 
@@ -100,15 +102,19 @@ def _line(location: Location, lines: Callable[[str], tuple[str, ...] | None]) ->
     return on_disk if on_disk is not None and on_disk.strip() else None
 
 
-def _mark(line: str, location: Location) -> Excerpt:
-    shown = visible_source(line)
+def _mark(line: str, location: Location, width: int) -> Excerpt:
+    """Return the line with its span; of a line that is much longer than `width`, no more than what may be shown of it."""
+    near = _NEAR * width if width > 0 else len(line)
     if location.column is None or not 1 <= location.column <= len(line) + 1:
-        return Excerpt(location.line, shown)
+        return Excerpt(location.line, visible_source(line[:near]))
     start = location.column - 1
     end = len(line.rstrip())
     if location.end_line in (None, location.line):
         end = location.end_column - 1 if location.end_column is not None else start + 1
-    end = max(start + 1, min(end, len(line)))
+    end = max(start + 1, min(end, len(line), start + near))
+    low = max(0, start - near)
+    line, start, end = line[low : start + near], start - low, end - low
+    shown = visible_source(line)
     before = display_width(visible_source(line[:start]))
     return Excerpt(location.line, shown, before, max(1, display_width(visible_source(line[start:end]))))
 

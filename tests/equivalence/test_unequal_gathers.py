@@ -48,3 +48,56 @@ def test_a_gather_of_unequal_pieces_states_their_sizes(plan: str, outcome: Outco
     verdict = verdict_on(plan, REFERENCE)
     assert verdict.outcome is outcome
     assert reasons <= {reason.name for reason in verdict.reasons}
+
+
+UNUSED = """
+mesh dp=2
+weight w f32[8,8]
+input x f32[5,8] region [0:5,0:8] of x[8,8]
+loss l dp:P
+program dp=0
+  h = linear(x, w)
+FIRST
+  l: f32[] = sum(h)
+  d_h = backward l (grad(l))
+  _, grad(w) = backward h (d_h)
+  reduce-gradients w over dp
+program dp=1
+  input x f32[3,8] region [5:8,0:8] of x[8,8]
+  h = linear(x, w)
+LAST
+  l: f32[] = sum(h)
+  d_h = backward l (grad(l))
+  _, grad(w) = backward h (d_h)
+  reduce-gradients w over dp
+"""
+WHOLE = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w)
+  l: f32[] = sum(h)
+  d_h = backward l (grad(l))
+  _, grad(w) = backward h (d_h)
+"""
+HALF = "  c: f16[8,8] = to(w, torch.float16)\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason"),
+    [
+        (each := "  q = all-gather(h, dim=0, splits=[5,3]) over dp", each, ""),
+        (each := "  q = gather(h, dim=0, root=0, splits=[5,3]) over dp", each, ""),
+        (each := "  q = all-reduce(w) over dp", each, ""),
+        (each := "  q = all-gather(h, dim=0) over dp", each, "unequal-splits"),
+        (each := "  q = gather(h, dim=0, root=0) over dp", each, "unequal-splits"),
+        (each := "  q = all-to-all(h, dim=1, concat-dim=0) over dp", each, "unequal-splits"),
+        (f"{HALF}  q = all-reduce(c) over dp", "  q = all-reduce(w) over dp", "mismatched-collective"),
+        (f"{HALF}  q = all-gather(c, dim=0) over dp", "  q = all-gather(w, dim=0) over dp", "mismatched-collective"),
+    ],
+)
+def test_what_does_not_run_is_not_proved_though_nothing_uses_it(first: str, last: str, reason: str) -> None:
+    verdict = verdict_on(UNUSED.replace("FIRST", first).replace("LAST", last), WHOLE)
+    assert verdict.outcome is (Outcome.UNKNOWN if reason else Outcome.PROVED)
+    assert [own.name for own in verdict.reasons][:1] == [reason][: bool(reason)]

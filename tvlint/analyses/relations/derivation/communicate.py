@@ -241,6 +241,11 @@ def together(
             )
             tell(machine, rank, first, mismatch, fatal=True)
             return None
+    dtypes = _dtypes(machine, [own for own, _ in table.values()])
+    if len(dtypes) > 1 and not machine.alone:
+        text = f"is given {' and '.join(sorted(dtypes))} by the members of one group {list(members.ranks)}"
+        tell(machine, rank, first, Mismatch("mismatched-collective", text, refutes=False), fatal=True)
+        return None
     if all(value == "absent" for _, value in table.values()):
         return {}
     adds = first.kind in (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER) and first.reduce in ("", "sum")
@@ -284,6 +289,12 @@ def together(
         if machine.alone and gathers and mismatch.name == "pieces-not-in-rank-order":
             return {**exchange(machine.world, first, members.ranks, given, -1, claimed={})}
         return None
+
+
+def _dtypes(machine: Machine, operators: Iterable[Communicate]) -> set[str]:
+    """Return the dtypes, as far as they are declared, of what the members of a collective give."""
+    tensors = (machine.plan.tensors.get(name) for own in operators for name in own.inputs[:1])
+    return {tensor.dtype for tensor in tensors if tensor is not None and tensor.dtype}
 
 
 def _blind(machine: Machine, operator: Communicate, given: Mapping[int, Value]) -> bool:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved
+from tvlint.analyses.relations.transfer.collectives import has_sizes_stated
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator
 from tvlint.ops.spec import ONE, Bound, Call, Family, Shape, UnsupportedError
 from tvlint.ops.table import spec_of
 
-_ALIKE = (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
-"""Collectives whose members give tensors of one shape."""
+_ALIKE = (
+    Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL, Collective.ALL_GATHER,
+    Collective.GATHER,
+)  # fmt: skip
+"""Collectives whose members give tensors of one shape, unless a gather states their sizes."""
 
 
 def may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
@@ -48,7 +52,7 @@ def may_exchange(operator: Communicate, shapes: Sequence[Shape], members: int) -
         return False
     if operator.dim is not None and not _fits_splits(operator, [shape[operator.dim] for shape in shapes], members):
         return False
-    return operator.kind not in _ALIKE or len(set(shapes)) == 1
+    return operator.kind not in _ALIKE or has_sizes_stated(operator, shapes)
 
 
 def _fits_splits(operator: Communicate, sizes: Sequence[int], members: int) -> bool:
@@ -57,8 +61,7 @@ def _fits_splits(operator: Communicate, sizes: Sequence[int], members: int) -> b
     """
     if operator.kind in (Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL, Collective.SCATTER):
         return all(size == sum(operator.splits) if operator.splits else size % members == 0 for size in sizes)
-    gathers = operator.kind in (Collective.ALL_GATHER, Collective.GATHER)
-    return not gathers or not operator.splits or tuple(sizes) == operator.splits
+    return True
 
 
 def _fit(bound: Bound, shapes: Sequence[Shape]) -> bool:

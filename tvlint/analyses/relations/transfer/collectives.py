@@ -15,6 +15,7 @@ from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
 from tvlint.analyses.relations.transfer.reshape import stacked, unstacked
 from tvlint.ir.operators import Collective, Communicate
+from tvlint.ops.spec import Shape
 
 _GATHERS = (Collective.ALL_GATHER, Collective.GATHER)
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
@@ -42,13 +43,17 @@ def exchange(
 
 def _check_sizes(world: World, operator: Communicate, pieces: Sequence[Value]) -> None:
     """Raise Mismatch where members give tensors of several shapes, unless a gather states the size that each one has."""
-    shapes = [world.local_shape(piece) for piece in pieces]
-    if operator.splits:
-        dim = operator.dim if operator.dim is not None else 0
-        if operator.kind not in _GATHERS or operator.receive_splits or operator.splits != tuple(own[dim] for own in shapes):
-            raise Mismatch("unequal-splits", "splits unequally", refutes=False)
-    elif len(set(shapes)) > 1:
-        raise Mismatch("unequal-splits", "exchanges pieces of unequal sizes, and no `splits` say so", refutes=False)
+    if not has_sizes_stated(operator, [world.local_shape(piece) for piece in pieces]):
+        text = "states other sizes than its members give" if operator.splits else "exchanges unequal pieces without `splits`"
+        raise Mismatch("unequal-splits", text, refutes=False)
+
+
+def has_sizes_stated(operator: Communicate, shapes: Sequence[Shape]) -> bool:
+    """Return whether the members of a gather give the sizes that it states, else whether all give tensors of one shape."""
+    if operator.kind not in _GATHERS or not operator.splits or operator.dim is None:
+        return len(set(shapes)) <= 1
+    others = {(*own[: operator.dim], *own[operator.dim % len(own) + 1 :]) for own in shapes}
+    return len(others) <= 1 and tuple(own[operator.dim] for own in shapes) == operator.splits
 
 
 def _exchange(

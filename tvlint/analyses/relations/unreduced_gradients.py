@@ -108,9 +108,13 @@ def _last(plan: Plan, weight: str, rank: int) -> tuple[str, Operator | None]:
 
 
 def _partial_axes(alone: Alone, rank: int, held: Mapping[int, Slot]) -> list[str]:
-    """Return the axes over which what a rank holds is a part of a sum, where others hold other parts, or what is unknown."""
+    """Return the axes over which what a rank holds is a part of a sum, where others hold other parts, or what is unknown.
+
+    A part of a sum that an operator took for complete before is that mistake.
+    """
     plan, value = alone.plan, held.get(rank)
-    if value is None or not value.leaves:
+    pending = {(own.origin, own.number) for leaf in value.leaves for own in leaf.pending} if value is not None else set()
+    if value is None or not pending or not pending.isdisjoint(alone.derived.incomplete):
         return []
     found = [plan.replication.axis] if any(own.one_replica for leaf in value.leaves for own in leaf.pending) else []
     unknown = []

@@ -119,6 +119,7 @@ def _run(machine: Machine) -> Derived:
     finish(machine)
     derived = machine.derived
     derived.finished = not active
+    derived.incomplete = {one_sum for state in machine.ranks.values() for one_sum in state.incomplete}
     derived.opaque = {state.number: state.opaque for state in machine.ranks.values()}
     derived.environments = {state.number: state.environment for state in machine.ranks.values()}
     if not machine.alone:

@@ -175,6 +175,8 @@ class Derived:
     roots: list[Root] = field(default_factory=list)
     opaque: dict[int, dict[str, Opaque | None]] = field(default_factory=dict)
     """By rank, which values tensors of unknown relation are."""
+    incomplete: set[tuple[int, int]] = field(default_factory=set)
+    """The pending sums that operators took for complete, by the term and number of each."""
     steps: list[Stepped] = field(default_factory=list)
     """The gradients with which weights are stepped."""
     pulled: list[Pulled] = field(default_factory=list)

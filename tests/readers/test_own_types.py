@@ -214,3 +214,52 @@ def test_a_slice_of_a_weight_that_a_program_declares_anew_has_a_gradient_of_its_
     assert plan is not None
     assert reference is not None
     assert (prove(plan, reference).outcome is Outcome.PROVED) == proved
+
+
+ROWS = """
+mesh cp=2
+weight w f32[8,8]
+input x f32[8,8]
+loss l f32[] cp:P
+program cp=0
+  s = narrow(x, 0, 0, 5)
+  y = linear(s, w)
+  l = sum(y)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+  reduce-gradients w over cp
+  update w
+program cp=1
+  s = narrow(x, 0, 5, LENGTH)
+  y = linear(s, w)
+  l = sum(y)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+  reduce-gradients w over cp
+  update w
+"""
+ALL_ROWS = """
+mesh d=1
+weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  y = linear(x, w)
+  l = sum(y)
+  dy = backward l (grad(l))
+  _, grad(w) = backward y (dy)
+  update w
+"""
+
+
+def test_a_result_without_annotation_has_the_type_that_follows_in_its_program() -> None:
+    plan = plan_text.read("rows.plan", ROWS.replace("LENGTH", "3")).plan
+    reference = plan_text.read("reference.plan", ALL_ROWS).plan
+    assert plan is not None
+    assert reference is not None
+    shapes = {name: plan.tensors[name].shape for name in ("s", "s@cp=1", "y", "y@cp=1", "dy@cp=1")}
+    assert shapes == {"s": (5, 8), "s@cp=1": (3, 8), "y": (5, 8), "y@cp=1": (3, 8), "dy@cp=1": (3, 8)}
+    assert prove(plan, reference).outcome is Outcome.PROVED
+    lacking = plan_text.read("rows.plan", ROWS.replace("LENGTH", "2")).plan
+    assert lacking is not None
+    assert prove(lacking, reference).outcome is Outcome.REFUTED

@@ -263,3 +263,17 @@ def test_a_result_without_annotation_has_the_type_that_follows_in_its_program() 
     lacking = plan_text.read("rows.plan", ROWS.replace("LENGTH", "2")).plan
     assert lacking is not None
     assert prove(lacking, reference).outcome is Outcome.REFUTED
+
+
+def test_a_result_of_no_declared_type_has_the_type_that_follows_in_its_program_in_json() -> None:
+    text = plan_text.read("rows.plan", ROWS.replace("LENGTH", "3")).plan
+    reference = plan_text.read("reference.plan", ALL_ROWS).plan
+    assert text is not None
+    assert reference is not None
+    document = json.loads(json_writer.write(text).replace("@cp=1", ""))
+    for name in ("s", "y", "dy"):
+        del document["tensors"][name]
+    plan = plan_json.read("rows.json", json.dumps(document)).plan
+    assert plan is not None
+    assert [plan.tensors[name].shape for name in ("s", "s@cp=1", "y@cp=1")] == [(5, 8), (3, 8), (3, 8)]
+    assert prove(plan, reference).outcome is Outcome.PROVED

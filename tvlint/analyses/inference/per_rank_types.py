@@ -6,11 +6,11 @@ that follows from it with another type become `NAME@RANKS` on those ranks, in se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.def_use import reads, writes
-from tvlint.analyses.inference.shapes_and_gradients import derive_tensors
+from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, implied_types
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
 from tvlint.ir.plan import Plan, Program, Role, Segment, Step, Tensor
@@ -22,12 +22,38 @@ OwnTypes = Mapping[int, Mapping[str, Tensor]]
 _LOGICAL = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
 
 
-def with_own_types(plan: Plan, own: OwnTypes) -> Plan:
-    """`plan`, the programs `own` on tensors of their own types."""
+def with_own_types(plan: Plan, own: OwnTypes, stated: Collection[str]) -> Plan:
+    """Return the plan with the programs on tensors of their own types: those of `own`, and those of results that differ.
+
+    A result whose name is not among `stated` (the names of which the plan says a type for all programs) has the type that
+    follows in its program.
+    """
+    if len(plan.programs) > 1:
+        following = {number: _following(plan, program, stated) for number, program in enumerate(plan.programs)}
+        own = {number: {**types, **own.get(number, {})} for number, types in following.items()}
     for number in sorted(own):
         if not all(_says_nothing_new(plan.tensors.get(name), tensor) for name, tensor in own[number].items()):
             plan = _with_types_of(plan, number, own[number])
     return plan
+
+
+def _following(plan: Plan, program: Program, stated: Collection[str]) -> dict[str, Tensor]:
+    """Return the results of which the program makes another type than is known; not what follows from them in turn."""
+    found: dict[str, Tensor] = {}
+    follows: set[str] = set()
+    for segment in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
+        for operator in plan.segments[segment].operators:
+            if not isinstance(operator, Compute):
+                continue
+            if not follows.isdisjoint(reads(operator)):
+                follows.update(operator.outputs)
+                continue
+            for name, (shape, dtype) in zip(operator.outputs, implied_types(operator, plan.tensors, plan.mesh), strict=False):
+                known = plan.tensors.get(name)
+                if name not in stated and known is not None and (known.shape, known.dtype) != (shape, dtype):
+                    found.setdefault(name, Tensor(name, shape, dtype, known.role))
+                    follows.add(name)
+    return found
 
 
 def _says_nothing_new(known: Tensor | None, tensor: Tensor) -> bool:

@@ -44,7 +44,7 @@ def build(path: str, document: dict[str, Any]) -> Plan:
         path, "plan-json", mesh, tensors, segments, programs, replication, int(document.get("micro_batches", max(last + 1, 1))),
         *_returned(document), communicators, document.get("name", ""), assumed=tuple(document.get("assumed", ())),
     )  # fmt: skip
-    return with_reducers(with_own_types(plan, dict(enumerate(own))))
+    return with_reducers(with_own_types(plan, dict(enumerate(own)), frozenset(document["tensors"])))
 
 
 def _open(tensors: dict[str, Tensor], declared: dict[str, Any]) -> frozenset[str]:

@@ -9,7 +9,7 @@ from tvlint.analyses.dataflow.local_shapes import whole_shape
 from tvlint.analyses.inference.accumulation import with_reducers
 from tvlint.analyses.inference.per_rank_types import with_own_types
 from tvlint.analyses.inference.segments import reads, signature
-from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, for_every_operand, implied_types, link_gradients
+from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, for_every_operand, link_gradients
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.plan_text.builder import Draft, Section, is_bare
@@ -28,7 +28,7 @@ def assemble(draft: Draft) -> Plan:
     everything = [operator for section in sections for operator in _operators(operators[id(section)])]
     _set_apart(draft, sections, operators)
     tensors = derive_tensors(draft.tensors, frozenset(draft.open_roles), everything, draft.mesh)
-    _tell_own_types(draft, operators, tensors)
+    stated = frozenset(draft.tensors)
     _claim_outputs(draft, tensors)
     _link(draft, tensors)
     everywhere = frozenset(tensor.name for tensor in tensors.values() if tensor.role in EVERYWHERE)
@@ -46,7 +46,8 @@ def assemble(draft: Draft) -> Plan:
         micro_batches,
         tuple(draft.outputs), draft.loss, tuple(draft.groups), draft.name,
     )  # fmt: skip
-    return with_reducers(with_own_types(plan, {number: section.own for number, section in enumerate(draft.programs)}))
+    own = {number: section.own for number, section in enumerate(draft.programs)}
+    return with_reducers(with_own_types(plan, own, stated))
 
 
 def _micro_batches(draft: Draft, operators: dict[int, list[Operator | Step | int]]) -> int:
@@ -96,26 +97,6 @@ def _set_apart(draft: Draft, sections: list[Section], operators: dict[int, list[
         for program in running:
             program.own.setdefault(name, tensor)
         draft.tensors[name] = replace(tensor, shape=other.shape, dtype=other.dtype)
-
-
-def _tell_own_types(draft: Draft, operators: dict[int, list[Operator | Step | int]], tensors: dict[str, Tensor]) -> None:
-    """Note the types that results without annotation have in a program, where another program gives the name another type.
-
-    What follows from such a result in the program has a type of its own as well.
-    """
-    for section in draft.programs if len(draft.programs) > 1 else ():
-        follows: set[str] = set()
-        for operator in _operators(operators[id(section)]):
-            if not isinstance(operator, Compute):
-                continue
-            if not follows.isdisjoint(reads(operator)):
-                follows.update(operator.outputs)
-                continue
-            for name, (shape, dtype) in zip(operator.outputs, implied_types(operator, tensors, draft.mesh), strict=False):
-                known = tensors.get(name)
-                if name not in draft.tensors and known is not None and (known.shape, known.dtype) != (shape, dtype):
-                    section.own.setdefault(name, Tensor(name, shape, dtype, known.role))
-                    follows.add(name)
 
 
 def _runs(program: Section, segment: Section) -> bool:

@@ -54,6 +54,14 @@ def test_what_may_be_right_is_left_alone(rest: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "script",
+    ['A=\n@ "${A[@]}"\n', 'A=\nA+=("")\n@ "${A[@]}"\n', 'unset A\n@ "${A[@]}" "${A[0]}"\n', 'A=\n@ --bf16 "${A[0]}"\n'],
+)
+def test_an_empty_word_is_none_too_many(script: str) -> None:
+    assert rules(script.replace("@", LAUNCH)) == []
+
+
+@pytest.mark.parametrize(
     ("script", "quoted"),
     [
         ("A=(\n  --lr-decay-style \"cosine slow\"\n)\n" + LAUNCH + "${A[@]}\n", True),

@@ -172,7 +172,10 @@ def _items(scope: Scope, node: ast.expr, depth: int) -> Iterator[Item]:
         yield from inner.items if isinstance(inner, Array) else [Gap("not understood", _span(scope, node))]
         return
     value = _value(scope, node, depth + 1)
-    yield Word(value.pieces) if isinstance(value, Scalar) else Gap("a list within a list", _span(scope, node))
+    if isinstance(value, Scalar):
+        yield Word(value.pieces or (Text("", _span(scope, node), exact=False),))
+    else:
+        yield Gap("a list within a list", _span(scope, node))
 
 
 def _pieces(scope: Scope, node: ast.JoinedStr | ast.Constant, depth: int) -> Iterator[Piece]:

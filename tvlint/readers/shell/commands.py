@@ -16,12 +16,14 @@ from tvlint.readers.shell.values import (
     Item,
     Scalar,
     Span,
+    Text,
     Value,
     Word,
     known_text,
     leading_text,
     source_of,
 )
+from tvlint.readers.shell.words import quoted_value
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -43,7 +45,8 @@ def assign(state: State, node: Node) -> None:
             state.variables[state.text(target)] = Array((Gap("elements of the array are set one by one", span),))
         return
     adds = any(child.type == "+=" for child in node.children)
-    new = expand_value(state, value) if value is not None else Scalar(())
+    nothing = Scalar((Text("", Span(span.source, span.end, span.end), exact=False),))
+    new = expand_value(state, value) if value is not None else nothing
     old = state.variables.get(state.text(name))
     if adds:
         new = _added(old, new, state.text(name), span)
@@ -56,7 +59,7 @@ def _added(old: Value | None, new: Value, name: str, span: Span) -> Value:
     if old is None:
         return new
     if isinstance(new, Array):
-        first: tuple[Item, ...] = old.items if isinstance(old, Array) else (Word(old.pieces),) if old.pieces else ()
+        first: tuple[Item, ...] = old.items if isinstance(old, Array) else quoted_value(old)
         return Array((*first, *new.items))
     if isinstance(old, Scalar):
         return Scalar((*old.pieces, *new.pieces))

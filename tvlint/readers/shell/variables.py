@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvlint.readers.shell.state import State, as_scalar
 from tvlint.readers.shell.values import Array, Gap, Hole, Item, Piece, Scalar, Span, Text, Word
-from tvlint.readers.shell.words import join, split, split_value
+from tvlint.readers.shell.words import join, quoted_value, split, split_value
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -54,7 +54,7 @@ def variable_of(state: State, node: Node) -> tuple[str, tuple[Piece, ...] | None
         return name, hole
     if match[2] in "@*":
         return name, join(split_value(value))
-    items = split_value(value) if isinstance(value, Array) else (Word(value.pieces),)
+    items = split_value(value) if isinstance(value, Array) else quoted_value(value)
     found = _argument(items, int(match[2]) + 1, state.span(node))
     return name, found
 
@@ -83,7 +83,7 @@ def whole_array(state: State, node: Node) -> tuple[Item, ...] | None:
             return (Gap(f"`{match[1]}` is not set in the file", state.span(inner)),)
         state.spend(len(value.items) if isinstance(value, Array) else 1)
         if isinstance(value, Scalar):
-            return (Word(value.pieces),) if node.type == "string" else split_value(value)
+            return quoted_value(value) if node.type == "string" else split_value(value)
         return value.items if node.type == "string" else tuple(_cut_again(value.items))
     return None
 

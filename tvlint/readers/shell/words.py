@@ -52,6 +52,11 @@ def split_value(value: Value) -> tuple[Item, ...]:
     return tuple(split([(piece, True) for piece in value.pieces]))
 
 
+def quoted_value(value: Scalar) -> tuple[Item, ...]:
+    """Return the word that a quoted expansion of `value` gives; none of a variable that is not set."""
+    return (Word(value.pieces),) if value.pieces else ()
+
+
 def _cut(piece: Text, word: list[Piece], items: list[Item]) -> None:
     start = 0
     for place, character in enumerate(piece.text):

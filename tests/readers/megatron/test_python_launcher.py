@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tvlint.ir.configuration import Configuration, Unknown
+from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
 
 SIZES = "--tensor-model-parallel-size 2 --num-layers 4"
@@ -80,3 +81,106 @@ def test_a_function_has_its_own_lists(tmp_path: Path) -> None:
     text = f"def a():\n    s = '{SIZES}'\ndef b():\n    s = '{SIZES.replace('2', '3')}'\n"
     both = read_program(tmp_path, text)
     assert [each.settings["tensor_model_parallel_size"].value for each in both] == [2, 3]
+
+
+@pytest.mark.parametrize("change", ["other.append(os.name)", "other += [os.name]", "other[4:] = os.listdir()"])
+def test_a_list_of_two_names_is_not_known_when_it_has_changed_under_one(change: str, tmp_path: Path) -> None:
+    body = f"cmd = {STARTED}\nother = cmd\n{change}\nos.execv('a', cmd)\n"
+    assert not any("world_size" in own.settings for own in read_program(tmp_path, body))
+
+
+@pytest.mark.parametrize("line", ["os.system(' '.join(words))", "words.append('a')", "start([*words])"])
+def test_long_lists_in_long_programs_are_a_located_problem(line: str, tmp_path: Path) -> None:
+    body = f"s = '{SIZES}'\nwords = [{','.join(['1'] * 1000)}]\n" + f"{line}\n" * 1000
+    with pytest.raises(ReadError, match="too complex") as raised:
+        read_program(tmp_path, body)
+    assert raised.value.problem.location.line
+
+
+SIZED = "'--tensor-model-parallel-size', '2', '--num-attention-heads', '8'"
+STARTED = f"['torchrun', '--nproc-per-node', '8', 'pretrain_gpt.py', {SIZED}]"
+TEXT = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --num-attention-heads 8"
+
+
+@pytest.mark.parametrize(
+    ("body", "sizes"),
+    [
+        (f"import subprocess\nsubprocess.run({STARTED}, check=True)\n", (8, 2)),
+        (f"from subprocess import check_call as c\ncmd = {STARTED}\nc(args=cmd)\n", (8, 2)),
+        (f"import subprocess\ncmd = {STARTED}\nsubprocess.run(' '.join(cmd), shell=True)\n", (8, 2)),
+        (f"import shlex\ncmd = {STARTED}\nos.system(shlex.join(cmd))\n", (8, 2)),
+        (f"import shlex, subprocess\nsubprocess.run(shlex.split('{TEXT}'))\n", (8, 2)),
+        (f"os.system('{TEXT}')\n", (8, 2)),
+        (f"os.execvp('bash', ['bash', '-c', '{TEXT}'])\n", (8, 2)),
+        (f"N = 4\nos.system(f'{TEXT.replace('8 p', '{N} p')}')\n", (4, 2)),
+        (f"cmd = {STARTED}\nprint(cmd, len(cmd))\nos.execv(cmd[0], cmd)\n", (8, 2)),
+        (f"cmd = {STARTED}\ncmd.append('--bf16')\ncmd.extend(['--lr', '1'])\nos.execv('a', cmd)\n", (8, 2)),
+        (f"cmd = {STARTED}\ncmd += ['--seed', '1']\nos.execv('a', cmd)\n", (8, 2)),
+    ],
+)
+def test_what_starts_a_command_launches_all_of_its_options(body: str, sizes: tuple[int, int], tmp_path: Path) -> None:
+    (own,) = read_program(tmp_path, body)
+    assert (own.settings["world_size"].value, own.settings["tensor_model_parallel_size"].value) == sizes
+    assert own.complete
+    assert not own.elsewhere
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"from launchers import start\nstart({STARTED})\n",
+        f"import launchers\ncmd = {STARTED}\nlaunchers.add(cmd)\nos.execv('a', cmd)\n",
+        f"def add(cmd): cmd.append('--bf16')\ncmd = {STARTED}\nadd(cmd)\nos.execv('a', cmd)\n",
+        f"cmd = {STARTED}\ncmd.insert(4, os.name)\nos.execv('a', cmd)\n",
+        f"cmd = {STARTED}\ncmd[4:5] = os.listdir()\nos.execv('a', cmd)\n",
+        f"cmd = {STARTED}\nfor each in os.listdir():\n    cmd.append(each)\nos.execv('a', cmd)\n",
+        f"cmd = {STARTED}\n[cmd.append(each) for each in os.listdir()]\nos.execv('a', cmd)\n",
+        f"CMD = {STARTED}\ndef a():\n    CMD.append(os.name)\ndef b():\n    os.execv('a', CMD)\n",
+        f"import sys\nos.execv('a', [*{STARTED}, *sys.argv[1:]])\n",
+    ],
+)
+def test_a_command_to_which_words_may_be_added_is_not_all_that_is_launched(body: str, tmp_path: Path) -> None:
+    found = [own for own in read_program(tmp_path, body) if "world_size" in own.settings]
+    assert found
+    assert not any(own.complete for own in found)
+    assert all(own.elsewhere for own in found)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def f(tp=3):\n    os.system(f'@')\nf()\n",
+        "def f(*, tp: int = 3):\n    os.system(f'@')\nf()\n",
+        "tp = os.environ.get('TP', 3)\nos.system(f'@')\n",
+        "tp = int(os.getenv('TP', '3'))\nos.system(f'@')\n",
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--tp', type=int, default=3)\n"
+        "args = parser.parse_args()\nos.system(f'@'.replace('', ''))\nos.system(f'@args')\n",
+        "class Run:\n    tp: int = 3\ndef f(args: Run):\n    os.system(f'@args')\n",
+    ],
+)
+def test_a_default_is_what_is_launched_where_nothing_else_is_given(body: str, tmp_path: Path) -> None:
+    command = TEXT.replace("size 2", "size {tp}")
+    body = body.replace("@args", command.replace("{tp}", "{args.tp}")).replace("os.system(f'@'.replace('', ''))\n", "")
+    (own,) = read_program(tmp_path, body.replace("@", command))
+    assert own.settings["tensor_model_parallel_size"].value == 3
+
+
+@pytest.mark.parametrize("call", ["f(2)", "f(tp=2)", "f(*all)", "f(**all)", ""])
+def test_a_default_that_no_call_takes_is_not_what_is_launched(call: str, tmp_path: Path) -> None:
+    command = TEXT.replace("size 2", "size {tp}")
+    (own,) = read_program(tmp_path, f"def f(tp=3):\n    os.system(f'{command}')\n{call}\n")
+    assert isinstance(own.settings["tensor_model_parallel_size"].value, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("body", "tp"),
+    [
+        (f"import sys\nsys.argv = ['x', {SIZED}]\n", 2),
+        (f"def f():\n    return [{SIZED}]\n", 2),
+        (f"def f():\n    parse([{SIZED}])\n", 2),
+        (f"def f():\n    if os.name:\n        return [{SIZED}]\n    return []\n", None),
+    ],
+)
+def test_lists_that_no_variable_holds_are_read(body: str, tp: int | None, tmp_path: Path) -> None:
+    found = read_program(tmp_path, body)
+    assert [own.settings["tensor_model_parallel_size"].value for own in found] == ([tp] if tp else [])

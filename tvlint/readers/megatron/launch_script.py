@@ -94,7 +94,7 @@ def read(path: str, data: bytes) -> Document | None:
     findings: dict[Finding, None] = {}
     version = version_of_script(evaluation.source.text)
     configurations = list[Configuration]()
-    for configuration, command, launch, arguments in _launched(evaluation, version):
+    for configuration, command, launch, arguments in launched(evaluation, version):
         configurations.append(configuration)
         mistakes = option_mistakes(configuration, arguments.surplus, launch.path or launch.program)
         findings.update(dict.fromkeys((*mistakes, *cut_short(command.span))))
@@ -112,8 +112,8 @@ def read(path: str, data: bytes) -> Document | None:
     return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
 
 
-def _launched(evaluation: Evaluation, version: str) -> Iterable[tuple[Configuration, Command, Launch, Arguments]]:
-    """Yield the configuration of each launch, and what it was read from."""
+def launched(evaluation: Evaluation, version: str) -> Iterable[tuple[Configuration, Command, Launch, Arguments]]:
+    """Yield the configuration of each command that passes Megatron options, and what it was read from."""
     for command, words in _launches(evaluation, evaluation.commands):
         launch = split_launch(words)
         arguments = read_arguments(launch.arguments)
@@ -139,8 +139,8 @@ def _with_cases(
             break
         tried += 1
         condition = f" with `{name}={text}`" if not name.isdigit() else f" with `{text}` as argument {name}"
-        launched = [(each, launch.path or launch.program) for each, _, launch, _ in _launched(own, version)]
-        for each, program in launched or [(each, "") for each in of_lists(own, version)]:
+        found = [(each, launch.path or launch.program) for each, _, launch, _ in launched(own, version)]
+        for each, program in found or [(each, "") for each in of_lists(own, version)]:
             mistakes.update(dict.fromkeys(option_mistakes(each, (), program)))
             if TRAINS & each.settings.keys():
                 cases.setdefault(each.location, []).append(replace(each, condition=condition))

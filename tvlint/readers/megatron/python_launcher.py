@@ -1,21 +1,29 @@
-"""Launchers in Python: the lists and texts of Megatron's options that a function builds. Parsed, never run."""
+"""Launchers in Python: the commands that a function starts, and the lists and texts of Megatron's options that it builds.
+
+Parsed, never run.
+"""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tvlint.findings import Finding
-from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.languages import is_prose, is_test
+from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.invalid_options import option_mistakes
-from tvlint.readers.megatron.launch_script import of_lists
+from tvlint.readers.megatron.launch_script import is_launch, launched, of_lists
+from tvlint.readers.megatron.launcher import split_launch
+from tvlint.readers.megatron.python_names import Names, read_names
 from tvlint.readers.not_followed import PASSED
 from tvlint.readers.shell.evaluate import Evaluation
+from tvlint.readers.shell.lexer import commands_in
+from tvlint.readers.shell.state import Command
 from tvlint.readers.shell.values import (
     Array,
     Gap,
@@ -29,9 +37,10 @@ from tvlint.readers.shell.values import (
     Value,
     Word,
     bounded,
+    known_text,
     source_of,
 )
-from tvlint.readers.shell.words import merge, split_value
+from tvlint.readers.shell.words import join, merge, split_value
 
 FORMAT = "python-launcher"
 LARGEST = 1 << 20
@@ -45,6 +54,20 @@ QUOTED = re.compile(r"[\"'`$\\]")
 """What a shell that takes the text may read otherwise."""
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+RUNNERS = frozenset(
+    {
+        *(f"subprocess.{name}" for name in ("run", "Popen", "call", "check_call", "check_output")),
+        *(f"os.{name}" for name in ("system", "popen", "execv", "execve", "execvp", "execvpe")),
+    }
+)
+"""The functions that start a command as it is given; others may add words to it."""
+FROM_OUTSIDE = frozenset({"os.getenv", "os.environ.get"})
+SAME_TEXT = frozenset({"str", "int"})
+HARMLESS = frozenset({"argparse", "json", "logging", "shlex", "textwrap", "typing", "warnings"})
+"""Modules whose functions start nothing and leave lists as they are."""
+CHANGES_NOTHING = frozenset({"copy", "count", "index"})
+WITHIN = (ast.stmt, ast.ExceptHandler, ast.match_case)
+"""Nodes of a statement that are no expressions of its own."""
 
 
 @dataclass(slots=True)
@@ -52,8 +75,11 @@ class Scope:
     """The variables of a module or function, by what the statements before leave in them."""
 
     source: Source
-    outer: Mapping[str, Value] = field(default_factory=dict)
+    names: Names
     variables: dict[str, Value] = field(default_factory=dict)
+    commands: list[Command] = field(default_factory=list)
+    shared: set[str] = field(default_factory=set)
+    """The names of lists that have more than one."""
 
 
 def recognise(path: str, data: bytes) -> bool:
@@ -73,23 +99,37 @@ def read(path: str, data: bytes) -> Document | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     nodes = [node for node, _ in zip(ast.walk(module), range(MOST_NODES), strict=False)]
-    top = Scope(source)
+    names = read_names(nodes)
+    top = Scope(source, names)
     _follow(top, module.body, is_sure=True)
-    scopes = [top]
-    for node in nodes:
-        if isinstance(node, FUNCTIONS):
-            stored = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-            own = Scope(source, {name: value for name, value in top.variables.items() if name not in stored})
-            own.variables.update({each.arg: _hole(own, each) for each in ast.walk(node.args) if isinstance(each, ast.arg)})
-            _follow(own, node.body, is_sure=True)
-            scopes.append(own)
-    configurations: list[Configuration] = []
-    for scope in scopes:
-        listed = of_lists(Evaluation(source, (), scope.variables, (), False, 0), "")
-        named = ((each, each.location.line) for each in listed if each.location is not None)
-        configurations += [replace(each, format=FORMAT, section=f"line {line}") for each, line in named]
-    findings: dict[Finding, None] = dict.fromkeys(each for own in configurations for each in option_mistakes(own))
+    functions = [node for node in nodes if isinstance(node, FUNCTIONS)]
+    shared = Scope(source, names, variables=dict(top.variables))
+    for function in functions:
+        for name in _changed(function):
+            _change(shared, name, function)
+    scopes = [top, *(_follow_function(shared, function) for function in functions)]
+    evaluations = [Evaluation(source, tuple(scope.commands), scope.variables, (), False, 0) for scope in scopes]
+    found = [each for own in evaluations for each in launched(own, "")]
+    findings: dict[Finding, None] = {}
+    for configuration, _, launch, arguments in found:
+        findings.update(dict.fromkeys(option_mistakes(configuration, arguments.surplus, launch.path or launch.program)))
+    configurations = [replace(configuration, format=FORMAT) for configuration, *_ in found]
+    for each in [] if found else [each for own in evaluations for each in of_lists(own, "")]:
+        if each.location is not None:
+            configurations.append(replace(each, format=FORMAT, section=f"line {each.location.line}"))
+            findings.update(dict.fromkeys(option_mistakes(each)))
     return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings)) if configurations else None
+
+
+def _follow_function(outer: Scope, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Scope:
+    """Return what the body of a function leaves, which sees the variables of the module that it names."""
+    used = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+    stored = {each.id for each in used if not isinstance(each.ctx, ast.Load)}
+    seen = {each.id: outer.variables[each.id] for each in used if each.id in outer.variables and each.id not in stored}
+    own = Scope(outer.source, outer.names, seen)
+    own.variables.update(_parameters(own, node.args, outer.names.calls.get(node.name, ())))
+    _follow(own, node.body, is_sure=True)
+    return own
 
 
 def _follow(scope: Scope, body: Iterable[ast.stmt], is_sure: bool, depth: int = 0) -> None:
@@ -97,25 +137,32 @@ def _follow(scope: Scope, body: Iterable[ast.stmt], is_sure: bool, depth: int = 
     for statement in body:
         if isinstance(statement, (*FUNCTIONS, ast.ClassDef)) or depth > DEEPEST:
             continue
+        _follow_calls(scope, statement, is_sure)
         if isinstance(statement, ast.Assign):
+            value = _value(scope, statement.value)
             for target in statement.targets:
-                _assign(scope, target, _value(scope, statement.value), is_sure)
+                _assign(scope, target, value, is_sure)
+            if isinstance(value, Array) and (len(statement.targets) > 1 or isinstance(statement.value, ast.Name)):
+                scope.shared.update(each.id for each in (*statement.targets, statement.value) if isinstance(each, ast.Name))
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             _assign(scope, statement.target, _value(scope, statement.value), is_sure)
         elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
             added = _value(scope, statement.value) if isinstance(statement.op, ast.Add) else _hole(scope, statement)
-            _assign(scope, statement.target, _sum(scope, _name(scope, statement.target), added, statement), is_sure)
+            old = _name(scope, statement.target)
+            _assign(scope, statement.target, _sum(scope, old, added, statement), is_sure)
+            if isinstance(old, Array):
+                _forget_shared(scope, statement.target.id, statement)
         else:
             if isinstance(statement, LOOPS):
                 stored = (
                     each for each in ast.walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
                 )
                 scope.variables.update({each.id: _hole(scope, each) for each in stored if each.id in scope.variables})
+                for name in _changed(statement):
+                    _change(scope, name, statement)
             for each in ast.iter_child_nodes(statement):
                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
                     scope.variables[each.id] = _hole(scope, each)
-                elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-                    _change(scope, each.func)
                 elif isinstance(each, (ast.ExceptHandler, ast.match_case)):
                     _follow(scope, each.body, False, depth + 1)
             for name in ("body", "orelse", "finalbody"):
@@ -124,12 +171,102 @@ def _follow(scope: Scope, body: Iterable[ast.stmt], is_sure: bool, depth: int = 
                     _follow(scope, inner, is_sure and isinstance(statement, (ast.With, ast.AsyncWith)), depth + 1)
 
 
-def _change(scope: Scope, method: ast.Attribute) -> None:
-    """Note that a method of a list (`append`, `extend`) may add to it."""
-    if isinstance(method.value, ast.Name) and isinstance(scope.variables.get(method.value.id), Array):
-        old = scope.variables[method.value.id]
-        gap = Gap(f"changed by `{method.attr}`", _span(scope, method))
-        scope.variables[method.value.id] = Array((*split_value(old), gap))
+def _follow_calls(scope: Scope, statement: ast.stmt, is_sure: bool) -> None:
+    """Note the commands that a statement hands to functions, and what its calls do to lists; not those of statements within."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.List) and isinstance(node.ctx, ast.Load) and is_sure and not _is_assigned(statement):
+            scope.variables[f"the list at {_span(scope, node).start}"] = _value(scope, node)
+            continue
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+            _change(scope, node.value.id, node)
+        if isinstance(node, ast.Call):
+            _follow_call(scope, node, is_sure and isinstance(statement, ast.Expr) and statement.value is node)
+        pending += [each for each in ast.iter_child_nodes(node) if not isinstance(each, WITHIN)]
+
+
+def _is_assigned(statement: ast.stmt) -> bool:
+    """Return whether the lists of a statement become variables."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        function = statement.value.func
+        return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+    targets = statement.targets if isinstance(statement, ast.Assign) else ()
+    return isinstance(statement, (ast.AugAssign, ast.AnnAssign)) or any(isinstance(each, ast.Name) for each in targets)
+
+
+def _follow_call(scope: Scope, call: ast.Call, is_sure: bool) -> None:
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if isinstance(call.func, ast.Attribute) and isinstance(of, ast.Name) and isinstance(scope.variables.get(of.id), Array):
+        if call.func.attr not in CHANGES_NOTHING:
+            _change(scope, of.id, call, call if is_sure else None)
+        return
+    function = scope.names.dotted(call.func)
+    if _is_harmless(call.func, function):
+        return
+    is_method = of is not None and not function and not (isinstance(of, ast.Name) and of.id == "self")
+    for given in (*call.args, *(each.value for each in call.keywords)):
+        value = _value(scope, given)
+        for words in () if is_method and isinstance(value, Scalar) else _commands(value):
+            launch = split_launch(words)
+            if is_launch(words) and (launch.path or launch.program in SWIFT):
+                more = () if function in RUNNERS else (Gap("another function may add words", _span(scope, call.func)),)
+                scope.commands.append(Command((*words, *more), _span(scope, given), {}))
+        if isinstance(given, ast.Name) and not is_method and function not in RUNNERS:
+            _change(scope, given.id, call)
+
+
+def _is_harmless(function: ast.expr, name: str) -> bool:
+    """Return whether a function starts nothing and leaves lists as they are: one of Python's own, or a method of a text."""
+    if isinstance(function, ast.Attribute) and isinstance(function.value, (ast.Constant, ast.JoinedStr)):
+        return True
+    if isinstance(function, ast.Name) and not name:
+        return hasattr(builtins, function.id)
+    return name.partition(".")[0] in HARMLESS
+
+
+def _commands(value: Value) -> list[tuple[Item, ...]]:
+    """Return the command that a list is, or those in a text or in the texts that a list hands to a shell."""
+    if isinstance(value, Array) and is_launch(value.items):
+        return [value.items]
+    texts = [item.pieces for item in value.items if isinstance(item, Word)] if isinstance(value, Array) else [value.pieces]
+    return [words for pieces in texts for words in commands_in(pieces, lambda _: None)]
+
+
+def _changed(node: ast.AST) -> set[str]:
+    """Return the names of lists that something within may change where they are."""
+    found = set[str]()
+    for each in ast.walk(node):
+        match each:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method not in CHANGES_NOTHING:
+                found.add(name)
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
+                found.add(name)
+            case ast.Call():
+                found.update(given.id for given in each.args if isinstance(given, ast.Name))
+    return found
+
+
+def _change(scope: Scope, name: str, node: ast.expr | ast.stmt, call: ast.Call | None = None) -> None:
+    """Note that a list changes, under every name that it has: by what `append` or `extend` adds, or in an unknown way."""
+    old = scope.variables.get(name)
+    if not isinstance(old, Array):
+        return
+    added: Value = Array((Gap("the list may be changed here", _span(scope, node)),))
+    if call is not None and isinstance(call.func, ast.Attribute) and len(call.args) == 1 and not call.keywords:
+        if call.func.attr == "extend":
+            added = _value(scope, call.args[0])
+        elif call.func.attr == "append":
+            added = Array(tuple(_items(scope, call.args[0], 0)))
+    scope.variables[name] = _sum(scope, old, added, node)
+    _forget_shared(scope, name, node)
+
+
+def _forget_shared(scope: Scope, name: str, node: ast.expr | ast.stmt) -> None:
+    """Note that a list changed: where it has a second name, no list with two names is known further."""
+    if name in scope.shared:
+        scope.variables.update({each: _hole(scope, node) for each in scope.shared})
+        scope.shared.clear()
 
 
 def _assign(scope: Scope, target: ast.expr, value: Value, is_sure: bool) -> None:
@@ -144,8 +281,20 @@ def _assign(scope: Scope, target: ast.expr, value: Value, is_sure: bool) -> None
     scope.variables[target.id] = bounded(value, _span(scope, target))
 
 
+def _spend(scope: Scope, value: Value, node: ast.expr | ast.stmt) -> None:
+    scope.names.steps -= len(value.items if isinstance(value, Array) else value.pieces)
+    if scope.names.steps < 0:
+        raise ReadError("the program is too complex to be followed statically", Location(scope.source.path, node.lineno))
+
+
 def _value(scope: Scope, node: ast.expr, depth: int = 0) -> Value:
     """Return the text or the list that an expression gives, with holes for what is not known."""
+    value = _evaluated(scope, node, depth)
+    _spend(scope, value, node)
+    return value
+
+
+def _evaluated(scope: Scope, node: ast.expr, depth: int) -> Value:
     if depth > DEEPEST:
         return _hole(scope, node)
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
@@ -161,9 +310,51 @@ def _value(scope: Scope, node: ast.expr, depth: int = 0) -> Value:
     if isinstance(node, ast.IfExp):
         both = [_value(scope, each, depth + 1) for each in (node.body, node.orelse)]
         return merge(both, f"depends on a condition at line {node.lineno}", _span(scope, node))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
-        return _value(scope, node.args[0], depth + 1)
-    return _hole(scope, node)
+    if isinstance(node, ast.Attribute):
+        default = scope.names.default(node)
+        return _from_outside(scope, default, depth + 1) if default is not None else _hole(scope, node)
+    return _called(scope, node, depth + 1) if isinstance(node, ast.Call) and not node.keywords else _hole(scope, node)
+
+
+def _called(scope: Scope, node: ast.Call, depth: int) -> Value:
+    """Return what a call gives of which it is known that it gives its argument, or joins or splits it."""
+    given = [_value(scope, each, depth) for each in node.args]
+    if isinstance(node.func, ast.Name) and node.func.id in SAME_TEXT and len(given) == 1:
+        return given[0]
+    name = scope.names.dotted(node.func)
+    if name in FROM_OUTSIDE and len(given) == 2:
+        return _from_outside(scope, node.args[1], depth)
+    of = _value(scope, node.func.value, depth) if isinstance(node.func, ast.Attribute) and not name else None
+    method = node.func.attr if isinstance(node.func, ast.Attribute) else name
+    blank = name == "shlex.join" or (method == "join" and isinstance(of, Scalar) and known_text(of.pieces) == " ")
+    if blank and len(given) == 1 and isinstance(given[0], Array):
+        return bounded(Scalar(join(given[0].items)), _span(scope, node))
+    text = given[0] if name == "shlex.split" and len(given) == 1 else of if method == "split" and not given else None
+    return Array(split_value(text)) if isinstance(text, Scalar) else _hole(scope, node)
+
+
+def _from_outside(scope: Scope, default: ast.expr, depth: int) -> Value:
+    """Return what holds a default where whoever starts the program gives nothing else."""
+    value = _value(scope, default, depth)
+    if not isinstance(value, Scalar):
+        return _hole(scope, default)
+    return Scalar(tuple(replace(each, outside=True) if isinstance(each, Text) else each for each in value.pieces))
+
+
+def _leaves_out(call: ast.Call, place: int, name: str) -> bool:
+    """Return whether a call gives a parameter nothing."""
+    is_listed = len(call.args) > place or any(isinstance(each, ast.Starred) for each in call.args)
+    return not is_listed and all(each.arg not in (name, None) for each in call.keywords)
+
+
+def _parameters(scope: Scope, arguments: ast.arguments, calls: Iterable[ast.Call]) -> Iterator[tuple[str, Value]]:
+    """Yield what each parameter of a function holds: its default, where a call of this program gives nothing else."""
+    names = [*arguments.posonlyargs, *arguments.args]
+    defaults = [*[None] * (len(names) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
+    for place, (each, default) in enumerate(zip([*names, *arguments.kwonlyargs], defaults, strict=True)):
+        is_left_out = default is not None and any(_leaves_out(call, place, each.arg) for call in calls)
+        yield each.arg, _from_outside(scope, default, 0) if default is not None and is_left_out else _hole(scope, each)
+    yield from ((each.arg, _hole(scope, each)) for each in (arguments.vararg, arguments.kwarg) if each is not None)
 
 
 def _items(scope: Scope, node: ast.expr, depth: int) -> Iterator[Item]:
@@ -196,10 +387,12 @@ def _pieces(scope: Scope, node: ast.JoinedStr | ast.Constant, depth: int) -> Ite
 
 
 def _name(scope: Scope, node: ast.Name) -> Value:
-    return scope.variables.get(node.id) or scope.outer.get(node.id) or _hole(scope, node)
+    return scope.variables.get(node.id) or _hole(scope, node)
 
 
 def _sum(scope: Scope, one: Value, other: Value, node: ast.expr | ast.stmt) -> Value:
+    for each in (one, other):
+        _spend(scope, each, node)
     if isinstance(one, Scalar) and isinstance(other, Scalar):
         return bounded(Scalar((*one.pieces, *other.pieces)), _span(scope, node))
     lists = [each.items if isinstance(each, Array) else (Gap("not understood", _span(scope, node)),) for each in (one, other)]

@@ -1,0 +1,98 @@
+"""What the names of a Python program mean wherever they stand: imports, the fields of classes, the options of parsers."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+STEPS = 300_000
+MOST_CALLS = 100
+
+
+@dataclass(slots=True)
+class Names:
+    """The names of one program. A field and an option have their default, which whoever starts the program may replace."""
+
+    imported: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, Mapping[str, ast.expr]] = field(default_factory=dict)
+    """By class; those of a class that the program writes twice are not known."""
+    options: dict[str, ast.expr | None] = field(default_factory=dict)
+    parsed: set[str] = field(default_factory=set)
+    """The variables that hold what a parser read."""
+    classes: dict[str, str] = field(default_factory=dict)
+    """The class that every function says of a parameter of this name; empty where they say different ones."""
+    calls: dict[str, list[ast.Call]] = field(default_factory=dict)
+    """The first calls of each function by its bare name; none of one that the program writes twice."""
+    steps: int = STEPS
+    """What may still be done to follow the program: words that are added to others."""
+
+    def dotted(self, node: ast.expr) -> str:
+        """Return the full name of a function, as `subprocess.run` of an imported `run`; empty of what has none."""
+        if isinstance(node, ast.Name):
+            return self.imported.get(node.id, "")
+        if isinstance(node, ast.Attribute):
+            outer = self.dotted(node.value)
+            return f"{outer}.{node.attr}" if outer else ""
+        return ""
+
+    def default(self, node: ast.Attribute) -> ast.expr | None:
+        """Return the default of `args.NAME`, where `args` is what a parser read or of a class with such a field."""
+        if not isinstance(node.value, ast.Name):
+            return None
+        fields = self.fields.get(self.classes.get(node.value.id, ""), {})
+        return fields.get(node.attr) or (self.options.get(node.attr) if node.value.id in self.parsed else None)
+
+
+def read_names(nodes: Iterable[ast.AST]) -> Names:
+    """Return what the nodes of a program say of its names."""
+    found, functions = Names(), Counter[str]()
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls = found.calls.setdefault(node.func.id, [])
+            calls += [node] if len(calls) < MOST_CALLS else []
+        match node:
+            case ast.Import():
+                found.imported.update({each.asname or each.name: each.name for each in node.names})
+            case ast.ImportFrom(level=0):
+                found.imported.update({each.asname or each.name: f"{node.module}.{each.name}" for each in node.names})
+            case ast.ClassDef():
+                found.fields[node.name] = {} if node.name in found.fields else _fields(node)
+            case ast.arg(annotation=ast.Name(id=name)):
+                found.classes[node.arg] = name if found.classes.get(node.arg, name) == name else ""
+            case ast.arg():
+                found.classes[node.arg] = ""
+            case ast.Assign(value=ast.Call(func=ast.Attribute(attr="parse_args"))):
+                found.parsed.update(each.id for each in node.targets if isinstance(each, ast.Name))
+            case ast.Call(func=ast.Attribute(attr="add_argument")):
+                _option(found.options, node)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                functions[node.name] += 1
+    for name in [name for name, count in functions.items() if count > 1]:
+        found.calls.pop(name, None)
+    return found
+
+
+def _fields(node: ast.ClassDef) -> dict[str, ast.expr]:
+    return {
+        each.target.id: each.value
+        for each in node.body
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value is not None
+    }
+
+
+def _option(options: dict[str, ast.expr | None], call: ast.Call) -> None:
+    """Put in the default of an option; one of two options of a name that have different ones is not known."""
+    given = {each.arg: each.value for each in call.keywords}
+    named = given.get("dest") or next((each for each in call.args if _text(each).startswith("--")), None)
+    if named is None or not _text(named):
+        return
+    name, default = _text(named).lstrip("-").replace("-", "_"), given.get("default")
+    known = options.setdefault(name, default)
+    if known is not default and (known is None or default is None or ast.dump(known) != ast.dump(default)):
+        options[name] = None
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

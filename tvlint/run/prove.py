@@ -127,7 +127,9 @@ def _with_errors(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
     else:
         stages = replace(count, unknown=count.unknown + count.proved - proved, proved=proved)
     outcome = Outcome.REFUTED if sure else Outcome.UNKNOWN
-    return replace(verdict, outcome=outcome, reasons=(*found, *verdict.reasons), stages=stages)
+    places = {own.location for own in sure}
+    others = (own for own in verdict.reasons if own.refutes or own.location not in places)
+    return replace(verdict, outcome=outcome, reasons=(*found, *others), stages=stages)
 
 
 def _named(verdict: Verdict, plan: Plan) -> Verdict:

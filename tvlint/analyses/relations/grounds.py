@@ -63,6 +63,7 @@ REFUTING: Mapping[str, Ground] = {
     "send-recv-deadlock": Ground.FAILS,
     "shapes-do-not-fit": Ground.FAILS,
     "split-dimension": Ground.DIFFERS,
+    "step-fails": Ground.FAILS,
     "surplus-root": Ground.DIFFERS,
     "swapped-gradients": Ground.DIFFERS,
     "uncovered-output": Ground.STATES,
@@ -90,5 +91,5 @@ REFUTING: Mapping[str, Ground] = {
 }
 """The reasons that refute, by their names. Every other reason leaves a verdict unknown."""
 
-FOUND_BY_READERS = ("gradients-not-cleared", "returned-values-differ", "shapes-do-not-fit", "undefined-tensor")
+FOUND_BY_READERS = ("gradients-not-cleared", "returned-values-differ", "shapes-do-not-fit", "step-fails", "undefined-tensor")
 """The errors of generated code that refute whatever the plan computes beside them."""

@@ -18,6 +18,7 @@ import gc
 from dataclasses import replace
 
 from tvlint.analyses.relations.defect import Defect, reasons
+from tvlint.analyses.relations.derivation.unknown_operators import why_unknown
 from tvlint.analyses.relations.grounds import REFUTING, Ground
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
@@ -30,6 +31,7 @@ from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
+from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
 from tvlint.ir.plan import Plan
 
 _UNEQUAL = ("ambiguous-sum", "other-constant", "other-gradient", "other-output", "reference-gradient", "unequal-addends")
@@ -89,12 +91,23 @@ def prove(
     try:
         case = pair(parallel, reference, assume)
         if isinstance(case, Defect):
-            return state_gaps(parallel, reference, parallel, [case])
+            return state_gaps(parallel, reference, parallel, _not_understood(parallel) or [case])
         verdict = _decided(case, progress or (lambda text, share: None), solver_seconds)
         return _decided_on_numbers(case, verdict, replay)
     finally:
         if collecting:
             gc.enable()
+
+
+def _not_understood(plan: Plan) -> list[Defect]:
+    """Return the statements of a plan that may do anything: what it lacks may stand in them."""
+    return [
+        Defect("unsupported-operator", False, why_unknown(own), program.ranks[0], source=own.source, place=own)
+        for program in plan.programs
+        for step in program.steps
+        for own in plan.segments[step.segment].operators
+        if isinstance(own, Compute) and NOT_UNDERSTOOD in own.attributes and not own.outputs
+    ]
 
 
 def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) -> bool:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
-from tvlint.findings import Outcome
+from tvlint.findings import Outcome, Report
 from tvlint.readers.document import ReadError
-from tvlint.readers.nnscaler.gencode.folder import read_folder
+from tvlint.readers.nnscaler.gencode.folder import opened
 from tvlint.run.pair import Pair
 from tvlint.run.prove import prove_pair
 
@@ -95,6 +95,11 @@ def _moved(text: str, line: str, before: str) -> str:
     return "\n".join(lines)
 
 
+def _reasons(report: Report) -> list[tuple[str, bool, str]]:
+    """Return the reasons of the verdict: the name, whether it refutes, and what is assigned in its line."""
+    return [(own.name, own.refutes, own.location.text.split(" = ")[0].strip()) for own in report.verdicts[0].reasons]
+
+
 def test_backwards_in_another_order_than_forwards_take_the_inputs_of_another_run(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(FIXTURE, tmp_path / "code"))
     for path in folder.glob("gencode*.py"):
@@ -108,8 +113,7 @@ def test_backwards_in_another_order_than_forwards_take_the_inputs_of_another_run
         text = path.read_text()
         path.write_text(_moved(text, "    glinear_132 =", "    glinear_32 =") if "'segment11'" in text else text)
     document = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"), trials=0))
-    assert document.verdicts == ()
-    assert [(one.location.text.split(" = ")[0].strip()) for one in document.problems] == ["glinear_132"]
+    assert _reasons(document) == [("step-fails", True, "glinear_132")]
 
 
 def test_ranks_that_reduce_together_lay_out_their_buffer_alike(tmp_path: Path) -> None:
@@ -118,9 +122,10 @@ def test_ranks_that_reduce_together_lay_out_their_buffer_alike(tmp_path: Path) -
     path.write_text(
         _moved(path.read_text(), "        self.wreducer90.add_param(self.down", "        self.wreducer90.add_param(self.mid")
     )
-    (problem,) = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"), trials=0)).problems
-    assert "where another rank has `mid_weight_40`" in problem.message
-    assert (problem.location.path, problem.location.line) == (str(path), 34)
+    report = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"), trials=0))
+    (reason,) = report.verdicts[0].reasons
+    assert (report.verdicts[0].outcome, "where another rank has `mid_weight_40`" in reason.message) == (Outcome.UNKNOWN, True)
+    assert (reason.location.path, reason.location.line) == (str(path), 34)
 
 
 def test_a_step_of_several_micro_batches_is_given_all_of_them(tmp_path: Path) -> None:
@@ -139,7 +144,7 @@ def test_an_asynchronous_reducer_that_lacks_a_gradient_is_refused_where_it_is_wa
         text = text.replace("        linear_22 = torch.nn", "        with torch.no_grad():\n            linear_22 = torch.nn")
         path.write_text(_moved(text, "    _ = nnscaler.runtime.executor.aexecute(model.reducer90", "    return sum_29"))
     with pytest.raises(ReadError, match=r"waits for the gradient of `.*`, which no backward makes") as told:
-        read_folder(str(folder))
+        opened(str(folder))
     location = told.value.problem.location
     assert location is not None
     assert location.line
@@ -152,7 +157,7 @@ def test_asynchronous_communication_is_refused_with_what_to_do(tmp_path: Path, c
     path = next(path for path in sorted(folder.glob("gencode*.py")) if f"adapter.{call}(" in path.read_text())
     path.write_text(re.sub(rf"(adapter\.{call}\(.*)\)", r"\1, async_op=True)", path.read_text(), count=1))
     with pytest.raises(ReadError, match=f"adapter.{call}` is asynchronous") as told:
-        read_folder(str(folder))
+        opened(str(folder))
     assert "ASYNC_COMM=0" in told.value.problem.help
 
 

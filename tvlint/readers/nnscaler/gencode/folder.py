@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvlint.checkout.following import content_listed
 from tvlint.checkout.opening import is_file, names_in
+from tvlint.findings import Finding, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Plan
+from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
+from tvlint.ir.plan import Phase, Plan, Program, Segment, Step
 from tvlint.ops.declared import Declared
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.nnscaler.gencode.compute_config import read_compute_config, whole_number
@@ -25,9 +29,10 @@ from tvlint.readers.nnscaler.gencode.lower.replica import Replica
 from tvlint.readers.nnscaler.gencode.lower.replica_classes import Difference, classes_of, differences, smallest_replica
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind
 from tvlint.readers.nnscaler.gencode.syntax.containers import Field, take_apart
-from tvlint.readers.nnscaler.gencode.syntax.rank_file import read_rank
+from tvlint.readers.nnscaler.gencode.syntax.nodes import Fails
+from tvlint.readers.nnscaler.gencode.syntax.rank_file import MODULE, read_rank
 from tvlint.readers.nnscaler.gencode.syntax.records import RankFile
-from tvlint.readers.sources.python_syntax import parse, read_bytes
+from tvlint.readers.sources.python_syntax import Source, parse, read_bytes
 from tvlint.readers.sources.resource_limits import without_collection
 
 if TYPE_CHECKING:
@@ -38,6 +43,7 @@ _VERSION = re.compile(rb"^runtime_version = ", re.MULTILINE)
 GRAPH = "graph.ckp"
 LARGEST_GRAPH = 4 << 30
 CONFIG = "compute_config.pt"
+_AGAIN = "generate the code of all ranks again"
 
 
 def is_folder(path: str) -> bool:
@@ -49,13 +55,19 @@ def is_folder(path: str) -> bool:
 
 
 def read_folder(path: str, operators: tuple[Declared, ...] = ()) -> Document:
-    """Return the plan in a folder of generated code, and what is wrong with the code. Raises ReadError when it cannot be read.
+    """Return the plan in a folder of generated code, and what is wrong with the code.
 
+    Where a file holds what is not understood, nothing is known of the plan. Raises ReadError when a file cannot be read.
     `operators` are those that the project declares.
     """
     from tvlint.readers.nnscaler.gencode.lint.findings import findings
 
-    folder = opened(path, operators)
+    with without_collection():
+        given = _given(path)
+        try:
+            folder = _built(given, operators)
+        except ReadError as error:
+            return _unread(given, error)
     return Document(
         path,
         FORMAT,
@@ -98,30 +110,73 @@ def _bytes(path: Path) -> bytes:
 def opened(path: str, operators: tuple[Declared, ...] = ()) -> Folder:
     """Read the folder's files. Raises ReadError at the first thing that is not generated code."""
     with without_collection():
-        return _opened(path, operators)
+        return _built(_given(path), operators)
 
 
-def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The files of a folder: what they say of the plan is not read yet."""
+
+    path: str
+    config: Mapping[str, Any]
+    texts: list[str]
+    size: int
+    classes: list[list[int]]
+    sources: Mapping[int, Source]
+    """The parsed files of the first replica of each class, by rank."""
+    graph: Traced | None
+
+
+def _given(path: str) -> _Given:
     files = _files(path)
     config = _config(path)
     raw = [read_bytes(file) for file in files]
     texts = [data.decode("utf-8", "replace") for data in raw]
     size = _size(path, texts, config)
     classes = classes_of(texts, size)
-    count = len(files) // size
+    parsed = [rank for members in classes for rank in range(members[0] * size, (members[0] + 1) * size)]
+    sources = {rank: parse(str(files[rank]), raw[rank]) for rank in parsed}
+    for file, text in zip(files, texts, strict=True):
+        if "ParallelModule" not in text:
+            raise ReadError(f"no class in this file is a `{MODULE}`", Location(str(file)))
+    return _Given(path, config, texts, size, classes, sources, traced_in(path))
+
+
+def _unread(given: _Given, error: ReadError) -> Document:
+    """Return a plan of one statement of unknown effect, at the place of what is not understood or ends the run."""
+    fails, problem = isinstance(error, Fails), error.problem
+    operator = Compute("python.file_", (), (), {NOT_UNDERSTOOD: problem.message}, source=problem.location)
+    ranks = tuple(range(len(given.texts)))
+    said = problem.message if fails else f"{problem.message}: nothing is known of what the ranks compute"
+    rule, severity = ("step-fails", Severity.ERROR) if fails else ("statement-not-understood", Severity.WARNING)
+    plan = Plan(
+        given.path,
+        FORMAT,
+        Mesh((Axis("dp", len(ranks)),)),
+        {},
+        {"file": Segment("file", Phase.FORWARD, (), (), (operator,))},
+        (Program(ranks, (Step("file", source=problem.location),)),),
+    )
+    return Document(
+        given.path, FORMAT, plan, findings=(Finding(rule, severity, said, problem.location, problem.help or _AGAIN),)
+    )
+
+
+def _built(given: _Given, operators: tuple[Declared, ...]) -> Folder:
+    path, texts, size, classes, graph = given.path, given.texts, given.size, given.classes, given.graph
+    count = len(texts) // size
     read: dict[int, tuple[RankFile, ...]] = {}
     for members in classes:
         low = members[0] * size
-        read[members[0]] = tuple(_rank_file(str(files[rank]), raw[rank], rank, operators) for rank in range(low, low + size))
+        read[members[0]] = tuple(_rank_file(given.sources[rank], rank, operators) for rank in range(low, low + size))
     _all_prepared(file for replica in read.values() for file in replica)
-    graph = traced_in(path)
     same_slices(read.values())
     told_by_number(read.values(), graph.numbers if graph is not None else {})
     same_order(read.values())
     for replica in read.values():
         take_apart(replica)
     main = classes[0][0]
-    scalar = _scalar(raw[0])
+    scalar = _scalar(texts[0].encode())
     inputs = _inputs(graph.given if graph is not None else None, Replica(read[main], count, size, main * size), scalar)
     plan, built = build(path, Replica(read[main], count, size, main * size), inputs, scalar)
     plan = as_first_replica(plan, main * size, f"replica {main}" if len(classes) > 1 else "")
@@ -134,7 +189,7 @@ def _opened(path: str, operators: tuple[Declared, ...]) -> Folder:
         found += differences(texts, size, members[0], main)
     parsed = tuple(file for members in classes for file in read[members[0]])
     undecided = len(classes) > 1 and len(classes[1]) == len(classes[0])
-    return Folder(path, plan, built, tuple(variants), tuple(found), undecided, config, parsed, graph)
+    return Folder(path, plan, built, tuple(variants), tuple(found), undecided, given.config, parsed, graph)
 
 
 def _all_prepared(files: Iterable[RankFile]) -> None:
@@ -185,10 +240,11 @@ def _size(path: str, texts: list[str], config: Mapping[str, Any]) -> int:
     return planned
 
 
-def _rank_file(path: str, data: bytes, rank: int, operators: tuple[Declared, ...]) -> RankFile:
-    file = read_rank(parse(path, data), operators)
+def _rank_file(source: Source, rank: int, operators: tuple[Declared, ...]) -> RankFile:
+    file = read_rank(source, operators)
     if file.rank != rank:
-        raise ReadError(f"this file says `rank = {file.rank}`", file.rank_source or Location(path), f"its name says {rank}")
+        place = file.rank_source or Location(source.path)
+        raise ReadError(f"this file says `rank = {file.rank}`", place, f"its name says {rank}")
     return file
 
 

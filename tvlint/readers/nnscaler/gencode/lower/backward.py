@@ -14,6 +14,7 @@ from tvlint.readers.nnscaler.gencode.lower.replica import made_by
 from tvlint.readers.nnscaler.gencode.lower.schedule import Steps
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind, bound_of
 from tvlint.readers.nnscaler.gencode.syntax.names import cell_name
+from tvlint.readers.nnscaler.gencode.syntax.nodes import stops
 from tvlint.readers.nnscaler.gencode.syntax.records import ClearGradients, Delete, Execute, Load, Opaque, Rename, RunBackward
 
 
@@ -52,38 +53,42 @@ class Schedule(Steps):
         made = self.read(action.outputs, action.source)
         detached = next((one for one in action.outputs if one in self.alias), None)
         if detached is not None:
-            raise ReadError(
-                f"`backward` of `{action.segment}` runs from `{detached}`, which was detached from it", action.source
-            )
+            said = f"`backward` of `{action.segment}` runs from `{detached}`, which was detached from it"
+            raise stops(self.file.unclear, said, action.source)
         self.read(action.inputs, action.source)
         gradients = self.read(action.gradients, action.source)
         if len(gradients) != len(made):  # the first that nothing gives stops the rank here
             gradients = ("",) * len(made)
         run = next(((run, batch) for run, batch in reversed(self.runs) if self._fits(run, action.segment, made)), None)
         if run is None:
-            raise ReadError(f"`backward` of `{action.segment}` names results that no run of it made", action.source)
+            said = f"`backward` of `{action.segment}` names results that no run of it made"
+            ran = sum(one.method == action.segment and one.tracked for one, _ in self.runs)
+            queued = ran > len(self.backwards.get(action.segment, ()))
+            raise stops(self.file.unclear or queued, said, action.source, "the runtime takes the inputs of a run from a queue")
         forward, batch = run
         if not forward.tracked:
             said = f"`{action.segment}` is run without `requires_grad`, and `backward` runs from what it gives"
-            raise ReadError(
-                said, forward.source, f"its `backward` stands at line {action.source.line}; set `requires_grad=True`"
-            )
+            help = f"its `backward` stands at line {action.source.line}; set `requires_grad=True`"
+            raise stops(self.file.unclear, said, forward.source, help)
         body = built.bodies[self.rank, action.segment]
         outer_inputs = tuple(self.known(one) for one in forward.inputs)
         if any(self.known(one) not in outer_inputs for one in action.inputs):
-            if len(action.results) > 1 or any(map(self._used, action.results)):
+            own = tuple(one for one in outer_inputs if one not in self.loaded | built.objects | self.untracked.keys())
+            if len(own) == len(action.results):  # the runtime warns of the names, and takes the inputs of the run
+                action = replace(action, inputs=own)
+            elif len(action.results) > 1 or any(map(self._used, action.results)):
                 raise ReadError(f"`backward` of `{action.segment}` names inputs that its run did not have", action.source)
-            self.write(action.results, batch)  # the runtime warns of them, and gives what nothing uses
-            action = replace(action, inputs=(), results=())
+            else:
+                self.write(action.results, batch)
+                action = replace(action, inputs=(), results=())
         given = tuple(map(self.known, action.inputs))
         idle_input = next((one for one in given if one in self.untracked), None)
         if idle_input is not None:
             said = f"`{idle_input}` is made without `requires_grad`, and `backward` of `{action.segment}` asks for its gradient"
             raise ReadError(said, self.untracked[idle_input], "the runtime gives gradients of what requires them only")
-        places = [outer_inputs.index(one) for one in given]
-        if places != sorted(places):
-            help = "the runtime gives gradients in the order in which the segment takes its inputs"
-            raise ReadError(f"`backward` of `{action.segment}` names inputs in another order than its run", action.source, help)
+        places = sorted(outer_inputs.index(one) for one in given)  # the order in which the runtime gives gradients
+        action = replace(action, inputs=tuple(forward.inputs[place] for place in places))
+        given = tuple(outer_inputs[place] for place in places)
         self.backwards.setdefault(action.segment, []).append((self.runs.index(run), action))
         leaves = tuple(body.inputs[place] for place in places)
         results = tuple(body.outputs[forward.outputs.index(one)] for one in made)
@@ -146,11 +151,10 @@ class Schedule(Steps):
         for segment, turns in self.backwards.items():
             for index, (turn, action) in enumerate(turns):
                 if action.inputs and any(later < turn for later, _ in turns[index + 1 :]):
-                    raise ReadError(
-                        f"`backward` of `{segment}` stands before that of an earlier run, and takes the inputs of that run",
-                        action.source,
-                        "the runtime keeps the inputs of a segment in a queue: what ran forward first runs backward first",
-                    )
+                    said = f"`backward` of `{segment}` stands before that of an earlier run, and takes the inputs of that run"
+                    help = "the runtime keeps the inputs of a segment in a queue: what ran forward first runs backward first"
+                    plain = self.file.unclear or self.loaded.issuperset(action.inputs)
+                    raise stops(plain, said, action.source, help)
 
     def _fits(self, run: Execute, segment: str, made: tuple[str, ...]) -> bool:
         return run.method == segment and set(made) <= set(run.outputs)

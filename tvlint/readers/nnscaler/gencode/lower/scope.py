@@ -52,14 +52,13 @@ class Naming:
         """Return the name of the tensor that an argument is; None for a constant."""
         if isinstance(node, ast.Name) and node.id not in ("inf", "nan"):
             if node.id in self.parameters and node.id not in self.current:
-                raise ReadError(f"`{node.id}` is a parameter and is used without `self.`", self.file.source.at(node))
+                self.body.undefined.append(Undefined(node.id, self.file.source.at(node)))
             return node.id
         name = dotted(node)
         if name.startswith("self.") and name != "self.training":
             own = name.removeprefix("self.")
             if own in self.current:
-                said = f"`{name}` is another thing than the `{own}` that `{self.method.name}` has"
-                raise ReadError(said, self.file.source.at(node))
+                self.body.undefined.append(Undefined(name, self.file.source.at(node)))
             return own
         return None
 

@@ -135,7 +135,7 @@ class _Init:
         name = self.nodes.constant(self.nodes.argument(call, 0, "attr"), "the name of a parameter")
         parameter = self.found.parameters.get(name) if isinstance(name, str) else None
         if parameter is None:
-            raise self.nodes.fail(node, f"`add_full_map` names `{name}`, which is not registered")
+            raise self.nodes.stops(node, f"`add_full_map` names `{name}`, which is not registered")
         if len(call.args) != 7 or call.keywords:
             raise self.nodes.fail(node, "`add_full_map` does not have its seven arguments")
         number = self.nodes.integer(call.args[1], f"the id of the whole of `{name}`")
@@ -212,9 +212,10 @@ class _Init:
     def _add_parameter(self, node: ast.Expr, reducer: str, call: ast.Call) -> None:
         weight = dotted(self.nodes.argument(call, 0, "param")).removeprefix("self.")
         if reducer not in self.found.reducers:
-            raise self.nodes.fail(node, f"`{reducer}` is used before it is made")
+            raise self.nodes.stops(node, f"`{reducer}` is used before it is made")
         if weight not in self.found.parameters:
-            raise self.nodes.fail(node, f"`{weight or 'an expression'}` is added to a reducer and is not registered")
+            said = f"`{weight or 'an expression'}` is added to a reducer and is not registered"
+            raise self.nodes.stops(node, said) if weight else self.nodes.fail(node, said)
         known = self.found.reducers[reducer]
         self.found.reducers[reducer] = replace(
             known, weights=(*known.weights, weight), added_at=(*known.added_at, self.nodes.source.at(node))

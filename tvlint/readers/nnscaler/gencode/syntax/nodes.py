@@ -16,17 +16,28 @@ class NotUnderstood(ReadError):
     """Generated code holds what tvlint gives no meaning: what that makes is unknown, and the rest is read."""
 
 
+class Fails(ReadError):
+    """Generated code holds what ends its run with an error, whatever stands around it."""
+
+
 class Nodes:
     """The nodes of one file."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.origins = Sources(source.path)
+        self.unclear = False
+        """Whether anything was not understood, which may do more than is seen."""
 
     def fail(self, node: ast.AST, message: str, help: str = "") -> ReadError:
         return ReadError(message, self.source.at(node), help)
 
+    def stops(self, node: ast.AST, message: str, help: str = "") -> ReadError:
+        """Return that the run ends with an error at `node`, or that it may where something before it is not understood."""
+        return stops(self.unclear, message, self.source.at(node), help)
+
     def not_understood(self, node: ast.AST, message: str) -> NotUnderstood:
+        self.unclear = True
         return NotUnderstood(message, self.source.at(node))
 
     def unknown(self, node: ast.AST, where: str) -> NotUnderstood:
@@ -154,6 +165,11 @@ class Nodes:
                 return ()
             case _:
                 raise self.fail(node, "arguments are not given as `*(...)`")
+
+
+def stops(unclear: bool, message: str, place: Location, help: str = "") -> ReadError:
+    """Return that the run ends with an error at a place; what is `unclear` about the file may keep it from that."""
+    return (ReadError if unclear else Fails)(message, place, help)
 
 
 def arguments_of(function: ast.FunctionDef) -> tuple[str, ...] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from tvlint.ir.location import Location
 from tvlint.ops.declared import Declared
@@ -15,13 +14,11 @@ from tvlint.readers.nnscaler.gencode.syntax.method_body import read_autograd, re
 from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes
 from tvlint.readers.nnscaler.gencode.syntax.records import Opaque, RankFile
 from tvlint.readers.nnscaler.gencode.syntax.shadowed_names import only_own_names
-from tvlint.readers.nnscaler.gencode.syntax.train_step import read_forward, read_train_step
+from tvlint.readers.nnscaler.gencode.syntax.train_step import METHOD, read_forward, read_train_step
 from tvlint.readers.sources.python_syntax import Source, dotted
 
 MODULE = "nnscaler.runtime.module.ParallelModule"
 FUNCTION = "torch.autograd.Function"
-_METHOD = re.compile(r"[a-z_]+\d+", re.ASCII)
-"""What the methods of segments, adapters and reducers are called; no method of the class that they are added to is."""
 
 
 def read_rank(source: Source, operators: tuple[Declared, ...] = ()) -> RankFile:
@@ -87,6 +84,7 @@ class _Reader:
             raise self.nodes.fail(model, "the file has neither `_train_step` nor `_forward_impl`")
         without_constants(self.nodes, self.found)
         self.found.actions[:0] = self.found.opaque
+        self.found.unclear = self.nodes.unclear
         return self.found
 
     def _opaque(self, node: ast.stmt, where: str) -> None:
@@ -96,7 +94,7 @@ class _Reader:
 
     def _model(self, model: ast.ClassDef) -> None:
         own: set[str] = set()
-        for node in model.body:
+        for node in sorted(model.body, key=lambda one: isinstance(one, ast.FunctionDef)):  # these run when all of it stands
             match node:
                 case ast.Assign(targets=[ast.Name(id="rank")], value=value):
                     self.found.rank = self.nodes.integer(value, "`rank`")
@@ -117,7 +115,7 @@ class _Reader:
                     own.add("_forward_impl")
                     self.nodes.undecorated(node)
                     self.forward = node
-                case ast.FunctionDef(name=name) if _METHOD.fullmatch(name):
+                case ast.FunctionDef(name=name) if METHOD.fullmatch(name):
                     if name in self.found.methods:
                         raise self.nodes.fail(node, f"`{name}` is defined twice")
                     self.found.methods[name] = read_method(self.nodes, node)

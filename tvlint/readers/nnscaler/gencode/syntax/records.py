@@ -191,6 +191,8 @@ class RankFile:
     actions: list[Action] = field(default_factory=list)
     opaque: list[Opaque] = field(default_factory=list)
     """Statements outside of methods that are not understood; the step begins with them."""
+    unclear: bool = False
+    """Whether anything in the file is not understood."""
     returned: tuple[str, ...] = ()
     returned_at: Location | None = None
     train_source: Location | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from tvlint.ir.location import Location
 from tvlint.readers.nnscaler.gencode.syntax.expressions import names_in, opaque_op
@@ -23,6 +24,8 @@ from tvlint.readers.sources.python_syntax import dotted
 EXECUTOR = "nnscaler.runtime.executor"
 LOADER = "arguments"
 """What gives the values that a model's own training loop passes to it."""
+METHOD = re.compile(r"[a-z_]+\d+", re.ASCII)
+"""What the methods of segments, adapters and reducers are called; no method of the class that they are added to is."""
 FLAGS = "nnscaler.flags.RuntimeFlag"
 _SWITCHES = frozenset({f"{FLAGS}.skip_reducer", f"{FLAGS}.skip_zero_grad"})
 
@@ -136,12 +139,14 @@ class _Train:
                 raise self.nodes.fail(node, f"`next` of `{given[0]}`, which is no data loader")
             return Load(given[0], outputs, source)
         if callee == f"{EXECUTOR}.backward":
-            if len(call.args) != 4 or call.keywords:
-                raise self.nodes.fail(node, "`backward` does not have its four arguments")
+            if call.keywords or any(isinstance(one, ast.Starred) for one in call.args):
+                raise self.nodes.fail(node, "`backward` is given its arguments in another way than generated code gives them")
+            if len(call.args) != 4:
+                raise self.nodes.stops(node, "`backward` does not have its four arguments")
             segment = self.nodes.constant(call.args[0], "the name of a segment")
             inputs, made, gradients = (self.nodes.operands(arg, node) for arg in call.args[1:])
             if segment not in self.found.methods:
-                raise self.nodes.fail(node, f"`backward` runs `{segment}`, which is no segment of the class")
+                raise self.nodes.stops(node, f"`backward` runs `{segment}`, which is no segment of the class")
             known = {
                 name for action in self.found.actions for name in getattr(action, "outputs", getattr(action, "results", ()))
             }
@@ -154,7 +159,8 @@ class _Train:
             rest = call.args[1:] if forward else call.args
             method = dotted(rest[0]).removeprefix(f"{model}.") if rest else ""
             if method not in self.found.methods:
-                raise self.nodes.fail(node, f"`{method or callee}` is run and is no method of the class")
+                said = f"`{method or callee}` is run and is no method of the class"
+                raise self.nodes.stops(node, said) if METHOD.fullmatch(method) else self.nodes.fail(node, said)
             if forward and self.nodes.constant(call.args[0], "the name of a segment") != method:
                 raise self.nodes.fail(node, f"`fexecute` names `{self.nodes.constant(call.args[0], '')}` and runs `{method}`")
             if any(word.arg != "requires_grad" for word in call.keywords):
@@ -163,7 +169,10 @@ class _Train:
             inputs = self.nodes.starred(rest[1:], node)
             expected = len(self.found.methods[method].arguments)
             if len(inputs) != expected:
-                raise self.nodes.fail(node, f"`{method}` is given {len(inputs)} values and takes {expected}")
+                raise self.nodes.stops(node, f"`{method}` is given {len(inputs)} values and takes {expected}")
+            gives, taken = _flat(self.found.functions[method].body[-1]), _flat(node.targets[0])
+            if gives and taken and gives != taken:
+                raise self.nodes.stops(node, f"`{method}` returns {gives} values and {taken} are taken")
             return Execute(method, inputs, outputs, forward, tracked, source, skipped_at)
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=old), attr="detach"), args=[], keywords=[]) if len(outputs) == 1:
@@ -171,6 +180,13 @@ class _Train:
             case _:
                 said = f"`_train_step` calls `{callee or 'an expression'}`, which it is not known to do"
                 raise self.nodes.not_understood(node, said)
+
+
+def _flat(node: ast.AST) -> int:
+    """Return how many values a target or a `return` has, where these are two or more plain names; else 0."""
+    values = (node.value if isinstance(node, ast.Return) else node) or node
+    items = values.elts if isinstance(values, ast.Tuple) else []
+    return len(items) if len(items) > 1 and all(isinstance(one, (ast.Name, ast.Attribute)) for one in items) else 0
 
 
 def _is_true(node: ast.expr) -> bool:

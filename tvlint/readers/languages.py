@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 SHELL_NAMES = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".pbs", ".lsf", ".job")
 YAML_NAMES = (".yaml", ".yml", ".json")
@@ -37,6 +38,11 @@ OTHER_THAN_YAML = re.compile(
 TEST_NAME = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py")
 TEST = re.compile(rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async )?def test)", re.MULTILINE)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def names(data: bytes, words: Iterable[bytes]) -> bool:
+    """Return whether one of the words is in the text; to look for each takes a tenth of the time of one pattern for all."""
+    return any(word in data for word in words)
 
 
 def is_prose(path: str) -> bool:

@@ -13,6 +13,7 @@ from tvlint.checkout.opening import content, is_folder
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import NOTHING, Document, ReadError
+from tvlint.readers.languages import names
 
 if TYPE_CHECKING:
     from tvlint.ir.plan import Plan
@@ -99,9 +100,9 @@ def _not_followed(path: str, data: bytes) -> Document | None:
 
     Raises ReadError for one that would be a configuration were it not broken.
     """
-    from tvlint.readers.malformed import is_telling, refuse_malformed
+    from tvlint.readers.malformed import NAMED, is_telling, refuse_malformed
 
-    if is_telling(data):
+    if path.lower().endswith(NAMED) and is_telling(data):
         refuse_malformed(path, data)
     if not names(data, NAMES_MEGATRON):
         return None
@@ -152,11 +153,6 @@ def _of_its_tree(document: Document | None) -> Document | None:
     from tvlint.readers.megatron.source_tree_version import with_version_of_tree
 
     return replace(document, configurations=with_version_of_tree(document.configurations))
-
-
-def names(data: bytes, words: tuple[bytes, ...]) -> bool:
-    """Return whether one of the words is in the text; a search of each takes a tenth of the time of one pattern for all."""
-    return any(word in data for word in words)
 
 
 def _generated_folder(path: str, operators: tuple[Declared, ...]) -> Document:

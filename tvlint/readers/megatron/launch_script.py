@@ -44,10 +44,10 @@ from tvlint.readers.sources.scalar_values import environment_value
 FORMAT = "megatron-shell"
 LARGEST = 2 << 20
 TELLING = re.compile(
-    rb"--(?:tensor|pipeline|context|expert)[-_](?:model[-_]|tensor[-_])?parallel[-_]size|--num[-_]attention[-_]heads"
-    rb"|--(?:micro|global)[-_]batch[-_]size|--sequence[-_]parallel"
-    rb"|\w\.(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size="
+    rb"--(?:(?:tensor|pipeline|context|expert)[-_](?:model[-_]|tensor[-_])?parallel[-_]size|num[-_]attention[-_]heads"
+    rb"|(?:micro|global)[-_]batch[-_]size|sequence[-_]parallel)"
 )
+OVERRIDES = re.compile(rb"\.(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size=")
 DISTINCT = frozenset(
     {
         "--tensor-model-parallel-size",
@@ -77,8 +77,8 @@ LINES = re.compile(r"[\\\n]")
 
 def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` looks like a shell script that names options of Megatron."""
-    telling = TELLING.search(data)
-    return telling is not None and is_shell(path, data, telling.end())
+    telling = [found.end() for found in (TELLING.search(data), OVERRIDES.search(data)) if found is not None]
+    return bool(telling) and is_shell(path, data, min(telling))
 
 
 def read(path: str, data: bytes) -> Document | None:

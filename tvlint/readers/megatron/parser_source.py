@@ -10,6 +10,7 @@ from itertools import chain
 from tvlint.checkout.opening import is_file, is_folder, kept
 from tvlint.checkout.top import folder_around
 from tvlint.ir.values import dataclass, replace
+from tvlint.readers.languages import names
 from tvlint.readers.megatron.program import around
 from tvlint.readers.sources.sibling_files import content_within
 
@@ -37,6 +38,9 @@ MEGATRON = f"{os.sep}megatron{os.sep}"
 """The folder of Megatron's own package, which passes over options only where it looks at them ahead of its parser."""
 OTHERS = re.compile(rb"HfArgumentParser|^[ \t]*(?:import|from)[ \t]+(?:mindspeed|simple_parsing|tyro|hydra)\b", re.MULTILINE)
 """Packages that add options which stand in no source here."""
+PASSING = (b"ignore_unknown_args", b"parse_known_args(")
+PACKAGES = (b"HfArgumentParser", b"mindspeed", b"simple_parsing", b"tyro", b"hydra")
+"""One of which is in whatever the patterns match."""
 OF_DEEPSPEED = frozenset({"--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi"})
 """What `deepspeed.add_config_arguments` adds."""
 OF_LAUNCHERS = frozenset({"--local_rank", "--local-rank"})
@@ -123,11 +127,11 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
         files = chain(module.siblings, *(_found(name, roots) for name in new))
         waiting.extend(each for each in files if each not in modules)
     flags = OF_DEEPSPEED.union(OF_LAUNCHERS, *(each.flags for each in modules.values()))
-    names = {field for each in modules.values() for field in each.fields}
+    fields = {field for each in modules.values() for field in each.fields}
     if any(each.of_fields or each.computes for each in modules.values()):
-        flags |= {f"--{prefix}{name.replace('_', '-')}" for name in names for prefix in ("", "no-", "disable-")}
+        flags |= {f"--{prefix}{name.replace('_', '-')}" for name in fields for prefix in ("", "no-", "disable-")}
     if any(each.computes for each in modules.values()):
-        flags |= {f"--{name}" for name in names}
+        flags |= {f"--{name}" for name in fields}
     whole = not waiting and not any(each.is_open for each in modules.values())
     has_parser = any(each.parses for each in modules.values()) and bool(TELLING & flags)
     abbreviates = not any(each.is_exact for each in modules.values())
@@ -141,7 +145,7 @@ def _module(path: str, checkout: str) -> Module:
         return Module(frozenset(), frozenset(), (), (), False, False, False, is_open=True, is_exact=False)
     data = found[1]
     imported = dict.fromkeys(_imported(data))
-    passes_over = PASSES_OVER.search(data) is not None and MEGATRON not in path
+    passes_over = MEGATRON not in path and names(data, PASSING) and PASSES_OVER.search(data) is not None
     computed = COMPUTED.search(data) is not None and FACTORY not in data
     return Module(
         frozenset(flag.decode() for flag in FLAG.findall(data)),
@@ -151,21 +155,21 @@ def _module(path: str, checkout: str) -> Module:
         PARSES in data,
         MADE_OF_FIELDS in data,
         computed,
-        passes_over or computed or OTHERS.search(data) is not None,
+        passes_over or computed or (names(data, PACKAGES) and OTHERS.search(data) is not None),
         EXACT.search(data) is not None,
     )
 
 
 def _imported(data: bytes) -> Iterator[str]:
     """Yield the modules that the source imports, and what it imports from them, which may be modules too."""
-    for origin, names, plain in IMPORT.findall(data):
+    for origin, taken, plain in IMPORT.findall(data):
         if plain:
             yield from (part.split()[0].decode(errors="replace") for part in plain.split(b",") if part.strip())
             continue
         module = origin.decode(errors="replace")
         yield module
         joined = module if module.endswith(".") else module + "."
-        yield from (joined + name.decode() for name in WORD.findall(names))
+        yield from (joined + name.decode() for name in WORD.findall(taken))
 
 
 def _siblings(module: str, importer: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import parses_like_megatron
@@ -48,6 +48,9 @@ STEM = 4
 """Letters by which a word is known: `embedding` and `embeddings`, `grad` and `gradient`."""
 NOTHING_ALIKE = "remove it, or have the program take it"
 ALIKE = 0.6
+BEGINNING = 4
+"""So many first letters make a word the beginning of another."""
+MOST_FLAGS = 10_000
 """From this share of words in common on, one name is taken for another."""
 SAME_WORD = {"n": "num", "sequence": "seq", "len": "length", "dim": "size", "tp": "tensor", "pp": "pipeline", "cp": "context"}
 ELSEWHERE = {
@@ -315,13 +318,21 @@ def nearest(flag: str, known: Iterable[str]) -> str:
         return close[1]
     if _elsewhere(flag) in flags_known:
         return _elsewhere(flag)
-    words = _words(flag)
-    share, _, best = max(((_alike(words, _words(each)), -len(each), each) for each in flags_known), default=(0.0, 0, ""))
+    words, begin = _words(flag), _beginnings(flag)
+    shares = ((_alike(words, _words(each)), -len(each), each) for each in flags_known if begin & _beginnings(each))
+    share, _, best = max(shares, default=(0.0, 0, ""))
     return best if share >= ALIKE else ""
 
 
+@lru_cache(MOST_FLAGS)
 def _words(flag: str) -> frozenset[str]:
     return frozenset(SAME_WORD.get(word, word) for word in flag[2:].replace("_", "-").lower().split("-"))
+
+
+@lru_cache(MOST_FLAGS)
+def _beginnings(flag: str) -> frozenset[str]:
+    """Return how the words of a flag begin: flags without a common beginning have no word in common."""
+    return frozenset(word[:BEGINNING] for word in _words(flag))
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> float:
@@ -331,7 +342,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def _same(one: str, other: str) -> bool:
-    return one == other or (min(len(one), len(other)) >= 4 and (one.startswith(other) or other.startswith(one)))
+    return one == other or (min(len(one), len(other)) >= BEGINNING and (one.startswith(other) or other.startswith(one)))
 
 
 def _neighbour(flag: str, one: int, two: int) -> str:

@@ -103,6 +103,8 @@ WHERE = {
     "softmax": ["dp2", "tp2"],
     "unbound": ["dp2", "tp2"],
     "hidden": ["dp2", "tp2"],
+    "shaped": ["dp2", "pp2"],
+    "recurrent": ["dp2", "tp2"],
 }
 
 

@@ -437,6 +437,37 @@ class Hidden(nn.Module):
         return torch.sum(self.down(hidden) ** 2), hidden
 
 
+class Shaped(nn.Module):
+    """A model that uses only the shape of a value where it adds up results."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(4))
+
+    def forward(self, sample: Tensor) -> Tensor:
+        """Return the sum of squares of what starts from zeros."""
+        first = made = self.layers[0](sample)
+        for layer in self.layers[1:]:
+            made = layer(functional.relu(made))
+        return torch.sum((torch.zeros_like(first) + made) ** 2)
+
+
+class Recurrent(nn.Module):
+    """A cell that is run for each position, from zeros of the shape of the first."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.given = nn.Linear(width, width, bias=False)
+
+    def forward(self, sample: Tensor) -> Tensor:
+        """Return the sum of squares of the last state."""
+        positions = self.given(sample).view(sample.size(0), 4, -1)
+        state = torch.zeros_like(positions[:, 0])
+        for position in range(4):
+            state = torch.tanh(positions[:, position] + state)
+        return torch.sum(state**2)
+
+
 @dataclass(frozen=True)
 class Model:
     """A model and what it is given."""
@@ -472,4 +503,6 @@ MODELS = {
     "softmax": Model(Softmax, _rows),
     "unbound": Model(Unbound, _rows),
     "hidden": Model(Hidden, _rows),
+    "shaped": Model(Shaped, _rows),
+    "recurrent": Model(Recurrent, _rows),
 }

@@ -26,6 +26,8 @@ FOUND = {
     "softmax--dp2": ("shapes-do-not-fit", "gencode0.py:44"),
     "unbound--dp2": ("undefined-tensor", "gencode0.py:79"),
     "hidden--tp2": ("undefined-tensor", "gencode0.py:88"),
+    "recurrent--dp2": ("undefined-tensor", "gencode0.py:117"),
+    "shaped--pp2": ("undefined-tensor", "gencode1.py:91"),
     "megatron_label_smoothing": ("missing-allreduce", "cross_entropy.py:207"),
 }
 
@@ -81,7 +83,7 @@ def test_megatron_smooths_labels_by_the_number_of_ranks() -> None:
 @pytest.mark.heavy
 @pytest.mark.skipif(importlib.util.find_spec("nnscaler") is None, reason="nnScaler is not installed")
 def test_folders_of_nnscaler_train_another_model_or_none(tmp_path: Path) -> None:
-    stopped = ("gpt--pp2", "softmax--dp2", "unbound--dp2", "hidden--tp2")
+    stopped = ("gpt--pp2", "softmax--dp2", "unbound--dp2", "hidden--tp2", "recurrent--dp2", "shaped--pp2")
     names = ("mlp--hybrid_pp2_tp2_dp2", "mlp--hybrid_pp2_tp4", *stopped)
     for word in ("generate", "run"):
         said = _said(sys.executable, str(EXAMPLES), word, str(tmp_path), *names)

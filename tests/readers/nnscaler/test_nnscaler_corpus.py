@@ -40,6 +40,8 @@ REFUTED = {
     "softmax--dp2": ("shapes-do-not-fit", "`torch.softmax` with the keyword `_stacklevel`", "gencode0.py"),
     "unbound--dp2": ("undefined-tensor", "`gview_42` is used in the schedule", "gencode0.py"),
     "hidden--tp2": ("undefined-tensor", "`grelu_34` is used in the schedule", "gencode0.py"),
+    "recurrent--dp2": ("undefined-tensor", "`ggetitem_77` is used in the schedule", "gencode0.py"),
+    "shaped--pp2": ("undefined-tensor", "`glinear_83` gets no value on rank 1", "gencode1.py"),
 }
 """Folders that nnScaler writes wrongly, by the first reason: its words and the file where it stands."""
 OPERATORS = load(CORPUS / "tvlint.toml", "tvlint.toml").operators

@@ -210,6 +210,14 @@ def test_scores_of_a_head_that_are_scaled_otherwise_are_refuted(
     assert verdict.outcome is (Outcome.REFUTED if alone else Outcome.UNKNOWN)
 
 
+def test_gradients_that_no_rank_has_do_not_agree_with_the_references() -> None:
+    """In `accumulation_never_reduced` the sharded weights get no gradient: `is_last` is never true."""
+    verdict = proof(path_of("accumulation_never_reduced"), "accumulation_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert {own.name for own in verdict.reasons if own.refutes} == {"missing-gradient"}
+    assert dict(verdict.facts)["recorded gradients"] == "not comparable with the reference's"
+
+
 def test_a_gradient_that_is_zero_but_for_rounding_is_compared_to_the_rounding() -> None:
     found = read_captures(path_of("dtensor_llama"), path_of("dtensor_llama_reference"))
     assert not isinstance(found, Problem)

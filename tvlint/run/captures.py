@@ -136,12 +136,14 @@ def _distance(one: Array | None, other: Array | None, least: float = 0.0) -> flo
 def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tuple[float, list[int]]] | None:
     """Return the weights whose recorded gradients are not the reference's, with how far and on which ranks.
 
-    None where they cannot be compared: the programs draw random numbers, or start from other numbers.
+    None where they cannot be compared: the programs draw random numbers, start from other numbers, or the parallel program has
+    no gradient of a weight that the reference trains.
     """
     if parallel.random or reference.random:
         return None
     found: dict[str, tuple[float, list[int]]] = {}
-    incomplete, least = False, _least_scale(reference)
+    incomplete = not {name for _, name in reference.gradients} <= {name for _, name in parallel.gradients}
+    least = _least_scale(reference)
     for (rank, weight), numbers in parallel.gradients.items():
         box, whole = parallel.pieces.get((rank, weight)), reference.gradients.get((0, weight))
         cut = None if box is None or whole is None else whole[tuple(slice(low, high) for low, high in box)]

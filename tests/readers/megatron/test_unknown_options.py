@@ -157,6 +157,82 @@ def test_options_that_are_computed_may_be_called_like_any_field(tmp_path: Path) 
     assert [help for _, _, help in findings(script)] == ["did you mean `--lr`?"]
 
 
+def test_an_option_with_both_switches_has_the_negated_one(tmp_path: Path) -> None:
+    both = 'parser.add_argument("--own-graphs", action=argparse.BooleanOptionalAction)'
+    script = checkout(tmp_path, PARSER.replace("    return parser", f"    {both}\n    return parser"))
+    script.write_text("python pretrain_gpt.py --no-own-graphs --no-train_iters --tensor-model-parallel-size 2\n")
+    assert [message for _, message, _ in findings(script)] == ["`pretrain_gpt.py` has no option `--no-train_iters`"]
+
+
+MADE = """
+class Shared:
+    clip_grad: float = 1.0
+class Sizes(Shared):
+    weight_decay: float = 0.1
+class Other:
+    learning_rate: float = 0.1
+class ArgumentGroupFactory:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("made_of", "found"),
+    [("Sizes", ["unknown-option"]), ("Other", ["unknown-option"] * 2), ("chosen", []), ("Sizes, Other", [])],
+)
+def test_options_that_are_made_of_a_class_are_called_like_its_fields(made_of: str, found: list[str], tmp_path: Path) -> None:
+    made = "".join(f"ArgumentGroupFactory({name})\n" for name in made_of.split(", "))
+    script = checkout(tmp_path, program=f"from megatron.arguments import parse\n{MADE}{made}parse()\n")
+    script.write_text(
+        "python pretrain_gpt.py --clip-grad 1 --weight-decay 1 --learning-rate 1 --tensor-model-parallel-size 2\n"
+    )
+    assert [rule for rule, _, _ in findings(script)] == found
+
+
+RECIPE = """
+spec:
+  model: gpt
+  script: |-
+    ARGUMENTS=(
+        "TRAINING_SCRIPT_PATH=PROGRAM"
+        "TRAINING_PARAMS_PATH=./tests/functional_tests/test_cases/{model}/{test_case}/model_config.yaml"
+    )
+products:
+  - test_case: [one, two]
+"""
+
+
+@pytest.mark.parametrize(
+    ("case", "recipes", "found"),
+    [
+        ("gpt/two", {"h100/gpt.yaml": "pretrain_gpt.py"}, ["--exit-when-done", "--bf16"]),
+        ("gpt/two", {"gpt.yaml": "./pretrain_gpt.py", "h100/gpt.yaml": "./pretrain_gpt.py"}, ["--exit-when-done", "--bf16"]),
+        ("gpt/two", {"gpt.yaml": "other.py", "h100/gpt.yaml": "pretrain_gpt.py"}, []),
+        ("gpt/three", {"gpt.yaml": "pretrain_gpt.py"}, []),
+        ("bert/two", {"gpt.yaml": "pretrain_gpt.py"}, []),
+        ("gpt/two", {}, []),
+    ],
+)
+def test_a_test_case_is_held_to_the_program_of_its_recipe(
+    case: str, recipes: dict[str, str], found: list[str], tmp_path: Path
+) -> None:
+    checkout(tmp_path, PARSER.replace("--train_iters", "--bf16"))
+    for name, program in recipes.items():
+        recipe = tmp_path / "tests" / "test_utils" / "recipes" / name
+        recipe.parent.mkdir(parents=True, exist_ok=True)
+        recipe.write_text(RECIPE.replace("PROGRAM", program))
+    own = tmp_path / "tests" / "functional_tests" / "test_cases" / case / "model_config.yaml"
+    own.parent.mkdir(parents=True)
+    sizes = "  --tensor-model-parallel-size: 2\n  --micro-batch-size: 1\n"
+    switches = "  --bf16: false\n"
+    own.write_text(f"MODEL_ARGS:\n{sizes}{switches}")
+    as_words = [message for rule, message, _ in findings(own) if rule == "value-after-complete-option"]
+    own.write_text(f"MODEL_ARGS:\n{sizes}  --exit-when-done: true\n")
+    unknown = [message for rule, message, _ in findings(own) if rule == "unknown-option"]
+    assert unknown == [f"`pretrain_gpt.py` has no option `{name}`" for name in found[:1]]
+    assert as_words == [f"`{name}` takes no value, and `false` stands after it" for name in found[1:]]
+
+
 def test_the_table_of_forks_names_the_source_of_each_option_once() -> None:
     forks = json.loads((Path(megatron.__file__).parent / "forks.json").read_bytes())["forks"]
     assert all(re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+", each["source"]) for each in forks)

@@ -12,6 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.languages import is_prose, is_yaml
+from tvlint.readers.megatron.functional_tests import program_of_case
 from tvlint.readers.megatron.invalid_options import option_mistakes
 from tvlint.readers.megatron.sections import INTERPOLATED, PARALLEL, configurations
 from tvlint.readers.megatron.unknown_options import misspelled_keys
@@ -56,14 +57,15 @@ def read(path: str, data: bytes) -> Document | None:
         raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     text = _decoded(path, data)
     visits = Visits(path)
+    program = program_of_case(path)
     configurations: list[Configuration] = []
     findings: list[Finding] = []
     try:
         for number, root in enumerate(documents(path, text), 1):
-            found = list(_configurations(path, root, visits))
+            found = list(_configurations(path, root, visits, program))
             findings.extend(_duplicates(root, visits))
             findings.extend(_reinterpreted(root, visits))
-            findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each)))
+            findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each, (), program)))
             findings.extend(finding for keys in _sections(root, visits) for finding in misspelled_keys(keys))
             configurations.extend(_in_document(found, number))
     except ReadError:
@@ -100,7 +102,7 @@ def _in_document(found: list[Configuration], number: int) -> list[Configuration]
     return [replace(each, section=f"{name}/{each.section}" if each.section else name) for each in found]
 
 
-def _configurations(path: str, root: YamlNode, visits: Visits) -> Iterator[Configuration]:
+def _configurations(path: str, root: YamlNode, visits: Visits, program: str) -> Iterator[Configuration]:
     if not isinstance(root, YamlMapping):
         return
     top = merged(root, visits)
@@ -110,7 +112,7 @@ def _configurations(path: str, root: YamlNode, visits: Visits) -> Iterator[Confi
     found = False
     for key, value in blocks:
         assert isinstance(value, YamlMapping)
-        configuration = _block(path, key, value, (shared, own), visits)
+        configuration = _block(path, key, value, (shared, own), visits, program)
         if configuration is not None:
             found = True
             yield configuration
@@ -123,7 +125,12 @@ def _mapping_at(entries: Iterable[tuple[YamlScalar, YamlNode]], name: str) -> Ya
 
 
 def _block(
-    path: str, key: YamlScalar, block: YamlMapping, environments: tuple[YamlMapping | None, YamlMapping | None], visits: Visits
+    path: str,
+    key: YamlScalar,
+    block: YamlMapping,
+    environments: tuple[YamlMapping | None, YamlMapping | None],
+    visits: Visits,
+    program: str,
 ) -> Configuration | None:
     settings: dict[str, Setting] = {}
     overridden: list[Setting] = []
@@ -131,7 +138,7 @@ def _block(
     for name, value in entries:
         if not name.text.startswith("--"):
             continue
-        setting = _argument(name, value)
+        setting = _argument(name, value, program)
         if setting.name in settings:
             overridden.append(settings[setting.name])
         settings[setting.name] = setting
@@ -151,18 +158,19 @@ def _block(
     )
 
 
-def _argument(name: YamlScalar, value: YamlNode) -> Setting:
+def _argument(name: YamlScalar, value: YamlNode, program: str) -> Setting:
     known = option(name.text)
     setting = known.dest if known is not None else name.text[2:].replace("-", "_")
     if not isinstance(value, YamlScalar):
         return Setting(setting, _items(known, value), name.text, value.location, name.location)
-    return Setting(setting, _argument_value(known, name.text, value), name.text, value.location, name.location)
+    return Setting(setting, _argument_value(known, name.text, value, program), name.text, value.location, name.location)
 
 
-def _argument_value(known: Option | None, flag: str, value: YamlScalar) -> SettingValue | Unknown:
+def _argument_value(known: Option | None, flag: str, value: YamlScalar, program: str) -> SettingValue | Unknown:
     """The value as the command line gets it: the text between the quotes; brackets around it make a list of words.
 
-    A layout may hold backslashes for the shell that the text goes through (`Et\\|(tt\\|)*3L`).
+    A layout may hold backslashes for the shell that the text goes through (`Et\\|(tt\\|)*3L`). Where a `program` is started
+    by Megatron's test runner, that passes `true` as the option alone, and `false` as a word after it.
     """
     text = value.text.strip()
     if INTERPOLATED.search(text):
@@ -171,7 +179,8 @@ def _argument_value(known: Option | None, flag: str, value: YamlScalar) -> Setti
         text = text.replace("\\", "")
     if known is not None and known.kind != "store":
         sets = not flag.startswith("--no-") if known.kind == "boolean" else known.kind == "true"
-        return sets if text in ("true", "True", "") else not sets if text in ("false", "False") else text
+        taken_out = text in ("false", "False") and not program
+        return sets if text in ("true", "True", "") else not sets if taken_out else text
     words = text[1:-1].split() if text.startswith("[") and text.endswith("]") and "]" not in text[1:-1] else None
     if known is None:
         return {"true": True, "false": False}.get(text, typed(None, text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from tvlint.checkout.opening import is_file, is_folder, kept
@@ -25,7 +25,9 @@ COMPUTED = re.compile(rb"add_argument\(\s*(?:f[\"']|[\"'][^\"'\n]*[\"']\s*[+%]|\
 FIELD = re.compile(rb"^    ([A-Za-z_]\w*)[ \t]*:[ \t]*[^\n]", re.MULTILINE)
 CHANGED_CHOICES = re.compile(rb"\.choices\s*(?:\+?=(?!=)|\.(?:append|extend)\()")
 """How a module changes what an option takes that stands in a parser already."""
-MADE_OF_FIELDS = b"ArgumentGroupFactory("
+CLASS = re.compile(rb"^class[ \t]+([A-Za-z_]\w*)[ \t]*(?:\(([^)]*)\))?[ \t]*:", re.MULTILINE)
+MADE_OF_FIELDS = re.compile(rb"ArgumentGroupFactory\(\s*([\w.]*)")
+NEGATED = b"BooleanOptionalAction"
 FACTORY = b"class ArgumentGroupFactory"
 EXACT = re.compile(rb"allow_abbrev\s*=\s*False")
 PARSES = b"ArgumentParser("
@@ -52,11 +54,14 @@ class Module:
     imports from its own package."""
 
     flags: frozenset[str]
+    classes: tuple[tuple[str, frozenset[str], frozenset[str]], ...]
+    """Each by its name, with those that it is derived from and its fields."""
     fields: frozenset[str]
     imports: tuple[str, ...]
     siblings: tuple[str, ...]
     parses: bool
-    of_fields: bool
+    made_of: frozenset[str]
+    """The classes whose fields are made options."""
     computes: bool
     is_open: bool
     is_exact: bool
@@ -127,9 +132,8 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
         files = chain(module.siblings, *(_found(name, roots) for name in new))
         waiting.extend(each for each in files if each not in modules)
     flags = OF_DEEPSPEED.union(OF_LAUNCHERS, *(each.flags for each in modules.values()))
-    fields = {field for each in modules.values() for field in each.fields}
-    if any(each.of_fields or each.computes for each in modules.values()):
-        flags |= {f"--{prefix}{name.replace('_', '-')}" for name in fields for prefix in ("", "no-", "disable-")}
+    fields = _made_options(modules.values())
+    flags |= {f"--{prefix}{name.replace('_', '-')}" for name in fields for prefix in ("", "no-", "disable-")}
     if any(each.computes for each in modules.values()):
         flags |= {f"--{name}" for name in fields}
     whole = not waiting and not any(each.is_open for each in modules.values())
@@ -138,22 +142,57 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
     return ParserSource(program, flags, whole and has_parser, abbreviates, tuple(modules), checkout)
 
 
+def _made_options(modules: Iterable[Module]) -> frozenset[str]:
+    """Return the fields that are made options: all where options are computed, or made of what is no class of the modules."""
+    every = tuple(modules)
+    known = {name for each in every for name, _, _ in each.classes}
+    wanted = {name for each in every for name in each.made_of}
+    if wanted - known or any(each.computes for each in every):
+        return frozenset(field for each in every for field in each.fields)
+    written: dict[str, list[tuple[frozenset[str], frozenset[str]]]] = {}
+    for each in every:
+        for name, bases, fields in each.classes:
+            written.setdefault(name, []).append((bases, fields))
+    found, waiting = set[str](), list(wanted)
+    while waiting:
+        for bases, fields in written.pop(waiting.pop(), ()):
+            found |= fields
+            waiting += bases
+    return frozenset(found)
+
+
+def _negated(data: bytes) -> Iterator[str]:
+    """Yield the flags that switch off what an option with both switches on."""
+    for call in data.split(b"add_argument(")[1:] if NEGATED in data else ():
+        yield from (f"--no-{flag.decode()[2:]}" for flag in FLAG.findall(call) if NEGATED in call)
+
+
+def _classes(data: bytes) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
+    found = [*CLASS.finditer(data)]
+    ends = [*(each.start() for each in found), len(data)][1:]
+    for own, end in zip(found, ends, strict=True):
+        bases = frozenset(name.decode() for name in WORD.findall(own[2] or b""))
+        yield own[1].decode(), bases, frozenset(name.decode() for name in FIELD.findall(data, own.end(), end))
+
+
 @kept
 def _module(path: str, checkout: str) -> Module:
     found = content_within(checkout, path, path, LARGEST)
     if found is None:
-        return Module(frozenset(), frozenset(), (), (), False, False, False, is_open=True, is_exact=False)
+        nothing: frozenset[str] = frozenset()
+        return Module(nothing, (), nothing, (), (), False, nothing, False, is_open=True, is_exact=False)
     data = found[1]
     imported = dict.fromkeys(_imported(data))
     passes_over = MEGATRON not in path and names(data, PASSING) and PASSES_OVER.search(data) is not None
     computed = COMPUTED.search(data) is not None and FACTORY not in data
     return Module(
-        frozenset(flag.decode() for flag in FLAG.findall(data)),
+        frozenset((*(flag.decode() for flag in FLAG.findall(data)), *_negated(data))),
+        tuple(_classes(data)),
         frozenset(field.decode() for field in FIELD.findall(data)),
         tuple(name for name in imported if not name.startswith(".")),
         tuple(dict.fromkeys(file for name in imported if name.startswith(".") for file in _siblings(name, path))),
         PARSES in data,
-        MADE_OF_FIELDS in data,
+        frozenset(name.decode().rpartition(".")[2] for name in MADE_OF_FIELDS.findall(data)),
         computed,
         passes_over or computed or (names(data, PACKAGES) and OTHERS.search(data) is not None),
         EXACT.search(data) is not None,

@@ -83,6 +83,28 @@ def test_a_function_has_its_own_lists(tmp_path: Path) -> None:
     assert [each.settings["tensor_model_parallel_size"].value for each in both] == [2, 3]
 
 
+@pytest.mark.parametrize(
+    "functions",
+    [
+        "def command():\n    if os.name:\n        return []\n    return @\n",
+        "def command():\n    return command()\n",
+        "def command():\n    return @\ndef command():\n    return []\n",
+        "from launchers import command\nclass A:\n    def command():\n        return @\n",
+        "@cache\ndef command():\n    return @\n",
+        "CMD = @\ndef command():\n    return CMD\n",
+        "def command():\n    yield from @\n",
+        "command = None\ndef f():\n    def command():\n        return @\n",
+        "def command():\n    return f0()\n"
+        + "".join(f"def f{at}():\n    return f{at + 1}()\n" for at in range(400))
+        + "def f400():\n    return @\n",
+    ],
+)
+def test_what_a_function_gives_is_open_where_it_may_be_another_thing(functions: str, tmp_path: Path) -> None:
+    text = functions.replace("@cache", "#cache").replace("@", STARTED).replace("#cache", "@cache")
+    found = read_program(tmp_path, text + "os.execv('a', command())\n")
+    assert not any("world_size" in own.settings for own in found)
+
+
 @pytest.mark.parametrize("change", ["other.append(os.name)", "other += [os.name]", "other[4:] = os.listdir()"])
 def test_a_list_of_two_names_is_not_known_when_it_has_changed_under_one(change: str, tmp_path: Path) -> None:
     body = f"cmd = {STARTED}\nother = cmd\n{change}\nos.execv('a', cmd)\n"
@@ -116,6 +138,10 @@ TEXT = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size
         (f"cmd = {STARTED}\nprint(cmd, len(cmd))\nos.execv(cmd[0], cmd)\n", (8, 2)),
         (f"cmd = {STARTED}\ncmd.append('--bf16')\ncmd.extend(['--lr', '1'])\nos.execv('a', cmd)\n", (8, 2)),
         (f"cmd = {STARTED}\ncmd += ['--seed', '1']\nos.execv('a', cmd)\n", (8, 2)),
+        (f"N, TP = 4, 2\nos.system(f'{TEXT.replace('8 p', '{N} p').replace('size 2', 'size {TP}')}')\n", (4, 2)),
+        (f"def command():\n    return {STARTED}\nos.execv('a', command())\n", (8, 2)),
+        ("def more(tp, n='8'):\n    return f'--tensor-model-parallel-size {tp} --num-attention-heads {n}'\n"
+         "os.system('torchrun --nproc-per-node 8 pretrain_gpt.py ' + more(2))\n", (8, 2)),
     ],
 )
 def test_what_starts_a_command_launches_all_of_its_options(body: str, sizes: tuple[int, int], tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from tvlint.findings import Finding
 from tvlint.ir.location import Location
@@ -66,6 +67,9 @@ SAME_TEXT = frozenset({"str", "int"})
 HARMLESS = frozenset({"argparse", "json", "logging", "shlex", "textwrap", "typing", "warnings"})
 """Modules whose functions start nothing and leave lists as they are."""
 CHANGES_NOTHING = frozenset({"copy", "count", "index"})
+MOST_WITHIN = 8
+"""So many functions are followed into one another."""
+NOTHING: Mapping[str, Value] = MappingProxyType({})
 WITHIN = (ast.stmt, ast.ExceptHandler, ast.match_case)
 """Nodes of a statement that are no expressions of its own."""
 
@@ -100,7 +104,9 @@ def read(path: str, data: bytes) -> Document | None:
         return None
     nodes = [node for node, _ in zip(ast.walk(module), range(MOST_NODES), strict=False)]
     names = read_names(nodes)
-    top = Scope(source, names)
+    of_module = set(map(id, module.body))
+    names.functions = {name: own for name, own in names.functions.items() if id(own) in of_module}
+    top = Scope(source, names, variables=names.variables)
     _follow(top, module.body, is_sure=True)
     functions = [node for node in nodes if isinstance(node, FUNCTIONS)]
     shared = Scope(source, names, variables=dict(top.variables))
@@ -121,13 +127,23 @@ def read(path: str, data: bytes) -> Document | None:
     return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings)) if configurations else None
 
 
-def _follow_function(outer: Scope, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Scope:
-    """Return what the body of a function leaves, which sees the variables of the module that it names."""
+def _follow_function(
+    outer: Scope,
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    call: ast.Call | None = None,
+    given: Mapping[str, Value] = NOTHING,
+) -> Scope:
+    """Return what the body of a function leaves, which sees the variables of the module that it names.
+
+    Of one `call`, with the arguments `given`, or of any.
+    """
     used = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+    _take_steps(outer, len(used), node)
     stored = {each.id for each in used if not isinstance(each.ctx, ast.Load)}
     seen = {each.id: outer.variables[each.id] for each in used if each.id in outer.variables and each.id not in stored}
     own = Scope(outer.source, outer.names, seen)
-    own.variables.update(_parameters(own, node.args, outer.names.calls.get(node.name, ())))
+    own.variables.update(_parameters(own, node.args, (call,) if call is not None else outer.names.calls.get(node.name, ())))
+    own.variables.update(given)
     _follow(own, node.body, is_sure=True)
     return own
 
@@ -270,6 +286,10 @@ def _forget_shared(scope: Scope, name: str, node: ast.expr | ast.stmt) -> None:
 
 
 def _assign(scope: Scope, target: ast.expr, value: Value, is_sure: bool) -> None:
+    if isinstance(target, ast.Tuple) and isinstance(value, Array) and len(target.elts) == len(value.items):
+        for own, item in zip(target.elts, value.items, strict=True):
+            _assign(scope, own, Scalar(item.pieces) if isinstance(item, Word) else _hole(scope, target), is_sure)
+        return
     if not isinstance(target, ast.Name):
         for each in ast.walk(target):
             if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
@@ -282,7 +302,11 @@ def _assign(scope: Scope, target: ast.expr, value: Value, is_sure: bool) -> None
 
 
 def _spend(scope: Scope, value: Value, node: ast.expr | ast.stmt) -> None:
-    scope.names.steps -= len(value.items if isinstance(value, Array) else value.pieces)
+    _take_steps(scope, len(value.items if isinstance(value, Array) else value.pieces), node)
+
+
+def _take_steps(scope: Scope, count: int, node: ast.expr | ast.stmt) -> None:
+    scope.names.steps -= count
     if scope.names.steps < 0:
         raise ReadError("the program is too complex to be followed statically", Location(scope.source.path, node.lineno))
 
@@ -313,7 +337,31 @@ def _evaluated(scope: Scope, node: ast.expr, depth: int) -> Value:
     if isinstance(node, ast.Attribute):
         default = scope.names.default(node)
         return _from_outside(scope, default, depth + 1) if default is not None else _hole(scope, node)
-    return _called(scope, node, depth + 1) if isinstance(node, ast.Call) and not node.keywords else _hole(scope, node)
+    if not isinstance(node, ast.Call):
+        return _hole(scope, node)
+    function = scope.names.functions.get(node.func.id) if isinstance(node.func, ast.Name) else None
+    if function is not None and function.name not in scope.variables:
+        return _result(scope, node, function, depth + 1)
+    return _hole(scope, node) if node.keywords else _called(scope, node, depth + 1)
+
+
+def _result(scope: Scope, call: ast.Call, function: ast.FunctionDef, depth: int) -> Value:
+    """Return what a call of a function of the program gives."""
+    names, last = scope.names, function.body[-1]
+    is_too_deep = len(names.following) >= MOST_WITHIN or function.name in names.following
+    if not isinstance(last, ast.Return) or last.value is None or is_too_deep:
+        return _hole(scope, call)
+    if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
+        return _hole(scope, call)
+    places = [*function.args.posonlyargs, *function.args.args]
+    given = {each.arg: _value(scope, value, depth) for each, value in zip(places, call.args, strict=False)}
+    given |= {each.arg: _value(scope, each.value, depth) for each in call.keywords if each.arg is not None}
+    names.following.append(function.name)
+    own = _follow_function(Scope(scope.source, names, variables=names.variables), function, call, given)
+    is_global = isinstance(last.value, ast.Name) and own.variables.get(last.value.id) is names.variables.get(last.value.id)
+    value = _hole(scope, call) if is_global else _value(own, last.value)
+    names.following.pop()
+    return value
 
 
 def _called(scope: Scope, node: ast.Call, depth: int) -> Value:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tvlint.readers.shell.values import Value
+
 STEPS = 300_000
 MOST_CALLS = 100
 
@@ -25,6 +27,12 @@ class Names:
     """The class that every function says of a parameter of this name; empty where they say different ones."""
     calls: dict[str, list[ast.Call]] = field(default_factory=dict)
     """The first calls of each function by its bare name; none of one that the program writes twice."""
+    functions: dict[str, ast.FunctionDef | None] = field(default_factory=dict)
+    """The functions of the module that end with their only result, by name; None of a name that may be another function."""
+    variables: dict[str, Value] = field(default_factory=dict)
+    """What the variables of the module hold."""
+    following: list[str] = field(default_factory=list)
+    """The functions of which a result is looked for, each called by the one before."""
     steps: int = STEPS
     """What may still be done to follow the program: words that are added to others."""
 
@@ -69,9 +77,18 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
                 _option(found.options, node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 functions[node.name] += 1
+                found.functions[node.name] = node if isinstance(node, ast.FunctionDef) and _gives_one_result(node) else None
     for name in [name for name, count in functions.items() if count > 1]:
         found.calls.pop(name, None)
+        found.functions[name] = None
+    for name in found.functions.keys() & found.imported.keys():
+        found.functions[name] = None
     return found
+
+
+def _gives_one_result(node: ast.FunctionDef) -> bool:
+    ends = [each for each in ast.walk(node) if isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom))]
+    return len(ends) == 1 and ends[0] is node.body[-1] and not node.decorator_list
 
 
 def _fields(node: ast.ClassDef) -> dict[str, ast.expr]:

@@ -92,6 +92,8 @@ def test_what_is_read_asks_the_disk_in_one_place() -> None:
 PURE = {
     "readers/shell/syntax.py:_parser": "the grammar",
     "readers/megatron/unknown_options.py:_spellings": "a table of tvlint",
+    "readers/megatron/unknown_options.py:_words": "cuts what it is given",
+    "readers/megatron/unknown_options.py:_beginnings": "cuts what it is given",
     "readers/megatron/composed_files.py:_parsed": "parses what it is given",
     "readers/plan_json/schema_checker.py:form": "a schema of tvlint",
     "checkout/tracking.py:_tracked": "git's index, by what tells whether it was written",

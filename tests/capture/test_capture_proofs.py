@@ -218,6 +218,30 @@ def test_gradients_that_no_rank_has_do_not_agree_with_the_references() -> None:
     assert dict(verdict.facts)["recorded gradients"] == "not comparable with the reference's"
 
 
+def test_gradients_agree_only_where_every_rank_and_element_has_one() -> None:
+    found = read_captures(path_of("data_parallel"), path_of("data_parallel_reference"))
+    assert not isinstance(found, Problem)
+    parallel, reference = found
+    weight = next(name for rank, name in parallel.gradients if rank == 1)
+    left_out = {key: own for key, own in parallel.gradients.items() if key != (1, weight)}
+    assert different_gradients(replace(parallel, gradients=left_out), reference) is None
+    for ranks, expected in (({0}, {}), ({0, 1}, None)):
+        sharded = dict(parallel.gradients)
+        for rank in ranks:
+            sharded[rank, weight] = np.ma.array(sharded[rank, weight])
+            sharded[rank, weight].flat[0] = np.ma.masked
+        assert different_gradients(replace(parallel, gradients=sharded), reference) == expected
+
+
+def test_joined_gradients_of_a_sharded_optimizer_are_compared_element_by_element() -> None:
+    """In `pretrain_gpt_llama_tp2_dp2` gradients of norms are joined, summed over `tp`, and cut apart again."""
+    found = read_captures(path_of("pretrain_gpt_llama_tp2_dp2"), path_of("pretrain_gpt_llama_reference"))
+    assert not isinstance(found, Problem)
+    assert different_gradients(*found) == {}
+    norms = [own for (_, name), own in found[0].gradients.items() if name.endswith("norm_weight")]
+    assert {bool(np.ma.getmaskarray(own).all()) for own in norms} == {True, False}
+
+
 def test_a_gradient_that_is_zero_but_for_rounding_is_compared_to_the_rounding() -> None:
     found = read_captures(path_of("dtensor_llama"), path_of("dtensor_llama_reference"))
     assert not isinstance(found, Problem)

@@ -136,13 +136,13 @@ def _distance(one: Array | None, other: Array | None, least: float = 0.0) -> flo
 def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tuple[float, list[int]]] | None:
     """Return the weights whose recorded gradients are not the reference's, with how far and on which ranks.
 
-    None where they cannot be compared: the programs draw random numbers, start from other numbers, or the parallel program has
-    no gradient of a weight that the reference trains.
+    None where they cannot be compared: the programs draw random numbers, start from other numbers, or the parallel program lacks
+    a gradient of a weight that the reference trains, on one rank that holds it or of some of its elements.
     """
     if parallel.random or reference.random:
         return None
     found: dict[str, tuple[float, list[int]]] = {}
-    incomplete = not {name for _, name in reference.gradients} <= {name for _, name in parallel.gradients}
+    incomplete = not _has_every_gradient(parallel, reference)
     least = _least_scale(reference)
     for (rank, weight), numbers in parallel.gradients.items():
         box, whole = parallel.pieces.get((rank, weight)), reference.gradients.get((0, weight))
@@ -155,6 +155,25 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
             most, ranks = found.get(weight, (0.0, []))
             found[weight] = (max(most, far), [*ranks, rank])
     return None if incomplete and not found else found
+
+
+def _has_every_gradient(parallel: Recorded, reference: Recorded) -> bool:
+    """Return whether each rank has a gradient of every weight that it holds and the reference trains, and every element has one.
+
+    An optimizer that is sharded has gradients of its own elements only; the others are masked.
+    """
+    import numpy as np
+
+    left = {weight: np.ones(own.shape, dtype=bool) for (_, weight), own in reference.gradients.items() if own is not None}
+    for (rank, weight), box in parallel.pieces.items():
+        if weight not in left:
+            continue
+        own = parallel.gradients.get((rank, weight))
+        cut = left[weight][tuple(slice(low, high) for low, high in box)]
+        if own is None or own.shape != cut.shape:
+            return False
+        cut &= np.ma.getmaskarray(own)
+    return {weight for _, weight in reference.gradients} <= left.keys() and not any(own.any() for own in left.values())
 
 
 def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:

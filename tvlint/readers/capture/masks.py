@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvlint.readers.capture.lifting import sizes
+from tvlint.readers.capture.lifting import function_of, sizes
 from tvlint.readers.capture.program import Apply, Array, Exchange, Program, reads
 from tvlint.readers.capture.spelling import MOVES
 
@@ -25,8 +25,8 @@ def masks_of(node: Apply | Exchange, masks: Mapping[str, Array], program: Progra
     held = [masks.get(name, np.zeros(program.shape(name), dtype=bool)) for name in reads(node)]
     if isinstance(node, Apply) and node.op in MOVES:
         return {result: moved(node, held[0])}
-    if isinstance(node, Apply) and node.op == "cat":
-        dim = node.arguments["dim"]
+    if isinstance(node, Apply) and function_of(node.op) == "cat":
+        dim = node.arguments.get("dim", 0)
         return {result: np.concatenate(held, dim)} if isinstance(dim, int) else made
     if all(mask.shape in (made[result].shape, ()) for mask in held):
         return {result: np.broadcast_to(np.logical_or.reduce(np.broadcast_arrays(*held)), made[result].shape)}

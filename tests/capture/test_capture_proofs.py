@@ -228,8 +228,9 @@ def test_gradients_agree_only_where_every_rank_and_element_has_one() -> None:
     for ranks, expected in (({0}, {}), ({0, 1}, None)):
         sharded = dict(parallel.gradients)
         for rank in ranks:
-            sharded[rank, weight] = np.ma.array(sharded[rank, weight])
-            sharded[rank, weight].flat[0] = np.ma.masked
+            elsewhere = np.zeros_like(sharded[rank, weight], dtype=bool)
+            elsewhere.flat[0] = True
+            sharded[rank, weight] = np.ma.array(sharded[rank, weight], mask=elsewhere)
         assert different_gradients(replace(parallel, gradients=sharded), reference) == expected
 
 

@@ -136,8 +136,8 @@ def _distance(one: Array | None, other: Array | None, least: float = 0.0) -> flo
 def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tuple[float, list[int]]] | None:
     """Return the weights whose recorded gradients are not the reference's, with how far and on which ranks.
 
-    None where they cannot be compared: the programs draw random numbers, start from other numbers, or the parallel program lacks
-    a gradient of a weight that the reference trains, on one rank that holds it or of some of its elements.
+    None where they cannot be compared: the programs draw random numbers, start from other numbers, or the parallel program
+    lacks a gradient of a weight that the reference trains, on one rank that holds it or of some of its elements.
     """
     if parallel.random or reference.random:
         return None
@@ -158,7 +158,7 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
 
 
 def _has_every_gradient(parallel: Recorded, reference: Recorded) -> bool:
-    """Return whether each rank has a gradient of every weight that it holds and the reference trains, and every element has one.
+    """Return whether each rank has a gradient of every weight it holds that the reference trains, and every element has one.
 
     An optimizer that is sharded has gradients of its own elements only; the others are masked.
     """

@@ -12,7 +12,7 @@ import pytest
 from tvlint.ir.operators import Compute, Literal
 from tvlint.readers.capture.equations.table import ALL, EQUATIONS
 from tvlint.readers.capture.lifting import Call, GradientOf, lift
-from tvlint.readers.capture.program import Apply, Argument, GivenValue, Program, Ref, RootValue, Type
+from tvlint.readers.capture.program import Apply, Argument, Exchange, GivenValue, Program, Ref, RootValue, Type
 from tvlint.readers.capture.tape import Mark
 from tvlint.replay.operators import forward, gradients
 
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
         }.items()
     },
     "relu": ({"self": A}, np.maximum(A, 0)),
-    "logical_not": ({"self": MASK}, 1 - MASK),
+    **{name: ({"self": MASK}, 1 - MASK) for name in ("logical_not", "bitwise_not")},
     **{
         name: ({"self": X, "other": Y}, value(X, Y))
         for name, value in {
@@ -199,7 +199,7 @@ class Bench:
 
     def apply(self, op: str, arguments: dict[str, Any], result: Array, mark: Mark | None = None) -> str:
         given = {name: own if isinstance(own, Ref) else self.give(name, own) for name, own in arguments.items()}
-        dtype = "bool" if op in ("bitwise_and", "bitwise_or", "__and__", "__or__") else "float64"
+        dtype = "bool" if op in ("bitwise_and", "bitwise_or", "__and__", "__or__", "bitwise_not") else "float64"
         made = self.program.fresh(Type(np.shape(result), dtype))
         moves = ("permute", "view", "narrow", "expand", "cat")
         name = op if op in moves else f"aten.{op}.default"
@@ -282,17 +282,52 @@ def test_the_gradient_of_attention_reads_all_arguments_that_torch_records() -> N
     assert [type(node) for node in lifted.nodes] == [Call, GradientOf]
 
 
-@pytest.mark.parametrize(
-    ("bounds", "is_kept"), [({"min": 1}, True), ({"max": 7}, True), ({"min": 5}, False), ({"max": 3}, False)]
-)
-def test_a_number_within_bounds_is_lifted_as_it_is(bounds: dict[str, Any], is_kept: bool) -> None:
+@pytest.mark.parametrize("bounds", [{"min": 1}, {"max": 7}, {"min": 5}, {"max": 3}, {"min": 5, "max": 6}])
+def test_a_number_that_is_kept_within_bounds_is_a_number(bounds: dict[str, Any]) -> None:
     bench = Bench()
     four = bench.apply("full", {"size": (3, 4), "fill_value": 4}, X)
     made = bench.apply("clamp", {"self": Ref(four), **bounds}, X)
     calls = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
-    assert calls == (["torch.full"] if is_kept else ["torch.full", "torch.clamp"])
+    assert calls == ["torch.full", "torch.full"]
     bounded = np.clip(4, bounds.get("min"), bounds.get("max"))
     np.testing.assert_array_equal(bench.run(bench.apply("add", {"self": Ref(made), "other": X}, X)), X + bounded)
+
+
+@pytest.mark.parametrize(
+    ("op", "result"), [("add", 6 + 0.5 * 4), ("sub", 6 - 0.5 * 4), ("mul", 24), ("div", 1.5), ("reciprocal", 1 / 6)]
+)
+def test_what_is_calculated_of_numbers_throughout_is_one(op: str, result: float) -> None:
+    bench = Bench()
+    six, four = (bench.apply("full", {"size": (3, 4), "fill_value": own}, X) for own in (6, 4))
+    options = {"alpha": 0.5} if op in ("add", "sub") else {}
+    arguments = {"self": Ref(six)} if op == "reciprocal" else {"self": Ref(six), "other": Ref(four), **options}
+    made = bench.apply(op, arguments, X)
+    added = bench.apply("add", {"self": Ref(made), "other": X}, X)
+    np.testing.assert_allclose(bench.run(added), X + result)
+    calls = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
+    assert calls == ["torch.full", "torch.full", "torch.full", "torch.add"]
+
+
+def test_what_is_divided_by_zero_or_rounded_is_calculated_as_it_is() -> None:
+    bench = Bench()
+    six, none = (bench.apply("full", {"size": (3, 4), "fill_value": own}, X) for own in (6, 0))
+    bench.apply("div", {"self": Ref(six), "other": Ref(none)}, X)
+    bench.apply("div", {"self": Ref(six), "other": Ref(six), "rounding_mode": "floor"}, X)
+    calls = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
+    assert calls == ["torch.full", "torch.zeros", "torch.div", "torch.div"]
+
+
+@pytest.mark.parametrize(("reduce", "factor"), [("sum", 2), ("avg", 1), ("product", None)])
+def test_what_ranks_add_up_of_one_number_is_a_number(reduce: str, factor: int | None) -> None:
+    bench = Bench()
+    count = bench.apply("full", {"size": (), "fill_value": 4}, np.array(0.0))
+    summed = bench.program.fresh(bench.program.types[count])
+    mark = Mark(micro_batch=0)
+    bench.program.nodes.append(Exchange("all-reduce", (count,), (summed,), (0, 1), mark, reduce))
+    bench.apply("div", {"self": X, "other": Ref(summed)}, X)
+    last = lift(bench.program, EQUATIONS).nodes[-1]
+    assert isinstance(last, Call)
+    assert last.inputs[1] == (Ref(summed) if factor is None else Literal(4 * factor))
 
 
 @pytest.mark.parametrize(("start", "length", "is_a_part"), [(0, 3, True), (3, 3, True), (1, 3, False), (0, 4, False)])

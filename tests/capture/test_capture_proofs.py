@@ -69,6 +69,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("context_parallel", "context_parallel_reference", "dp 2", "1"),
         ("single_samples", "single_samples_reference", "dp 2", "3"),
         ("two_axes", "two_axes_reference", "dp 2 x tp 2", "1"),
+        ("token_counts", "token_counts_reference", "dp 2", "2"),
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
     ],
@@ -266,9 +267,18 @@ def other_divisions(lines: list[Line]) -> list[Line]:
     return undivided
 
 
+def counts_of_one_rank(lines: list[Line]) -> list[Line]:
+    """Return the lines with the greatest count of tokens of a rank in place of their sum."""
+    counts = {line["tensor"] for line in lines if line.get("dtype") == "int32" and "tensor" in line}
+    found = [line for line in lines if line.get("communication") == "all-reduce" and counts.issuperset(line["inputs"])]
+    assert len(found) == 2
+    return [{**line, "reduce": "max"} if line in found else line for line in lines]
+
+
 @pytest.mark.parametrize(
     ("name", "reference", "change", "message"),
     [
+        ("token_counts", "token_counts_reference", counts_of_one_rank, "is 2 times the reference's"),
         ("fully_sharded", "fully_sharded_reference", other_reductions, "is 2 times the reference's"),
         ("pipeline_1f1b", "pipeline_reference", other_divisions, "is 4 times the reference's"),
     ],

@@ -306,7 +306,7 @@ def _scalar(lifting: Lifting, name: str) -> str:
 
 def _lift(lifting: Lifting, node: Node) -> None:
     if isinstance(node, Exchange):
-        lifting.add(replace(node, inputs=tuple(map(lifting.name, node.inputs))))
+        _exchange(lifting, replace(node, inputs=tuple(map(lifting.name, node.inputs))))
     elif isinstance(node, Message):
         lifting.add(replace(node, value=lifting.name(node.value)) if node.sends else node)
     elif isinstance(node, End):
@@ -320,6 +320,14 @@ def _lift(lifting: Lifting, node: Node) -> None:
                 lifting.result.used[equation.statement] = lifting.result.used.get(equation.statement, 0) + 1
                 return
         _keep(lifting, node)
+
+
+def _exchange(lifting: Lifting, node: Exchange) -> None:
+    """Add a collective; what ranks add up of the same number is a number. That they hold the same is left to the replay."""
+    number = lifting.numbers.get(node.inputs[0]) if node.kind == "all-reduce" and len(node.inputs) == 1 else None
+    if number is not None and node.reduce in ("sum", "avg", "max", "min"):
+        lifting.numbers[node.outputs[0]] = number * (len(node.group) if node.reduce == "sum" else 1)
+    lifting.add(node)
 
 
 def _unread(lifting: Lifting, node: Apply, read: _Arguments) -> Iterator[tuple[str, Mark]]:
@@ -380,3 +388,16 @@ def inputs_of(node: LiftedNode) -> tuple[str, ...]:
     if isinstance(node, Message):
         return (node.value,) if node.sends else ()
     return () if isinstance(node, End) else tuple(name for name in node.inputs if name)
+
+
+def waited_in_time(lifted: Lifted) -> frozenset[str]:
+    """Return the handles of collectives for which the program waits before anything reads their results; "" is one of them."""
+    made: dict[str, str] = {}
+    ended, early = {""}, set[str]()
+    for node in lifted.nodes:
+        early.update({made[name] for name in inputs_of(node) if name in made} - ended)
+        if isinstance(node, Exchange):
+            made.update(dict.fromkeys(node.outputs, node.handle))
+        elif isinstance(node, End):
+            ended.add(node.handle)
+    return frozenset(ended - early)

@@ -102,8 +102,15 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
     makers: dict[str, LiftedNode] = {}
     nodes: list[LiftedNode] = []
     issued: dict[str, Mark] = {}
+    ended: set[int] = set()
     for node in lifted.nodes:
         own = placed[id(node)]
+        if own.mark.phase == "backward":
+            ended.add(own.mark.micro_batch)
+        if isinstance(own, Exchange) and own.mark.phase == "forward" and own.mark.micro_batch in ended:
+            sources = [makers.get(name) for name in own.inputs]
+            if all(isinstance(each, Call) and not inputs_of(each) for each in sources):
+                own = replace(own, mark=replace(own.mark, phase="reduce", micro_batch=-1))
         if isinstance(own, Call) and own.mark.micro_batch < 0:
             before = [makers[name].mark for name in inputs_of(own) if name in makers]
             own = replace(own, mark=max(before, key=lambda mark: mark.micro_batch, default=replace(own.mark, micro_batch=0)))

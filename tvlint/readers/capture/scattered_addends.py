@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, is_move, outputs_of
+from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, is_move, outputs_of, waited_in_time
 from tvlint.readers.capture.program import End, Exchange, Ref
 
 
@@ -27,11 +27,7 @@ class _Rewriting:
     def __init__(self, lifted: Lifted) -> None:
         self.program = lifted.program
         self.makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
-        self.ends = {node.handle: place for place, node in enumerate(lifted.nodes) if isinstance(node, End)}
-        self.read: dict[str, int] = {}
-        for place, node in enumerate(lifted.nodes):
-            for name in inputs_of(node):
-                self.read.setdefault(name, place)
+        self.ended = waited_in_time(lifted)
         self.following: dict[int, list[LiftedNode]] = {}
         self.gone: set[str] = set()
 
@@ -40,7 +36,7 @@ class _Rewriting:
         if isinstance(node, End) and node.handle in self.gone:
             return []
         sums = isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.reduce in ("sum", "avg")
-        if not sums or not isinstance(node, Exchange) or not self._ends_before_it_is_read(node):
+        if not sums or not isinstance(node, Exchange) or node.handle not in self.ended:
             return [node]
         found = self._addends(node.inputs[0], ())
         addends = [(self.makers[name], moves, name) for name, moves in found if name in self.makers]
@@ -56,13 +52,6 @@ class _Rewriting:
                 made.append(Call("torch.add", (Ref(total), Ref(own)), {}, (result,), node.mark))
             total = result
         return [*made[:-1], replace(made[-1], outputs=node.outputs)]
-
-    def _ends_before_it_is_read(self, node: Exchange) -> bool:
-        """Return whether the program waits for a collective, if it must, before it reads the result."""
-        if not node.handle:
-            return True
-        end = self.ends.get(node.handle)
-        return end is not None and end < self.read.get(node.outputs[0], end + 1)
 
     def _addends(self, value: str, moves: tuple[Call, ...]) -> list[tuple[str, tuple[Call, ...]]]:
         """Return the addends of a value, each with the moves that follow it, the first first."""

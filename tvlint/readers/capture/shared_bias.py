@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvlint.ir.operators import Literal
-from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, outputs_of
-from tvlint.readers.capture.program import Exchange, Ref
+from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, outputs_of, waited_in_time
+from tvlint.readers.capture.program import End, Exchange, Ref
 from tvlint.readers.capture.tape import Mark
 
 
@@ -23,8 +23,13 @@ def with_whole_biases(lifted: Lifted) -> Lifted:
         for name in inputs_of(node):
             readers[name] = readers.get(name, 0) + 1
     nodes: list[LiftedNode] = []
+    ended: dict[str, Call] = {}
+    waited = waited_in_time(lifted)
     for node in lifted.nodes:
-        found = _shared(lifted, node, makers, readers) if isinstance(node, Exchange) else None
+        if isinstance(node, End) and node.handle in ended:
+            nodes += [node, ended[node.handle]]
+            continue
+        found = _shared(lifted, node, makers, readers, waited) if isinstance(node, Exchange) else None
         if not isinstance(node, Exchange) or found is None:
             nodes.append(node)
             continue
@@ -36,7 +41,11 @@ def with_whole_biases(lifted: Lifted) -> Lifted:
             rest = viewed
         summed = lifted.program.fresh(lifted.program.types[node.outputs[0]])
         nodes.append(replace(node, inputs=(rest,), outputs=(summed,)))
-        nodes.append(Call("torch.add", (Ref(summed), Ref(bias)), {}, node.outputs, mark))
+        whole = Call("torch.add", (Ref(summed), Ref(bias)), {}, node.outputs, mark)
+        if node.handle:
+            ended[node.handle] = whole
+        else:
+            nodes.append(whole)
     return replace(lifted, nodes=nodes)
 
 
@@ -51,12 +60,12 @@ def _added(lifted: Lifted, node: Exchange, makers: dict[str, LiftedNode]) -> Cal
 
 
 def _shared(
-    lifted: Lifted, node: Exchange, makers: dict[str, LiftedNode], readers: dict[str, int]
+    lifted: Lifted, node: Exchange, makers: dict[str, LiftedNode], readers: dict[str, int], waited: frozenset[str]
 ) -> tuple[str, str, Mark] | None:
     """Return the addend that is summed, the weight of which each rank adds its share, and where; None where that is not so."""
     added = _added(lifted, node, makers)
     kinds = node.kind in ("all-reduce", "reduce-scatter") and node.reduce == "sum"
-    if added is None or not kinds or node.handle or readers[added.outputs[0]] != 1:
+    if added is None or not kinds or node.handle not in waited or readers[added.outputs[0]] != 1:
         return None
     spared = -1 if node.dim is None else node.dim
     for one, other in (added.inputs, added.inputs[::-1]):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from math import prod
 
+from tvlint.readers.capture.equations.shapes import made_of
 from tvlint.readers.capture.lifting import Equation, Lifting, given
 from tvlint.readers.capture.program import Apply, Argument, Ref
 
@@ -22,7 +24,7 @@ _BINARY = {
 }  # fmt: skip
 
 _FLAGS = {"bitwise_and": "torch.logical_and", "bitwise_or": "torch.logical_or", "__and__": "torch.logical_and",
-          "__or__": "torch.logical_or"}  # fmt: skip
+          "__or__": "torch.logical_or", "bitwise_not": "torch.logical_not"}  # fmt: skip
 
 
 def _unary(op: str) -> Callable[[Lifting, Apply], bool]:
@@ -40,10 +42,11 @@ def _binary(op: str) -> Callable[[Lifting, Apply], bool]:
 
 def _flags(op: str) -> Callable[[Lifting, Apply], bool]:
     def lift(lifting: Lifting, node: Apply) -> bool:
-        names = [lifting.value(each) for each in _two(node)]
+        operands = (given(node, "self"),) if op == "torch.logical_not" else _two(node)
+        names = [lifting.value(each) for each in operands]
         if any(name is None or lifting.dtype(name) != "bool" for name in names):
             return False
-        return lifting.call(node, op, _two(node))
+        return lifting.call(node, op, operands)
 
     return lift
 
@@ -52,6 +55,27 @@ def _has_type_of_result(lifting: Lifting, node: Apply, argument: Argument) -> bo
     """Return whether an operand has the shape and the dtype of the result."""
     name = lifting.value(argument)
     return name is not None and lifting.program.types[name] == lifting.program.types[node.outputs[0]]
+
+
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+}  # fmt: skip
+
+
+def _calculated(op: str) -> Callable[[Lifting, Apply], bool]:
+    """Lift what is calculated of numbers throughout, as a count that is added over micro-batches: it is one too."""
+
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        operands = (1.0, given(node, "self")) if op == "reciprocal" else _two(node)
+        left, right = (lifting.number(each) for each in operands)
+        divides = op in ("div", "reciprocal")
+        if left is None or right is None or lifting.dtype(node.outputs[0]) == "bool" or (divides and not right):
+            return False
+        if node.arguments.get("rounding_mode") is not None:
+            return False
+        return made_of(lifting, node, _ARITHMETIC["div" if divides else op](left, _alpha(node) * right))
+
+    return lift
 
 
 def _alpha(node: Apply) -> float:
@@ -68,9 +92,6 @@ def _nothing_added(lifting: Lifting, node: Apply) -> bool:
 
 
 def _added(lifting: Lifting, node: Apply) -> bool:
-    numbers = [lifting.number(each) for each in _two(node)]
-    if numbers[0] is not None and numbers[1] is not None and isinstance(_two(node)[1], int | float):
-        lifting.numbers[node.outputs[0]] = numbers[0] + _alpha(node) * numbers[1]
     return lifting.call(node, "torch.add", _two(node), **_scaled_by(_alpha(node)))
 
 
@@ -148,15 +169,15 @@ def _chosen(lifting: Lifting, node: Apply) -> bool:
 
 
 def _held(lifting: Lifting, node: Apply) -> bool:
-    """A number throughout stays one where it is kept within bounds."""
+    """A number throughout is one, kept within bounds."""
     number = lifting.number(given(node, "self"))
-    bounds = [node.arguments.get(name) for name in ("min", "max")]
-    if number is None or not all(each is None or isinstance(each, int | float) for each in bounds):
+    low, high = (lifting.number(node.arguments.get(name)) for name in ("min", "max"))
+    if number is None or (low is None) != (node.arguments.get("min") is None):
         return False
-    low, high = (each if isinstance(each, int | float) else None for each in bounds)
-    if (low is not None and number < low) or (high is not None and number > high):
+    if (high is None) != (node.arguments.get("max") is None):
         return False
-    return lifting.equate(node.outputs[0], given(node, "self"))
+    number = number if low is None else max(number, low)
+    return made_of(lifting, node, number if high is None else min(number, high))
 
 
 def _bounded(lifting: Lifting, node: Apply) -> bool:
@@ -183,9 +204,13 @@ def _cast(lifting: Lifting, node: Apply) -> bool:
 
 
 EQUATIONS = (
+    *(
+        Equation(name, f"{name} of numbers throughout is a number throughout", _calculated(name))
+        for name in (*_ARITHMETIC, "reciprocal")
+    ),
     *(Equation(name, f"{name}(x) is {op}(x)", _unary(op)) for name, op in _UNARY.items()),
     *(Equation(name, f"{name}(a, b) is {op}(a, b)", _binary(op)) for name, op in _BINARY.items()),
-    *(Equation(name, f"{name}(a, b) is {op}(a, b) where both are flags", _flags(op)) for name, op in _FLAGS.items()),
+    *(Equation(name, f"{name} of flags is {op}", _flags(op)) for name, op in _FLAGS.items()),
     Equation("add", "a + alpha 0 = a, and 0 + a = a", _nothing_added),
     Equation("add", "add(a, b, alpha) = a + alpha b", _added),
     Equation("sub", "sub(a, b, alpha) = a - alpha b", _subtracted),
@@ -197,7 +222,7 @@ EQUATIONS = (
     Equation("gelu", "gelu(x, approximate) is torch.nn.functional.gelu", _gelu),
     Equation("masked_fill", "masked_fill(x, mask, value) is value where the mask holds, else x", _filled),
     Equation("where", "where(condition, a, b) is a where the condition holds, else b", _chosen),
-    Equation("clamp", "clamp(x, min, max) is x where x is one number between them", _held),
+    Equation("clamp", "clamp(x, min, max) of a number throughout is the number, kept between them", _held),
     Equation("clamp", "clamp(x, min, max) is torch.clamp", _bounded),
     *(Equation(name, f"{name}(x, bool) is x != 0", _is_other_than_zero) for name in ("_to_copy", "to")),
     *(Equation(name, f"{name}(x, dtype) is x in another dtype", _cast) for name in ("_to_copy", "to")),

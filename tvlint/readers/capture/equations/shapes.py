@@ -113,19 +113,20 @@ def _seeded(lifting: Lifting, node: Apply) -> bool:
 
 
 def _ones(lifting: Lifting, node: Apply) -> bool:
-    return _made_of(lifting, node, 1)
+    return made_of(lifting, node, 1)
 
 
 def _zeros(lifting: Lifting, node: Apply) -> bool:
-    return _made_of(lifting, node, 0)
+    return made_of(lifting, node, 0)
 
 
 def _full(lifting: Lifting, node: Apply) -> bool:
     number = lifting.number(node.arguments.get("fill_value", node.arguments.get("value")))
-    return number is not None and _made_of(lifting, node, number)
+    return number is not None and made_of(lifting, node, number)
 
 
-def _made_of(lifting: Lifting, node: Apply, number: float) -> bool:
+def made_of(lifting: Lifting, node: Apply, number: float) -> bool:
+    """Let a result be made of one number throughout."""
     name = node.outputs[0]
     lifting.numbers[name] = number
     shape: Value = lifting.shape(name)
@@ -152,7 +153,7 @@ def _slice_gradient(lifting: Lifting, node: Apply) -> bool:
     if step != 1:
         return False
     if start >= end:
-        return _made_of(lifting, node, 0)
+        return made_of(lifting, node, 0)
     before, after = (_zeros_of(lifting, node, shape, dim, length) for length in (start, shape[dim] - end))
     parts = (*before, given(node, "grad_output"), *after)
     if len(parts) == 1:

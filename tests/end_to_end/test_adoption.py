@@ -12,9 +12,11 @@ from shared import ROOT
 from tests.builders.checkout import commit_all
 from tvlint.cli import main
 from tvlint.cli.arguments import build
+from tvlint.cli.init import HOOKS, STEP
 from tvlint.reporters.text.paths import relative
 from tvlint.rulebook.pages import load_rules
 
+LAYERS = "layers-not-divisible-by-pp"
 TOUR = ROOT / "fixtures" / "tour"
 
 
@@ -42,7 +44,7 @@ def test_init_makes_a_gate_that_is_green_and_catches_the_next_mistake(here: Path
     assert run("init") == 0
     assert run("config", "verify") == 0
     text = (here / "tvlint.toml").read_text()
-    assert 'paths = ["jobs", "plans"]' in text
+    assert 'paths = ["."]' in text
     assert '# reference = "plans/single.plan"' in text
     assert "1 configuration, 3 plans" in text
     assert run("check") == 0
@@ -53,8 +55,54 @@ def test_init_makes_a_gate_that_is_green_and_catches_the_next_mistake(here: Path
     found = capsys.readouterr().out
     assert "jobs/train.sh:9:27: error: 30 attention heads do not divide over 4 tensor-parallel ranks" in found
     assert "layers-not-divisible-by-pp" not in found
+    assert run("check", "--no-baseline", "-o", "concise") == 1
+    assert "[layers-not-divisible-by-pp]" in capsys.readouterr().out
+    assert run("check", "--exit-zero", "-o", "concise") == 0
+    assert "[heads-not-divisible-by-tp]" in capsys.readouterr().out
     assert run("init") == 2
     assert "`tvlint.toml` is the project file already" in capsys.readouterr().err
+
+
+def test_the_gate_looks_at_folders_that_come_later(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("init") == 0
+    (here / "later").mkdir()
+    text = (here / "jobs" / "train.sh").read_text()
+    (here / "later" / "new.sh").write_text(text.replace("--num-attention-heads 32", "--num-attention-heads 30"))
+    assert run("check", "-o", "concise") == 1
+    assert "later/new.sh:9:27: error: 30 attention heads" in capsys.readouterr().out
+
+
+def test_init_shows_the_hooks_and_the_step_of_the_readme(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert run("init") == 0
+    shown = capsys.readouterr().err
+    assert all(HOOKS in text for text in (shown, readme))
+    assert all(STEP in text for text in (shown, readme))
+
+
+def test_exit_zero_forgives_findings_and_nothing_else(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = here / "jobs" / "train.sh"
+    assert run("check", "--exit-zero", str(script)) == 0
+    assert "[layers-not-divisible-by-pp]" in capsys.readouterr().out
+    assert run("check", "--exit-zero", "gone.sh") == 2
+    (here / "empty").mkdir()
+    assert run("check", "--exit-zero", "empty") == 4
+
+
+def test_quiet_prints_findings_and_nothing_else(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = here / "jobs" / "train.sh"
+    for format in ("text", "concise"):
+        assert run("check", "-q", "-o", format, str(script)) == 1
+        shown = capsys.readouterr()
+        assert "[layers-not-divisible-by-pp]" in shown.out
+        assert not [word for word in ("recognised", "evaluated", "in 1 file") if word in shown.out]
+        assert shown.err == ""
+    script.write_text(script.read_text().replace("--num-layers 47", "--num-layers 48"))
+    for format in ("text", "concise"):
+        assert run("check", "--quiet", "--select", LAYERS, "-o", format, str(script)) == 0
+        assert capsys.readouterr() == ("", "")
+    assert run("check", "-o", "concise", "--exit-zero", str(script)) == 0
+    assert "could not be evaluated" in capsys.readouterr().out
 
 
 def test_the_pair_that_init_proposes_is_one(here: Path) -> None:

@@ -21,6 +21,7 @@ from tvlint.cli.options import (
     path,
     positive,
     project_file,
+    quiet,
     remembering,
     reporting,
     world_size,
@@ -192,36 +193,41 @@ def _check(commands: Any) -> None:
         help="files, folders (default: the project's); `-` is the standard input",
     )  # fmt: skip
     parser.add_argument(
-        "--stdin-filename", default="", metavar="FILE", help="the file whose text `-` is, in its folder"
+        "--stdin-filename", default="", metavar="FILE", help="read `-` as the text of this file"
     )
     parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
     parser.add_argument(
         "--capture", action="store_true",
-        help="run what `[[proof]]` launches, of this checkout, to prove it",
+        help="run the programs that `[[proof]]` launches",
     )  # fmt: skip
     parser.add_argument(
-        "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--capture`: so long at most (default: 600)"
+        "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--capture`: limit of a program (default: 600)"
     )
     _sizes(parser)
     judging(parser)
-    parser.add_argument("--may-be-empty", action="store_true", help="nothing to check is clean (hooks), not exit code 4")
+    parser.add_argument("--may-be-empty", action="store_true", help="exit 0 where there is nothing to check (hooks)")
     parser.add_argument(
         "--changed", action="store_true",
-        help="PATH are what changed (pre-commit): skip what is excluded or no configuration, add files that name one of them",
+        help="check what changed, and what reads it; excluded files stay excluded",
     )  # fmt: skip
-    parser.add_argument("--baseline", default="", metavar="FILE", help="tell only what it lacks (default: the project's)")
+    parser.add_argument("--exit-zero", action="store_true", help="exit 0 despite findings and unproved pairs")
     parser.add_argument(
-        "--new-from", default="", metavar="REV", help="tell only what is new since this change left REV (origin/main)"
+        "--baseline", default="", metavar="FILE", help="report only what FILE lacks (default: the project's)"
+    )
+    parser.add_argument("--no-baseline", action="store_true", help="also report what the baseline holds")
+    parser.add_argument(
+        "--new-from", default="", metavar="REV", help="report only what is new since REV (origin/main)"
     )
     parser.add_argument("--statistics", action="store_true", help="count findings by rule and file, in text")
     fixing(parser)
     remembering(parser)
+    quiet(parser)
     reporting(parser)
 
 
 def _baseline(commands: Any) -> None:
     parser = _command(
-        commands, "baseline", "baseline", "keep the findings that are there, so that only new ones fail",
+        commands, "baseline", "baseline", "record the findings of today, so that only new ones fail",
         "  tvlint baseline write\n  tvlint baseline prune\n  tvlint baseline verify",
     )  # fmt: skip
     choices = ("write", "prune", "verify")
@@ -245,38 +251,39 @@ def _prove(commands: Any) -> None:
         "  tvlint prove .nnscaler/_parallel_modules/my_model/_\n"
         "  tvlint prove --captured -- torchrun --nproc-per-node 2 train.py",
     )  # fmt: skip
-    parser.add_argument("parallel", nargs="+", type=path, metavar="PARALLEL", help="the plan to prove")
+    parser.add_argument("parallel", nargs="+", type=path, metavar="PARALLEL", help="a plan to prove")
     parser.add_argument(
         "--captured", action="store_true",
-        help="what follows `--` is the command that starts the program: run it on CPU processes, capture and prove it; "
+        help="run the command after `--` on CPU processes, capture the program and prove it; "
         "`--reference` is then the command (or capture) of the reference (default: the same program on one process)",
     )  # fmt: skip
     parser.add_argument(
-        "--captures", default="", metavar="FOLDER", help="with `--captured`: keep the captures there (default: nowhere)"
+        "--captures", default="", metavar="FOLDER", help="with `--captured`: keep the captures in FOLDER"
     )
     parser.add_argument(
-        "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--captured`: so long at most (default: 600)"
+        "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--captured`: most time (default: 600)"
     )
     _sizes(parser)
     parser.add_argument(
         "--reference", default="", metavar="PLAN",
-        help="the plan that says what is right, on one device (default: `graph.ckp` beside generated code)",
+        help="the single-device plan to compare with (default: `graph.ckp` beside generated code)",
     )  # fmt: skip
     parser.add_argument(
-        "--assume", action="append", default=[], metavar="NAME", help="weaken one named check, as the verdict will say"
+        "--assume", action="append", default=[], metavar="NAME", help="weaken a check; the verdict lists it as an assumption"
     )
     choice(
-        parser, "--solver", ("rules", "all"),
-        "`all`: Z3 gives a second opinion on every operator annotation that a proof relied on (default: rules)", "rules",
+        parser, "--solver WHICH", ("rules", "all"),
+        "with `all`, Z3 confirms each operator annotation that a proof relies on (default: rules)", "rules",
     )  # fmt: skip
     parser.add_argument(
-        "--solver-timeout", type=positive, default=10, metavar="SECONDS", help="at most so long on each (default: 10)"
+        "--solver-timeout", type=positive, default=10, metavar="SECONDS", help="limit of Z3 for each annotation (default: 10)"
     )
     parser.add_argument(
         "--replay", action="store_true",
-        help="run proved pairs on random numbers as well, as is done with pairs that nothing else decides",
+        help="also run proved pairs on random numbers; undecided pairs are always run so",
     )  # fmt: skip
     remembering(parser)
+    quiet(parser)
     reporting(parser)
 
 
@@ -295,13 +302,13 @@ def _capture(commands: Any) -> None:
         "  tvlint capture -o plans/ -- torchrun --nproc-per-node 2 train.py --batch 8\n"
         "  tvlint capture -o plans/ --name reference -- python train.py",
     )  # fmt: skip
-    parser.add_argument("-o", "--output", default=".", metavar="FOLDER", help="where the capture goes (default: this folder)")
-    parser.add_argument("--name", default="parallel", metavar="NAME", help="it is NAME.capture.jsonl.gz (default: parallel)")
+    parser.add_argument("-o", "--output", default=".", metavar="FOLDER", help="folder of the capture (default: this one)")
+    parser.add_argument("--name", default="parallel", metavar="NAME", help="write NAME.capture.jsonl.gz (default: parallel)")
     parser.add_argument(
-        "--timeout", type=positive, default=600, metavar="SECONDS", help="how long the program may take (default: 600)"
+        "--timeout", type=positive, default=600, metavar="SECONDS", help="limit of the program (default: 600)"
     )
     parser.add_argument(
-        "--reference", default="", metavar="CAPTURE", help="the single-device capture, to write NAME.plan.json of several ranks"
+        "--reference", default="", metavar="CAPTURE", help="the single-device capture, for NAME.plan.json of several ranks"
     )
     _sizes(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command that starts the program")
@@ -309,19 +316,19 @@ def _capture(commands: Any) -> None:
 
 def _sizes(parser: Any) -> None:
     """Add the options that say with which sizes a training script of Megatron is captured."""
-    for name, what in (("layers", "layers"), ("hidden", "hidden numbers"), ("sequence", "tokens")):
-        text = f"capture Megatron with N {what} (default: few)"
+    for name, what in (("layers", "number of layers"), ("hidden", "hidden size"), ("sequence", "sequence length")):
+        text = f"{what} of Megatron in a capture (default: small)"
         parser.add_argument(f"--{name}", type=positive, default=0, metavar="N", help=text)
 
 
 def _schedule(commands: Any) -> None:
     parser = _command(
-        commands, "schedule", "schedule", "say what a pipeline schedule is, how long ranks idle, and draw it",
+        commands, "schedule", "schedule", "name a pipeline schedule, count how long ranks idle, and draw it",
         "  tvlint schedule 1f1b.csv\n  tvlint schedule 1f1b.csv -o html:1f1b.html",
     )  # fmt: skip
-    parser.add_argument("file", type=path, metavar="FILE", help="a CSV of torch.distributed.pipelining")
+    parser.add_argument("file", type=path, metavar="FILE", help="a schedule of torch.distributed.pipelining as CSV")
     parser.add_argument(
-        "--activation-budget", type=positive, metavar="N", help="micro-batches that a rank may hold activations of"
+        "--activation-budget", type=positive, metavar="N", help="most micro-batches whose activations a rank may hold"
     )
     outputs(parser, ("text", "json", "html"))
     color(parser)
@@ -330,13 +337,13 @@ def _schedule(commands: Any) -> None:
 
 def _topology(commands: Any) -> None:
     parser = _command(
-        commands, "topology", "topology", "say which ranks, groups, layers and memory follow from a file",
+        commands, "topology", "topology", "show the ranks, groups, layers and memory that follow from a file",
         "  tvlint topology train.sh\n  tvlint topology train.sh --world-size 1024 --rank 9\n"
         "  tvlint topology train.sh -o html:topology.html",
     )  # fmt: skip
     parser.add_argument("file", type=path, metavar="FILE", help="a configuration or a plan in any format that tvlint reads")
     world_size(parser)
-    parser.add_argument("--rank", type=natural, metavar="N", help="the place and the groups of this rank")
+    parser.add_argument("--rank", type=natural, metavar="N", help="show the place and the groups of rank N")
     outputs(parser, ("text", "json", "html"))
     color(parser)
     project_file(parser)
@@ -361,17 +368,17 @@ def _rules(commands: Any) -> None:
         commands, "rules", "rules", "list the rules, or those that a search finds",
         "  tvlint rules pipeline layers\n  tvlint rules --framework nnscaler --severity error -o json",
     )  # fmt: skip
-    rules.add_argument("words", nargs="*", metavar="WORD", help="words that all stand in the name or on the page of a rule")
-    rules.add_argument("--topic", default="", metavar="TOPIC", help="the folder of its page, such as megatron/pipeline or plan")
-    rules.add_argument("--framework", default="", metavar="NAME", help="what holds for a framework, such as megatron-lm")
+    rules.add_argument("words", nargs="*", metavar="WORD", help="only rules with all these words in their name or page")
+    rules.add_argument("--topic", default="", metavar="TOPIC", help="only rules of a topic, such as megatron/pipeline or plan")
+    rules.add_argument("--framework", default="", metavar="NAME", help="only rules for a framework, such as megatron-lm")
     kinds = [kind.value for kind in RuleKind]
-    choice(rules, "--kind", kinds, "where its answer comes from")
-    choice(rules, "--severity", [severity.value for severity in Severity], "how bad what it reports is")
+    choice(rules, "--kind KIND", kinds, "only rules of this kind")
+    choice(rules, "--severity SEVERITY", [severity.value for severity in Severity], "only rules of this severity")
     outputs(rules, ("text", "json"))
 
 
 def _explain(commands: Any) -> None:
-    explain = _command(commands, "explain", "explain", "say what a rule reports and why", "  tvlint explain missing-allreduce")
+    explain = _command(commands, "explain", "explain", "explain a rule with an example", "  tvlint explain missing-allreduce")
     explain.add_argument("rule", metavar="RULE", help="the rule's name, as findings show it")
 
 
@@ -383,13 +390,13 @@ def _config(commands: Any) -> None:
 
 def _lsp(commands: Any) -> None:
     parser = _command(commands, "lsp", "lsp", "serve an editor: findings as you type, hover and quick fixes", "  tvlint lsp")
-    parser.add_argument("--stdio", action="store_true", help="speak over the standard streams, as it does anyway")
+    parser.add_argument("--stdio", action="store_true", help="use the standard streams (it always does)")
     parser.set_defaults(serves=True)
 
 
 def _completion(commands: Any) -> None:
     parser = _command(
-        commands, "completion", "completion", "print what a shell needs to complete commands and options",
+        commands, "completion", "completion", "print the script by which a shell completes commands and options",
         '  tvlint completion bash > ~/.local/share/bash-completion/completions/tvlint',
     )  # fmt: skip
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="{bash,zsh,tcsh}", help="the shell")

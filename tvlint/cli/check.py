@@ -19,7 +19,7 @@ from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.check import Rules, check
 from tvlint.run.discovery import Candidates, changed, discover
-from tvlint.run.exit_code import CLEAN, FOUND, INPUT, NOTHING, exit_code
+from tvlint.run.exit_code import CLEAN, FOUND, INPUT, NOTHING, UNKNOWN, exit_code
 from tvlint.run.nested import given, projects
 from tvlint.run.outputs import Output, read_stdin
 from tvlint.run.project import Project, ProjectError
@@ -38,6 +38,11 @@ SHOWING_FIXES = ("json", "sarif", "rdjson")
 
 def run(options: argparse.Namespace) -> int:
     """Check the files, prove the project's pairs, report, and give the exit code."""
+    code = _run_on_files(options)
+    return CLEAN if options.exit_zero and code in (FOUND, UNKNOWN) else code
+
+
+def _run_on_files(options: argparse.Namespace) -> int:
     if STDIN not in options.paths:
         return _run(options)
     if options.fix or options.add_ignores:
@@ -60,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
             _hold_files(options.paths)
         search = partial(changed if options.changed else discover, tuple(options.paths), settings)
         settings, candidates = with_files(options, settings, known, search)
-        baselines = _baselines(settings, options.baseline)
+        baselines = {} if options.no_baseline else _baselines(settings, options.baseline)
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
@@ -93,6 +98,19 @@ def _run(options: argparse.Namespace) -> int:
             judged = run.judged()
     report = _with_fixes(judged.report, wanted, applied, Session(options.steps))
     report = deliver(report, wanted, options, known, fail_on)
+    if not options.quiet:
+        _tell(judged)
+    code = exit_code(report, fail_on)
+    if code == NOTHING:
+        if options.changed or options.may_be_empty:
+            return CLEAN
+        where = ", ".join(f"`{path}`" for path in options.paths or settings.paths or (os.curdir,))
+        note(f"nothing to check in {where}: no launch script, configuration or plan was found")
+    return code
+
+
+def _tell(judged: _Judged) -> None:
+    """Say what the report does not."""
     if judged.stale:
         stale = counted(judged.stale, "finding")
         note(f"the baseline holds {stale} that nothing has now: `tvlint baseline prune` takes them out")
@@ -104,13 +122,6 @@ def _run(options: argparse.Namespace) -> int:
     if judged.elsewhere:
         pairs = counted(judged.elsewhere, "pair")
         note(f"{pairs} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
-    code = exit_code(report, fail_on)
-    if code == NOTHING:
-        if options.changed or options.may_be_empty:
-            return CLEAN
-        where = ", ".join(f"`{path}`" for path in options.paths or settings.paths or (os.curdir,))
-        note(f"nothing to check in {where}: no launch script, configuration or plan was found")
-    return code
 
 
 def _hold_files(paths: list[str]) -> None:

@@ -7,10 +7,12 @@ import os
 from functools import partial
 from pathlib import Path
 
+from tvlint import __version__
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
 from tvlint.cli.session import note, session, with_files
 from tvlint.findings import Problem, Severity
+from tvlint.home import HOME
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
@@ -23,6 +25,15 @@ from tvlint.run.project import Project, ProjectError, find
 from tvlint.run.start import Seen, look, pairs, project_file
 
 FILE = "tvlint.toml"
+HOOKS = f"""\
+  - repo: {HOME}
+    rev: v{__version__}
+    hooks:
+      - id: tvlint          # changed files, on commit and merge
+      - id: tvlint-config   # tvlint.toml, when it changes
+      - id: tvlint-prove    # everything and the proofs, on push"""
+STEP = f"""\
+      - uses: {HOME.removeprefix("https://github.com/")}@v{__version__}"""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,16 +71,14 @@ def _tell(seen: Seen, errors: int, findings: int, problems: int) -> None:
         note(f"wrote `{NAME}`: {counted(errors, 'error')}{also} that were here before; only new ones fail from now on")
     if problems:
         note(f"{counted(problems, 'file')} cannot be read: `tvlint check` says why; `exclude` leaves files out")
-    say("", "next:", *_steps(any(pairs(seen))))
+    say("", "next:", *_steps(errors > 0, any(pairs(seen))))
 
 
-def _steps(has_pairs: bool) -> list[str]:
+def _steps(has_baseline: bool, has_pairs: bool) -> list[str]:
     steps = ["  tvlint check                      the gate, green from now on"]
+    if has_baseline:
+        steps.append("  tvlint check --no-baseline        what was here before")
     steps.append("  tvlint check --diff               what tvlint can repair")
     if has_pairs:
         steps.append(f"  {FILE}                       without its `#`, `[[proof]]` has plans proved")
-    if os.path.isdir(".github"):
-        steps.append("  .github/workflows/tvlint.yml      the action, as the README shows")
-    if os.path.isfile(".pre-commit-config.yaml"):
-        steps.append("  .pre-commit-config.yaml           the hook `tvlint`, as the README shows")
-    return steps
+    return [*steps, "", "for `.pre-commit-config.yaml`:", *HOOKS.splitlines(), "", "for a job of GitHub Actions:", STEP]

@@ -23,18 +23,19 @@ def outputs(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
 
 def color(parser: argparse.ArgumentParser) -> None:
     """`--color`: when text has colours."""
-    choice(parser, "--color", ("auto", "always", "never"), "colours of text (default: auto)", default="auto")
+    choice(parser, "--color WHEN", ("auto", "always", "never"), "colours of text (default: auto)", default="auto")
 
 
-def choice(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], help: str, default: str | None = None) -> None:
-    """An option that takes one of a few words."""
+def choice(parser: argparse.ArgumentParser, option: str, choices: Sequence[str], help: str, default: str | None = None) -> None:
+    """An option that takes one of a few words, which the help lists."""
+    name, metavar = option.split()
 
     def chosen(text: str) -> str:
         if text not in choices:
             raise argparse.ArgumentTypeError(f"`{text}` is none of {', '.join(f'`{word}`' for word in choices)}")
         return text
 
-    parser.add_argument(name, type=chosen, default=default, metavar=f"{{{','.join(choices)}}}", help=help)
+    parser.add_argument(name, type=chosen, default=default, metavar=metavar, help=f"{', '.join(choices)}: {help}")
 
 
 def project_file(parser: argparse.ArgumentParser) -> None:
@@ -42,25 +43,25 @@ def project_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the project file (default: the nearest tvlint.toml, pyproject.toml)")
     parser.add_argument(
         "--policy", default="", metavar="REV[:PATH]",
-        help="the project file of a git revision (base branch)",
+        help="take the project file of this git revision (base branch)",
     )  # fmt: skip
 
 
 def world_size(parser: argparse.ArgumentParser) -> None:
     """`--world-size`: how many ranks run."""
-    parser.add_argument("--world-size", type=positive, metavar="N", help="how many ranks run, where a file does not say")
+    parser.add_argument("--world-size", type=positive, metavar="N", help="number of ranks, for files that do not say it")
 
 
 def judging(parser: argparse.ArgumentParser) -> None:
     """Which rules judge, which findings fail, and what is told."""
     severities = [severity.value for severity in Severity]
     parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
-    parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="without these rules")
-    choice(parser, "--fail-on", severities, "the mildest finding that exits 1 (default: error)")
+    parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="leave these rules out")
+    choice(parser, "--fail-on SEVERITY", severities, "the mildest finding that exits 1 (default: error)")
     parser.add_argument(
-        "--no-ignore-comments", action="store_true", help="report what comments in checked files (`tvlint: ignore`) silence"
+        "--no-ignore-comments", action="store_true", help="also report what `tvlint: ignore` comments silence"
     )
-    parser.add_argument("--show-unknown", action="store_true", help="list what could not be judged, and what it would need")
+    parser.add_argument("--show-unknown", action="store_true", help="list the rules that could not be evaluated, and why")
     world_size(parser)
 
 
@@ -71,22 +72,27 @@ def reporting(parser: argparse.ArgumentParser) -> None:
     project_file(parser)
 
 
+def quiet(parser: argparse.ArgumentParser) -> None:
+    """`--quiet`: findings and verdicts alone."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="print findings and verdicts only")
+
+
 def fixing(parser: argparse.ArgumentParser) -> None:
     """`--fix`, what it does, and what it would do."""
     parser.add_argument("--fix", action="store_true", help="repair what leaves no choice (misspelt options, lost lines)")
     parser.add_argument(
-        "--unsafe-fixes", action="store_true", help="with `--fix`: also the first of several repairs to choose from"
+        "--unsafe-fixes", action="store_true", help="with `--fix`: also the first of several repairs"
     )
     parser.add_argument("--diff", action="store_true", help="show what `--fix` would change, and change nothing")
     parser.add_argument(
-        "--add-ignores", type=reason, metavar="REASON", help="silence what is found by comments with this reason"
+        "--add-ignores", type=reason, metavar="REASON", help="silence each finding by a comment that gives this reason"
     )
 
 
 def remembering(parser: argparse.ArgumentParser) -> None:
     """`--jobs` and `--no-cache`."""
     parser.add_argument(
-        "--jobs", type=positive, default=1, metavar="N", help="check, or prove, N files at a time (default: 1)"
+        "--jobs", type=positive, default=1, metavar="N", help="work on N files at a time (default: 1)"
     )  # fmt: skip
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep earlier results (`.tvlint_cache`)")
 
@@ -100,7 +106,7 @@ class _Limits(argparse.Action):
 
 def budget(parser: argparse.ArgumentParser) -> None:
     """`--budget`: what the run and each file of it may take."""
-    help = f"what a file and the run may take, in seconds and MiB; repeatable; NAME is {', '.join(NAMES)}"
+    help = f"limit {', '.join(NAMES)} (seconds, MiB)"
     parser.add_argument("--budget", type=limit, action=_Limits, default={}, metavar="NAME=VALUE", help=help)
 
 

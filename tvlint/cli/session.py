@@ -233,6 +233,7 @@ def deliver(
         show_unknown=getattr(options, "show_unknown", False),
         fail_on=fail_on,
         statistics=getattr(options, "statistics", False),
+        quiet=getattr(options, "quiet", False),
     )
 
     def text_of(report: Report) -> dict[Output, Escaped] | Problem:

@@ -19,7 +19,8 @@ class Context:
     judged. `fail_on` is the mildest severity that fails the run; formats for services, which know no such choice, call all
     that is as bad an error. `named` are the real paths of what a person asked for by name, whose lines may be shown.
     `environment` is the process environment as far as a format depends on it (`GITHUB_ACTIONS`, `GITHUB_SHA`). `statistics`
-    counts findings instead of listing them; only `text` reads it.
+    counts findings instead of listing them; only `text` reads it. `quiet` leaves out totals and what was not judged;
+    `text` and `concise` read it.
     """
 
     rules: Mapping[str, Rule]
@@ -32,3 +33,4 @@ class Context:
     named: frozenset[Path] = frozenset()
     fail_on: Severity = Severity.ERROR
     statistics: bool = False
+    quiet: bool = False

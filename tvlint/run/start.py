@@ -15,8 +15,6 @@ from tvlint.run.discovery import MAXIMAL_FILES
 from tvlint.run.reading import read_document
 from tvlint.run.world_size import lacks_world_size, stated
 
-MOST_FOLDERS = 8
-"""Of more folders that hold something to check, the whole repository is named."""
 NNSCALER = "nnscaler"
 """Its files say themselves on how many ranks they run, and no rule asks elsewhere."""
 SINGLE = ("single", "reference", "serial", "baseline")
@@ -66,12 +64,6 @@ def project_file(seen: Seen, baseline: str) -> str:
     return "\n".join(line for part in (_head(seen), *_parts(seen, baseline)) for line in (*part, ""))
 
 
-def folders(seen: Seen) -> tuple[str, ...]:
-    """Return the folders that hold all files, few and as deep as they go."""
-    found = sorted({_top(path) for path in seen.files})
-    return tuple(found) if "." not in found and 0 < len(found) <= MOST_FOLDERS else (".",)
-
-
 def pairs(seen: Seen) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the plans of one device that are named so, or are the only one of their folder, with its parallel plans."""
     by_folder: dict[str, list[tuple[str, int]]] = {}
@@ -96,7 +88,7 @@ def _head(seen: Seen) -> list[str]:
 
 
 def _parts(seen: Seen, baseline: str) -> Iterator[list[str]]:
-    yield ["# Files and folders that `tvlint check` looks at.", f"paths = {json.dumps(list(folders(seen)))}"]
+    yield ["# Files and folders that `tvlint check` looks at.", 'paths = ["."]']
     yield ["# Patterns of paths that it leaves out.", '# exclude = ["third_party/*"]']
     if seen.frameworks:
         names = ", ".join(f"{name} ({count:,})" for name, count in seen.frameworks)
@@ -135,8 +127,3 @@ def _version(framework: str) -> str:
     if framework == NNSCALER:
         return "0.8"
     return "0.16" if framework in FRAMEWORKS else ""
-
-
-def _top(path: str) -> str:
-    parts = os.path.normpath(path).split(os.sep)
-    return parts[0] if len(parts) > 1 else "."

@@ -30,7 +30,7 @@ def write(report: Report, context: Context) -> Escaped:
         lines.append(_verdict(verdict, context))
         if verdict.assumptions:
             lines.append(f"{_place(Location(verdict.parallel), context)}: note: {assumed(verdict)}")
-    silenced = [f"note: {silenced_text(report)}"] if report.silenced else []
+    silenced = [f"note: {silenced_text(report)}"] if report.silenced and not context.quiet else []
     return terminal([*lines, *_not_evaluated(report, context), *silenced])
 
 
@@ -38,7 +38,7 @@ def _not_evaluated(report: Report, context: Context) -> Iterator[str]:
     if context.show_unknown:
         for item in report.not_evaluated:
             yield f"{_place(item.location, context)}: note: not evaluated: {item.reason} [{item.rule}]"
-    elif report.not_evaluated:
+    elif report.not_evaluated and not context.quiet:
         rules, files = unevaluated(report.not_evaluated)
         yield f"note: {rules} could not be evaluated in {files}; `--show-unknown` lists them"
 

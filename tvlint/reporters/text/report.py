@@ -68,6 +68,8 @@ def write(report: Report, context: Context) -> Escaped:
     if context.show_unknown and report.not_evaluated:
         blocks.append(_not_evaluated(report.not_evaluated, screen))
     apart = [each for block in blocks for each in (*block, line())]
+    if context.quiet:
+        return terminal(apart[:-1], context.color)
     totals = [line(text) for text in (recognised_text(report), coverage_text(report), judged_text(report)) if text]
     return terminal([*apart, *totals, _summary(report, screen)], context.color)
 

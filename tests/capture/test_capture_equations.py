@@ -17,6 +17,7 @@ from tvlint.readers.capture.tape import Mark
 from tvlint.replay.operators import forward, gradients
 
 Array = Any
+MARK = Mark(micro_batch=0)
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.uniform(0.2, 1.5, (3, 4)), RANDOM.uniform(0.2, 1.5, (3, 4))
 A, B, C = RANDOM.normal(size=(3, 4)), RANDOM.normal(size=(4, 5)), RANDOM.normal(size=(5,))
@@ -328,6 +329,45 @@ def test_what_ranks_add_up_of_one_number_is_a_number(reduce: str, factor: int | 
     last = lift(bench.program, EQUATIONS).nodes[-1]
     assert isinstance(last, Call)
     assert last.inputs[1] == (Ref(summed) if factor is None else Literal(4 * factor))
+
+
+def targets(bench: Bench, *, marked: bool) -> Ref:
+    """Return targets that the program is given, with or without one that is marked as ignored, as a part of what is recorded."""
+    known = np.array([[0, 3, -100 if marked else 1], [2, 1, 0]])
+    name = bench.program.fresh(Type((2, 3), "int64"))
+    bench.program.given[name] = GivenValue(None, known)
+    bench.values[name] = known.astype(float)
+    part = bench.program.fresh(Type((1, 3), "int64"))
+    bench.program.nodes.append(Apply("narrow", {"self": Ref(name), "dim": 0, "start": 0, "length": 1}, (part,), MARK))
+    return Ref(part)
+
+
+@pytest.mark.parametrize(("op", "flag"), [("eq", "torch.zeros"), ("ne", "torch.ones")])
+@pytest.mark.parametrize(("marked", "mark"), [(False, -100), (True, -100), (False, 2)])
+def test_a_mark_that_no_target_is_gives_one_flag(op: str, flag: str, marked: bool, mark: int) -> None:
+    bench = Bench()
+    made = bench.program.fresh(Type((1, 3), "bool"))
+    compared: dict[str, Argument] = {"self": targets(bench, marked=marked), "other": mark}
+    bench.program.nodes.append(Apply(f"aten.{op}.Scalar", compared, (made,), MARK))
+    lifted = lift(bench.program, EQUATIONS)
+    is_flag = not marked and mark < 0
+    assert [node.op for node in lifted.nodes if isinstance(node, Call)] == ["torch.narrow", flag if is_flag else f"torch.{op}"]
+    assert lifted.absent == ([(mark, MARK)] if is_flag else [])
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_what_one_flag_chooses_is_all_of_it(holds: bool) -> None:
+    bench = Bench()
+    other = bench.program.fresh(Type((3, 4), "bool"))
+    bench.program.nodes.append(Apply("aten.full.default", {"size": (3, 4), "fill_value": int(not holds)}, (other,), MARK))
+    flag = bench.program.fresh(Type((3, 4), "bool"))
+    bench.program.nodes.append(Apply("aten.bitwise_not.default", {"self": Ref(other)}, (flag,), MARK))
+    filled = bench.apply("masked_fill", {"self": X, "mask": Ref(flag), "value": -7.0}, X)
+    chosen = bench.apply("where", {"condition": Ref(flag), "self": Ref(filled), "other": np.array(2.0)}, X)
+    wide = bench.apply("where", {"condition": Ref(flag), "self": np.array(2.0), "other": Ref(filled)}, X)
+    made = bench.apply("sub", {"self": Ref(chosen), "other": Ref(wide)}, X)
+    expected = np.full((3, 4), -7.0) - 2 if holds else 2 - X
+    np.testing.assert_allclose(bench.run(made), expected)
 
 
 @pytest.mark.parametrize(("start", "length", "is_a_part"), [(0, 3, True), (3, 3, True), (1, 3, False), (0, 4, False)])

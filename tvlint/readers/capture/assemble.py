@@ -367,6 +367,8 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     given = [own for each in prepared for own in each.lifted.program.constants]
     constants = sorted({(_line_of(mark), number) for number, mark in given if number})
     said += [f"what the step is given at {line} is {number:g} throughout, as recorded" for line, number in constants if line]
+    absent = sorted({(_line_of(mark), number) for each in prepared for number, mark in each.lifted.absent})
+    said += [f"what is compared with {number:g} at {line} is never {number:g}, as recorded" for line, number in absent if line]
     return (*said, *found.assumed)
 
 

@@ -64,7 +64,8 @@ class Lifted:
     """The program of one rank in operators of the operator table.
 
     `seeds` are the values that stand for the gradient of a root, by their names; `unlifted` the operators that no equation
-    lifts; `unread` says of which arguments no equation speaks, and where.
+    lifts; `unread` says of which arguments no equation speaks, and where; `absent` are the numbers that nothing recorded is,
+    with where it is compared with them.
     """
 
     program: Program
@@ -75,6 +76,7 @@ class Lifted:
     used: dict[str, int] = field(default_factory=dict)
     unlifted: list[Call] = field(default_factory=list)
     unread: list[tuple[str, Mark]] = field(default_factory=list)
+    absent: list[tuple[float, Mark]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

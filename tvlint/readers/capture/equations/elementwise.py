@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import prod
 
 from tvlint.readers.capture.equations.shapes import made_of
-from tvlint.readers.capture.lifting import Equation, Lifting, given
+from tvlint.readers.capture.lifting import Equation, Lifting, given, is_move
 from tvlint.readers.capture.program import Apply, Argument, Ref
 
 _UNARY = {
@@ -29,6 +29,46 @@ _FLAGS = {"bitwise_and": "torch.logical_and", "bitwise_or": "torch.logical_or", 
 
 def _unary(op: str) -> Callable[[Lifting, Apply], bool]:
     return lambda lifting, node: lifting.call(node, op, (given(node, "self"),))
+
+
+def _never_marked(lifting: Lifting, node: Apply) -> bool:
+    """Lift the comparison of indices with a negative mark, as of targets that do not count, where none that is given is it."""
+    own, mark = lifting.value(given(node, "self")), lifting.number(given(node, "other"))
+    call = lifting.call_of(own) if own is not None else None
+    while call is not None and (is_move(call.op) or call.op == "torch.Tensor.to") and isinstance(call.inputs[0], Ref):
+        own = lifting.name(call.inputs[0].name)
+        call = lifting.call_of(own)
+    source = lifting.program.given.get(own) if own is not None else None
+    if mark is None or mark >= 0 or source is None or source.numbers is None or lifting.dtype(str(own)) != "int64":
+        return False
+    if bool((source.numbers == mark).any()):
+        return False
+    lifting.result.absent.append((mark, node.mark))
+    return made_of(lifting, node, float(node.op.startswith("aten.ne.")))
+
+
+def _inverted(lifting: Lifting, node: Apply) -> bool:
+    number = lifting.number(given(node, "self"))
+    is_flag = lifting.dtype(node.outputs[0]) == "bool"
+    return number is not None and is_flag and made_of(lifting, node, float(not number))
+
+
+def _filled_nowhere(lifting: Lifting, node: Apply) -> bool:
+    own, mask, _ = (given(node, name) for name in ("self", "mask", "value"))
+    return lifting.number(mask) == 0 and _has_type_of_result(lifting, node, own) and lifting.equate(node.outputs[0], own)
+
+
+def _always_chosen(lifting: Lifting, node: Apply) -> bool:
+    number, one, other = lifting.number(given(node, "condition")), given(node, "self"), given(node, "other")
+    chosen = one if number else other
+    name, made = lifting.value(chosen), lifting.program.types[node.outputs[0]]
+    if number is None or name is None or lifting.dtype(name) != made.dtype:
+        return False
+    if lifting.shape(name) == made.shape:
+        return lifting.equate(node.outputs[0], chosen)
+    wide = (*(1 for _ in range(len(made.shape) - len(lifting.shape(name)))), *lifting.shape(name))
+    viewed = lifting.temporary(node, "torch.Tensor.view", (chosen, wide), wide)
+    return lifting.call(node, "torch.Tensor.expand", (viewed,), size=made.shape)
 
 
 def _two(node: Apply) -> tuple[Argument, Argument]:
@@ -204,6 +244,10 @@ def _cast(lifting: Lifting, node: Apply) -> bool:
 
 
 EQUATIONS = (
+    *(Equation(name, f"{name}(x, c) is one flag where no x that is given is c", _never_marked) for name in ("eq", "ne")),
+    *(Equation(name, f"{name} of one flag is one flag", _inverted) for name in ("logical_not", "bitwise_not")),
+    Equation("masked_fill", "masked_fill(x, mask, value) is x where the mask holds nowhere", _filled_nowhere),
+    Equation("where", "where(condition, a, b) is a, or b, where the condition is one flag", _always_chosen),
     *(
         Equation(name, f"{name} of numbers throughout is a number throughout", _calculated(name))
         for name in (*_ARITHMETIC, "reciprocal")

@@ -332,7 +332,7 @@ def test_what_ranks_add_up_of_one_number_is_a_number(reduce: str, factor: int | 
 
 
 def targets(bench: Bench, *, marked: bool) -> Ref:
-    """Return targets that the program is given, with or without one that is marked as ignored, as a part of what is recorded."""
+    """Return targets that the program is given, a part of what is recorded, with or without one that is marked."""
     known = np.array([[0, 3, -100 if marked else 1], [2, 1, 0]])
     name = bench.program.fresh(Type((2, 3), "int64"))
     bench.program.given[name] = GivenValue(None, known)

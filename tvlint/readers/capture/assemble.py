@@ -12,7 +12,7 @@ from tvlint.ir.placement import Partial, Placement
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.capture.communicators import with_communicators
 from tvlint.readers.capture.emit import CrossingError, Run
-from tvlint.readers.capture.equal_broadcasts import without_equal_broadcasts
+from tvlint.readers.capture.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
@@ -51,7 +51,11 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     """
     capture = with_communicators(capture)
     programs = without_equal_broadcasts([follow(tape) for tape in capture.tapes])
-    prepared = with_own_parts([prepare(capture.path, *own) for own in zip(capture.tapes, programs, strict=True)])
+    ranks = [prepare(capture.path, *own) for own in zip(capture.tapes, programs, strict=True)]
+    for rank, received in enumerate(received_numbers([own.lifted for own in ranks])):
+        if received:
+            ranks[rank] = prepare(capture.path, capture.tapes[rank], programs[rank], received)
+    prepared = with_own_parts(ranks)
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     _add_units(prepared, found, reference)
     mesh, placements = _mesh(capture, prepared, found)

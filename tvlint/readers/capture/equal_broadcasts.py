@@ -1,4 +1,4 @@
-"""Broadcasts that change nothing: each rank holds the numbers already that the root sends.
+"""Broadcasts of what is known: of numbers that each rank holds already, or of one that the root's value is throughout.
 
 `DistributedDataParallel` broadcasts buffers at the beginning of a step. What they hold then is recorded on every rank.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tvlint.readers.capture.lifting import function_of
+from tvlint.readers.capture.lifting import Lifted, function_of
 from tvlint.readers.capture.masks import moved
 from tvlint.readers.capture.program import Apply, Array, End, Exchange, Node, Program, Ref, references
 from tvlint.readers.capture.spelling import MOVES
@@ -18,19 +18,34 @@ def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
     """Return the programs of all ranks with views in place of broadcasts of what the ranks of the group hold alike."""
     numbers = [_Numbers(program) for program in programs]
     same: set[int] = set()
-    for group in {node.group for program in programs for node in _broadcasts(program)}:
-        members = [[node for node in _broadcasts(programs[rank]) if node.group == group] for rank in group]
-        if len({len(own) for own in members}) > 1:
-            continue
-        for nodes in zip(*members, strict=True):
-            held = [numbers[rank].of(node.inputs[0]) for rank, node in zip(group, nodes, strict=True)]
-            first = held[0]
-            if first is not None and all(own is not None and _are_equal(own, first) for own in held):
-                same.update(map(id, nodes))
+    for nodes in _together([list(_broadcasts(program)) for program in programs]):
+        held = [numbers[rank].of(node.inputs[0]) for rank, node in nodes]
+        first = held[0]
+        if first is not None and all(own is not None and _are_equal(own, first) for own in held):
+            same.update(id(node) for _, node in nodes)
     return [_without(program, same) if same else program for program in programs]
 
 
-def _broadcasts(program: Program) -> Iterator[Exchange]:
+def received_numbers(lifted: Sequence[Lifted]) -> list[dict[str, float]]:
+    """Return, by rank, the values that are one number throughout, as the rank that broadcasts it computed it."""
+    received: list[dict[str, float]] = [{} for _ in lifted]
+    for nodes in _together([list(_broadcasts(each)) for each in lifted]):
+        sent = [lifted[rank].numbers.get(node.inputs[0]) for rank, node in nodes if rank == node.root]
+        for rank, node in nodes:
+            if len(sent) == 1 and sent[0] is not None:
+                received[rank].update(dict.fromkeys(node.outputs, sent[0]))
+    return received
+
+
+def _together(broadcasts: Sequence[Sequence[Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:
+    """Yield the broadcasts that the ranks of a group run together, each with its rank."""
+    for group in {node.group for own in broadcasts for node in own}:
+        members = [[(rank, node) for node in broadcasts[rank] if node.group == group] for rank in group]
+        if len({len(own) for own in members}) == 1:
+            yield from map(list, zip(*members, strict=True))
+
+
+def _broadcasts(program: Program | Lifted) -> Iterator[Exchange]:
     return (node for node in program.nodes if isinstance(node, Exchange) and node.kind == "broadcast")
 
 

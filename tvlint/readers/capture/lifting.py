@@ -65,7 +65,7 @@ class Lifted:
 
     `seeds` are the values that stand for the gradient of a root, by their names; `unlifted` the operators that no equation
     lifts; `unread` says of which arguments no equation speaks, and where; `absent` are the numbers that nothing recorded is,
-    with where it is compared with them.
+    with where it is compared with them; `numbers` those that values are throughout.
     """
 
     program: Program
@@ -77,6 +77,7 @@ class Lifted:
     unlifted: list[Call] = field(default_factory=list)
     unread: list[tuple[str, Mark]] = field(default_factory=list)
     absent: list[tuple[float, Mark]] = field(default_factory=list)
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,9 @@ def sizes(argument: Argument) -> tuple[int, ...]:
 class Lifting:
     """A program while it is lifted."""
 
-    def __init__(self, program: Program, equations: Mapping[str, tuple[Equation, ...]]) -> None:
+    def __init__(
+        self, program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float]
+    ) -> None:
         self.program = program
         self.equations = equations
         self.result = Lifted(program)
@@ -156,6 +159,7 @@ class Lifting:
         self.made: dict[str, LiftedNode] = {}
         self.lifted_from: dict[str, Apply] = {}
         self.numbers: dict[str, float] = {}
+        self.received = received
         self.undefined: set[str] = set()
         self.uses: dict[str, list[Call]] = {}
         self.moved: dict[object, str] = {}
@@ -282,12 +286,15 @@ def _constant(argument: Argument) -> Value:
     return argument if not isinstance(argument, Ref | Other) else "a tensor" if isinstance(argument, Ref) else argument.type
 
 
-def lift(program: Program, equations: Mapping[str, tuple[Equation, ...]]) -> Lifted:
-    """Return the program in operators of the operator table."""
-    lifting = Lifting(program, equations)
+_NONE: Mapping[str, float] = {}
+
+
+def lift(program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float] = _NONE) -> Lifted:
+    """Return the program in operators of the operator table; `received` are numbers that other ranks broadcast."""
+    lifting = Lifting(program, equations, received)
     for node in program.nodes:
         _lift(lifting, node)
-    result = lifting.result
+    result = replace(lifting.result, numbers=lifting.numbers)
     result.gradients = {name: (lifting.name(value), own) for name, (value, own) in program.gradients.items()}
     for root in program.roots:
         value = _scalar(lifting, root.value) if not root.start else lifting.name(root.value)
@@ -327,6 +334,9 @@ def _lift(lifting: Lifting, node: Node) -> None:
 def _exchange(lifting: Lifting, node: Exchange) -> None:
     """Add a collective; what ranks add up of the same number is a number. That they hold the same is left to the replay."""
     number = lifting.numbers.get(node.inputs[0]) if node.kind == "all-reduce" and len(node.inputs) == 1 else None
+    for name in node.outputs:
+        if name in lifting.received:
+            lifting.numbers[name] = lifting.received[name]
     if number is not None and node.reduce in ("sum", "avg", "max", "min"):
         lifting.numbers[node.outputs[0]] = number * (len(node.group) if node.reduce == "sum" else 1)
     lifting.add(node)

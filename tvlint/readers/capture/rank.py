@@ -47,12 +47,14 @@ class RankProgram:
     updated: tuple[str, ...]
 
 
-def prepare(path: str, tape: Tape, program: Program) -> Prepared:
+def prepare(path: str, tape: Tape, program: Program, received: Mapping[str, float] | None = None) -> Prepared:
     """Return what one rank recorded, followed as `program`, in operators of the table, up to the optimizer.
+
+    `received` are the numbers that other ranks broadcast.
 
     Raises ReadError where an operator cannot have given what was recorded, or may compute something else.
     """
-    lifted = lift(program, EQUATIONS)
+    lifted = lift(program, EQUATIONS, received or {})
     misfits = ((misfit(own, program.types), own.mark) for own in lifted.nodes if isinstance(own, Call))
     for text, mark in (*lifted.unread, *misfits):
         if text:
@@ -109,7 +111,7 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
             ended.add(own.mark.micro_batch)
         if isinstance(own, Exchange) and own.mark.phase == "forward" and own.mark.micro_batch in ended:
             sources = [makers.get(name) for name in own.inputs]
-            if all(isinstance(each, Call) and not inputs_of(each) for each in sources):
+            if all(isinstance(each, Call | Exchange) and _is_of_no_data(each) for each in sources):
                 own = replace(own, mark=replace(own.mark, phase="reduce", micro_batch=-1))
         if isinstance(own, Call) and own.mark.micro_batch < 0:
             before = [makers[name].mark for name in inputs_of(own) if name in makers]
@@ -130,6 +132,11 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
             nodes.append(own)
         makers.update(dict.fromkeys(outputs_of(own), own))
     return replace(lifted, nodes=nodes)
+
+
+def _is_of_no_data(node: Call | Exchange) -> bool:
+    """Return whether a number is made here, or exchanged after the backward passes."""
+    return node.mark.phase == "reduce" if isinstance(node, Exchange) else not inputs_of(node)
 
 
 def write_rank(

@@ -1,0 +1,57 @@
+"""Numbers that one rank broadcasts, as the last pipeline stage does with the count of tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvlint.ir.operators import Literal
+from tvlint.readers.capture.equal_broadcasts import received_numbers
+from tvlint.readers.capture.equations.table import EQUATIONS
+from tvlint.readers.capture.lifting import Call, Lifted, lift
+from tvlint.readers.capture.program import Apply, Exchange, GivenValue, Program, Ref, Type
+from tvlint.readers.capture.tape import Mark
+
+MARK = Mark(micro_batch=0)
+
+
+def program(rank: int, count: int | None, times: int = 1) -> Program:
+    """Return a division of `x` by what rank 1 broadcasts: a count, or where there is none a value that is given."""
+    own = Program(rank)
+    own.types.update(x=Type((3,), "float32"), count=Type((), "float32"), mean=Type((3,), "float32"))
+    own.given["x"] = GivenValue(None, None)
+    if count is None:
+        own.given["count"] = GivenValue(None, None)
+    else:
+        own.nodes.append(Apply("aten.full.default", {"size": (), "fill_value": count}, ("count",), MARK))
+    last = "count"
+    for time in range(times):
+        own.types[f"sent{time}"] = own.types["count"]
+        own.nodes.append(Exchange("broadcast", (last,), (f"sent{time}",), (0, 1), MARK, root=1))
+        last = f"sent{time}"
+    own.nodes.append(Apply("aten.div.Tensor", {"self": Ref("x"), "other": Ref(last)}, ("mean",), MARK))
+    return own
+
+
+def divisor(program: Program, received: dict[str, float]) -> object:
+    last = lift(program, EQUATIONS, received).nodes[-1]
+    assert isinstance(last, Call)
+    return last.inputs[1]
+
+
+def lifted(*programs: Program) -> list[Lifted]:
+    return [lift(own, EQUATIONS) for own in programs]
+
+
+def test_every_rank_divides_by_the_number_of_the_root() -> None:
+    ranks = program(0, 0), program(1, 64)
+    received = received_numbers(lifted(*ranks))
+    assert [divisor(own, given) for own, given in zip(ranks, received, strict=True)] == [Literal(64), Literal(64)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(program(0, 7), program(1, None)), (program(0, 7, 2), program(1, 64))], ids=["data", "one more"]
+)
+def test_what_the_root_is_given_or_sends_less_often_is_no_number(first: Program, second: Program) -> None:
+    received = received_numbers(lifted(first, second))
+    assert received == [{}, {}]
+    assert isinstance(divisor(first, received[0]), Ref)

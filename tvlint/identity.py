@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
 
 from tvlint.findings import Finding, Reason
 
@@ -88,4 +87,6 @@ def _without_numbers(names: Iterable[str]) -> Iterable[str]:
 
 
 def _printed(parts: Iterable[str]) -> str:
+    from hashlib import sha256
+
     return sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:32]

@@ -61,6 +61,18 @@ def test_a_clean_script_of_a_model_that_is_named_like_an_action_stays_light(tmp_
     assert not names & (HEAVY | {"dataclasses", "difflib", "textwrap", "unicodedata"})
 
 
+def test_yaml_beside_a_baseline_imports_no_reader_of_python(tmp_path: Path) -> None:
+    (tmp_path / "model_config.yaml").write_text(
+        "MODEL_ARGS:\n  --num-layers: 24\n  --hidden-size: 512\n  --num-attention-heads: 8\n  --tensor-model-parallel-size: 2\n"
+    )
+    (tmp_path / "tvlint.toml").write_text('baseline = "tvlint-baseline.json"\n')
+    (tmp_path / "tvlint-baseline.json").write_text('{"format": 1, "findings": []}')
+    names = imported("check", "-o", "concise", cwd=tmp_path)
+    assert {"tvlint.run.baseline", "tvlint.readers.megatron.sections"} <= names
+    of_python = {"tvlint.readers.recipe.scopes", "tvlint.readers.megatron.python_names"}
+    assert not names & (HEAVY | of_python | {"dataclasses", "inspect"})
+
+
 def imports_of(path: Path) -> Iterator[str]:
     """Yield what a module imports at any depth, but for types alone."""
     waiting: list[ast.AST] = [ast.parse(path.read_bytes())]

@@ -58,6 +58,7 @@ def test_the_example_is_read_by_the_reader_of_its_format_alone(format: Format) -
     reader = import_module(f"tvlint.readers.{format.module}")
     document = read("f", data)
     assert any(mark in data for mark in format.marks)
+    assert format.also in data
     assert document is not None
     assert document == reader.read("f", data)
 

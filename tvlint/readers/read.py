@@ -24,6 +24,7 @@ COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
 GENERATED_FILE = re.compile(r"gencode\d+\.py", re.ASCII)
 NAMES_GENERATED = b"nnscaler.runtime.module.ParallelModule"
 OPENS_OLD_PICKLE = (b"(", b"]", b"}", b"c")
+NAMES_PLAN = b'"tvlint_plan"'
 OPENS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 
 
@@ -53,12 +54,13 @@ class Format(NamedTuple):
     """A format of configurations, by its name in `docs/formats.md`.
 
     The module below `tvlint.readers` has `recognise(path, data) -> bool` and `read(path, data) -> Document | None`; it is not
-    asked where none of the `marks` is found, one of which is in every such file.
+    asked where none of the `marks` is found, one of which is in every such file, or `also` is not, which is in all.
     """
 
     name: str
     module: str
     marks: tuple[bytes, ...]
+    also: bytes = b""
 
 
 CONFIGURATIONS = (
@@ -69,8 +71,8 @@ CONFIGURATIONS = (
     Format("DeepSpeed JSON", "deepspeed.config_json", NAMES_DEEPSPEED),
     Format("torchtitan TOML or JSON", "torchtitan", (b"_parallel_degree", b"data_parallel_shard_degree")),
     Format("launch scripts", "megatron.launch_script", NAMES_MEGATRON),
-    Format("Python recipes", "recipe.reader", NAMES_MEGATRON),
-    Format("Python launchers", "megatron.python_launcher", NAMES_MEGATRON),
+    Format("Python recipes", "recipe.reader", NAMES_MEGATRON, also=b"import"),
+    Format("Python launchers", "megatron.python_launcher", NAMES_MEGATRON, also=b"import "),
     Format("snake_case YAML or JSON", "megatron.model_args_yaml", NAMES_MEGATRON),
 )
 """Every format of configurations, in the order in which they are tried."""
@@ -203,6 +205,8 @@ def _plan(path: str, data: bytes) -> Document | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
+    if json and NAMES_PLAN not in data:
+        return None
     if json:
         from tvlint.readers.plan_json import reader as plan_json
 
@@ -222,7 +226,7 @@ def _configuration(path: str, data: bytes) -> Document | None:
     """Return what the first format gives that the file is of; None where it is of none."""
     shown = {marks: names(data, marks) for marks in dict.fromkeys(each.marks for each in CONFIGURATIONS)}
     for each in CONFIGURATIONS:
-        if shown[each.marks]:
+        if shown[each.marks] and each.also in data:
             reader = import_module(f"tvlint.readers.{each.module}")
             found: Document | None = reader.read(path, data) if reader.recognise(path, data) else None
             if found is not None:

@@ -11,7 +11,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from tvlint.findings import Finding, Problem, Report
 from tvlint.identity import fingerprint
 from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, replace
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.text.totals import by_place
 from tvlint.run.discovery import shown, why_not_in_project

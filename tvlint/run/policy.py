@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from tvlint.checkout.git import GitError, GitUnusable, ask
@@ -13,6 +12,7 @@ from tvlint.checkout.opening import content
 from tvlint.checkout.top import is_within
 from tvlint.findings import Finding, Problem, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.run.discovery import shown
 from tvlint.run.nested import folders, projects
 from tvlint.run.project import (

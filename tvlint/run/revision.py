@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.git import GitError, GitUnusable, ask, read_blobs
 from tvlint.checkout.opening import content
 from tvlint.checkout.top import METADATA, top_of
+from tvlint.ir.values import dataclass
 
 MOST_FILES = 50_000
 LARGEST_FILE = 1 << 20
@@ -130,6 +129,8 @@ def _differs_on_disk(path: str, blob: bytes) -> bool:
 
 def _name_of_blob(data: bytes, length: int) -> bytes:
     """Return the name that git gives to a file with this content, in a repository whose names have that length."""
+    import hashlib
+
     make: Callable[..., hashlib._Hash] = hashlib.sha1 if length == 40 else hashlib.sha256
     return make(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest().encode()
 

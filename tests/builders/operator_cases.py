@@ -28,6 +28,11 @@ def cross_entropy(x: Any, t: Any, reduction: str, ignored: int = -100, smoothing
     return rows if reduction == "none" else rows.sum() if reduction == "sum" else rows.sum() / (t != ignored).sum()
 
 
+def cross_entropy_of_positions(x: Any, t: Any, reduction: str) -> Any:
+    rows = cross_entropy(np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]), t.reshape(-1), reduction)
+    return rows.reshape(t.shape) if reduction == "none" else rows
+
+
 def likelihood(x: Any, t: Any, reduction: str) -> Any:
     rows = -x[np.arange(len(t)), t]
     return rows if reduction == "none" else rows.sum() if reduction == "sum" else rows.mean()
@@ -236,6 +241,12 @@ CASES: tuple[Case, ...] = (
              lambda t, x, c, kind=kind: t.nn.functional.cross_entropy(x, c, reduction=kind), {"reduction": kind})
         for kind in ("sum", "none", "mean")
     ),
+    *(
+        Case(f"cross-entropy of positions {kind}", F + "cross_entropy", ((2, 4, 2), (2, 2)),
+             lambda x, c, kind=kind: cross_entropy_of_positions(x, c, kind),
+             lambda t, x, c, kind=kind: t.nn.functional.cross_entropy(x, c, reduction=kind), {"reduction": kind})
+        for kind in ("sum", "none", "mean")
+    ),
     Case("cross-entropy ignoring", F + "cross_entropy", ((4, 4), (4,)), lambda x, c: cross_entropy(x, c, "sum", 1, 0.1),
          lambda t, x, c: t.nn.functional.cross_entropy(x, c, reduction="sum", ignore_index=1, label_smoothing=0.1),
          {"reduction": "sum", "ignore_index": 1, "label_smoothing": 0.1}),
@@ -300,6 +311,8 @@ CASES: tuple[Case, ...] = (
          lambda t, x, i, v: x.scatter_add(0, i, v)),
     Case("one-hot", F + "one_hot", ((2, 4), Literal(4)), lambda i: np.eye(4)[i],
          lambda t, i: t.nn.functional.one_hot(i, 4)),
+    Case("one-hot as traced", "torch._C._nn.one_hot", ((2, 4), Literal(4)), lambda i: np.eye(4)[i],
+         lambda t, i: t._C._nn.one_hot(i, 4)),
     Case("argsort", "torch.argsort", ((2, 4),), lambda x: np.argsort(x, 1, kind="stable"),
          lambda t, x: x.argsort(dim=1, stable=True), {"dim": 1, "stable": True}),
     Case("argsort falling", "torch.argsort", ((4, 2),), lambda x: np.argsort(-x, 0, kind="stable"),

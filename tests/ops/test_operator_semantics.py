@@ -130,6 +130,8 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("torch.nn.functional.scaled_dot_product_attention", ((4, 4, 2), (2, 4, 2), (2, 4, 2)), {"enable_gqa": True}, "enable_gqa"),
     ("torch.nn.functional.cross_entropy", ((4, 4), (4,)), {"reduction": "mean", "ignore_index": 0.5}, "ignore_index"),
     ("torch.nn.functional.cross_entropy", ((4, 4), (4,), (3,)), {"reduction": "sum"}, "weights of shape"),
+    ("torch.nn.functional.cross_entropy", ((2, 4, 2), (2, 4)), {"reduction": "sum"}, "as many targets"),
+    ("torch.nn.functional.cross_entropy", ((2, 4, 2), (2, 4, 2)), {"reduction": "sum"}, "shapes"),
     ("torch.addmm", ((4,), (2, 2), (2, 4)), {"beta": None}, "factors"),
     ("torch.max", ((4, 2), (4, 2)), {}, "2 operands"),
     ("torch.einsum", ((4, 2), (4, 2, 2)), {"equation": "ij,jk->ik"}, "equation"),

@@ -178,7 +178,7 @@ def _merged(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
 SPECS = (
     OpSpec(
         "scaled-dot-product-attention",
-        ("torch.nn.functional.scaled_dot_product_attention", "torch._C._nn.scaled_dot_product_attention", "attention"),
+        ("torch.nn.functional.scaled_dot_product_attention", "attention"),
         _attention,
         evaluate=_attend,
         may_draw=True,

@@ -35,15 +35,15 @@ def _loss(*more: str) -> Callable[[Call], Bound]:
         if any(call.attributes.get(name) is not None for name in ("weight", "size_average", "reduce")):
             raise UnsupportedError(f"`{call.op}` with `weight`, `size_average` or `reduce` as an attribute")
         if weighted and (call.shape(2) != call.shape(0)[1:] or call.attributes.get("label_smoothing", 0.0) != 0):
-            raise UnsupportedError(f"`{call.op}` with weights of shape {call.shape(2)}")
+            raise UnsupportedError(f"`{call.op}` of shape {call.shape(0)} with weights of shape {call.shape(2)}")
         ignored, reduction = call.attributes.get("ignore_index", _NEVER), call.attributes.get("reduction", "mean")
         if reduction not in ("sum", "none", "mean") or isinstance(ignored, bool) or not isinstance(ignored, int):
             raise UnsupportedError(f"`{call.op}` with `reduction` {reduction} and `ignore_index` {ignored}")
-        tokens = frozenset({"t"})
+        tokens = frozenset(rows.outputs[0])
         scalar = (ONE,) if call.outputs and call.outputs[0] == (1,) else ()
         return Bound(
             (*rows.operands, *((("c",),) if weighted else ())),
-            (("t",) if reduction == "none" else scalar,),
+            (rows.outputs[0] if reduction == "none" else scalar,),
             reduced=tokens if reduction == "sum" else frozenset(),
             averaged=tokens if reduction == "mean" else frozenset(),
             whole=rows.whole,
@@ -59,28 +59,32 @@ def _loss(*more: str) -> Callable[[Call], Bound]:
     return bind
 
 
-def _of_rows(call: Call) -> Bound:
-    """One loss for every row of scores, each with its target; the classes must be whole."""
+def _of_rows(call: Call, classes: int = 1) -> Bound:
+    """One loss for every row of scores, each with its target; the dimension `classes` must be whole."""
     call.expect(2)
     scores, target = call.shape(0), call.shape(1)
-    if len(scores) != 2 or len(target) != 1:
+    rank = len(scores)
+    if rank < 2 or len(target) != rank - 1:
         raise UnsupportedError(f"`{call.op}` of shapes {scores} and {target}")
-    if scores[0] != target[0]:
+    rows = tuple(f"t{dim}" for dim in range(rank - 1))
+    at = classes % rank
+    if (*scores[:at], *scores[at + 1 :]) != target:
         raise MisfitError(f"`{call.op}` of shapes {scores} and {target}", f"{scores[0]} rows have to have as many targets")
-    return Bound((("t", "c"), ("t",)), (("t",),), whole=frozenset({"c"}), zero_gradient=frozenset({1}), indices={1: "c"})
+    operands = ((*rows[:at], "c", *rows[at:]), rows)
+    return Bound(operands, (rows,), whole=frozenset({"c"}), zero_gradient=frozenset({1}), indices={1: "c"})
 
 
 def _rows(call: Call) -> Bound:
     """The loss of every row; with `smoothing`, all classes together have that share of it, in equal parts."""
     call = call.with_arguments("smoothing")
     call.reject_unknown("smoothing")
-    return replace(_of_rows(call), attributes=tuple(call.attributes.values()))
+    return replace(_of_rows(call, -1), attributes=tuple(call.attributes.values()))
 
 
 def _linear_rows(call: Call) -> Bound:
     """As `masked_gather` of everything, with the other sign."""
     call.reject_unknown()
-    return replace(_of_rows(call), linear=(frozenset({0}),))
+    return replace(_of_rows(call, -1), linear=(frozenset({0}),))
 
 
 def _in_rows(rows: str) -> Callable[[Call], Steps]:
@@ -91,7 +95,9 @@ def _in_rows(rows: str) -> Callable[[Call], Steps]:
         ignored, smoothing = call.attributes.get("ignore_index", _NEVER), call.attributes.get("label_smoothing", 0.0)
         reduction, sequence = str(call.attributes.get("reduction", "mean")), _Sequence()
         counts_all = reduction == "mean" and isinstance(ignored, int) and ignored < 0
-        each = sequence.then(rows, 0, 1, *((Literal(smoothing),) if smoothing else ()))
+        rank = len(call.shape(0))
+        last = 0 if rank == 2 else sequence.then("permute", 0, Literal((0, *range(2, rank), 1)))
+        each = sequence.then(rows, last, 1, *((Literal(smoothing),) if smoothing else ()))
         counts = [sequence.then("index_select", 2, Literal(0), 1)] if len(call.inputs) == 3 else []
         if not counts_all and ignored != _NEVER:
             counts.append(sequence.then("ne", 1, Literal(ignored)))
@@ -178,7 +184,7 @@ def _smoothed(scores: Array, target: Array, smoothing: Value, field: Field) -> A
         raise UnsupportedError(f"`label_smoothing` {smoothing}")
     chance = _log_chances(scores, field)
     chosen = _picked(chance, target, 0, field)
-    shared = field.number(smoothing / chance.shape[1]) * chance.sum(axis=1)
+    shared = field.number(smoothing / chance.shape[-1]) * chance.sum(axis=-1)
     return as_array(field.number(smoothing - 1) * chosen - shared)
 
 
@@ -193,11 +199,18 @@ def _picked_rows(bound: Bound, operands: Sequence[Array], field: Field) -> tuple
 
 
 def _cross_entropy(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    return _reduced(bound, _smoothed(operands[0], operands[1], bound.attributes[1], field), operands, field)
+    return _reduced(bound, _smoothed(_by_rows(operands[0]), operands[1], bound.attributes[1], field), operands, field)
 
 
 def _likelihood(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    return _reduced(bound, -_picked(operands[0], operands[1], 0, field), operands, field)
+    return _reduced(bound, -_picked(_by_rows(operands[0]), operands[1], 0, field), operands, field)
+
+
+def _by_rows(scores: Array) -> Array:
+    """Return the scores with the classes, their second dimension, as the last."""
+    import numpy as np
+
+    return np.moveaxis(scores, 1, -1)
 
 
 def _reduced(bound: Bound, rows: Array, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
@@ -215,7 +228,7 @@ def _reduced(bound: Bound, rows: Array, operands: Sequence[Array], field: Field)
         return (counted,)
     total = as_array(counted.sum())
     if bound.averaged:
-        every = field.number(len(rows)) if ignored < 0 and not weighted else as_array(counts.sum())
+        every = field.number(rows.size) if ignored < 0 and not weighted else as_array(counts.sum())
         total = as_array(field.divide(total, every))
     return (total.reshape([1] * len(bound.outputs[0])),)
 

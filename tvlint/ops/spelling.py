@@ -32,6 +32,11 @@ _RENAMED = {
 _FUNCTIONAL = frozenset({"linear", "scaled_dot_product_attention"})
 """Functions that take in `torch` and `aten` what they take in `torch.nn.functional`, which not all do."""
 
+_SAME_OBJECT = frozenset(
+    {"avg_pool2d", "avg_pool3d", "gelu", "linear", "one_hot", "scaled_dot_product_attention", "softplus", "softshrink"}
+)
+"""Functions of `torch._C._nn` that `torch.nn.functional` has as they are."""
+
 OF_ANOTHER_ORDER = frozenset({"torch.Tensor.where"})
 """Methods that do not take first what the function of that name takes first: `x.where(mask, y)` is `where(mask, x, y)`."""
 
@@ -56,6 +61,8 @@ def spellings(op: str) -> tuple[str, ...]:
     *modules, name = without_overload(op).split(".")
     module = ".".join(modules)
     module = _MODULES.get(module, module)
+    if module == "torch._C._nn" and name in _SAME_OBJECT:
+        module = "torch.nn.functional"
     if module not in ("torch", "torch.Tensor") or f"{module}.{name}" in OF_ANOTHER_ORDER:
         return (f"{module}.{name}",) if module else ()
     name = _RENAMED.get(name, name)

@@ -17,6 +17,7 @@ from tvlint.edits.apply import Text
 from tvlint.findings import Edit, Finding, Fix, Problem, Report, Severity
 from tvlint.identity import fingerprint
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.rule import Example, Rule, RuleKind
 from tvlint.rulebook.pages import load_rules, read_examples
 from tvlint.run.check import Rules, check
@@ -235,3 +236,17 @@ def test_no_fixture_that_is_right_has_a_fix() -> None:
     for path in sorted((ROOT / "fixtures" / "clean").glob("launch-*/*.sh")):
         report, rules = checked(path)
         assert with_fixes(report, rules, Session()) == report
+
+
+@pytest.mark.parametrize(("tried", "fixed"), [(2, 1), (4, 2), (100, 2)])
+def test_fixes_of_a_file_of_many_launches_are_tried_as_long_as_they_are_few(
+    monkeypatch: pytest.MonkeyPatch, tried: int, fixed: int
+) -> None:
+    """Each trial reads all launches of the file again."""
+    Path("train.sh").write_text(BROKEN.rstrip("\n").replace("--bf16 true ", "") + "; " + BROKEN.replace("--bf16 true ", ""))
+    report, rules = checked(Path("train.sh"))
+    misspelt = [finding for finding in report.findings if "paralel" in finding.message]
+    assert len(misspelt) == 2
+    monkeypatch.setattr("tvlint.run.fixes.MOST_TRIED", tried)
+    found = with_fixes(replace(report, findings=tuple(misspelt)), rules, Session())
+    assert [bool(finding.fixes) for finding in found.findings] == [index < fixed for index in range(2)]

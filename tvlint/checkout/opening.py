@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from functools import cached_property, wraps
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -27,8 +27,24 @@ LONGEST_PATH = 4096
 
 _INSTEAD: ContextVar[Mapping[str, bytes]] = ContextVar("instead", default={})  # noqa: B039 - never changed
 _ASKED: ContextVar[dict[Question, Hashable] | None] = ContextVar("asked", default=None)
-_KEPT: dict[object, tuple[object, dict[Question, Hashable]]] = {}
-"""What `kept` functions have returned, each with what was asked for it."""
+_KEPT: dict[object, _Kept] = {}
+"""What `kept` functions have returned."""
+
+
+class _Kept:
+    """What a `kept` function has returned, and what was asked for it."""
+
+    def __init__(self, value: object, asked: Mapping[Question, Hashable]) -> None:
+        self.value = value
+        self.asked = asked
+
+    def rests_on(self, given: Mapping[str, bytes]) -> bool:
+        """Return whether a file was asked for of which a content is given."""
+        return bool(given) and not self._paths.isdisjoint(given)
+
+    @cached_property
+    def _paths(self) -> frozenset[str]:
+        return frozenset(os.path.realpath(path) for path in {question[1] for question in self.asked})
 
 
 @contextmanager
@@ -58,15 +74,16 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
         key = (function, arguments, tuple(named.items()))
         known = _KEPT.get(key)
         given = _INSTEAD.get()
-        if known is not None and not (given and _rests_on(known[1], given)):
+        if known is not None and not known.rests_on(given):
             outer = _ASKED.get()
             if outer is not None:
-                outer.update(known[1])
-            return known[0]  # type: ignore[return-value]
+                outer.update(known.asked)
+            return known.value  # type: ignore[return-value]
         with recording() as asked:
             value = function(*arguments, **named)
-        if not (given and _rests_on(asked, given)):
-            _KEPT[key] = (value, asked)
+        new = _Kept(value, asked)
+        if not new.rests_on(given):
+            _KEPT[key] = new
         return value
 
     return found
@@ -75,10 +92,6 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
 def forget() -> None:
     """Forget what `kept` functions have found: files were written, or may have been."""
     _KEPT.clear()
-
-
-def _rests_on(asked: Mapping[Question, Hashable], given: Mapping[str, bytes]) -> bool:
-    return any(os.path.realpath(question[1]) in given for question in asked)
 
 
 def noted(name: str, path: str | os.PathLike[str], answer: H, *more: str) -> H:

@@ -75,8 +75,8 @@ class _Said:
     skipped: list[str] = field(default_factory=list)
     recognised: dict[str, dict[str, int]] = field(default_factory=dict)
     """Framework -> file -> how many of all rules about configurations hold for it."""
-    errors: int = 0
-    """How many errors of configurations are among the findings of one file."""
+    repairs: int = MOST_REPAIRED
+    """How many more errors of one file have the nearest settings that repair them searched."""
 
     def add(self, other: _Said) -> None:
         """Add what was said of the next file."""
@@ -97,11 +97,13 @@ def check(
     project: Project,
     session: Session | None = None,
     plans: dict[str, Plan] | None = None,
+    repairs: int = MOST_REPAIRED,
 ) -> tuple[Report, tuple[str, ...]]:
     """The report of the rules over the files, and the named files that hold nothing that tvlint reads.
 
     `rules` are those that apply, `known` all that exist. Plans that the project's proofs need are left in `plans`, where
-    they were read; what is found in large plans is kept in the cache.
+    they were read; what is found in large plans is kept in the cache. Until a file has `repairs` errors, the nearest settings
+    that repair them are searched.
     """
     session = session or Session()
     said = _Said(problems=list(candidates.problems), findings=list(candidates.findings))
@@ -109,7 +111,7 @@ def check(
     severities = {folder: _with_severities(rules, known, own) for folder, own in project.nested.items()}
 
     def check_one(path: str) -> _Said:
-        own = _Said()
+        own = _Said(repairs=repairs)
         if session.cache is not None and path in needed:
             session.cache.look(path)
         applied = severities.get(folder_of(path, project), rules)
@@ -377,10 +379,10 @@ def _recognised(said: _Said, known: Mapping[str, Rule]) -> tuple[Recognised, ...
 def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule], said: _Said) -> None:
     from tvlint.rulebook.evaluate import evaluate
 
-    for result in evaluate(configuration, rules, repairs=said.errors < MOST_REPAIRED):
+    for result in evaluate(configuration, rules, repairs=said.repairs > 0):
         if isinstance(result, Finding):
             said.findings.append(result)
-            said.errors += result.severity is Severity.ERROR
+            said.repairs -= result.severity is Severity.ERROR
         else:
             said.not_evaluated.append(result)
 

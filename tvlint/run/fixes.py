@@ -39,6 +39,8 @@ LARGEST = 4 << 20
 """Bytes of the largest file that is edited."""
 MOST_FIXED = 200
 """So many findings of a run get fixes: each takes several readings of its file."""
+MOST_TRIED = 2000
+"""So many launches, sections or plans are read again to try the fixes of a file: with so many in it, each fix takes as long."""
 MOST_OFFERED = 3
 """So many fixes of one finding are offered."""
 MOST_NAMING = 20
@@ -144,18 +146,22 @@ def _chained(file: File, wanted: Counter[str]) -> Mapping[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The reports on some files and the settings in them, before and after an edit; None for settings that cannot be read."""
+    """The reports on some files before and after they have new contents."""
 
     before: Report
     after: Report
-    old: list[dict[str, object]] | None
-    new: list[dict[str, object]] | None
+    file: File
+    paths: tuple[str, ...]
+    contents: Mapping[str, bytes]
 
     def changes_only(self, changes: tuple[Change, ...] | None) -> bool:
         """Return whether no settings differ but those that are to change; where a reader proposes, whether none is lost."""
-        if self.old is None or self.new is None or len(self.old) != len(self.new):
+        before = self.file.settings(self.paths)
+        with instead(self.contents):
+            after = self.file.settings(self.paths)
+        if before is None or after is None or len(before) != len(after):
             return False
-        both = list(zip(self.old, self.new, strict=True))
+        both = list(zip(before, after, strict=True))
         if changes is None:
             return not any(option_of(name) is not None for old, new in both for name in old.keys() - new.keys())
         names = {change.name for change in changes}
@@ -208,6 +214,8 @@ class File:
     def __init__(self, path: str, mentions: Mentions, rules: Rules) -> None:
         self.path, self.mentions, self.rules = path, mentions, rules
         self._texts: dict[str, Text | None] = {}
+        self._left = MOST_TRIED
+        self._repairs: dict[str | None, Mapping[str, tuple[tuple[Change, ...], ...]]] = {}
 
     def offered(self, finding: Finding) -> tuple[Fix, ...]:
         """Return the fixes that are offered for the finding: those that are safe, and else the first few."""
@@ -258,18 +266,18 @@ class File:
             return ()
         return tuple(as_known(document, stated(self.path), project))
 
-    @cached_property
-    def _repairs(self) -> Mapping[tuple[str, str], tuple[tuple[Change, ...], ...]]:
-        """The changes of sizes that satisfy all rules, by rule and section."""
-        found = {}
-        judged = [rule for rule in self.rules.applied.values() if rule.kind is RuleKind.CONFIG]
-        for configuration in self._configurations:
+    def _repairs_in(self, configuration: Configuration) -> Mapping[str, tuple[tuple[Change, ...], ...]]:
+        """Return the changes of sizes that satisfy all rules, by the rule that is violated."""
+        section = configuration.section
+        if section not in self._repairs:
+            judged = [rule for rule in self.rules.applied.values() if rule.kind is RuleKind.CONFIG]
             values = Values(configuration)
             violated = [rule for rule in judged if rule.severity is not Severity.NOTE and judge(rule, values) is False]
-            for rule, repair in nearest(configuration, judged, violated):
-                changes = tuple(tuple(Change(each.setting.name, each.value) for each in own) for own in repair.alternatives)
-                found[rule.name, configuration.section] = changes
-        return found
+            self._repairs[section] = {
+                rule.name: tuple(tuple(Change(each.setting.name, each.value) for each in own) for own in repair.alternatives)
+                for rule, repair in nearest(configuration, judged, violated)
+            }
+        return self._repairs[section]
 
     def _proposals(self, finding: Finding, unsafe: bool) -> Iterator[_Proposal]:
         for fix in finding.fixes:
@@ -284,7 +292,7 @@ class File:
             return
         for configuration in self._configurations:
             if finding.section == configuration.section:
-                own = (*self._repairs.get((rule.name, configuration.section), ()), *proposed(rule, Values(configuration)))
+                own = (*self._repairs_in(configuration).get(rule.name, ()), *proposed(rule, Values(configuration)))
                 for changes in own:
                     if edits := together(self._edits(change, configuration, finding) for change in changes):
                         message = " and ".join(words(each, configuration.settings.get(each.name)) for each in changes)
@@ -318,11 +326,13 @@ class File:
             return None
         paths = tuple(around)
         before = self.before if paths == (self.path,) else self._checked(paths)
-        settings = self._settings(paths)
         with instead(contents):
-            return Trial(before, self._checked(paths), settings, self._settings(paths))
+            return Trial(before, self._checked(paths), self, paths, contents)
 
     def _holds(self, proposal: _Proposal, finding: Finding) -> bool:
+        self._left -= max(1, len(self._configurations))
+        if self._left < 0:
+            return False
         contents = self.edited(proposal.fix.edits)
         trial = self.trial(contents) if contents else None
         if trial is None:
@@ -331,9 +341,9 @@ class File:
         return keeps and _better(trial.before, trial.after, finding) and trial.changes_only(proposal.changes)
 
     def _checked(self, paths: tuple[str, ...]) -> Report:
-        return check(Candidates(paths), self.rules.applied, self.rules.known, self.rules.project)[0]
+        return check(Candidates(paths), self.rules.applied, self.rules.known, self.rules.project, repairs=0)[0]
 
-    def _settings(self, paths: tuple[str, ...]) -> list[dict[str, object]] | None:
+    def settings(self, paths: tuple[str, ...]) -> list[dict[str, object]] | None:
         """Return the settings of every configuration of the files; None where one cannot be read."""
         found: list[dict[str, object]] = []
         for path in paths:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tvlint.findings import Edit
+from tvlint.ir.lines import Lines
 from tvlint.ir.location import Location
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -16,7 +17,7 @@ class Text:
     def __init__(self, text: str) -> None:
         self.text = text
         start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
-        self._starts = [start, *(place + 1 for place, character in enumerate(text) if character == "\n")]
+        self._lines = Lines(text, start)
 
     def span(self, location: Location) -> tuple[int, int] | None:
         """Return the first and the last offset of the place; None where it has no columns or is not in the text."""
@@ -26,8 +27,7 @@ class Text:
 
     def location(self, path: str, start: int, end: int) -> Location:
         """Return the place of the text between two offsets."""
-        (line, column), (end_line, end_column) = self._place(start), self._place(end)
-        return Location(path, line, column, end_line, end_column)
+        return self._lines.location(path, start, end)
 
     def edit(self, path: str, span: tuple[int, int], text: str) -> Edit:
         """Return the edit that puts `text` in the place of a span."""
@@ -45,14 +45,8 @@ class Text:
         return "".join([*parts, self.text[last:]])
 
     def _offset(self, line: int | None, column: int | None) -> int | None:
-        if line is None or column is None or not 0 < line <= len(self._starts):
+        if line is None or column is None or not 0 < line <= len(self._lines):
             return None
-        offset = self._starts[line - 1] + column - 1
-        end = self._starts[line] if line < len(self._starts) else len(self.text)
+        start, end = self._lines.bounds(line)
+        offset = start + column - 1
         return offset if offset <= end else None
-
-    def _place(self, offset: int) -> tuple[int, int]:
-        from bisect import bisect_right
-
-        line = max(1, bisect_right(self._starts, offset))
-        return line, offset - self._starts[line - 1] + 1

@@ -459,6 +459,5 @@ def _span(scope: Scope, node: ast.expr | ast.stmt | ast.arg) -> Span:
 
 def _offset(source: Source, line: int, column: int) -> int:
     """Return the offset in code points of a column in bytes."""
-    start = source.line_starts[min(line, source.lines) - 1]
-    end = source.line_starts[line] if line < source.lines else len(source.text)
+    start, end = source.lines.bounds(min(line, len(source.lines)))
     return start + len(source.text[start:end].encode()[:column].decode(errors="ignore"))

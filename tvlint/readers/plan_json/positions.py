@@ -8,9 +8,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from tvlint.ir.lines import Lines
 from tvlint.ir.location import Location
 
 Path: TypeAlias = tuple[str | int, ...]
+
+MOST_SHOWN = 4096
+"""Characters of the longest line that a location carries with it."""
 
 _TOKEN = re.compile(r'[\s,:]*("(?:[^"\\]|\\.)*"|[\[\]{}]|[^\s,:\[\]{}"]+)')
 
@@ -63,7 +67,7 @@ def place_of(file: str, text: str, path: Path, of_key: bool = False) -> Location
     """Return where the value (or the key) at `path` stands."""
     for found in _walk(text):
         if found.path == path and found.is_key is of_key:
-            return _location(file, text, found)
+            return _location(file, text, Lines(text), found)
     return Location(file, pointer=pointer(path))
 
 
@@ -79,7 +83,8 @@ def first_duplicate(file: str, text: str) -> tuple[str, Location, Location] | No
         key = str(found.path[-1])
         first = seen.setdefault(depth, {}).get(key)
         if first is not None:
-            return key, _location(file, text, found), _location(file, text, first)
+            lines = Lines(text)
+            return key, _location(file, text, lines, found), _location(file, text, lines, first)
         seen[depth][key] = found
     return None
 
@@ -91,23 +96,21 @@ def locate(text: str, locations: Collection[Location]) -> dict[str, Location]:
     found: dict[str, Location] = {}
     if not wanted:
         return found
+    lines = Lines(text)
     for own in _walk(text):
         if own.is_key or len(own.path) not in depths:
             continue
         name = pointer(own.path)
         if name in wanted:
-            place = _location(wanted[name].path, text, own)
+            place = _location(wanted[name].path, text, lines, own)
             found[name] = replace(place, pointer=name)
             if len(found) == len(wanted):
                 break
     return found
 
 
-def _location(file: str, text: str, found: _Found) -> Location:
-    line = text.count("\n", 0, found.start) + 1
-    start = text.rfind("\n", 0, found.start) + 1
-    end = text.find("\n", found.start)
-    row = text[start : end if end >= 0 else len(text)].rstrip("\r")
-    until = min(found.end - start, len(row)) + 1
-    shown = row if len(row) <= 4096 else ""
-    return Location(file, line, found.start - start + 1, line, until, pointer(found.path), shown)
+def _location(file: str, text: str, lines: Lines, found: _Found) -> Location:
+    line, column = lines.place(found.start)
+    start, end = lines.bounds(line)
+    row = text[start:end].rstrip("\r\n") if end - start <= MOST_SHOWN else ""
+    return Location(file, line, column, line, found.end - start + 1, pointer(found.path), row)

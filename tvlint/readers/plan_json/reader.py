@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import Any, NoReturn
 
+from tvlint.ir.lines import Lines
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.plan_json import positions as places
@@ -70,8 +71,9 @@ def _load(path: str, text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer, strict=True)
     except json.JSONDecodeError as error:
-        row = text.split("\n")[error.lineno - 1] if error.lineno - 1 < text.count("\n") + 1 else ""
-        place = Location(path, error.lineno, error.colno, error.lineno, error.colno + 1, text=row[:4096])
+        start, end = Lines(text).bounds(error.lineno)
+        row = text[start:end].rstrip("\n")[: places.MOST_SHOWN]
+        place = Location(path, error.lineno, error.colno, error.lineno, error.colno + 1, text=row)
         raise ReadError(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", place) from None
     except _NotStrictError as error:
         _fail_strict(path, text, error)
@@ -87,9 +89,7 @@ def _fail_strict(path: str, text: str, error: _NotStrictError) -> NoReturn:
         raise ReadError(f"the key `{word[:80]}` stands twice in one object", Location(path, 1, 1))
     found = re.search(rf"(?<![\w\"]){re.escape(word)}(?![\w\"])", text)
     offset = found.start() if found else 0
-    line = text.count("\n", 0, offset) + 1
-    column = offset - (text.rfind("\n", 0, offset) + 1) + 1
-    place = Location(path, line, column, line, column + min(len(word), 60))
+    place = Lines(text).location(path, offset, offset + min(len(word), 60))
     if kind == "constant":
         raise ReadError(f"`{word}` is not JSON", place, f'write {{"float": "{word.replace("Infinity", "inf").lower()}"}}')
     raise ReadError(f"a number of {len(word)} digits; at most {_MOST_DIGITS} are read", place)

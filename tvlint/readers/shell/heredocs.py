@@ -117,4 +117,4 @@ def _source(outer: Source, start: int, data: bytes, quoted: bool) -> Source:
         data = ESCAPED.sub(rb"\1", data)
     offsets = outer.byte_offsets
     places = tuple(kept) if offsets is None else tuple(offsets[place] for place in kept)
-    return Source(outer.path, outer.text, data, outer.line_starts, places)
+    return Source(outer.path, outer.text, data, outer.lines, places)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TypeAlias
 
+from tvlint.ir.lines import Lines
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
 
@@ -21,12 +21,8 @@ class Source:
     path: str
     text: str
     data: bytes
-    line_starts: tuple[int, ...]
+    lines: Lines
     byte_offsets: tuple[int, ...] | None
-
-    @property
-    def lines(self) -> int:
-        return len(self.line_starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +114,10 @@ def source_of(path: str, data: bytes) -> Source:
     """The file at `path` with the content `data`; bytes that are not UTF-8 count as one replacement character each run."""
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     encoded = text.encode()
-    starts = [0]
-    starts.extend(place + 1 for place, character in enumerate(text) if character == "\n")
     offsets: tuple[int, ...] | None = None
     if len(encoded) != len(text):
         offsets = (0, *accumulate((byte & 0xC0) != 0x80 for byte in encoded))
-    return Source(path, text, encoded, tuple(starts), offsets)
+    return Source(path, text, encoded, Lines(text), offsets)
 
 
 def span_of_bytes(source: Source, start: int, end: int) -> Span:
@@ -135,19 +129,12 @@ def span_of_bytes(source: Source, start: int, end: int) -> Span:
 
 def location_of(span: Span) -> Location:
     """Return where `span` stands, in lines and columns."""
-    line, column = _place(span.source, span.start)
-    end_line, end_column = _place(span.source, max(span.start, span.end))
-    return Location(span.source.path, line, column, end_line, end_column)
+    return span.source.lines.location(span.source.path, span.start, span.end)
 
 
 def line_of(span: Span) -> int:
     """The line on which `span` starts."""
-    return _place(span.source, span.start)[0]
-
-
-def _place(source: Source, offset: int) -> tuple[int, int]:
-    line = bisect_right(source.line_starts, offset)
-    return line, offset - source.line_starts[line - 1] + 1
+    return span.source.lines.place(span.start)[0]
 
 
 def known_text(pieces: Iterable[Piece]) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 
+from tvlint.ir.lines import Lines
 from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
 from tvlint.readers.sources.yaml_nodes import DEEPEST, YamlMapping, YamlNode, YamlScalar, YamlSequence
@@ -39,7 +39,7 @@ class _Parser:
         self._text = text
         self._at = 0
         self._left = MOST_TOKENS
-        self._starts = [0, *(place.end() for place in re.finditer("\n", text))]
+        self._lines = Lines(text)
         self._place = Location(path)
 
     def document(self) -> YamlNode:
@@ -58,13 +58,8 @@ class _Parser:
             raise ReadError(f"the JSON holds more than the {MOST_TOKENS} tokens that are read", self._place)
         self._at = found.end()
         quotes = found[1][0] == '"'
-        self._place = self._location(found.start(1) + quotes, found.end(1) - quotes)
+        self._place = self._lines.location(self._path, found.start(1) + quotes, found.end(1) - quotes)
         return found[1]
-
-    def _location(self, start: int, end: int) -> Location:
-        line = bisect_right(self._starts, start)
-        first = self._starts[line - 1]
-        return Location(self._path, line, start - first + 1, line, end - first + 1)
 
     def _value(self, token: str, depth: int) -> YamlNode:
         if depth > DEEPEST:

@@ -6,6 +6,8 @@ import re
 import sys
 from typing import Any
 
+from tvlint.ir.lines import Lines
+
 MOST_PARTS = 64
 """The parts of the longest dotted key that is read: the parser's time and memory grow with their square."""
 _PART = r"""(?:[A-Za-z0-9_-]+|"[^"\\\n]*"|'[^'\n]*')[ \t]*"""
@@ -34,7 +36,7 @@ def parse(text: str) -> dict[str, Any]:
     else:
         import tomli as tomllib
     if long := _LONG_KEY.search(text):
-        raise TooLarge(f"a key of more than {MOST_PARTS} parts", *_place(text, long.start()))
+        raise TooLarge(f"a key of more than {MOST_PARTS} parts", *Lines(text).place(long.start()))
     try:
         document: dict[str, Any] = tomllib.loads(text)
         too_large = _has_too_large_number(document)
@@ -47,15 +49,10 @@ def parse(text: str) -> dict[str, Any]:
         raise NotToml("nested too deeply") from None
     except ValueError:
         number = _LONG_NUMBER.search(text)
-        raise TooLarge("a number is too large", *(_place(text, number.start()) if number else ())) from None
+        raise TooLarge("a number is too large", *(Lines(text).place(number.start()) if number else ())) from None
     if too_large:
         raise TooLarge("a number is too large")
     return document
-
-
-def _place(text: str, at: int) -> tuple[int, int]:
-    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-
 
 def _has_too_large_number(value: object) -> bool:
     if isinstance(value, dict):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 from tvlint.ir.configuration import SettingValue, Unknown
+from tvlint.ir.lines import Lines
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.document import ReadError
@@ -122,8 +123,7 @@ def documents(path: str, text: str) -> Iterator[YamlNode]:
 
 def position(path: str, text: str, offset: int) -> Location:
     """Return the place of the code point `offset` of `text`."""
-    before = text[:offset]
-    return Location(path, before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+    return Location(path, *Lines(text).place(offset))
 
 
 def _flat(message: str) -> str:

@@ -247,3 +247,57 @@ def test_an_option_of_a_fork_is_one_that_a_function_adds_to_the_parser_it_is_giv
     assert [*options_in(text)] == ["cows"]
     assert [*options_in(text.replace("def add(parser)", "def main()"))] == []
     assert [*options_in(text.replace("--cows", "--micro-batch-size"))] == []
+
+
+DECLARED = PARSER.replace(
+    "    return parser\n",
+    """    group.add_argument("--hidden-size", type=int)
+    group.add_argument("--fp16", action="store_true")
+    group.add_argument("--log-cows", action="store_true", help="(said) in 'the' log")
+    group.add_argument("--cows", type=int, help="how many")
+    group.add_argument("--milk", type=float)
+    group.add_argument("--herd", choices=["large", "small"], default="small")
+    group.add_argument("--names", nargs="+")
+    group.add_argument("--barn")
+    return parser
+""",
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("--cows 1.5", ("option-value-not-a-number", "`--cows` takes an integer, not `1.5`")),
+        ("--milk 1.5l", ("option-value-not-a-number", "`--milk` takes a number, not `1.5l`")),
+        ("--herd smal", ("option-value-not-a-choice", "`--herd` does not take `smal`")),
+        ("--log-cows True", ("value-after-complete-option", "`--log-cows` takes no value, and `True` stands after it")),
+        ("--fp16 True", ("value-after-complete-option", "`--fp16` takes no value, and `True` stands after it")),
+        ("--barn red green", ("value-after-complete-option", "`--barn` takes one value, and `green` stands after it")),
+        ("--cows 3 --milk 2 --herd small --log-cows --fp16 --names ada bea --barn 5", None),
+        ("--milk 1e-4 --cows $COWS --barn $BARN", None),
+    ],
+)
+def test_values_of_a_forks_own_options_are_held_to_how_its_source_declares_them(
+    options: str, found: tuple[str, str] | None, tmp_path: Path
+) -> None:
+    script = checkout(tmp_path, DECLARED)
+    script.write_text(f"python pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 {options}\n")
+    assert [each[:2] for each in findings(script)] == ([found] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("parser", "program"),
+    [
+        (DECLARED, "from megatron.arguments import parse\nparse(ignore_unknown_args=True)\n"),
+        (DECLARED, 'from megatron.arguments import parse\ndef more(p): p.add_argument("herds")\n'),
+        (DECLARED.replace('action="store_true"', "action=Switch"), "from megatron.arguments import parse\nparse()\n"),
+        (DECLARED.replace('action="store_true"', "**OPTIONS"), "from megatron.arguments import parse\nparse()\n"),
+        (DECLARED + 'def also(p): p.add_argument("--log-cows"), p.add_argument("--fp16")\n', "import megatron.arguments\n"),
+    ],
+)
+def test_a_word_that_the_program_may_take_is_none_too_many(parser: str, program: str, tmp_path: Path) -> None:
+    script = checkout(tmp_path, parser, program)
+    script.write_text(
+        "python pretrain_gpt.py --tensor-model-parallel-size 2 --log-cows True --fp16 True --micro-batch-size 1\n"
+    )
+    assert findings(script) == []

@@ -9,10 +9,13 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import MEGATRON, parses_like_megatron
 from tvlint.frameworks.megatron import Option, has_changed, is_option, option, takes_the_same
 from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.ir.values import replace
 from tvlint.readers.megatron.arguments import VALUELESS
+from tvlint.readers.megatron.declared_options import declared
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of
 from tvlint.readers.megatron.unknown_options import distance, unknown_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
+from tvlint.readers.sources.scalar_values import typed
 
 NUMBERS = {"int": "an integer", "float": "a number"}
 CHOICE = "option-value-not-a-choice"
@@ -31,6 +34,7 @@ SPELLINGS = {
 CUT = re.compile(r"[ \t]*(\\[ \t]+)\n[ \t]*(--[A-Za-z][\w-]*)")
 """After a command: a space that a backslash keeps from joining the next line, which begins with an option."""
 UNQUOTED = 'quote what expands to it (`"${ARGS[@]}"`): without quotes the shell splits the text at its blanks'
+TAKEN = ("no value", "one value")
 TRUE = frozenset({"true", "1", "yes", "on"})
 """What people write after a switch to say that it is on."""
 
@@ -49,16 +53,21 @@ def option_mistakes(
         return
     own = configuration.framework == MEGATRON and all(is_option(each.written) for each in written)
     version = configuration.version
+    by_source = parser if parser is not None and parser.closed else None
     for setting in written:
         known = option(setting.written)
         if known is None:
+            if by_source is not None:
+                yield from _refused_by_source(setting, by_source)
             continue
         if known.kind == "store":
             yield from (each for each in _refused(setting, known) if _is_of_parser(each, setting, own, version, parser))
         elif own and not (version and not takes_the_same(known.dest, version)):
             yield from _switched(setting)
-    for setting, word in surplus if own and not version else ():
-        yield from _left_over(setting, word)
+    for setting, word in surplus:
+        known = option(setting.written)
+        if known is not None and ((own and not version) or _takes_as_few(by_source, known, setting.written)):
+            yield from _left_over(setting, known, word)
 
 
 def _is_of_parser(refusal: Finding, setting: Setting, own: bool, version: str, parser: ParserSource | None) -> bool:
@@ -136,15 +145,39 @@ def _switched(setting: Setting) -> Iterator[Finding]:
         yield Finding("value-after-complete-option", Severity.ERROR, message, setting.location, help, fixes=fixes)
 
 
-def _left_over(setting: Setting, word: Word) -> Iterator[Finding]:
+def _refused_by_source(setting: Setting, parser: ParserSource) -> Iterator[Finding]:
+    """Yield findings about the value of an option that is not Megatron-LM's, by how the source of the program declares it."""
+    words = setting.value if isinstance(setting.value, tuple) else (setting.value,)
+    if any(each is None or isinstance(each, bool | Unknown) for each in words):
+        return
+    own = declared(parser, setting.written)
+    if own is None:
+        return
+    most = 0 if own.kind != "store" else 1 if own.arity is None else len(words)
+    if len(words) <= most:
+        values = tuple(typed(own, str(each)) for each in words)
+        read = replace(setting, value=values if isinstance(setting.value, tuple) else values[0])
+        yield from (each for each in _refused(read, own) if each.rule != CHOICE or _is_of_parser(each, read, False, "", parser))
+    elif not parser.takes_words:
+        message = f"`{setting.written}` takes {TAKEN[most]}, and `{str(words[most])[:LONGEST]}` stands after it"
+        yield Finding("value-after-complete-option", Severity.ERROR, message, setting.location, "remove it")
+
+
+def _takes_as_few(parser: ParserSource | None, known: Option, flag: str) -> bool:
+    """Return whether the source declares that the option takes no more words than Megatron-LM's, and leaves no word over."""
+    if parser is None or parser.takes_words:
+        return False
+    own = declared(parser, flag)
+    return own is not None and (own.kind == "store") == (known.kind == "store") and own.arity == known.arity
+
+
+def _left_over(setting: Setting, known: Option, word: Word) -> Iterator[Finding]:
     """The finding about a word too many; a line with `<` (`--save <PATH TO DIRECTORY>`) is a blank to be filled in."""
-    known = option(setting.written)
     text = known_text(word.pieces)
     span = span_of(word.pieces)
-    if known is None or not text or "<" in span.source.text[span.source.text.rfind("\n", 0, span.start) + 1 : span.start]:
+    if not text or "<" in span.source.text[span.source.text.rfind("\n", 0, span.start) + 1 : span.start]:
         return
-    takes = "one value" if known.kind == "store" else "no value"
-    message = f"`{setting.written}` takes {takes}, and `{text[:LONGEST]}` stands after it"
+    message = f"`{setting.written}` takes {TAKEN[known.kind == 'store']}, and `{text[:LONGEST]}` stands after it"
     place = location_of(span)
     if setting.location.path == place.path and _is_split(setting, span):
         yield Finding("value-after-complete-option", Severity.ERROR, message, place, UNQUOTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from tvlint.checkout.opening import is_file, is_folder, kept
@@ -34,6 +34,7 @@ PARSES = b"ArgumentParser("
 TELLING = frozenset({"--micro-batch-size", "--micro_batch_size"})
 """An option that every parser of Megatron has."""
 PASSES_OVER = re.compile(rb"ignore_unknown_args\s*=\s*True|parse_known_args\(")
+POSITIONAL = re.compile(rb"add_argument\(\s*[\"'][A-Za-z]")
 OF_MEGATRON = (os.path.join("megatron", "training", "arguments.py"), os.path.join("megatron", "arguments.py"))
 """Where the parser of Megatron-LM lies, in releases of Megatron core and before."""
 MEGATRON = f"{os.sep}megatron{os.sep}"
@@ -63,6 +64,8 @@ class Module:
     made_of: frozenset[str]
     """The classes whose fields are made options."""
     computes: bool
+    takes_words: bool
+    """Whether it adds arguments that are no options."""
     is_open: bool
     is_exact: bool
 
@@ -78,9 +81,12 @@ class ParserSource:
     program: str
     flags: frozenset[str]
     closed: bool
+    takes_words: bool
+    """Whether words that belong to no option may be arguments of the program."""
     abbreviates: bool
     """Whether the parser takes the beginning of a name for the name."""
-    modules: tuple[str, ...]
+    naming: Mapping[str, tuple[str, ...]]
+    """The modules that name each flag."""
     checkout: str
 
 
@@ -108,11 +114,10 @@ def _around(script: str, names: tuple[str, ...]) -> str:
 def may_take(parser: ParserSource, flag: str, value: str) -> bool:
     """Return whether a module that names the flag quotes the value too, or changes options that another parser has."""
     quoted = re.compile(rb"[\"']" + re.escape(value.encode()) + rb"[\"']")
-    for path in parser.modules:
-        if flag in _module(path, parser.checkout).flags:
-            found = content_within(parser.checkout, path, path, LARGEST)
-            if found is not None and (quoted.search(found[1]) or CHANGED_CHOICES.search(found[1])):
-                return True
+    for path in parser.naming.get(flag, ()):
+        found = content_within(parser.checkout, path, path, LARGEST)
+        if found is not None and (quoted.search(found[1]) or CHANGED_CHOICES.search(found[1])):
+            return True
     return False
 
 
@@ -139,7 +144,12 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
     whole = not waiting and not any(each.is_open for each in modules.values())
     has_parser = any(each.parses for each in modules.values()) and bool(TELLING & flags)
     abbreviates = not any(each.is_exact for each in modules.values())
-    return ParserSource(program, flags, whole and has_parser, abbreviates, tuple(modules), checkout)
+    takes_words = modules[program].takes_words
+    naming: dict[str, tuple[str, ...]] = {}
+    for path, each in modules.items():
+        for flag in each.flags:
+            naming[flag] = (*naming.get(flag, ()), path)
+    return ParserSource(program, flags, whole and has_parser, takes_words, abbreviates, naming, checkout)
 
 
 def _made_options(modules: Iterable[Module]) -> frozenset[str]:
@@ -180,7 +190,7 @@ def _module(path: str, checkout: str) -> Module:
     found = content_within(checkout, path, path, LARGEST)
     if found is None:
         nothing: frozenset[str] = frozenset()
-        return Module(nothing, (), nothing, (), (), False, nothing, False, is_open=True, is_exact=False)
+        return Module(nothing, (), nothing, (), (), False, nothing, False, True, is_open=True, is_exact=False)
     data = found[1]
     imported = dict.fromkeys(_imported(data))
     passes_over = MEGATRON not in path and names(data, PASSING) and PASSES_OVER.search(data) is not None
@@ -194,6 +204,7 @@ def _module(path: str, checkout: str) -> Module:
         PARSES in data,
         frozenset(name.decode().rpartition(".")[2] for name in MADE_OF_FIELDS.findall(data)),
         computed,
+        POSITIONAL.search(data) is not None,
         passes_over or computed or (names(data, PACKAGES) and OTHERS.search(data) is not None),
         EXACT.search(data) is not None,
     )

@@ -301,3 +301,26 @@ def test_a_word_that_the_program_may_take_is_none_too_many(parser: str, program:
         "python pretrain_gpt.py --tensor-model-parallel-size 2 --log-cows True --fp16 True --micro-batch-size 1\n"
     )
     assert findings(script) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        ('--weights: "[1.0 0.697]"', []),
+        ('--weights: "[1.0 two]"', ["`--weights` takes a number, not `two`"]),
+        ('--herd: "smal"', ["`--herd` does not take `smal`"]),
+        ('--barn: "[red green]"', ["`--barn` takes one value, and `green` stands after it"]),
+    ],
+)
+def test_values_of_a_test_case_are_held_to_the_declaration_word_by_word(entry: str, found: list[str], tmp_path: Path) -> None:
+    weights = '    group.add_argument("--weights", type=float, nargs="*")\n    return parser\n'
+    checkout(tmp_path, DECLARED.replace("    return parser\n", weights))
+    recipe = tmp_path / "tests" / "test_utils" / "recipes" / "gpt.yaml"
+    own = tmp_path / "tests" / "functional_tests" / "test_cases" / "gpt" / "two" / "model_config.yaml"
+    for path, text in (
+        (recipe, RECIPE.replace("PROGRAM", "pretrain_gpt.py")),
+        (own, f"MODEL_ARGS:\n  --tensor-model-parallel-size: 2\n  --micro-batch-size: 1\n  {entry}\n"),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    assert [message for _, message, _ in findings(own)] == found

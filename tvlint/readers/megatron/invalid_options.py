@@ -153,10 +153,12 @@ def _refused_by_source(setting: Setting, parser: ParserSource) -> Iterator[Findi
     own = declared(parser, setting.written)
     if own is None:
         return
+    if own.arity is not None:
+        words = tuple(part for each in words for part in str(each).split())
     most = 0 if own.kind != "store" else 1 if own.arity is None else len(words)
     if len(words) <= most:
         values = tuple(typed(own, str(each)) for each in words)
-        read = replace(setting, value=values if isinstance(setting.value, tuple) else values[0])
+        read = replace(setting, value=values[0] if own.arity is None and values else values)
         yield from (each for each in _refused(read, own) if each.rule != CHOICE or _is_of_parser(each, read, False, "", parser))
     elif not parser.takes_words:
         message = f"`{setting.written}` takes {TAKEN[most]}, and `{str(words[most])[:LONGEST]}` stands after it"

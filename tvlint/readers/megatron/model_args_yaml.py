@@ -182,6 +182,8 @@ def _argument_value(known: Option | None, flag: str, value: YamlScalar, program:
         taken_out = text in ("false", "False") and not program
         return sets if text in ("true", "True", "") else not sets if taken_out else text
     words = text[1:-1].split() if text.startswith("[") and text.endswith("]") and "]" not in text[1:-1] else None
+    if known is None and words is not None:
+        return tuple(typed(None, word) for word in words)
     if known is None:
         return {"true": True, "false": False}.get(text, typed(None, text))
     if known.arity is not None:

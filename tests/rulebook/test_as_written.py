@@ -56,6 +56,8 @@ def test_layers_that_a_fork_pads_need_not_divide() -> None:
     command = f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size 2"
     assert "layers-not-divisible-by-pp" in errors(command + "\n")
     assert "layers-not-divisible-by-pp" not in errors(command + " --allow-padding-num-layers\n")
+    blocks = " --pipeline-model-parallel-method block --pipeline-model-parallel-blocks 3,4\n"
+    assert "layers-not-divisible-by-pp" not in errors(command + blocks)
 
 
 @pytest.mark.parametrize(

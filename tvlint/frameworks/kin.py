@@ -114,7 +114,8 @@ FRAMEWORKS: Mapping[str, Framework] = {
     MEGATRON: Framework(
         (CORE,),
         # sail-sg/zero-bubble-pipeline-parallelism megatron/training/arguments.py:261
-        replaces_with={"allow_padding_num_layers": _SPLIT_OF_LAYERS},
+        # IEIT-Yuan/Yuan2.0-M32 megatron/arguments.py:121
+        replaces_with=dict.fromkeys(("allow_padding_num_layers", "pipeline_model_parallel_blocks"), _SPLIT_OF_LAYERS),
         packages=("megatron.training", "megatron.arguments", "megatron.initialize"),
     ),
     CORE: Framework(),

@@ -112,7 +112,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "zeros_like": ({"self": X}, np.zeros((3, 4))),
     **{name: ({"size": (2, 3), "fill_value": 2.5}, np.full((2, 3), 2.5)) for name in ("full", "full_like", "new_full")},
     "fill": ({"self": X, "value": 2.5}, np.full((3, 4), 2.5)),
-    "scalar_tensor": ({"fill_value": 2.5}, np.full((), 2.5)),
+    "scalar_tensor": ({"s": 2.5}, np.full((), 2.5)),
     "arange": ({"start": 2, "end": 7}, np.arange(2, 7)),
     "triu": ({"self": X, "diagonal": 1}, np.triu(X, 1)),
     "tril": ({"self": X}, np.tril(X)),

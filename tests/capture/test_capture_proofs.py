@@ -63,6 +63,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("data_parallel_2_micro_batches", "data_parallel_reference", "dp 2", "2"),
         ("dtensor_mlp", "dtensor_mlp_reference", "tp 2", "1"),
         ("fully_sharded", "fully_sharded_reference", "dp 2", "1"),
+        ("sharded_heads", "sharded_heads_reference", "dp 2", "1"),
         ("accumulation_ddp", "accumulation_reference", "dp 2", "2"),
         ("accumulation_fsdp", "accumulation_reference", "dp 2", "2"),
         ("dtensor_llama", "dtensor_llama_reference", "tp 2", "1"),
@@ -279,6 +280,7 @@ def counts_of_one_rank(lines: list[Line]) -> list[Line]:
     ("name", "reference", "change", "message"),
     [
         ("token_counts", "token_counts_reference", counts_of_one_rank, "is 2 times the reference's"),
+        ("sharded_heads", "sharded_heads_reference", other_reductions, "is 2 times the reference's"),
         ("fully_sharded", "fully_sharded_reference", other_reductions, "is 2 times the reference's"),
         ("pipeline_1f1b", "pipeline_reference", other_divisions, "is 4 times the reference's"),
     ],

@@ -279,7 +279,8 @@ class Emitter:
             inputs, dim = (self.as_shape(node.inputs[0], shape),), None
             outputs = (self._result(node.outputs[0], shape),)
         else:
-            before, after = self._around(node.inputs[0], node.dim)
+            dims = self.factors.of(node.inputs[0])
+            before, after = self.factors.shape(dims[: node.dim]), self.factors.shape(dims[node.dim + 1 :])
             sizes = [self.types[value].shape[node.dim] for value in (node.inputs[0], node.outputs[0])]
             inputs = (self.as_shape(node.inputs[0], (*before, sizes[0], *after)),)
             outputs, dim = (self._result(node.outputs[0], (*before, sizes[1], *after)),), len(before)

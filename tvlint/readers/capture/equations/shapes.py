@@ -121,7 +121,8 @@ def _zeros(lifting: Lifting, node: Apply) -> bool:
 
 
 def _full(lifting: Lifting, node: Apply) -> bool:
-    number = lifting.number(node.arguments.get("fill_value", node.arguments.get("value")))
+    named = next((name for name in ("fill_value", "value", "s") if name in node.arguments), "")
+    number = lifting.number(node.arguments.get(named))
     return number is not None and made_of(lifting, node, number)
 
 

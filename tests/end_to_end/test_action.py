@@ -178,6 +178,31 @@ def test_the_packages_are_kept_by_the_lock_of_the_action(tmp_path: Path) -> None
     assert kept["continue-on-error"] is True
 
 
+def test_a_job_of_several_folders_installs_once(tmp_path: Path) -> None:
+    """What the last line of the installation writes keeps the next use from another one, unless that is of another version."""
+    last = STEPS["Install tvlint"]["run"].splitlines()[-1]
+    (tmp_path / "tvlint").mkdir()
+
+    def outputs(source: str, python: str = "3.12") -> str:
+        (tmp_path / source).mkdir(exist_ok=True)
+        (tmp_path / source / "requirements.lock").write_text("pyyaml==6\n")
+        output = tmp_path / "output"
+        output.write_text("")
+        own = {"TVLINT_SOURCE": str(tmp_path / source), "TVLINT_PYTHON": python, "GITHUB_OUTPUT": str(output)}
+        environment = {**os.environ, "RUNNER_TEMP": str(tmp_path), **own}
+        subprocess.run(["bash", "-e", "-c", STEPS["Name the packages"]["run"]], env=environment, check=True)
+        subprocess.run(["bash", "-e", "-c", last], env=environment, cwd=tmp_path, check=True)
+        return output.read_text()
+
+    assert "installed" not in outputs("v1")
+    assert "installed=true" in outputs("v1")
+    assert "installed" not in outputs("v2")
+    assert "installed" not in outputs("v2", "3.11")
+    condition = "steps.packages.outputs.installed != 'true'"
+    named = ("Keep the packages", "Install tvlint", "Run tvlint")
+    assert [STEPS[name].get("if") for name in named] == [condition, condition, None]
+
+
 def test_every_action_is_pinned_by_its_commit() -> None:
     for page in PAGES:
         for used, version in re.findall(r"^[ -]*uses: (\S+)(.*)$", (ROOT / page).read_text(), re.MULTILINE):

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from tvlint import __version__
 from tvlint.cli.options import (
+    accelerator,
     budget,
     choice,
     color,
@@ -344,6 +345,9 @@ def _topology(commands: Any) -> None:
     parser.add_argument("file", type=path, metavar="FILE", help="a configuration or a plan in any format that tvlint reads")
     world_size(parser)
     parser.add_argument("--rank", type=natural, metavar="N", help="show the place and the groups of rank N")
+    parser.add_argument(
+        "--gpu", type=accelerator, metavar="GPU", help="say whether its memory is enough: a name (`H100`) or a size (`80GB`)"
+    )
     outputs(parser, ("text", "json", "html"))
     color(parser)
     project_file(parser)

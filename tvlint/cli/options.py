@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Severity
 from tvlint.reporters import FORMATS
 from tvlint.run.budget import MOST, NAMES
+
+if TYPE_CHECKING:
+    from tvlint.topology.known import Accelerator
 
 
 def outputs(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
@@ -139,6 +142,16 @@ def natural(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise argparse.ArgumentTypeError(f"`{text}` is no number of a rank")
     return int(text)
+
+
+def accelerator(text: str) -> Accelerator:
+    """An accelerator whose memory is known, or a size of memory."""
+    from tvlint.topology.known import accelerator as named
+
+    found = named(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"the memory of `{text}` is not known: give its size, such as `80GB`")
+    return found
 
 
 def positive(text: str) -> int:

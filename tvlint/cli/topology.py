@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from tvlint import __version__
 from tvlint.cli.session import bare_project, colored, judging_one, note, outputs, unreadable, width, write
@@ -15,6 +16,8 @@ from tvlint.run.outputs import Output
 from tvlint.run.project import Project, ProjectError
 from tvlint.run.reading import read_document
 from tvlint.run.topology import topologies
+from tvlint.topology.fit import fit
+from tvlint.topology.known import Accelerator
 from tvlint.topology.of_plan import PlanTopology
 from tvlint.topology.topology import Topology
 
@@ -44,7 +47,13 @@ def _found(options: argparse.Namespace, settings: Project, wanted: tuple[Output,
     if document is None:
         return Problem("nothing that tvlint reads", Location(options.file))
     found = topologies(document, options.world_size, settings)
+    if options.gpu is not None:
+        found = tuple(_judged(each, options.gpu) for each in found)
     return {output: _written(found, output, options) for output in wanted} if found else {}
+
+
+def _judged(found: Topology | PlanTopology, gpu: Accelerator) -> Topology | PlanTopology:
+    return found if isinstance(found, PlanTopology) else replace(found, fit=fit(found.memory, gpu))
 
 
 def _written(found: tuple[Topology | PlanTopology, ...], output: Output, options: argparse.Namespace) -> Escaped:

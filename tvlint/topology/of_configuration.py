@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.topology.grid import WEIGHT_SHARDS, Grid, grid, groups_of
+from tvlint.topology.known import with_tokens
 from tvlint.topology.memory import memory, parameters
 from tvlint.topology.model import model
 from tvlint.topology.optimizer import precision
@@ -32,6 +33,7 @@ class _Asked:
     configuration: Configuration
     world: World | Unknown
     settings: Settings
+    notes: tuple[str, ...] = ()
 
 
 def topology_of(configuration: Configuration, values: Callable[[Configuration], Lookup]) -> Topology:
@@ -65,25 +67,25 @@ def topology_of(configuration: Configuration, values: Callable[[Configuration], 
         megatron=attempt(lambda: theoretical(settings, batch.micro_batches)),
         bubble=attempt(lambda: bubble(_stages(settings), _virtual(pipeline, settings), need(batch.micro_batches))),
         groups=() if isinstance(grids, Unknown) else groups_of(grids),
-        notes=tuple(_notes(configuration, settings, held)),
+        notes=(*asked.notes, *_notes(configuration, settings, held)),
     )
 
 
 def _asked(configuration: Configuration, values: Callable[[Configuration], Lookup]) -> _Asked:
-    configuration = replace(configuration, complete=True)
+    configuration, notes = with_tokens(replace(configuration, complete=True))
     settings = Settings(values(configuration))
     smallest = attempt(lambda: settings.count("minimum_world_size", 1))
     given = attempt(lambda: settings.count("world_size", 1))
     if not isinstance(given, Unknown):
-        return _Asked(configuration, attempt(lambda: _world(given, False, smallest)), settings)
+        return _Asked(configuration, attempt(lambda: _world(given, False, smallest)), settings, notes)
     if isinstance(smallest, Unknown):
-        return _Asked(configuration, smallest, settings)
+        return _Asked(configuration, smallest, settings, notes)
     least = smallest
     at = configuration.location or Location(configuration.path)
     assumed = Setting("world_size", smallest, "minimum world size", at, at)
     supposed = replace(configuration, settings={**configuration.settings, "world_size": assumed})
     world = attempt(lambda: _world(least, True, least, given.reason))
-    return _Asked(configuration, world, Settings(values(supposed)))
+    return _Asked(configuration, world, Settings(values(supposed)), notes)
 
 
 def _world(size: int, minimal: bool, smallest: int | Unknown, reason: str = "") -> World:

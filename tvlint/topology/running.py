@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tvlint.ir.configuration import Unknown
 from tvlint.topology.activations import Running
-from tvlint.topology.quantity import Settings
+from tvlint.topology.quantity import Settings, Undecided
 
 
 def running(settings: Settings) -> Running:
@@ -11,6 +12,10 @@ def running(settings: Settings) -> Running:
     tp = settings.count("tensor_model_parallel_size", 1)
     granularity = settings.text("effective_recompute_granularity")
     full, block = 0, None
+    for name in ("cpu_offloading_num_layers", "fine_grained_activation_offloading"):
+        moved = settings.lookup(name)
+        if moved and not isinstance(moved, Unknown):
+            raise Undecided(Unknown(f"`{name}` moves activations to the host, and it is not known how many are there at once"))
     if granularity == "full":
         every = settings.optional("recompute_num_layers", 1) or 1
         blocked = settings.text("recompute_method") == "block"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tvlint.ir.configuration import SettingValue, Unknown
+from tvlint.topology.fit import Fit
 from tvlint.topology.grid import Grid, GroupKind
 from tvlint.topology.optimizer import Precision
 from tvlint.topology.schedule import Bubble
@@ -120,6 +121,8 @@ class Topology:
     bubble: Bubble | Unknown
     groups: tuple[GroupKind, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    fit: Fit | Unknown | None = None
+    """The need of the fullest rank against an accelerator, where one was named."""
 
 
 def facts(topology: Topology) -> dict[str, SettingValue | Unknown]:

@@ -15,6 +15,7 @@ from tvlint.reporters.text.topology_words import (
     alike,
     batch,
     bubble,
+    fitting,
     gibibytes,
     grid,
     large,
@@ -79,7 +80,7 @@ def _topology(found: Topology, rank: int | None) -> Content:
     else:
         layers = drawing.pipeline(found.pipeline)
     parts.append(_card("Pipeline", (_facts([("bubble", bubble(found))]), layers)))
-    parts.append(_card("Memory of a rank", _memory(found)))
+    parts.append(_card("Memory of a rank", (_facts(fitting(found)), _memory(found))))
     said = [tag("li", text) for text in sources(found)]
     return parts, tag("ul", said, kind="soft") if said else ()
 

@@ -10,6 +10,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.topology_words import sources
+from tvlint.topology.fit import Fit
 from tvlint.topology.grid import GroupKind
 from tvlint.topology.of_plan import PlanTopology
 from tvlint.topology.stages import Chunk
@@ -23,6 +24,17 @@ def write(topologies: Sequence[Topology | PlanTopology], rank: int | None = None
     """Every topology of a file; `rank` adds its groups to each."""
     content = [_plan(found) if isinstance(found, PlanTopology) else _topology(found, rank) for found in topologies]
     return data({"topologies": content})
+
+
+def _fit(found: Fit) -> dict[str, Any]:
+    return {
+        "gpu": found.accelerator.name,
+        "gpuMemory": found.accelerator.memory,
+        "pipelineStage": found.stage,
+        "needed": found.needed,
+        "unknownParts": list(found.open),
+        "fits": found.fits,
+    }
 
 
 def _topology(found: Topology, rank: int | None) -> dict[str, Any]:
@@ -76,6 +88,7 @@ def _topology(found: Topology, rank: int | None) -> dict[str, Any]:
         "bubble": _value(bubble)
         if isinstance(bubble, Unknown)
         else {"schedule": bubble.schedule, "ofStep": round(bubble.of_step, 6), "ofWork": round(bubble.of_work, 6)},
+        "fit": None if found.fit is None else _value(found.fit) if isinstance(found.fit, Unknown) else _fit(found.fit),
         "notes": sources(found),
     }
     if rank is not None:

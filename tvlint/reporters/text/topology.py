@@ -17,6 +17,7 @@ from tvlint.reporters.text.topology_words import (
     batch,
     bubble,
     chunk,
+    fitting,
     gibibytes,
     grid,
     large,
@@ -126,7 +127,7 @@ def _cells_wrapped(text: str, lead: str, width: int) -> Iterator[str]:
 def _memory(topology: Topology, width: int) -> Iterator[str]:
     found = topology.memory
     if isinstance(found, Unknown):
-        yield from rows([("memory", f"? ({found.reason})")], width)
+        yield from rows([("memory", f"? ({found.reason})"), *fitting(topology)], width)
         return
     head = ("parameters", "weights", "gradients", "optimizer", "activations", "total")
     cells = [_cells(stage) for stage in found]
@@ -141,6 +142,7 @@ def _memory(topology: Topology, width: int) -> Iterator[str]:
     if len(runs) > MAXIMAL_ROWS:
         yield f"  … {len(cells) - runs[MAXIMAL_ROWS - 1][0]:,} more pipeline stages"
     yield from _reasons(found, width)
+    yield from rows(fitting(topology), width)
     estimate = topology.megatron
     if not isinstance(estimate, Unknown):
         held, kept = gibibytes(estimate.weights_and_optimizer), gibibytes(estimate.activations)

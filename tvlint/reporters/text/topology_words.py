@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.ir.mesh import Mesh
+from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.text.totals import counted
 from tvlint.topology import activations, optimizer, schedule
 from tvlint.topology.stages import Chunk
@@ -128,6 +129,26 @@ def bubble(topology: Topology) -> str:
     if found.stages == 1:
         return "none: there is one pipeline stage"
     return f"{found.schedule}: ranks idle {found.of_step:.1%} of a step, {found.of_work:.1%} of its work"
+
+
+def fitting(topology: Topology) -> list[tuple[str, str]]:
+    """Return whether the memory of the accelerator is enough and by how much, as a row; none where no accelerator was named."""
+    found = topology.fit
+    if found is None:
+        return []
+    if isinstance(found, Unknown):
+        return [("GPU memory", f"? ({found.reason})")]
+    gpu = found.accelerator
+    needed, whole = gibibytes(found.needed), gibibytes(gpu.memory)
+    needs = (
+        f"a rank of pp {found.stage} needs {needed} of {whole} GiB of `{visible(gpu.name)}`"
+    )
+    if found.fits is None:
+        return [("GPU memory", f"? ({needs} without what is not known: {', '.join(found.open)})")]
+    if found.fits:
+        left = gibibytes(gpu.memory - found.needed)
+        return [("GPU memory", f"fits: {needs}; {left} GiB are left for buffers, which this estimate does not count")]
+    return [("GPU memory", f"does not fit: {needs}, {gibibytes(found.needed - gpu.memory)} GiB too much")]
 
 
 def chunk(held: Chunk) -> str:

@@ -1,12 +1,14 @@
-"""Where captures are written."""
+"""Where captures and reports are written."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tvlint.run.outputs import OutputError, write_capture
+from tvlint.reporters.escape.terminal import terminal
+from tvlint.run.outputs import OutputError, write_capture, write_file
 
 
 def test_a_capture_is_written_with_the_folders_around_it(tmp_path: Path) -> None:
@@ -29,3 +31,16 @@ def test_a_capture_is_written_through_no_link_that_leaves_the_checkout(
     with pytest.raises(OutputError, match="a link that leads out of the checkout"):
         write_capture(str(tmp_path / name), b"one")
     assert [(each.name, each.read_bytes()) for each in outside.iterdir()] == [("kept", b"kept")]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in its file system")
+def test_a_report_goes_into_a_pipe_that_somebody_reads_and_waits_for_nobody(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OutputError, match="nothing reads the pipe"):
+        write_file(str(pipe), terminal(["one"], False))
+    both = os.open(pipe, os.O_RDWR)
+    report = terminal(["one"], False)
+    write_file(str(pipe), report)
+    assert os.read(both, 100).decode() == report.text
+    os.close(both)

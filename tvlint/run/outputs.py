@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping
@@ -110,12 +111,22 @@ def _write_whole(path: str, data: bytes) -> None:
 
 
 def _write_stream(path: str, data: bytes) -> None:
-    """Write to a pipe or device that exists (`/dev/stderr`, a named pipe), which cannot be replaced."""
+    """Write to a pipe or device that exists (`/dev/stderr`, a named pipe), which cannot be replaced; waits for no reader."""
     try:
-        with open(path, "wb") as file:
+        with open(path, "wb", opener=_open_at_once) as file:
             file.write(data)
     except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OutputError(f"cannot write `{path}`: nothing reads the pipe", "start its reader first") from None
         raise OutputError(f"cannot write `{path}`: {(error.strerror or 'unknown reason').lower()}") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open what can be opened without waiting; what is written to it then waits as ever."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(handle, True)
+    return handle
 
 
 def write_stdout(escaped: Escaped) -> None:

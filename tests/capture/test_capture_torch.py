@@ -99,3 +99,11 @@ def test_a_program_that_fails_names_its_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("program.py:3: error: rank 0: ValueError: no data")
     assert not (tmp_path / "plans").exists()
+
+
+@pytest.mark.parametrize(("stated", "seen"), [("CUDA_DEVICE_MAX_CONNECTIONS=32", "32"), ("", "1")])
+def test_a_variable_that_the_launch_states_is_left_as_it_is(stated: str, seen: str, tmp_path: Path) -> None:
+    program = "import os\nraise ValueError(os.environ['CUDA_DEVICE_MAX_CONNECTIONS'])\n"
+    (tmp_path / "train.py").write_text(program)
+    done = tvlint("capture", "--", *stated.split(), "python", "train.py", cwd=tmp_path)
+    assert f"ValueError: {seen}" in done.stdout + done.stderr

@@ -153,10 +153,10 @@ def _kept_sizes(x: Array, names: Names, kept: Sequence[str]) -> list[int]:
     return [x.shape[names.index(name)] for name in kept]
 
 
-def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bound]:
+def _normalisation(operand_count: int, epsilon: float | None = None) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
         call = without_none(_by_name(without_absent(call)), "weight", "bias")
-        call.reject_unknown("normalized_shape", *attributes)
+        call.reject_unknown("normalized_shape", "eps")
         call.expect(1, operand_count)
         names = stars(len(call.shape(0)))
         size = len(call.shape(1)) if len(call.inputs) > 1 else 1
@@ -172,7 +172,7 @@ def _normalisation(operand_count: int, *attributes: str) -> Callable[[Call], Bou
             raise UnsupportedError(f"`{call.op}` over {size} dimensions of shape {call.shape(0)}")
         tail = names[len(names) - size :]
         operands = (names, *(tail for _ in call.inputs[1:]))
-        given = tuple(call.attributes.get(name) for name in attributes)
+        given = (call.attributes.get("eps", epsilon),)
         affine = frozenset(range(1, len(operands)))
         return Bound(operands, (names,), whole=frozenset(tail), linear=(affine,) if affine else (), attributes=given)
 
@@ -253,9 +253,9 @@ SPECS = (
         OpSpec(
             "layer-norm",
             (*_both("layer_norm"), "nnscaler.runtime.function.layer_norm"),
-            _normalisation(3, "eps"),
+            _normalisation(3, 1e-5),
             evaluate=_layer_norm,
         ),
-        OpSpec("rms-norm", _both("rms_norm"), _normalisation(2, "eps"), evaluate=_rms_norm),
+        OpSpec("rms-norm", _both("rms_norm"), _normalisation(2), evaluate=_rms_norm),
     ),
 )

@@ -14,7 +14,6 @@ from tvlint.analyses.relations.derivation.state import Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held, whole_shape
 from tvlint.analyses.relations.terms.arithmetic import some_of
 from tvlint.analyses.relations.terms.loss_identities import multiplies_with_zero
-from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.context import Mismatch, World
@@ -155,7 +154,7 @@ def _judged(
 def _of_the_reference(world: World, value: Value, right: Value, pieces: tuple[Pieces, ...]) -> Value:
     """Return a piece of a value as that of the reference's, where both are the same on the piece."""
     terms = world.terms
-    if value.term == right.term or terms.telling is not Telling.ARITHMETIC or any(len(own) > 1 for own in pieces):
+    if value.term == right.term or not terms.arithmetic or any(len(own) > 1 for own in pieces):
         return value
     own, other = value.term, right.term
     for dim, ((start, stop),) in enumerate(pieces):

@@ -136,7 +136,7 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Ve
     found = judge(once, progress)
     verdict = _confirmed(case, found) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
     open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in _OF_VALUES for reason in verdict.reasons)
-    for telling in (Telling.NORMAL, Telling.ARITHMETIC) if open_ else ():
+    for telling in (own for own in Telling if own is not Telling.AS_WRITTEN and open_):
         progress("deriving normal forms", 0.9)
         proof = find_proof(replace(once, telling=telling), progress)
         again = verdict if proof is None else _stated(proof, progress, solver_seconds)

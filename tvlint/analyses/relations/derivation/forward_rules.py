@@ -45,7 +45,7 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         if has_groups(spec, call):
             inner, _ = as_widened(machine, call, values)
             return grouped(machine, name, spec.bind(inner).given_draws(), call, values)
-        if Trait.RANGES in spec.traits and len(values) == 1:
+        if len(values) == 1 and not spec.traits.isdisjoint((Trait.RANGES, Trait.VIEW)) and spec.family is Family.INDEXED:
             cut = sliced_locally(machine, spec, form, call, values[0])
             if cut is not None:
                 return cut

@@ -15,7 +15,7 @@ from typing import Any
 from tvlint.analyses.relations.derivation.state import Machine, Moved, Saved
 from tvlint.analyses.relations.terms.arithmetic import among_zeros, side_by_side, some_of
 from tvlint.analyses.relations.terms.sums_of_products import is_joined
-from tvlint.analyses.relations.terms.terms import Telling, Terms
+from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, joined, length
 from tvlint.analyses.relations.transfer.memo import Case, Form
@@ -24,7 +24,7 @@ from tvlint.analyses.relations.transfer.reshape import reshape, stacked, unstack
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.plan import Box
 from tvlint.ops.slicing import ranges_taken
-from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
 _Range = tuple[int, int]
@@ -54,21 +54,38 @@ def _sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value],
 
 
 def sliced_locally(machine: Machine, spec: OpSpec, form: Form, call: Call, value: Value) -> Saved | None:
-    """Return what a slice makes whose sizes are those of the local tensor and do not fit the whole one; None for others."""
+    """Return what a slice makes whose sizes are those of the local tensor and do not fit the whole one, or what leaves a
+    dimension out of which the rank holds one index; None for others.
+    """
     if not machine.world.terms.normal or machine.world.terms.sealed < 0:
         return None
     try:
         spec.bind(call)
     except UnsupportedError:
-        return _parts(machine, spec, form, value)
+        return _parts(machine, spec, form, value) if Trait.RANGES in spec.traits else _squeezed(machine, spec, form, value)
     return None
+
+
+def _squeezed(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | None:
+    """Return what leaves dimensions out, of one of which the rank holds one index of several."""
+    terms, shape = machine.world.terms, machine.world.local_shape(value)
+    try:
+        bound = spec.bind(replace(form.call([shape]), outputs=()))
+    except UnsupportedError:
+        return None
+    whole = terms.shape[terms.whole(value.term)]
+    dims = [dim for dim, name in enumerate(bound.operands[0]) if name not in bound.outputs[0] and whole[dim] != 1]
+    if len(dims) != 1 or dims[0] == terms.slot[value.term] or not terms.arithmetic:
+        return None
+    after = tuple(size for size, name in zip(shape, bound.operands[0], strict=True) if name in bound.outputs[0])
+    return _one_index(machine, spec, bound, value, dims[0], 0, after)
 
 
 def _picked(machine: Machine, spec: OpSpec, form: Form, values: tuple[Value, ...], ordinary: Callable[[], Saved]) -> Saved:
     """Return what takes one index of a dimension: a slice one long, without that dimension."""
     world, terms, (value,) = machine.world, machine.world.terms, values
-    shape, ways = world.local_shape(value), world.values.pieces_of(value)
-    if terms.telling is not Telling.ARITHMETIC:
+    shape = world.local_shape(value)
+    if not terms.arithmetic:
         return ordinary()
     try:
         bound = spec.bind(replace(form.call([shape]), outputs=()))
@@ -81,17 +98,24 @@ def _picked(machine: Machine, spec: OpSpec, form: Form, values: tuple[Value, ...
     place = bound.attributes[dim]
     if not isinstance(place, int) or isinstance(place, bool) or dim == terms.slot[value.term]:
         return ordinary()
-    own = cut(ways[dim], place, place + 1)
     if terms.sealed < 0:
         terms.cuts.setdefault(shape[dim], set()).add((place, place + 1))
+    found = _one_index(machine, spec, bound, value, dim, place, (*shape[:dim], *shape[dim + 1 :]))
+    return ordinary() if found is None else found
+
+
+def _one_index(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: int, place: int, after: Shape) -> Saved | None:
+    """Return one index of a dimension of a tensor, viewed without that dimension as `after`; None where it is none."""
+    world, ways = machine.world, machine.world.values.pieces_of(value)
+    own = cut(ways[dim], place, place + 1)
     part, indices = _within(world, world.values.with_pieces(value, (*ways[:dim], own, *ways[dim + 1 :])), dim)
     if indices != own[0]:
-        return ordinary()
+        return None
     moved = Moved(dim, False, ((place, place + 1),), (indices,))
-    first = Saved(spec.name, bound, Family.INDEXED, values, (part,), moved=moved)
-    rest = reshape(world, part, (*shape[:dim], *shape[dim + 1 :]))
+    first = Saved(spec.name, bound, Family.INDEXED, (value,), (part,), moved=moved)
+    rest = reshape(world, part, after)
     second = Saved("view", None, Family.RESHAPE, (part,), (rest,))
-    return Saved(spec.name, bound, Family.INDEXED, values, (rest,), ((first, (0,)), (second, (PREVIOUS,))))
+    return Saved(spec.name, bound, Family.INDEXED, (value,), (rest,), ((first, (0,)), (second, (PREVIOUS,))))
 
 
 def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...], ordinary: Callable[[], Saved]) -> Saved:
@@ -100,7 +124,7 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     """
     terms = machine.world.terms
     dim = next((dim for dim, names in enumerate(zip(*bound.operands, strict=True)) if len(set(names)) > 1), None)
-    if terms.telling is not Telling.ARITHMETIC or terms.sealed < 0 or dim is None:
+    if not terms.arithmetic or terms.sealed < 0 or dim is None:
         return ordinary()
     saved, error = _attempt(ordinary)
     if saved is not None and _is_known(machine, saved):
@@ -313,7 +337,7 @@ def _within(world: World, value: Value, dim: int) -> tuple[Value, _Range]:
     size = terms.shape[whole][dim]
     low, high = min(low for low, _ in pieces[dim]), max(high for _, high in pieces[dim])
     ranges = sorted((stop - start, start, stop) for start, stop in terms.cuts.get(size, ()) if start <= low and high <= stop)
-    for _, start, stop in ranges if value.fold is None and terms.telling is Telling.ARITHMETIC else ():
+    for _, start, stop in ranges if value.fold is None and terms.arithmetic else ():
         term = some_of(terms, whole, dim, start, stop)
         if term is not None and not terms.foreign(term):
             return _moved_into(world, value, term, dim, start), (start, stop)

@@ -48,6 +48,9 @@ SLICE, PAD = "some-indices", "among-zeros"
 FLAG = "factor-of-flags"
 """One where a flag is set and zero where it is not; the other way round where the head says so."""
 
+SLOT: tuple[object, ...] = ("one-of-each-row",)
+"""One for each row of a slot: what counts them, since a plan does not say how many slots there are."""
+
 PLACE: tuple[object, ...] = (FLAG, False, "place")
 """One where the elements of a term, which are whole numbers, are the place along the last dimension."""
 
@@ -58,6 +61,7 @@ ONE = Fraction(1)
 _MOST_ADDENDS = 64
 _MOST_FACTORS = 64
 _MOST_POWERS = 4
+_MOST_MULTIPLIED_OUT = 16
 _MOST_TIES = 24
 _ANY, _NOT_NEGATIVE, _POSITIVE = range(3)
 
@@ -231,13 +235,20 @@ class Algebra:
         if len(other) > 1 and len(one) == 1 and not one[0][1]:
             return self.scaled(other, one[0][0])
         for joined, rest in ((one, other), (other, one)):
-            if len(joined) > 1 and self._is_joined(joined):
+            if len(joined) > 1 and (self._is_joined(joined) or self._is_multiplied_out(joined, rest)):
                 return self.added(*(self.multiplied((addend,), rest) for addend in joined))
         for flag, rest in ((one, other), (other, one)):
             if len(flag) == 1 and len(rest) > 1 and self._has_flags(rest, flag[0][1]):
                 return self.scaled(rest, flag[0][0])
         ((left, some),), ((right, more),) = self.alone(one), self.alone(other)
         return ((_times(left, right), self._powers((*some, *more))),)
+
+    def _is_multiplied_out(self, one: Expression, other: Expression) -> bool:
+        """Return whether the product of a sum is written addend by addend: it has few, and does not cancel out as a whole."""
+        if not self.terms.multiplied_out or len(one) * len(other) > _MOST_MULTIPLIED_OUT:
+            return False
+        below = {term for _, factors in other for term, _, power in factors if power < 0}
+        return not below or self.as_factor(one)[0] not in below
 
     def _is_joined(self, one: Expression) -> bool:
         """Return whether every addend is among zeros, so that the sum is values side by side."""
@@ -277,6 +288,11 @@ class Algebra:
         """Return a power of the expression."""
         if not one:
             raise TooLargeError
+        if exponent == 1:
+            return one
+        if len(one) > 1 and exponent in (2, 3) and self._is_multiplied_out(one, one):
+            square = self.multiplied(one, one)
+            return square if exponent == 2 else self.multiplied(square, one)
         ((constant, factors),) = self.alone(one)
         for term, _, own in factors if exponent < 0 else ():
             if not self.is_positive(term) and own > 0:
@@ -315,7 +331,7 @@ class Algebra:
     def _least_of(self, term: int) -> int:
         """Return what is known of the elements of the term, whose operands are known."""
         head, operands = self.terms.keys[term], self.terms.operands[term]
-        if head[0] == CIRCLE or head[:2] == (FUNCTION, "exp"):
+        if head in ((CIRCLE,), SLOT) or head[:2] == (FUNCTION, "exp"):
             return _POSITIVE
         if head[0] == FLAG:
             return _NOT_NEGATIVE
@@ -395,8 +411,10 @@ class Algebra:
         for index in over - found:
             size, cut = self.sizes[index]
             if cut:
-                raise TooLargeError
-            constant = _times(constant, (1, Fraction(size * size)))
+                inner.append((self.terms.term(SLOT, (), (size,), 0), (index,), ONE))
+                found |= {index}
+            else:
+                constant = _times(constant, (1, Fraction(size * size)))
         if not inner:
             return ((constant, outer),)
         (term, pattern, power), *more = inner

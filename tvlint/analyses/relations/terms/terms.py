@@ -22,6 +22,7 @@ class Telling(Enum):
     AS_WRITTEN = "operators as the plan has them"
     NORMAL = "the normal form of `tvlint/analyses/relations/terms/attention_normal_form.py`"
     ARITHMETIC = "sums of products, as in `tvlint/analyses/relations/terms/arithmetic.py`, and that normal form for the rest"
+    MULTIPLIED_OUT = "such sums, in which a sum of a few addends that is multiplied is multiplied out"
 
 
 class Terms:
@@ -60,6 +61,16 @@ class Terms:
     def normal(self) -> bool:
         """Return whether terms are told in a normal form."""
         return self.telling is not Telling.AS_WRITTEN
+
+    @property
+    def arithmetic(self) -> bool:
+        """Return whether terms are written as sums of products."""
+        return self.telling in (Telling.ARITHMETIC, Telling.MULTIPLIED_OUT)
+
+    @property
+    def multiplied_out(self) -> bool:
+        """Return whether a sum that is multiplied is written addend by addend."""
+        return self.telling is Telling.MULTIPLIED_OUT
 
     def term(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:
         """The term of operator `head` on `operands`; the same arguments give the same term."""

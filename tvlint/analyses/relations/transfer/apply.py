@@ -13,7 +13,7 @@ from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import normal
 from tvlint.analyses.relations.terms.loss_identities import term_of
 from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
-from tvlint.analyses.relations.terms.terms import PIECES, Telling
+from tvlint.analyses.relations.terms.terms import PIECES
 from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of, is_zero
 from tvlint.analyses.relations.transfer.extents import Result, averaging, not_whole, result_of
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, Pieces, is_all_of, length
@@ -23,8 +23,8 @@ from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
 from tvlint.ops.spec import ONE, Names, Trait
 from tvlint.ops.table import has_trait
 
-_MEANS = {Telling.NORMAL: ("mean",), Telling.ARITHMETIC: ("mean", "mse-loss")}
-"""Operators that are a sum, divided by the number of addends, in a normal form."""
+_MEANS = ("mean", "mse-loss")
+"""Operators that are a sum, divided by the number of addends, in sums of products; the other normal form has the first."""
 
 
 def run(world: World, use: Use, total_slots: int) -> Value:
@@ -35,7 +35,7 @@ def run(world: World, use: Use, total_slots: int) -> Value:
     if not world.terms.normal:
         return _run(world, use, total_slots)
     terms, counted = world.terms, 1
-    if use.averaged and str(use.head[0]).removesuffix(" gradient") in _MEANS[terms.telling]:
+    if use.averaged and str(use.head[0]).removesuffix(" gradient") in _MEANS[: len(_MEANS) if terms.arithmetic else 1]:
         indices = indices_of(world, use.operands)
         counted = prod(indices[name].size * (total_slots if indices[name].slotted else 1) for name in use.averaged)
         summed = replace(
@@ -48,7 +48,7 @@ def run(world: World, use: Use, total_slots: int) -> Value:
     else:
         found = _run(world, use, total_slots)
     inner, constant = bare(terms, found.term)
-    tell = arithmetic.sum_of_products if terms.telling is Telling.ARITHMETIC else normal
+    tell = arithmetic.sum_of_products if terms.arithmetic else normal
     again = tell(terms, terms.keys[inner], terms.operands[inner], terms.shape[inner], terms.slot[inner])
     return world.values.retermed(found, times(terms, times(terms, again, constant), rational(Fraction(1, counted))))
 

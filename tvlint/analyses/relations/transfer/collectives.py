@@ -7,7 +7,6 @@ from fractions import Fraction
 from itertools import pairwise
 
 from tvlint.analyses.relations.terms.arithmetic import side_by_side, some_of
-from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, joined
@@ -122,7 +121,7 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
     if any(world.values.pieces_of(piece) != world.values.pieces_of(pieces[0]) for piece in pieces):
         raise Mismatch("mismatched-shards", "sums different slices of a value", refutes=True)
     terms = {piece.term for piece in pieces}
-    if len(terms) > 1 and of < 0 and world.terms.telling is not Telling.ARITHMETIC:
+    if len(terms) > 1 and of < 0 and not world.terms.arithmetic:
         raise Mismatch("sum-of-different-values", "sums values that are not parts of the same value", refutes=False)
     try:
         total = world.values.sum_over(of, pieces)
@@ -206,7 +205,7 @@ def _side_by_side(world: World, pieces: Sequence[Value], dim: int) -> Value | No
         piece.clean and piece.box[:dim] + piece.box[dim + 1 :] == pieces[0].box[:dim] + pieces[0].box[dim + 1 :]
         for piece in pieces
     )
-    if terms.telling is not Telling.ARITHMETIC or not alike or joined(bounds) != ((0, size),):
+    if not terms.arithmetic or not alike or joined(bounds) != ((0, size),):
         return None
     if any(terms.whole(piece.term) != piece.term or terms.slot[piece.term] == dim for piece in pieces):
         return None

@@ -12,6 +12,7 @@ What is put together in another way than by adding, a maximum or attention over 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import normal_sum
 from tvlint.analyses.relations.terms.loss_identities import multiplied, scaled_term, summed
 from tvlint.analyses.relations.terms.product_normal_form import rational, times
-from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, PIECES, Telling, Terms
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, PIECES, Terms
 from tvlint.analyses.relations.transfer.index_maps import Pieces, in_pieces, in_place, pieces_of
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending, Ranges, tiled
 from tvlint.ir.plan import Box
@@ -269,15 +270,29 @@ class Values:
         of = self.terms.whole(of)
         if any(self.terms.keys[value.term][0] == PIECES for value in values):
             return self.of_whole_terms(values, lambda own: self.gradient_sum(of, own))
-        total = self._gradient_sum(of, values)
+        total = self._gradient_sum(of, self._as_multiples(values) if self.terms.normal else values)
         if total is not None and self.terms.normal:
-            tell = arithmetic.sum_of_gradients if self.terms.telling is Telling.ARITHMETIC else normal_sum
+            tell = arithmetic.sum_of_gradients if self.terms.arithmetic else normal_sum
             return self.retermed(total, tell(self.terms, total.term))
         if total is None or total.leaves:
             return total
         return self.retermed(total, summed(self.terms, total.term))
 
+    def _as_multiples(self, values: Sequence[Value]) -> Sequence[Value]:
+        """Return the values, of which a part of a sum that occurs several times is a part of so many times that sum."""
+        counts = Counter(values)
+        if all(count == 1 or not value.leaves for value, count in counts.items()):
+            return values
+        found: list[Value] = []
+        for value, count in counts.items():
+            term = times(self.terms, value.term, rational(count))
+            one = self.through(value, term, count, value.box, 1, frozenset()) if count > 1 and value.leaves else value
+            found.extend([one] * (1 if value.leaves else count))
+        return found
+
     def _gradient_sum(self, of: int, values: Sequence[Value]) -> Value | None:
+        if len(values) == 1:
+            return values[0]
         box = values[0].box
         if any(value.box != box for value in values):
             return None

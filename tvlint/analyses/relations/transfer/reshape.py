@@ -8,7 +8,6 @@ from math import prod
 from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.terms import layouts
-from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import Pieces, joined_dimensions, length, split_dimension
 from tvlint.analyses.relations.transfer.relation import Value
@@ -100,7 +99,7 @@ def viewed(world: World, value: Value, choices: Sequence[Reading]) -> Value:
 
 def _in_arithmetic(world: World, term: int, runs: Sequence[tuple[int, int]], shape: tuple[int, ...], slot: int) -> int | None:
     """Return the view in the form that arithmetic has of it, where terms have that form."""
-    return layouts.viewed(world.terms, term, runs, shape, slot) if world.terms.telling is Telling.ARITHMETIC else None
+    return layouts.viewed(world.terms, term, runs, shape, slot) if world.terms.arithmetic else None
 
 
 Part: TypeAlias = tuple[tuple[Pieces, int, bool], ...]
@@ -146,7 +145,7 @@ def stacked(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
     first, count = pieces[0], len(pieces)
     shape = world.terms.shape[first.term]
     others = [at for at, own in enumerate(first.box) if own != pieces[-1].box[at]]
-    if world.terms.telling is not Telling.ARITHMETIC or len(others) != 1 or first.box[dim] != (0, shape[dim]):
+    if not world.terms.arithmetic or len(others) != 1 or first.box[dim] != (0, shape[dim]):
         return None
     (other,) = others
     step = shape[other] // count
@@ -165,7 +164,7 @@ def stacked(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
 def unstacked(world: World, value: Value, dim: int, position: int, count: int) -> Value | None:
     """Return a piece along `dim` as one of another dimension of a value that the reference has; None where it has none."""
     terms, shape = world.terms, world.terms.shape[value.term]
-    if terms.telling is not Telling.ARITHMETIC or not terms.foreign(value.term) or terms.whole(value.term) != value.term:
+    if not terms.arithmetic or not terms.foreign(value.term) or terms.whole(value.term) != value.term:
         return None
     if value.box[dim] != (0, shape[dim]) or value.fold is not None:
         return None

@@ -324,3 +324,10 @@ def test_values_of_a_test_case_are_held_to_the_declaration_word_by_word(entry: s
         path.parent.mkdir(parents=True)
         path.write_text(text)
     assert [message for _, message, _ in findings(own)] == found
+
+
+@pytest.mark.parametrize(("call", "found"), [("", ["unknown-option"]), ("deepspeed.add_config_arguments(parser)\n", [])])
+def test_options_of_deepspeed_are_those_of_a_program_that_adds_them(call: str, found: list[str], tmp_path: Path) -> None:
+    script = checkout(tmp_path, program=f"from megatron.arguments import parse\n{call}parse()\n")
+    script.write_text("deepspeed pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 --deepspeed\n")
+    assert [rule for rule, _, _ in findings(script)] == found

@@ -45,7 +45,8 @@ PASSING = (b"ignore_unknown_args", b"parse_known_args(")
 PACKAGES = (b"HfArgumentParser", b"mindspeed", b"simple_parsing", b"tyro", b"hydra")
 """One of which is in whatever the patterns match."""
 OF_DEEPSPEED = frozenset({"--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi"})
-"""What `deepspeed.add_config_arguments` adds."""
+"""What the call below adds."""
+ADDS_OF_DEEPSPEED = b"add_config_arguments("
 OF_LAUNCHERS = frozenset({"--local_rank", "--local-rank"})
 
 
@@ -136,7 +137,7 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
         elsewhere.update(top for top in {name.partition(".")[0] for name in new} if _root_of(top, roots) is None)
         files = chain(module.siblings, *(_found(name, roots) for name in new))
         waiting.extend(each for each in files if each not in modules)
-    flags = OF_DEEPSPEED.union(OF_LAUNCHERS, *(each.flags for each in modules.values()))
+    flags = OF_LAUNCHERS.union(*(each.flags for each in modules.values()))
     fields = _made_options(modules.values())
     flags |= {f"--{prefix}{name.replace('_', '-')}" for name in fields for prefix in ("", "no-", "disable-")}
     if any(each.computes for each in modules.values()):
@@ -194,9 +195,10 @@ def _module(path: str, checkout: str) -> Module:
     data = found[1]
     imported = dict.fromkeys(_imported(data))
     passes_over = MEGATRON not in path and names(data, PASSING) and PASSES_OVER.search(data) is not None
+    of_deepspeed = OF_DEEPSPEED if ADDS_OF_DEEPSPEED in data else ()
     computed = COMPUTED.search(data) is not None and FACTORY not in data
     return Module(
-        frozenset((*(flag.decode() for flag in FLAG.findall(data)), *_negated(data))),
+        frozenset((*(flag.decode() for flag in FLAG.findall(data)), *_negated(data), *of_deepspeed)),
         tuple(_classes(data)),
         frozenset(field.decode() for field in FIELD.findall(data)),
         tuple(name for name in imported if not name.startswith(".")),

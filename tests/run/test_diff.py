@@ -267,6 +267,24 @@ def test_the_same_edit_of_many_files_is_told_once(here: Path, capsys: pytest.Cap
     assert len(json.loads(out)["comparisons"]) == 12
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("a" * 60 + "10" + "b" * 60, "a" * 60 + "20" + "b" * 60, f"…{'a' * 12}10{'b' * 32}… -> …{'a' * 12}20{'b' * 32}…"),
+        ("a" * 60, "a" * 60 + "/x", f"…{'a' * 12} -> …{'a' * 12}/x"),
+        ("a" * 60, "b" * 60, f"{'a' * 47}… -> {'b' * 47}…"),
+        ("a" * 40 + "1", "a" * 40 + "2", f"{'a' * 40}1 -> {'a' * 40}2"),
+    ],
+)
+def test_long_values_are_shown_where_they_differ(
+    here: Path, old: str, new: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("a.sh", old), ("b.sh", new)):
+        (here / name).write_text(SCRIPT.format(tp=2).rstrip() + f" --save {value}\n")
+    _, out, _ = tvlint(capsys, "a.sh", "b.sh")
+    assert told in out
+
+
 def test_what_is_no_configuration_is_told_of_a_named_file_alone(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (repository / "README.md").write_text("one")
     subprocess.run(["git", "add", "-A"], cwd=repository, check=True)

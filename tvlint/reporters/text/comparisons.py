@@ -33,7 +33,7 @@ def text_of(comparison: Comparison, others: int, context: Context) -> list[Line]
         width = max(display_width(visible(row.name)) for row in rows)
         for row in rows:
             name = visible(row.name)
-            before, after = (_short(value) for value in (row.before, row.after))
+            before, after = _short(row)
             gap = " " * (width - display_width(name) + 2)
             lines.append(line(f"    {name}{gap}", Span(before, Style.DIM), f" -> {after}"))
     return lines
@@ -47,7 +47,8 @@ def markdown_of(comparison: Comparison, others: int, context: Context) -> tuple[
 
 
 def _cells(row: Difference) -> tuple[Phrase, ...]:
-    return (row.name,), (_short(row.before),), (Bold(_short(row.after)),)
+    before, after = _short(row)
+    return (row.name,), (before,), (Bold(after),)
 
 
 def _title(comparison: Comparison, others: int, context: Context) -> str:
@@ -56,7 +57,16 @@ def _title(comparison: Comparison, others: int, context: Context) -> str:
     return f"{place}, and {counted(others, 'more configuration')} in the same way" if others else place
 
 
-def _short(value: str) -> str:
-    """A value as it is shown: `not given` for none, and no longer than a line."""
-    text = visible(value) or "not given"
+def _short(row: Difference) -> tuple[str, str]:
+    """Return both values as they are shown: `not given` for none, no longer than a line, and where they differ."""
+    before, after = (visible(value) or "not given" for value in (row.before, row.after))
+    ends = min(len(before), len(after))
+    same = next((at for at in range(ends) if before[at] != after[at]), ends)
+    hidden = same > _LONGEST // 2 and max(display_width(before), display_width(after)) > _LONGEST
+    start = same - _LONGEST // 4 if hidden else 0
+    return _clip(before, start), _clip(after, start)
+
+
+def _clip(text: str, start: int) -> str:
+    text = f"…{text[start:]}" if start else text
     return text if display_width(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

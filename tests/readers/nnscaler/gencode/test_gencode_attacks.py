@@ -171,3 +171,19 @@ def test_an_asynchronous_reducer_is_waited_for_after_it_starts(tmp_path: Path) -
     path.write_text(_moved(path.read_text(), "    _ = nnscaler.runtime.executor.aexecute(model.reducer90", "    glinear_132 ="))
     found = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"), trials=0)).findings
     assert "reducer-before-last-backward" in {one.rule for one in found if one.location.path == str(path)}
+
+
+@pytest.mark.parametrize("wrong", ["(4, 8), dtype=torch.float32", "(8, 2), dtype=torch.float32", "(2, 8), dtype=torch.float16"])
+def test_what_a_receiver_states_of_a_message_counts_and_what_its_sender_states_is_not_read(tmp_path: Path, wrong: str) -> None:
+    for rank, is_right in ((0, True), (2, False)):
+        source = ROOT / "fixtures" / "nnscaler" / "folders" / "mlp--hybrid_pp2_tp2_dp2"
+        folder = Path(shutil.copytree(source, tmp_path / str(rank)))
+        for replica in (0, 4):
+            path = folder / f"gencode{rank + replica}.py"
+            ends = f", src={replica}, dst={replica + 2})"
+            text = path.read_text()
+            assert f"(2, 8), dtype=torch.float32{ends}" in text
+            path.write_text(text.replace(f"(2, 8), dtype=torch.float32{ends}", f"{wrong}{ends}"))
+        outcome = prove_pair(Pair(str(folder), "")).verdicts[0].outcome
+        assert (outcome is Outcome.PROVED) is is_right
+        assert is_right or "float16" in wrong or outcome is Outcome.REFUTED

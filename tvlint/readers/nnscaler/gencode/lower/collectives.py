@@ -98,8 +98,8 @@ class Communications(Naming):
         if unknown:
             raise ReadError(f"`{name}`: tvlint does not know the keyword `{min(unknown)}`", statement.source)
 
-    def _state(self, name: str, words: Mapping[str, Value], statement: Statement) -> None:
-        self.body.stated[name] = (self.shape(words, "shape", statement), str(words["dtype"]).removeprefix("torch."))
+    def _stated(self, words: Mapping[str, Value], statement: Statement) -> tuple[tuple[int, ...], str]:
+        return self.shape(words, "shape", statement), str(words["dtype"]).removeprefix("torch.")
 
     def _move(self, tensors: tuple[str, ...], words: Mapping[str, Value], statement: Statement) -> None:
         self._complete(words, statement, "src", "dst")
@@ -110,13 +110,13 @@ class Communications(Naming):
         if source == self.rank and target != source:
             if not tensors:
                 raise ReadError("a move sends nothing", statement.source)
-            self._state(tensors[0], words, statement)
+            self.body.sent[tensors[0]] = self._stated(words, statement)
             self.append(Send(tensors[0], Peer(rank=target), source=statement.source), differentiable=False)
             self.current.update(dict.fromkeys(outputs, tensors[0]))
         elif target == self.rank and source != target:
             if len(outputs) == 1:
                 made = self.write(outputs[0], statement.source)
-                self._state(made, words, statement)
+                self.body.stated[made] = self._stated(words, statement)
                 self.append(Receive(made, Peer(rank=source), source=statement.source), differentiable=False)
             else:
                 raise ReadError("what a move receives is thrown away", statement.source)
@@ -135,7 +135,7 @@ class Communications(Naming):
             self.current[outputs[0]] = tensors[0]
         elif outputs:
             made = (self.write(outputs[0], statement.source),)
-            self._state(made[0], words, statement)
+            self.body.stated[made[0]] = self._stated(words, statement)
         group = self.group(words, statement)
         self.append(
             Communicate(Collective.BROADCAST, taken, made, group, root=root, source=statement.source), differentiable=False

@@ -109,7 +109,7 @@ class _Trial:
     def _sizes(self) -> list[int]:
         found: dict[int, None] = {1: None}
         for body in self.bodies.values():
-            for shape, _ in body.stated.values():
+            for shape, _ in (*body.stated.values(), *body.sent.values()):
                 found.update(dict.fromkeys(shape))
             for entry in body.operators:
                 if isinstance(entry.operator, Compute) and entry.operator.op.endswith(("view", "reshape")):
@@ -164,7 +164,7 @@ class _Trial:
 
     def _fits(self, operator: Operator, known: dict[str, Kind], body: Body) -> bool:
         if isinstance(operator, Send):
-            stated = body.stated.get(operator.tensor)
+            stated = body.sent.get(operator.tensor)
             derived = known.get(operator.tensor)
             return stated is None or derived is None or stated[0] == derived[0]
         if isinstance(operator, Receive):

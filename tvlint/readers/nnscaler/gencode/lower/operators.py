@@ -57,7 +57,9 @@ class Body:
     outputs: tuple[str, ...] = ()
     operators: list[Gradual] = field(default_factory=list)
     stated: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
-    """Shape and dtype of what is sent and received, as the code states them."""
+    """Shape and dtype of what is received, as the code states them."""
+    sent: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
+    """What senders of messages state, which the runtime does not read: it tells shapes where nothing else does."""
     undefined: list[Undefined] = field(default_factory=list)
     bystander: list[tuple[int, int, Location]] = field(default_factory=list)
     """Moves (source, destination) in which the rank has no part."""

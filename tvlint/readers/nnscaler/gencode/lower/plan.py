@@ -93,10 +93,23 @@ def _judge_stated(built: Built) -> None:
             text = f"`{name}` of shape {own[0]} and type {own[1]} as a message of shape {shape} and type {dtype}"
             if name in built.disputed or name in made_by(ends[0]):
                 place = _receiving_end(built, name) if name in built.disputed else source
+                _refuse_unlike_senders(built)
                 raise ReadError(
                     f"on rank {rank}, {text} does not fit", place or source, "both ends of a message state what is sent"
                 )
             built.contradictions.append((text, source, rank, ()))
+
+
+def _refuse_unlike_senders(built: Built) -> None:
+    """Raise ReadError at the first message that is received as something else than its sender states, if there is one."""
+    sent = {name: kind for body in built.bodies.values() for name, kind in body.sent.items()}
+    for (rank, _), body in built.bodies.items():
+        for name, kind in body.stated.items():
+            if sent.get(name, kind) != kind:
+                place = next(entry.operator.source for entry in body.operators if _is_end(entry.operator, name))
+                text = f"on rank {rank}, `{name}` is received as {kind} and sent as {sent[name]}"
+                own = place or Location(built.replica.files[0].path)
+                raise ReadError(text, own, "both ends of a message state what is sent")
 
 
 def _receiving_end(built: Built, name: str) -> Location | None:

@@ -105,6 +105,7 @@ WHERE = {
     "hidden": ["dp2", "tp2"],
     "shaped": ["dp2", "pp2"],
     "recurrent": ["dp2", "tp2"],
+    "positions": ["dp2", "tp2"],
 }
 
 

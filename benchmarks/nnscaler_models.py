@@ -468,6 +468,18 @@ class Recurrent(nn.Module):
         return torch.sum(state**2)
 
 
+class Positions(nn.Module):
+    """A loss of every position, with the classes as second dimension, as `cross_entropy` takes them."""
+
+    def __init__(self, width: int = 16, vocabulary: int = 64) -> None:
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(vocabulary, width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, sample: dict[str, Tensor]) -> Tensor:
+        """Return the mean cross entropy of the tokens that follow."""
+        return functional.cross_entropy(self.head(self.tokens(sample["ids"])).transpose(1, 2), sample["targets"])
+
+
 @dataclass(frozen=True)
 class Model:
     """A model and what it is given."""
@@ -505,4 +517,5 @@ MODELS = {
     "hidden": Model(Hidden, _rows),
     "shaped": Model(Shaped, _rows),
     "recurrent": Model(Recurrent, _rows),
+    "positions": Model(Positions, _text),
 }

@@ -71,7 +71,7 @@ def test_an_accelerator_is_a_name_or_a_size() -> None:
         for text in ("h100", "80GB", "80 GiB", "23.5G", "A100-40GB")
     }
     assert sizes == {"h100": 80 * GIB, "80GB": 80 * GIB, "80 GiB": 80 * GIB, "23.5G": int(23.5 * GIB), "A100-40GB": 40 * GIB}
-    assert [accelerator(text) for text in ("A100", "Z9", "0GB", "", "80", "-1GB")] == [None] * 6
+    assert [accelerator(text) for text in ("A100", "H20", "MI250X", "Z9", "0GB", "", "80", "-1GB")] == [None] * 8
 
 
 def test_the_fullest_stage_is_judged_to_the_byte() -> None:

@@ -54,19 +54,15 @@ _TIKTOKEN = 2**17
 _MEMORY: Mapping[str, int] = {
     "A10040GB": 40,
     "A10080GB": 80,
-    "A800": 80,
-    "B200": 180,
-    "GH200": 96,
     "H100": 80,
-    "H20": 96,
     "H200": 141,
     "H800": 80,
     "L40S": 48,
-    "MI250X": 128,
     "MI300X": 192,
     "MI325X": 256,
 }
-"""Gigabytes by the data sheets of the vendors; an A100 is sold with 40 and with 80, so that its name alone says neither."""
+"""Gigabytes by the data sheets of the vendors. What is sold with several sizes under one name (A100, A800, H20, GH200, B200),
+or is two devices for a program (MI250X), has to be named by its size."""
 _VARIANT = re.compile(r"-(?:Instruct|chat)(?=-|$)")
 _SIZE = re.compile(r"(\d{1,5}(?:\.\d{1,2})?)G(?:I?B)?")
 

@@ -50,6 +50,27 @@ def test_a_gather_of_unequal_pieces_states_their_sizes(plan: str, outcome: Outco
     assert reasons <= {reason.name for reason in verdict.reasons}
 
 
+@pytest.mark.parametrize(
+    ("rows", "last", "said"),
+    [
+        (4, "0:4", "gathers the same indices 0:4 from every rank"),
+        (4, "3:7", "gathers indices 0:4, 3:7, which overlap"),
+        (3, "5:8", "gathers indices 0:3, 5:8, which leave a gap"),
+        (4, "4:8", ""),
+    ],
+    ids=["the same", "overlapping", "apart", "side by side"],
+)
+def test_a_gather_says_how_its_pieces_do_not_fit(rows: int, last: str, said: str) -> None:
+    steps = f"  h = linear(x, w)\n  y: f32[8,{2 * rows}] = all-gather(h, dim=1) over tp\n{TRAINED}"
+    plan = (
+        f"mesh tp=2\nweight w f32[{rows},8] frozen region [0:{rows},0:8] of w[8,8]\n{DECLARED}program tp=0\n{steps}"
+        f"program tp=1\n  weight w f32[{rows},8] frozen region [{last},0:8] of w[8,8]\n{steps}"
+    )
+    messages = [reason.message for reason in verdict_on(plan, REFERENCE).reasons if reason.name == "gathers-wrong-pieces"]
+    assert [own for own in messages if said in own] == messages
+    assert bool(messages) == bool(said)
+
+
 UNUSED = """
 mesh dp=2
 weight w f32[8,8]

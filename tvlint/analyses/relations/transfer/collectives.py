@@ -184,10 +184,8 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
             return world.values.with_pieces(first, (*ways[0][:dim], together, *ways[0][dim + 1 :]))
     bounds = [piece.box[dim] for piece in pieces]
     ordered = sorted(bounds)
-    adjacent = all(a[1] == b[0] for a, b in pairwise(ordered))
-    if not adjacent:
-        text = ", ".join(f"{low}:{high}" for low, high in bounds)
-        raise Mismatch("gathers-wrong-pieces", f"gathers indices {text}, which do not make up one slice", refutes=True)
+    if any(a[1] != b[0] for a, b in pairwise(ordered)):
+        raise Mismatch("gathers-wrong-pieces", _wrong_pieces(bounds, ordered), refutes=True)
     if bounds != ordered and not reorder:
         held = ", ".join(f"{low}:{high} on rank {rank}" for (low, high), rank in zip(bounds, ranks, strict=True))
         raise Mismatch(
@@ -195,6 +193,15 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
         )
     box = (*first.box[:dim], (ordered[0][0], ordered[-1][1]), *first.box[dim + 1 :])
     return world.values.with_box(first, box)
+
+
+def _wrong_pieces(bounds: Sequence[tuple[int, int]], ordered: Sequence[tuple[int, int]]) -> str:
+    """Return what is wrong with the indices that are gathered, in words."""
+    if ordered[0] == ordered[-1]:
+        low, high = ordered[0]
+        return f"gathers the same indices {low}:{high} from every rank"
+    text = ", ".join(f"{low}:{high}" for low, high in bounds)
+    return f"gathers indices {text}, which {'overlap' if any(a[1] > b[0] for a, b in pairwise(ordered)) else 'leave a gap'}"
 
 
 def _side_by_side(world: World, pieces: Sequence[Value], dim: int) -> Value | None:

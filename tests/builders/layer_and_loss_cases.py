@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import erfc
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,14 @@ def norm(x: Any, axis: Any = None) -> Any:
     return np.sqrt((x**2).sum(axis))
 
 
-def _unary(name: str, function: Any, *, positive: bool = False, module: str = F, **constants: Any) -> Case:
+def _unary(
+    name: str, function: Any, *, positive: bool = False, most: float = 1.5, module: str = F, **constants: Any
+) -> Case:
     def by_torch(t: Any, x: Any) -> Any:
         return getattr(t.nn.functional if module == F else t, name)(x, **constants)
 
     label = " ".join([name.replace("_", "-"), *constants])
-    return Case(label, module + name, ((4, 2),), function, by_torch, constants, positive=positive)
+    return Case(label, module + name, ((4, 2),), function, by_torch, constants, positive=positive, most=most)
 
 
 def _loss(name: str, each: Any, *, positive: bool = False, most: float = 1.5, wide: int = 2, **constants: Any) -> list[Case]:
@@ -105,6 +108,12 @@ MORE_CASES: tuple[Case, ...] = (
     _unary("sign", np.sign, module="torch."),
     _unary("log1p", np.log1p, positive=True, module="torch."),
     _unary("expm1", np.expm1, module="torch."),
+    _unary("exp2", np.exp2, module="torch."),
+    _unary("sinh", np.sinh, module="torch."),
+    _unary("cosh", np.cosh, module="torch."),
+    _unary("tan", np.tan, module="torch."),
+    _unary("erfc", np.vectorize(erfc), module="torch."),
+    _unary("logit", lambda x: np.log(x / (1 - x)), positive=True, most=0.9, module="torch."),
     _unary("log2", np.log2, positive=True, module="torch."),
     _unary("log10", np.log10, positive=True, module="torch."),
     _unary("tanhshrink", lambda x: x - np.tanh(x)),
@@ -118,6 +127,13 @@ MORE_CASES: tuple[Case, ...] = (
     Case("logical-and", "torch.logical_and", ((4, 2), (4, 2)), np.logical_and, lambda t, x, y: t.logical_and(x, y)),
     Case("logical-or", "torch.logical_or", ((4, 2), (4, 2)), np.logical_or, lambda t, x, y: t.logical_or(x, y)),
     Case("logical-not", "torch.logical_not", ((4, 2),), np.logical_not, lambda t, x: t.logical_not(x)),
+    Case("amin", "torch.amin", ((4, 4),), lambda x: x.min(1), lambda t, x: t.amin(x, 1), {"dim": (1,)}),
+    Case("min", "torch.min", ((2, 4),), lambda x: x.min(), lambda t, x: t.min(x)),
+    Case("addcmul", "torch.addcmul", ((4, 2), (4, 1), (2,)), lambda a, x, y: a + x * y, lambda t, a, x, y: t.addcmul(a, x, y)),
+    Case("addcmul value", "torch.addcmul", ((4, 2), (4, 2), (4, 2)), lambda a, x, y: a - 0.5 * x * y,
+         lambda t, a, x, y: t.addcmul(a, x, y, value=-0.5), {"value": -0.5}),
+    Case("addcdiv", "torch.addcdiv", ((4, 2), (4, 2), (4, 2)), lambda a, x, y: a + 2 * x / y,
+         lambda t, a, x, y: t.addcdiv(a, x, y, value=2), {"value": 2}, positive=True),
     Case("maximum", "torch.maximum", ((4, 2), (4, 2)), np.maximum, lambda t, x, y: t.maximum(x, y)),
     Case("minimum", "torch.minimum", ((4, 2), (4, 2)), np.minimum, lambda t, x, y: t.minimum(x, y)),
     *_loss("mse_loss", lambda x, y: (x - y) ** 2),

@@ -136,6 +136,35 @@ def _logarithm(base: int) -> _Function:
     return function
 
 
+def _tan(x: Array, field: Field) -> Array:
+    return field.divide(field.function("sin", x), field.function("cos", x))
+
+
+def _sinh(x: Array, field: Field) -> Array:
+    result: Array = field.number(0.5) * (field.function("exp", x) - field.function("exp", -x))
+    return result
+
+
+def _cosh(x: Array, field: Field) -> Array:
+    result: Array = field.number(0.5) * (field.function("exp", x) + field.function("exp", -x))
+    return result
+
+
+def _exp2(x: Array, field: Field) -> Array:
+    from math import log
+
+    return field.function("exp", field.number(log(2)) * x)
+
+
+def _erfc(x: Array, field: Field) -> Array:
+    result: Array = field.number(1) - field.function("erf", x)
+    return result
+
+
+def _logit(x: Array, field: Field) -> Array:
+    return field.function("log", x) - field.function("log", field.number(1) - x)
+
+
 def _tanhshrink(x: Array, field: Field) -> Array:
     return x - field.function("tanh", x)
 
@@ -174,11 +203,15 @@ SPECS = (
         _spec("clamp-max", _at_most, max=0),
         _spec("sign", _sign, "sgn"),
         _spec("expm1", _expm1),
+        _spec("exp2", _exp2),
+        _spec("sinh", _sinh),
     ),
+    *having((Trait.NONLINEAR,), _spec("cosh", _cosh), _spec("erfc", _erfc), _spec("tan", _tan)),
     *having(
         (Trait.NONLINEAR, Trait.RISING, Trait.RESTRICTED),
         _spec("log1p", _log1p),
         _spec("log2", _logarithm(2)),
         _spec("log10", _logarithm(10)),
+        _spec("logit", _logit),
     ),
 )

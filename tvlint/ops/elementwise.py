@@ -12,6 +12,7 @@ from tvlint.ops.field import Array, Field, Floats
 from tvlint.ops.named_arrays import aligned, every_name, spread
 from tvlint.ops.spec import (
     ONE,
+    PREVIOUS,
     Bound,
     Call,
     Evaluate,
@@ -19,6 +20,7 @@ from tvlint.ops.spec import (
     Names,
     OpSpec,
     Shape,
+    Steps,
     Trait,
     UnsupportedError,
     having,
@@ -100,6 +102,37 @@ def _quotient(call: Call) -> Bound:
         return Bound(operands, (output,), attributes=(call.attributes["rounding_mode"], *literals))
     divides_by_tensor = isinstance(call.inputs[0], Literal)
     return Bound(operands, (output,), linear=() if divides_by_tensor else (frozenset({0}),), attributes=literals)
+
+
+def _added_product(call: Call) -> Bound:
+    """`a + value * b * c`, or with a quotient in place of the product."""
+    call.reject_unknown("value")
+    call.expect(3)
+    if not isinstance(call.attributes.get("value", 1), int | float):
+        raise UnsupportedError(f"`{call.op}` with the value {call.attributes['value']}")
+    operands, output, literals = broadcast(call)
+    if literals:
+        raise UnsupportedError(f"`{call.op}` of constants")
+    return Bound(operands, (output,), attributes=(call.attributes.get("value", 1),))
+
+
+def _added_steps(op: str) -> Callable[[Call], Steps]:
+    def steps(call: Call) -> Steps:
+        (value,) = _added_product(call).attributes
+        scaled: Steps = (("mul", (PREVIOUS, Literal(value))),) if value != 1 else ()
+        return (op, (1, 2)), *scaled, ("add", (0, PREVIOUS))
+
+    return steps
+
+
+def _added_of(op: str) -> Callable[[Bound, Sequence[Array], Field], tuple[Array, ...]]:
+    def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+        added, one, other = aligned(bound, operands, bound.outputs[0])
+        (value,) = bound.attributes
+        product = one * other if op == "mul" else field.divide(one, other)
+        return (added + (field.number(value) * product if isinstance(value, int | float) and value != 1 else product),)
+
+    return evaluate
 
 
 def _power(call: Call) -> Bound:
@@ -349,12 +382,14 @@ SPECS = (
     *having((Trait.SCALING, Trait.RESTRICTED), OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over)),
     *having(
         (Trait.NONLINEAR,),
+        OpSpec("addcmul", _torch("addcmul"), _added_product, steps=_added_steps("mul"), evaluate=_added_of("mul")),
         OpSpec("pow", (*_torch("square"), "square"), _squared, evaluate=_to_the_power),
         OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
         OpSpec("glu", ("torch.nn.functional.glu",), _bind_glu, evaluate=_glu),
     ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),
+        OpSpec("addcdiv", _torch("addcdiv"), _added_product, steps=_added_steps("div"), evaluate=_added_of("div")),
         OpSpec("pow", (*_torch("pow"), "operator.pow", "_operator.pow"), _power, evaluate=_to_the_power),
     ),
     OpSpec("neg", (*_torch("neg"), "operator.neg", "_operator.neg"), _linear_unary(), evaluate=_of_one(lambda x, field: -x)),

@@ -11,7 +11,20 @@ from tvlint.ir.operators import Literal
 from tvlint.ops.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract, spread
-from tvlint.ops.spec import ONE, Bound, Call, MisfitError, Names, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import (
+    ONE,
+    PREVIOUS,
+    Bound,
+    Call,
+    MisfitError,
+    Names,
+    OpSpec,
+    Steps,
+    Trait,
+    UnsupportedError,
+    having,
+    stars,
+)
 
 
 def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
@@ -130,6 +143,25 @@ def _greatest(call: Call) -> Bound:
     )
 
 
+def _least(call: Call) -> Bound:
+    """`amin`, and `min` of the whole tensor."""
+    bound = _greatest(call)
+    if len(bound.outputs) > 1 or (call.op.rsplit(".", 1)[-1] == "min" and call.attributes.get("dim") is not None):
+        raise UnsupportedError(f"`{call.op}` with places")
+    return replace(bound, splits={})
+
+
+def _least_steps(call: Call) -> Steps:
+    _least(call)
+    call = call.with_arguments("dim", "keepdim")
+    dims = Literal(call.attributes.get("dim")), Literal(call.flag("keepdim"))
+    return ("neg", (0,)), ("amax", (PREVIOUS, *dims)), ("neg", (PREVIOUS,))
+
+
+def _least_of_rows(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return tuple(-found for found in greatest_of_rows(bound, [-operands[0]], field))
+
+
 def greatest_of_rows(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     """Return the greatest element along the whole dimensions and, where there are two results, its place."""
     import numpy as np
@@ -241,6 +273,13 @@ SPECS = (
     *having(
         (Trait.NONLINEAR, Trait.PEAK, Trait.REDUCTION),
         OpSpec("amax", (*_both("amax"), "torch.max", "torch.Tensor.max"), _greatest, evaluate=greatest_of_rows),
+        OpSpec(
+            "amin",
+            (*_both("amin"), "torch.min", "torch.Tensor.min"),
+            _least,
+            steps=_least_steps,
+            evaluate=_least_of_rows,
+        ),
     ),
     *having((Trait.SCAN,), OpSpec("cumsum", _both("cumsum"), _cumsum, evaluate=_cumulative, dimension=(0, None))),
     *having(

@@ -36,11 +36,20 @@ def test_a_launch_is_not_run_unless_the_command_line_says_so(
     here: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "tensor_parallel_mlp.py").write_text("open('it-ran', 'w')\n")
-    assert main([*arguments, "--may-be-empty"]) == 0
-    out, err = said_of(capsys)
+    asked = "--no-prove" not in arguments
+    assert main([*arguments, "--may-be-empty"]) == (5 if asked else 0)
+    out, _ = said_of(capsys)
     assert not (here / "it-ran").exists()
     assert "proved:" not in out
-    assert ("1 launch of `[[proof]]`" in err) == ("--no-prove" not in arguments)
+    assert ("[not-captured]" in out) == asked
+
+
+def test_a_named_file_asks_for_no_launch(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "train.sh").write_text("torchrun --nproc-per-node 2 pretrain_gpt.py --tensor-model-parallel-size 2\n")
+    assert main(["check", "train.sh"]) == 0
+    assert "not-captured" not in said_of(capsys)[0]
+    assert main(["check"]) == 5
+    assert "tvlint.toml:1:3" in said_of(capsys)[0]
 
 
 def test_no_key_of_the_project_file_lets_a_launch_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,9 +81,9 @@ def test_a_launch_is_proved_and_remembered_until_what_ran_changes(here: Path, ca
     text = program.read_text()
     assert text.count("            dist.all_reduce(x)") == 1
     program.write_text(text.replace("            dist.all_reduce(x)", "            pass"))
-    assert main(["check", "--may-be-empty"]) == 0
-    out, err = said_of(capsys)
+    assert main(["check"]) == 5
+    out, _ = said_of(capsys)
     assert "proved:" not in out
-    assert "1 launch of `[[proof]]`" in err
+    assert "[not-captured]" in out
     assert main(["check", "--capture"]) == 1
     assert said_of(capsys)[0].startswith("refuted: torchrun --nproc-per-node 2 tensor_parallel_mlp.py")

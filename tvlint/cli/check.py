@@ -114,11 +114,6 @@ def _tell(judged: _Judged) -> None:
     if judged.stale:
         stale = counted(judged.stale, "finding")
         note(f"the baseline holds {stale} that nothing has now: `tvlint baseline prune` takes them out")
-    if judged.unrun:
-        launches = counted(judged.unrun, "launch")
-        note(
-            f"{launches} of `[[proof]]` not proved for what is here now: `--capture` runs this checkout's own programs to do so"
-        )
     if judged.elsewhere:
         pairs = counted(judged.elsewhere, "pair")
         note(f"{pairs} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")
@@ -148,12 +143,11 @@ def _baselines(project: Project, named: str) -> Mapping[str, Baseline]:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """The report of a run, how many pairs were not asked for, stale entries, and launches that were not run."""
+    """The report of a run, how many pairs were not asked for, and stale entries."""
 
     report: Report
     elsewhere: int
     stale: int
-    unrun: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +162,7 @@ class _Run:
     def judged(self) -> _Judged:
         """Return the report on the files as they are, without the findings that are known."""
         options, settings = self.options, self.rules.project
-        elsewhere, stale, unrun = 0, 0, 0
+        elsewhere, stale = 0, 0
         with Progress() as progress:
             plans: dict[str, Plan] = {}
             shared = session(options, settings, progress)
@@ -178,7 +172,7 @@ class _Run:
                 from tvlint.run.proofs import joined, prove_project
 
                 proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))
-                launched, unrun = prove_launches(settings, shared, tuple(options.paths), self._capturing())
+                launched = prove_launches(settings, shared, tuple(options.paths), self._capturing())
                 report = joined(report, proved, launched)
         if self.baselines:
             from tvlint.run.baseline import compare_all
@@ -191,7 +185,7 @@ class _Run:
 
             before = before_change(options, report, self.rules.applied, self.rules.known, settings)
             report = replace(report, findings=before.new, known=report.known + len(before.known))
-        return _Judged(report, elsewhere, stale, unrun)
+        return _Judged(report, elsewhere, stale)
 
     def _capturing(self) -> Capturing:
         """Return how programs are captured, where this run may run those of the checkout at all."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tvlint.findings import Pairing, Problem, Report, Verdict
+from tvlint.findings import Outcome, Pairing, Problem, Reason, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.run.captures import is_capture
 from tvlint.run.discovery import shown, why_not_in_project
@@ -55,24 +55,20 @@ class Capturing:
     sizes: tuple[int, int, int]
 
 
-def prove_launches(project: Project, session: Session, within: tuple[str, ...], how: Capturing) -> tuple[Report, int]:
-    """Return the verdicts of the project's launches, and how many are not known: neither remembered nor run."""
-    reports: list[Report] = []
-    unknown = 0
-    for own in projects(project):
-        for proof in own.proofs if is_named(own, within) else ():
-            report = _proved(own, proof, session, how) if proof.launch else Report()
-            unknown += report is None
-            reports += [] if report is None else [report]
-    return joined(*reports), unknown
+def prove_launches(project: Project, session: Session, within: tuple[str, ...], how: Capturing) -> Report:
+    """Return the verdicts of the project's launches; what is neither remembered nor run is unknown."""
+    asked = [(own, proof) for own in projects(project) if is_named(own, within) for proof in own.proofs if proof.launch]
+    return joined(*(_proved(own, proof, session, how) for own, proof in asked))
 
 
-def _proved(project: Project, proof: ProofPair, session: Session, how: Capturing) -> Report | None:
-    """Return the report on one launch; None where it is not remembered, and nothing is run."""
+def _proved(project: Project, proof: ProofPair, session: Session, how: Capturing) -> Report:
+    """Return the report on one launch."""
     memory = _Memory(project, proof, session.cache, how.sizes)
     report = memory.report()
-    if report is not None or how.capture is None:
+    if report is not None:
         return report
+    if how.capture is None:
+        return _not_captured(proof)
     if is_capture(proof.reference) and (reason := why_not_in_project(shown(project.folder / proof.reference), project)):
         return Report(problems=(Problem(f"not looked at: {reason}", proof.location),))
     with TemporaryDirectory(prefix="tvlint-captures-") as folder, _inside(project.folder):
@@ -81,10 +77,21 @@ def _proved(project: Project, proof: ProofPair, session: Session, how: Capturing
             return Report(problems=(made,))
         pair = Pair(made.parallel, made.reference, proof.assume, operators=project.operators)
         (report,) = prove_pairs((pair,), replace(session, cache=None))
-    single = proof.reference or f"{proof.launch} (one process)"
-    report = _named(report, proof, {made.parallel: proof.launch, made.reference: single})
+    report = _named(report, proof, {made.parallel: proof.launch, made.reference: _single(proof)})
     memory.keep(made.ran, report)
     return report
+
+
+def _not_captured(proof: ProofPair) -> Report:
+    """Return the verdict on a launch of which nothing is known as it is now, and that this run may not run."""
+    message = "not captured as it is now; `--capture` runs this program of the checkout, and proves it"
+    reason = Reason("not-captured", False, message, proof.location)
+    return Report(verdicts=(Verdict(_single(proof), proof.launch, Outcome.UNKNOWN, reasons=(reason,)),))
+
+
+def _single(proof: ProofPair) -> str:
+    """Return what the reference of a launch is called."""
+    return proof.reference or f"{proof.launch} (one process)"
 
 
 @contextmanager

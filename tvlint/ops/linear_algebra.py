@@ -97,6 +97,17 @@ def _outer(call: Call) -> Bound:
     return Bound((("m",), ("n",)), (("m", "n"),), linear=(frozenset({0}), frozenset({1})))
 
 
+def _with_vector(call: Call) -> Bound:
+    """`mv` and `dot`: a matrix or vector times a vector."""
+    call.reject_unknown()
+    call.expect(2)
+    rows = ("m",) if call.op.rsplit(".", 1)[-1] == "mv" else ()
+    if len(call.shape(0)) != len(rows) + 1 or len(call.shape(1)) != 1:
+        raise UnsupportedError(f"`{call.op}` of shapes {call.shape(0)} and {call.shape(1)}")
+    linear = (frozenset({0}), frozenset({1}))
+    return Bound(((*rows, "k"), ("k",)), (rows,), frozenset({"k"}), linear=linear, commutative=not rows)
+
+
 def _embedding(call: Call) -> Bound:
     """Without a stated range, indices count from the first row that the local table holds, so the range is that of all rows.
 
@@ -236,6 +247,7 @@ SPECS = (
             _matmul,
             evaluate=contract,
         ),
+        OpSpec("mv", ("torch.mv", "torch.Tensor.mv", "torch.dot", "torch.Tensor.dot"), _with_vector, evaluate=contract),
         OpSpec(
             "einsum",
             ("torch.einsum", "torch.functional.einsum", "nnscaler.runtime.function.einsum"),

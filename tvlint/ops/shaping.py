@@ -31,6 +31,27 @@ def _transpose(call: Call) -> Bound:
     return Bound((operand,), (tuple(names),), linear=(frozenset({0}),))
 
 
+def _moved(call: Call) -> tuple[int, ...]:
+    """Return the dimensions of the operand in the order that they have in the result."""
+    call = call.with_arguments("source", "destination")
+    call.reject_unknown("source", "destination")
+    call.expect(1)
+    rank = len(call.shape(0))
+    given = [call.attributes.get(name) for name in ("source", "destination")]
+    sources, targets = ([own] if isinstance(own, int) else list(own) if isinstance(own, tuple) else [] for own in given)
+    both = [[dimension(Call(call.op, (), {"dim": dim}), "dim", rank) for dim in own] for own in (sources, targets)]
+    if not both[0] or len(both[0]) != len(both[1]) or any(len(set(own)) < len(own) for own in both):
+        raise UnsupportedError(f"`{call.op}` of dims {given[0]} to {given[1]}")
+    placed = dict(zip(both[1], both[0], strict=True))
+    others = iter(dim for dim in range(rank) if dim not in both[0])
+    return tuple(placed[at] if at in placed else next(others) for at in range(rank))
+
+
+def _move_dimensions(call: Call) -> Bound:
+    names = stars(len(call.shape(0)))
+    return Bound((names,), (tuple(names[dim] for dim in _moved(call)),), linear=(frozenset({0}),))
+
+
 def _permute(call: Call) -> Bound:
     call = _sizes_as_one(call, "dims")
     call.reject_unknown("dims")
@@ -58,12 +79,18 @@ def _same(call: Call) -> Bound:
 
 
 def _reshape(call: Call) -> Bound:
-    call.reject_unknown(*(("start_dim", "end_dim") if _flattens(call) else ("size", "shape")))
+    call.reject_unknown(
+        *(("start_dim", "end_dim") if _flattens(call) else ("dim", "sizes") if _splits(call) else ("size", "shape"))
+    )
     return Bound((stars(len(call.shape(0))),), (), linear=(frozenset({0}),))
 
 
 def _flattens(call: Call) -> bool:
     return call.op.rsplit(".", 1)[-1] in ("flatten", "ravel")
+
+
+def _splits(call: Call) -> bool:
+    return call.op.rsplit(".", 1)[-1] == "unflatten"
 
 
 def view_sizes(call: Call, before: Shape) -> Value:
@@ -75,6 +102,12 @@ def view_sizes(call: Call, before: Shape) -> Value:
         if first > last:
             raise UnsupportedError(f"`{call.op}` from dim {first} to {last}")
         return (*before[:first], prod(before[first : last + 1]), *before[last + 1 :])
+    if _splits(call):
+        call = call.with_arguments("dim", "sizes")
+        at, sizes = dimension(call, "dim", len(before)), call.attributes.get("sizes")
+        if not isinstance(sizes, tuple):
+            raise UnsupportedError(f"`{call.op}` into {sizes}")
+        return (*before[:at], *sizes, *before[at + 1 :])
     size = call.attributes.get("size", call.attributes.get("shape"))
     if size is not None:
         return size
@@ -188,7 +221,7 @@ def _copies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     return (operands[0],) * len(bound.outputs)
 
 
-_VIEWS = tuple(f"torch.Tensor.{name}" for name in ("view", "reshape", "flatten", "ravel"))
+_VIEWS = tuple(f"torch.Tensor.{name}" for name in ("view", "reshape", "flatten", "ravel", "unflatten"))
 
 SPECS = (
     *having(
@@ -197,11 +230,26 @@ SPECS = (
             (Trait.TRANSPOSE,),
             OpSpec(
                 "transpose",
-                ("torch.transpose", "torch.Tensor.transpose", "torch.t", "torch.Tensor.t"),
+                (
+                    *(
+                        f"{module}.{name}"
+                        for name in ("transpose", "swapaxes", "swapdims")
+                        for module in ("torch", "torch.Tensor")
+                    ),
+                    "torch.t",
+                    "torch.Tensor.t",
+                ),
                 _transpose,
                 evaluate=contract,
             ),
             OpSpec("permute", ("torch.permute", "torch.Tensor.permute"), _permute, evaluate=contract),
+            OpSpec(
+                "movedim",
+                tuple(f"{module}.{name}" for name in ("movedim", "moveaxis") for module in ("torch", "torch.Tensor")),
+                _move_dimensions,
+                steps=lambda call: (("permute", (0, Literal(_moved(call)))),),
+                evaluate=contract,
+            ),
         ),
         OpSpec("unsqueeze", ("torch.unsqueeze", "torch.Tensor.unsqueeze"), _unsqueeze, evaluate=contract),
         OpSpec("squeeze", ("torch.squeeze", "torch.Tensor.squeeze"), _squeeze, evaluate=contract),
@@ -213,10 +261,21 @@ SPECS = (
             evaluate=_copies,
         ),
         OpSpec("multiref", ("nnscaler.runtime.function.multiref",), _same, Family.IDENTITY, evaluate=_copies),
-        OpSpec("view", (*_VIEWS, "torch.reshape", "torch.flatten", "torch.ravel"), _reshape, Family.RESHAPE),
+        OpSpec("view", (*_VIEWS, "torch.reshape", "torch.flatten", "torch.ravel", "torch.unflatten"), _reshape, Family.RESHAPE),
     ),
     *having(
         (Trait.BROADCAST,),
-        OpSpec("expand", ("torch.Tensor.expand", "nnscaler.runtime.function.expand", AS_WIDE), _expand, evaluate=_widen),
+        OpSpec(
+            "expand",
+            (
+                "torch.Tensor.expand",
+                "torch.broadcast_to",
+                "torch.Tensor.broadcast_to",
+                "nnscaler.runtime.function.expand",
+                AS_WIDE,
+            ),
+            _expand,
+            evaluate=_widen,
+        ),
     ),
 )

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
-from tvlint.ir.operators import Value
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field
 from tvlint.ops.reductions import greatest_of_rows, reduced_dims
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 
 def _rows(call: Call, attributes: tuple[Value, ...], *, sums: bool = False) -> Bound:
@@ -119,6 +119,43 @@ def _place(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array
     return (greatest_of_rows(both, operands, field)[1],)
 
 
+def _least_place(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return _place(bound, [-operands[0]], field)
+
+
+def _least_steps(call: Call) -> Steps:
+    _bind_place(call)
+    call = call.with_arguments("dim", "keepdim")
+    along = Literal(call.attributes.get("dim")), Literal(call.flag("keepdim"))
+    return ("neg", (0,)), ("argmax", (PREVIOUS, *along))
+
+
+def _bind_unit(call: Call) -> Bound:
+    """Rows divided by their norm, which is taken for `eps` where it is less."""
+    call = call.with_arguments("p", "dim", "eps")
+    call.reject_unknown("p", "dim", "eps", "out")
+    order, eps = call.attributes.get("p", 2.0), call.attributes.get("eps", 1e-12)
+    if order != 2 or call.attributes.get("out") is not None or not isinstance(eps, int | float):
+        raise UnsupportedError(f"`{call.op}` by the norm of the order {order}")
+    call.expect(1)
+    names = stars(len(call.shape(0)))
+    gone = reduced_dims(replace(call, attributes={"dim": call.attributes.get("dim", 1)}), len(names))
+    return Bound((names,), (names,), whole=frozenset(names[i] for i in gone), attributes=(gone, eps))
+
+
+def _unit_steps(call: Call) -> Steps:
+    dims, eps = _bind_unit(call).attributes
+    norm = ("norm", (0, Literal(2), Literal(dims), Literal(True)))
+    return norm, ("clamp_min", (PREVIOUS, Literal(eps))), ("div", (0, PREVIOUS))
+
+
+def _unit(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    _, eps = bound.attributes
+    least = field.number(eps if isinstance(eps, int | float) else 0)
+    norm = field.function("sqrt", (operands[0] * operands[0]).sum(axis=_axes(bound), keepdims=True))
+    return (field.divide(operands[0], field.where(field.less(norm, least), least, norm)),)
+
+
 def _torch(*names: str) -> tuple[str, ...]:
     return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "torch.functional"))
 
@@ -129,6 +166,7 @@ SPECS = (
         OpSpec("var", _torch("var"), _bind_spread, evaluate=_var),
         OpSpec("std", _torch("std"), _bind_spread, evaluate=_std),
         OpSpec("norm", _torch("norm"), _bind_norm("p"), evaluate=_norm),
+        OpSpec("normalize", ("torch.nn.functional.normalize",), _bind_unit, steps=_unit_steps, evaluate=_unit),
         OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"), evaluate=_norm),
     ),
     *having(
@@ -138,5 +176,6 @@ SPECS = (
     *having(
         (Trait.CHOICE, Trait.NONLINEAR),
         OpSpec("argmax", _torch("argmax"), _bind_place, evaluate=_place, dimension=(0, None)),
+        OpSpec("argmin", _torch("argmin"), _bind_place, steps=_least_steps, evaluate=_least_place, dimension=(0, None)),
     ),
 )

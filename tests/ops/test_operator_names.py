@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.shared import ROOT
-from tvlint.ops.table import spec_of
+from tvlint.ops.table import canonical_name, spec_of
 
 MODULES = [
     path
@@ -45,3 +45,14 @@ def test_a_list_of_operators_is_found(tmp_path: Path) -> None:
     text = '_SCALING = ("mul", "div", "truediv")\n_WORDS = ("red", "green", "blue")\n_REDUCTIONS = ("sum", "max", "min")\n'
     module.write_text(text)
     assert operator_lists(module) == ["module.py:1: mul, div, truediv"]
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("greater", "gt"), ("greater_equal", "ge"), ("less", "lt"), ("less_equal", "le"), ("not_equal", "ne"), ("divide", "div")],
+)
+def test_an_alias_of_torch_is_the_function_that_it_stands_for(alias: str, name: str) -> None:
+    """As the documentation of torch says of each."""
+    for module in ("torch", "torch.Tensor", "aten"):
+        assert canonical_name(f"{module}.{alias}") == canonical_name(f"torch.{name}") != ""
+    assert canonical_name(f"elsewhere.{alias}") == ""

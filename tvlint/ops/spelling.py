@@ -13,8 +13,9 @@ _MODULES = {
     "aten": "torch",
     "ops.aten": "torch",
     "torch.ops.aten": "torch",
+    "torch.special": "torch",
 }
-"""Modules by other names; a function of `aten` takes what the function of `torch` takes."""
+"""Modules by other names; a function of `aten` or `torch.special` takes what the function of `torch` takes."""
 
 _OVERLOADS = frozenset(
     {"default", "Tensor", "Scalar", "int", "dim", "dim_IntList", "self", "Tensor_Scalar", "Tensor_Tensor", "Scalar_Tensor",
@@ -25,7 +26,8 @@ _RENAMED = {
     "_softmax": "softmax", "_log_softmax": "log_softmax", "_unsafe_view": "reshape", "_to_copy": "to", "alias": "clone",
     "lift_fresh_copy": "clone", "_unsafe_index": "index", "concatenate": "cat", "subtract": "sub", "multiply": "mul",
     "divide": "div", "true_divide": "div", "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div",
-    "__matmul__": "matmul", "__neg__": "neg", "__pow__": "pow",
+    "__matmul__": "matmul", "__neg__": "neg", "__pow__": "pow", "negative": "neg", "absolute": "abs", "greater": "gt",
+    "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "expit": "sigmoid",
 }  # fmt: skip
 """Functions of `torch` and `aten` that are another one of `torch` by its usual name."""
 

@@ -73,6 +73,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("token_counts", "token_counts_reference", "dp 2", "2"),
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
+        ("pipeline_messages", "pipeline_messages_reference", "pp 2", "4"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -81,6 +82,22 @@ def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micr
     facts = dict(verdict.facts)
     assert (facts["mesh"], facts["micro-batches"]) == (mesh, micro_batches)
     assert facts["recorded gradients"] == "agree with the reference's"
+
+
+def test_what_a_rank_receives_before_it_uses_a_weight_is_in_the_step() -> None:
+    lines = lines_of("pipeline_messages")
+    counts = {kind: sum(line.get("communication") == kind for line in lines) for kind in ("send", "receive")}
+    assert counts == {"send": 8, "receive": 8}
+    assert not any("early" in line for line in lines)
+
+
+def test_a_pipeline_that_lacks_its_first_receive_is_not_proved(tmp_path: Path) -> None:
+    lines = lines_of("pipeline_messages")
+    start = lines.index({"rank": 1})
+    at = next(i for i, line in enumerate(lines) if i > start and line.get("communication") == "receive")
+    kept = [line for i, line in enumerate(lines) if i != at and (i < start or line.get("wait") != lines[at]["work"])]
+    report = prove_pair(Pair(written(tmp_path, kept), path_of("pipeline_messages_reference")))
+    assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts)
 
 
 def test_gradients_are_compared_before_they_are_clipped() -> None:

@@ -67,6 +67,8 @@ FAULTS = {
     ),
     "micro-batches of a sample that are summed": ("single_samples.py", " / len(batches)", ""),
     "gradients of a pipeline that are not divided": ("pipeline.py", "n_microbatches=M", "scale_grads=False, n_microbatches=M"),
+    "a loss of a pipeline that is not divided": ("pipeline_messages.py", "target) / MICRO_BATCHES", "target)"),
+    "a message of what a stage is given": ("pipeline_messages.py", "dist.send(output.detach()", "dist.send(own.detach()"),
 }
 PARTIAL = """
 class Partial(RowwiseParallel):

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -246,8 +248,51 @@ def _joined(launch: Launch, folder: str, version: str) -> bytes:
         "tvlint_capture": FORMAT, "launch": list(launch.words), "ranks": launch.ranks, "torch": version,
         "replaced": list(replaced), "sized_down": list(reduced),
     }  # fmt: skip
+    parts = [Path(folder, f"{rank}.part").read_text().splitlines() for rank in range(launch.ranks)]
     lines = [json.dumps(head)]
-    for rank in range(launch.ranks):
-        lines.append(json.dumps({"rank": rank}))
-        lines.append(Path(folder, f"{rank}.part").read_text().rstrip("\n"))
+    for rank, part in enumerate(without_early_pairs(parts)):
+        lines += [json.dumps({"rank": rank}), *part]
     return gzip.compress("\n".join(lines).encode() + b"\n", mtime=0)
+
+
+def without_early_pairs(parts: Sequence[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield the lines of each rank without messages that both sides exchanged before their steps.
+
+    Messages of one sender to one receiver arrive in order. What was sent early is counted; a rank receives that many early ones
+    outside of the step, and the others in it.
+    """
+    sent = Counter(
+        _channel(rank, event["peer"], event)
+        for rank, part in enumerate(parts)
+        for event in map(json.loads, filter(_is_early, part))
+        if event.get("communication") == "send"
+    )
+    for rank, part in enumerate(parts):
+        outside: set[int] = set()
+        kept = []
+        for line in part:
+            if not _is_early(line):
+                kept.append(line)
+                continue
+            event = json.loads(line)
+            del event["early"]
+            kind = event.get("communication")
+            if kind == "receive" and sent[channel := _channel(event["peer"], rank, event)]:
+                sent[channel] -= 1
+                outside.add(event["work"])
+            elif kind == "send":
+                outside.add(event["work"])
+            elif kind is None and "wait" not in event:
+                if event.pop("work") in outside:  # a weight that was received before the step
+                    kept.append(json.dumps(event))
+            elif event.get("wait") not in outside:
+                kept.append(json.dumps(event))
+        yield kept
+
+
+def _is_early(line: str) -> bool:
+    return line.startswith('{"early"')
+
+
+def _channel(source: int, target: int, event: dict[str, Any]) -> tuple[Any, ...]:
+    return source, target, event["communicator"], event.get("tag", 0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -44,6 +45,21 @@ _PREPARES = frozenset(
 _NOTHING = frozenset({"aten.record_stream.default", "aten.is_pinned.default", "_c10d_functional._wrap_tensor_autograd.default"})
 
 
+_RECEIVE = "c10d.recv_.default"
+_MESSAGES = (_RECEIVE, "c10d.send.default")
+
+
+@dataclass(slots=True)
+class _Early:
+    """A message from before the step: the operator, its arguments, where it was issued, and whether it was waited for."""
+
+    name: str
+    arguments: dict[str, Any]
+    mark: dict[str, Any]
+    work: Any
+    waited: bool = False
+
+
 class Recorder(TorchDispatchMode):
     """Writes events, one JSON object a line, while it is entered and `recording` is set."""
 
@@ -66,6 +82,9 @@ class Recorder(TorchDispatchMode):
         self.backward_micro_batch = 0
         self.batch = 0
         self.begin: Callable[[], None] = lambda: None
+        self.away = False
+        self.early: list[_Early] | None = []
+        self.received: dict[int, int] = {}
 
     def emit(self, event: dict[str, Any]) -> None:
         """Write one event."""
@@ -114,13 +133,13 @@ class Recorder(TorchDispatchMode):
         with _disable_current_modes():
             return bytes_of(tensor)
 
-    def mark(self, event: dict[str, Any]) -> dict[str, Any]:
+    def mark(self, event: dict[str, Any], read: Iterable[torch.Tensor] = ()) -> dict[str, Any]:
         """Add to an event where it was issued, in which phase, for which micro-batch, and whose gradient it computes."""
         place = self.places.current()
         node = torch._C._current_autograd_node()
         own = self.operations if "op" in event else None
         if node is None:
-            own_batch = self.backward_micro_batch if self.phase == "backward" else self.micro_batch
+            own_batch = self.backward_micro_batch if self.phase == "backward" else self._micro_batch_of_all(read)
             where = (place, self._module(), own_batch, own)
             self.issued.setdefault(torch.autograd._get_sequence_nr() - 1, where)
         else:
@@ -147,9 +166,15 @@ class Recorder(TorchDispatchMode):
 
     def micro_batch_of(self, tensor: torch.Tensor) -> int:
         """Return the micro-batch whose forward pass made a tensor; the current one where that is not known."""
-        node = tensor.grad_fn
-        known = self.issued.get(node._sequence_nr()) if node is not None else None  # type: ignore[attr-defined,unused-ignore]
-        return self.micro_batch if known is None else known[2]
+        node: Any = tensor.grad_fn
+        while node is not None and node._sequence_nr() not in self.issued:  # a view, which is not recorded
+            node = node.next_functions[0][0] if node.next_functions else None
+        return self.micro_batch if node is None else self.issued[node._sequence_nr()][2]
+
+    def _micro_batch_of_all(self, read: Iterable[torch.Tensor]) -> int:
+        """Return the micro-batch of what is computed outside of any module: that of all it reads, else the current one."""
+        found = set() if self.modules else {self.micro_batch_of(own) for own in read if own.grad_fn is not None}
+        return found.pop() if len(found) == 1 else self.micro_batch
 
     def _module(self) -> str:
         return self.modules[-1] if self.modules else ""
@@ -164,7 +189,7 @@ class Recorder(TorchDispatchMode):
                 if each.requires_grad and each.is_leaf:
                     self.begin()
         if not self.recording:
-            return func(*args, **kwargs)
+            return self._before(name, func, args, kwargs)
         if any(kind.__name__ in _DESUGARED for kind in types):
             return NotImplemented
         arguments = _arguments(func, args, kwargs)
@@ -189,7 +214,7 @@ class Recorder(TorchDispatchMode):
             event["writes"] = written
         if not made and result is not None:
             event["result"] = encode(result, self.identify)
-        self.emit(self.mark(event))
+        self.emit(self.mark(event, tensors_in(list(arguments.values()))))
         return result
 
     def _drawn(self, result: Any) -> Any:
@@ -225,10 +250,40 @@ class Recorder(TorchDispatchMode):
         self.emit(self.mark(event))
         return result
 
+    def _before(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator before the step, and keep a message for the step that the rank begins with it."""
+        result = func(*args, **kwargs)
+        if self.early is not None and not self.away and name in _MESSAGES:
+            arguments = _arguments(func, args, kwargs)
+            read: dict[str, Any] = {} if name == _RECEIVE else {"tensors": []}  # what is sent before the step is no part of it
+            self.early.append(_Early(name, arguments | read, self.mark({}), _work(result)))
+        return result
+
+    def begin_with_messages(self) -> None:
+        """Record the messages from before the step: a rank receives before it uses a weight, and its peer sends in the step."""
+        early, self.early = self.early or [], None
+        for own in early:
+            event = communication(own.name, own.arguments, None, self.identify)
+            assert event is not None
+            number = len(self.works)
+            self.works[-number - 1 if own.waited else id(own.work)] = number
+            self.kept.append(own.work)
+            self.received.update((each.untyped_storage()._cdata, number) for each in tensors_in(own.arguments["tensors"]))
+            self.emit({"early": True, **event, "work": number, **own.mark})
+            if own.waited:
+                self.emit({"early": True, "wait": number, **own.mark})
+
+    def emit_of(self, tensor: torch.Tensor, event: dict[str, Any]) -> None:
+        """Write an event about a weight, unless it was received in the step, which is known once all ranks are."""
+        number = self.received.get(tensor.untyped_storage()._cdata)
+        self.emit(event if number is None else {"early": True, **event, "work": number})
+
     def waited(self, work: Any) -> None:
         """Record that `work` is waited for."""
         if self.recording:
             self._wait(self.works.get(id(work)))
+        for own in self.early or ():
+            own.waited |= own.work is work
 
     def _wait(self, number: int | None) -> None:
         if number is not None:

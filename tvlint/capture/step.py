@@ -40,7 +40,6 @@ class Step:
         self.backward_depth = 0
         self.roots = 0
         self.finished = False
-        self.away = False
 
     def watch(self) -> None:
         """Follow the modules, the backward passes and the optimizers of this process."""
@@ -67,11 +66,12 @@ class Step:
 
     def begin(self) -> None:
         """Begin to record, and name what the program holds."""
-        if self.recorder.recording or self.finished or self.away:
+        if self.recorder.recording or self.finished or self.recorder.away:
             return
         self.recorder.recording = True
         for mesh in meshes():
             self.recorder.emit(mesh)
+        self.recorder.begin_with_messages()
 
     def begin_with(self, roots: Sequence[nn.Module], mesh: dict[str, Any] | None) -> None:
         """Begin to record a step that the modules take part in, on a mesh that their framework names."""
@@ -89,11 +89,11 @@ class Step:
     def aside(self) -> Iterator[None]:
         """Run what is no part of the step."""
         recording, self.recorder.recording = self.recorder.recording, False
-        away, self.away = self.away, True
+        away, self.recorder.away = self.recorder.away, True
         try:
             yield
         finally:
-            self.recorder.recording, self.away = recording, away
+            self.recorder.recording, self.recorder.away = recording, away
 
     def fill(self, root: nn.Module) -> None:
         """Let the weights begin with the numbers that their names give."""
@@ -122,12 +122,12 @@ class Step:
         """Record the name of a weight or buffer."""
         number = self.recorder.identify(own.held)
         wanted = {"trained": True} if own.role == "weight" and own.tensor.requires_grad else {}
-        self.recorder.emit({"name": own.name, "role": own.role, "of": number, **wanted, **own.place})
+        self.recorder.emit_of(own.held, {"name": own.name, "role": own.role, "of": number, **wanted, **own.place})
         if own.role == "weight":
             self.weights[id(own.tensor)] = own
 
     def _enter(self, module: nn.Module, inputs: Any) -> None:
-        outermost, self.depth = self.depth == 0 and not self.away, self.depth + 1
+        outermost, self.depth = self.depth == 0 and not self.recorder.away, self.depth + 1
         if not torch.is_grad_enabled() and not self.recorder.recording:
             return
         if outermost and not self.backward_depth:
@@ -227,7 +227,7 @@ class Step:
                     "of": self.recorder.identify(found.held),
                     "values": self.recorder.values(found.held),
                 }
-                self.recorder.emit({**event, **found.place})
+                self.recorder.emit_of(weight.held, {**event, **found.place})
 
     def finish(self) -> None:
         """Record no more."""

@@ -375,3 +375,16 @@ def test_words_on_stderr_stay_on_their_line(here: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr().err
     assert "\x1b" not in said
     assert "\n::" not in said
+
+
+def test_show_files_says_what_each_file_is_taken_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "other.yaml").write_text("a: 1\n")
+    assert run("check", "--show-files", ".", "other.yaml") == 0
+    assert [line.partition(",")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "other.yaml: not read: no configuration",
+        "right.sh: megatron-shell: 1 megatron-lm configuration",
+        "wrong.sh: megatron-shell: 1 megatron-lm configuration",
+    ]
+    (here / "broken.plan").write_text("mesh tp=2 tp=3\n")
+    assert run("check", "--show-files", "broken.plan") == 2
+    assert capsys.readouterr().out.startswith("broken.plan: unreadable: ")

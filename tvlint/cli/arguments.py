@@ -219,6 +219,7 @@ def _check(commands: Any) -> None:
     parser.add_argument(
         "--new-from", default="", metavar="REV", help="report only what is new since REV (origin/main)"
     )
+    parser.add_argument("--show-files", action="store_true", help="say what each file is taken for, and check none")
     parser.add_argument("--statistics", action="store_true", help="count findings by rule and file, in text")
     fixing(parser)
     remembering(parser)

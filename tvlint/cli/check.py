@@ -69,6 +69,10 @@ def _run(options: argparse.Namespace) -> int:
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
         return INPUT
+    if options.show_files:
+        from tvlint.cli.show_files import show_files
+
+        return show_files(options, candidates, settings)
     if options.policy:
         from tvlint.run.policy import changed_policy
 

@@ -51,7 +51,7 @@ def _named(call: ast.Call, refuting: bool) -> set[str]:
     return set()
 
 
-MAKERS = ("Defect", "Mismatch", "_of_many", "_reason")
+MAKERS = ("Defect", "Mismatch", "Reason", "_of_many", "_reason")
 """What makes a reason, with its name first."""
 ENDS = {"missing-collective-member", "unmatched-receive", "unmatched-send"}
 COMPUTED = {"send-recv-deadlock", "other-constant", "other-operator"} | ENDS | set(FOUND_BY_READERS)

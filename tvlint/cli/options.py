@@ -60,7 +60,7 @@ def judging(parser: argparse.ArgumentParser) -> None:
     severities = [severity.value for severity in Severity]
     parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
     parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="leave these rules out")
-    choice(parser, "--fail-on SEVERITY", severities, "the mildest finding that exits 1 (default: error)")
+    choice(parser, "--fail-on SEVERITY", severities, "the mildest that exits 1 (default: error)")
     parser.add_argument(
         "--no-ignore-comments", action="store_true", help="also report what `tvlint: ignore` comments silence"
     )

@@ -303,6 +303,42 @@ def test_a_word_that_the_program_may_take_is_none_too_many(parser: str, program:
     assert findings(script) == []
 
 
+COMPUTED = 'from megatron.arguments import parse\ndef more(p): p.add_argument(f"--{parse}")\n'
+LOOKS_AHEAD = f"{COMPUTED}more(p).parse_known_args()\n"
+MISTAKES = "--cows 1.5 --herd smal --number-of-cwos 1 --number_of_cows 2 --log-cows True"
+OF_VALUES = ["`--cows` takes an integer, not `1.5`", "`--herd` does not take `smal`"]
+OF_NAMES = [f"`pretrain_gpt.py` has no option `{each}`" for each in ("--number-of-cwos", "--number_of_cows")]
+OF_WORDS = ["`--log-cows` takes no value, and `True` stands after it"]
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        (COMPUTED, [*OF_NAMES, *OF_VALUES, *OF_WORDS]),
+        (LOOKS_AHEAD, [*OF_NAMES, *OF_VALUES]),
+        (f"{LOOKS_AHEAD}parse_args(extra_args_provider=more)\n", [*OF_NAMES, *OF_VALUES, *OF_WORDS]),
+        (f"{LOOKS_AHEAD}parse_args(extra_args_provider=more)\np.add_argument('words')\n", [*OF_NAMES, *OF_VALUES]),
+        (f"import mindspeed\n{COMPUTED}", OF_NAMES),
+    ],
+)
+def test_what_the_source_of_a_program_declares_holds_though_it_takes_more_than_is_read(
+    program: str, found: list[str], tmp_path: Path
+) -> None:
+    more = '    group.add_argument("--number-of-cows", type=int)\n    return parser\n'
+    script = checkout(tmp_path, DECLARED.replace("    return parser\n", more), program)
+    script.write_text(f"python pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 {MISTAKES}\n")
+    assert sorted(message for _, message, _ in findings(script)) == sorted(found)
+
+
+@pytest.mark.parametrize("option", ["--number-of-dogs 1", "--dp-of-the-cows 1", "--cows-1 2", "--bows 1"])
+def test_an_option_that_differs_by_another_word_may_be_one_that_is_not_read(option: str, tmp_path: Path) -> None:
+    flags = ("--pp-of-the-cows", "--cows-2", "--number-of-cows")
+    more = "".join(f'    group.add_argument("{flag}", type=int)\n' for flag in flags)
+    script = checkout(tmp_path, DECLARED.replace("    return parser\n", f"{more}    return parser\n"), COMPUTED)
+    script.write_text(f"python pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 {option}\n")
+    assert findings(script) == []
+
+
 @pytest.mark.parametrize(
     ("entry", "found"),
     [

@@ -53,7 +53,7 @@ def option_mistakes(
         return
     own = configuration.framework == MEGATRON and all(is_option(each.written) for each in written)
     version = configuration.version
-    by_source = parser if parser is not None and parser.closed else None
+    by_source = parser if parser is not None and parser.declares else None
     for setting in written:
         known = option(setting.written)
         if known is None:
@@ -166,9 +166,14 @@ def _refused_by_source(setting: Setting, parser: ParserSource) -> Iterator[Findi
 
 
 def _takes_as_few(parser: ParserSource | None, known: Option, flag: str) -> bool:
-    """Return whether the source declares that the option takes no more words than Megatron-LM's, and leaves no word over."""
+    """Return whether by the source the option takes no more words than Megatron-LM's, and none may be left over.
+
+    An option that the source does not name is the one of the Megatron that it calls.
+    """
     if parser is None or parser.takes_words:
         return False
+    if flag not in parser.flags:
+        return True
     own = declared(parser, flag)
     return own is not None and (own.kind == "store") == (known.kind == "store") and own.arity == known.arity
 

@@ -33,7 +33,10 @@ EXACT = re.compile(rb"allow_abbrev\s*=\s*False")
 PARSES = b"ArgumentParser("
 TELLING = frozenset({"--micro-batch-size", "--micro_batch_size"})
 """An option that every parser of Megatron has."""
-PASSES_OVER = re.compile(rb"ignore_unknown_args\s*=\s*True|parse_known_args\(")
+IGNORES = re.compile(rb"ignore_unknown_args\s*=\s*True")
+LOOKS_AHEAD = b"parse_known_args("
+REFUSES = re.compile(rb"parse_args\(\s*extra_args_provider\s*=\s*[\w.]+\s*,?\s*\)")
+"""A call of Megatron's parser that refuses what it does not know, whatever looked at the same words before."""
 POSITIONAL = re.compile(rb"add_argument\(\s*[\"'][A-Za-z]")
 OF_MEGATRON = (os.path.join("megatron", "training", "arguments.py"), os.path.join("megatron", "arguments.py"))
 """Where the parser of Megatron-LM lies, in releases of Megatron core and before."""
@@ -41,7 +44,6 @@ MEGATRON = f"{os.sep}megatron{os.sep}"
 """The folder of Megatron's own package, which passes over options only where it looks at them ahead of its parser."""
 OTHERS = re.compile(rb"HfArgumentParser|^[ \t]*(?:import|from)[ \t]+(?:mindspeed|simple_parsing|tyro|hydra)\b", re.MULTILINE)
 """Packages that add options which stand in no source here."""
-PASSING = (b"ignore_unknown_args", b"parse_known_args(")
 PACKAGES = (b"HfArgumentParser", b"mindspeed", b"simple_parsing", b"tyro", b"hydra")
 """One of which is in whatever the patterns match."""
 OF_DEEPSPEED = frozenset({"--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi"})
@@ -67,6 +69,12 @@ class Module:
     computes: bool
     takes_words: bool
     """Whether it adds arguments that are no options."""
+    ignores: bool
+    """Whether it has a parser leave words that are not known."""
+    looks_ahead: bool
+    refuses: bool
+    is_extended: bool
+    """Whether it imports a package that adds options, and may change others, which stand in no source here."""
     is_open: bool
     is_exact: bool
 
@@ -83,12 +91,16 @@ class ParserSource:
     flags: frozenset[str]
     closed: bool
     takes_words: bool
-    """Whether words that belong to no option may be arguments of the program."""
+    """Whether words that belong to no option may be arguments of the program, or passed over."""
     abbreviates: bool
     """Whether the parser takes the beginning of a name for the name."""
     naming: Mapping[str, tuple[str, ...]]
     """The modules that name each flag."""
     checkout: str
+    is_own: bool = True
+    """Whether this is the source of the program itself, not that of Megatron's parser around the script."""
+    declares: bool = True
+    """Whether what options take is how the source declares them: it is the program's own, and no package changes them."""
 
 
 def parser_of(program: str, script: str) -> ParserSource | None:
@@ -102,7 +114,7 @@ def parser_of(program: str, script: str) -> ParserSource | None:
     if own:
         return _parser_at(own, checkout)
     parser = _around(script, OF_MEGATRON)
-    return replace(_parser_at(parser, checkout), closed=False) if parser else None
+    return replace(_parser_at(parser, checkout), closed=False, is_own=False, declares=False) if parser else None
 
 
 def _around(script: str, names: tuple[str, ...]) -> str:
@@ -145,12 +157,17 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
     whole = not waiting and not any(each.is_open for each in modules.values())
     has_parser = any(each.parses for each in modules.values()) and bool(TELLING & flags)
     abbreviates = not any(each.is_exact for each in modules.values())
-    takes_words = modules[program].takes_words
+    ignores = any(each.ignores for each in modules.values())
+    looks_ahead = [each for each in modules.values() if each.looks_ahead]
+    passes_over = ignores or (bool(looks_ahead) and not any(each.refuses for each in modules.values()))
+    takes_words = passes_over or any(each.takes_words for each in (modules[program], *looks_ahead))
     naming: dict[str, tuple[str, ...]] = {}
     for path, each in modules.items():
         for flag in each.flags:
             naming[flag] = (*naming.get(flag, ()), path)
-    return ParserSource(program, flags, whole and has_parser, takes_words, abbreviates, naming, checkout)
+    declares = not any(each.is_extended for each in modules.values())
+    closed = whole and has_parser
+    return ParserSource(program, flags, closed, takes_words, abbreviates, naming, checkout, declares=declares)
 
 
 def _made_options(modules: Iterable[Module]) -> frozenset[str]:
@@ -191,12 +208,15 @@ def _module(path: str, checkout: str) -> Module:
     found = content_within(checkout, path, path, LARGEST)
     if found is None:
         nothing: frozenset[str] = frozenset()
-        return Module(nothing, (), nothing, (), (), False, nothing, False, True, is_open=True, is_exact=False)
+        unknown = (False, True, True, False, False, True)
+        return Module(nothing, (), nothing, (), (), False, nothing, *unknown, is_open=True, is_exact=False)
     data = found[1]
     imported = dict.fromkeys(_imported(data))
-    passes_over = MEGATRON not in path and names(data, PASSING) and PASSES_OVER.search(data) is not None
+    ignores = MEGATRON not in path and IGNORES.search(data) is not None
+    looks_ahead = MEGATRON not in path and LOOKS_AHEAD in data
     of_deepspeed = OF_DEEPSPEED if ADDS_OF_DEEPSPEED in data else ()
     computed = COMPUTED.search(data) is not None and FACTORY not in data
+    extended = names(data, PACKAGES) and OTHERS.search(data) is not None
     return Module(
         frozenset((*(flag.decode() for flag in FLAG.findall(data)), *_negated(data), *of_deepspeed)),
         tuple(_classes(data)),
@@ -207,7 +227,11 @@ def _module(path: str, checkout: str) -> Module:
         frozenset(name.decode().rpartition(".")[2] for name in MADE_OF_FIELDS.findall(data)),
         computed,
         POSITIONAL.search(data) is not None,
-        passes_over or computed or (names(data, PACKAGES) and OTHERS.search(data) is not None),
+        ignores,
+        looks_ahead,
+        REFUSES.search(data) is not None,
+        extended,
+        ignores or looks_ahead or computed or extended,
         EXACT.search(data) is not None,
     )
 

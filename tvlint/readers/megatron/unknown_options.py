@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 
 from tvlint.findings import Edit, Finding, Fix, Severity
@@ -179,12 +179,16 @@ def unknown_options(
         flag = setting.written
         if flag in taken or is_flag(flag) or is_of_fork(flag):
             continue
+        own = _slip(flag, parser) if parser is not None and parser.is_own else ""
+        if own:
+            yield _finding(setting, f"`{name}`", own)
+            continue
         meant = _meant(flag) if known in ("megatron", "source") else ""
         if not meant and known in ("megatron", "source"):
             other = _elsewhere(flag) or _longer_by_a_word(flag)
             is_sure = known == "source" or other in SIZES or (other == _elsewhere(flag) and OF_MEGATRON.fullmatch(name))
             meant = other if is_sure else ""
-        near = "" if is_option(flag) else _neighbour(hyphens(flag), *LONGER[known])
+        near = "" if is_option(flag) else _neighbour(hyphens(flag), *LONGER[known], flags())
         if near.startswith(flag):
             continue
         if near:
@@ -206,7 +210,7 @@ def misspelled_keys(keys: Sequence[YamlScalar]) -> Iterator[Finding]:
         flag = hyphens(f"--{key.text}")
         if option_of(key.text) is not None or key.text in FIELDS or is_option(flag) or is_of_fork(flag):
             continue
-        near = _neighbour(flag, *LONGER["like"]) or _size_meant(flag)
+        near = _neighbour(flag, *LONGER["like"], flags()) or _size_meant(flag)
         meant = known.dest if (known := option(near)) is not None else ""
         if meant and meant not in given:
             message = f"Megatron has no setting `{key.text[:LONGEST]}`"
@@ -220,8 +224,7 @@ def _known_of(configuration: Configuration, given: frozenset[str], program: str,
     name = os.path.basename(program)
     if not parses_like_megatron(configuration.framework):
         return "fork"
-    own = parser is not None and os.path.basename(parser.program) in (name, name.rpartition(".")[2] + ".py")
-    if parser is not None and (own or not name or OF_MEGATRON.match(name)):
+    if parser is not None and (parser.is_own or not name or OF_MEGATRON.match(name)):
         return "source"
     return "megatron" if parser is not None or _are_of_megatron(given) else "like"
 
@@ -305,9 +308,8 @@ def _abbreviates(flag: str, parser: ParserSource) -> bool:
 def nearest(flag: str, known: Iterable[str]) -> str:
     """Return the flag among `known` that was probably meant: of the same words, a letter or two away, or of similar words."""
     flags_known = frozenset(known)
-    for variant in (hyphens(flag), flag[:2] + flag[2:].replace("-", "_")):
-        if variant in flags_known:
-            return variant
+    if joined := _joined(flag, flags_known):
+        return joined
     if len(flag) > LONGEST:
         return ""
     own = set(flag)
@@ -345,11 +347,24 @@ def _same(one: str, other: str) -> bool:
     return one == other or (min(len(one), len(other)) >= BEGINNING and (one.startswith(other) or other.startswith(one)))
 
 
-def _neighbour(flag: str, one: int, two: int) -> str:
+def _slip(flag: str, parser: ParserSource) -> str:
+    """Return the option that the source of the program names and that the flag is, but for how its words are joined, or for one
+    letter of a word that is long enough to be no other one.
+    """
+    near = _joined(flag, parser.naming) or _neighbour(flag, LONGER["source"][1], LONGEST + 1, parser.naming)
+    return near if all(len(word) >= STEM and word.isalpha() for word in _words(flag) ^ _words(near)) else ""
+
+
+def _joined(flag: str, known: Container[str]) -> str:
+    """Return the flag with its words joined in the other way, where that is known."""
+    return next((each for each in (hyphens(flag), flag[:2] + flag[2:].replace("-", "_")) if each in known), "")
+
+
+def _neighbour(flag: str, one: int, two: int, among: Iterable[str]) -> str:
     """The option that `flag` is one or, from the second length on, two letters away from; empty where several are as near."""
     most = 0 if len(flag) < one or len(flag) > LONGEST else 1 if len(flag) < two else 2
     near: list[tuple[int, str]] = []
-    for known in flags() if most else ():
+    for known in among if most else ():
         if abs(len(known) - len(flag)) <= most and len(set(known) ^ set(flag)) <= 2 * most:
             apart = distance(flag, known, most)
             if apart <= most:

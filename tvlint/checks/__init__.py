@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tvlint.analyses.dataflow.facts import Facts
 
 
+OF_RELATIONS = frozenset({"root-only-result-used"})
+"""The rules whose mistakes the relations alone show."""
+
+
 def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Finding]:
     """Yield what the plan rules among `rules` find, and then what only the relations of the plan show.
 
@@ -34,6 +38,8 @@ def load_check(rule: Rule) -> Callable[[Any], Iterator[Finding]]:
 
     A page with a message of its own says how the defects of its name are reported that an analysis finds.
     """
+    if rule.name in OF_RELATIONS:
+        return lambda _: iter(())
     if rule.message:
         from tvlint.checks.pages import findings_as_page_says
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvlint.analyses.placement.domain import AtRoot, On, Shuffled, is_whole
+from tvlint.analyses.placement.domain import On, Shuffled, is_whole
 from tvlint.ir.operators import Collective, Communicate
 from tvlint.ir.placement import Partial, Replicate, Shard
 
@@ -17,8 +17,7 @@ def after(operator: Communicate, before: On, rank: int, gradient: bool, members:
     if operator.kind is Collective.ALL_REDUCE:
         return _reduced(operator, before, Replicate(), gradient, "doubled-allreduce")
     if operator.kind is Collective.REDUCE:
-        landed: On = None if operator.root is None else AtRoot(operator.root)
-        return _reduced(operator, before, landed, gradient, "doubled-allreduce")
+        return _reduced(operator, before, None, gradient, "doubled-allreduce")
     if operator.kind is Collective.REDUCE_SCATTER:
         scattered = None if dim is None else Shard(dim)
         return _reduced(operator, before, scattered, gradient, "reduce-scatter-of-replicated")
@@ -26,15 +25,12 @@ def after(operator: Communicate, before: On, rank: int, gradient: bool, members:
         return _gathered(operator, before, dim, rank)
     if operator.kind is Collective.ALL_TO_ALL:
         return _exchanged(operator, before, dim, rank, members)
-    if operator.kind is Collective.BROADCAST and isinstance(before, AtRoot) and operator.root not in (None, before.root):
-        return None, "root-only-result-used"
     if operator.kind is Collective.BROADCAST:
         return Replicate(), "broadcast-of-partial" if isinstance(before, Partial) else ""
     if operator.kind is Collective.CHUNK and isinstance(before, Partial):
         return None, "missing-allreduce"
     if operator.kind in (Collective.CHUNK, Collective.SCATTER):
-        whole = is_whole(before) or isinstance(before, AtRoot)
-        return (Shard(dim) if whole and dim is not None else None), ""
+        return (Shard(dim) if is_whole(before) and dim is not None else None), ""
     return before, ""
 
 
@@ -44,8 +40,6 @@ def _reduced(operator: Communicate, before: On, result: On, gradient: bool, doub
         return None, "allreduce-of-shards"
     if is_whole(before):
         return (None, doubled) if reduce == "sum" else (result, "")
-    if isinstance(before, AtRoot):
-        return None, "root-only-result-used"
     if not isinstance(before, Partial) or before.reduce == reduce:
         return result, ""
     if {before.reduce, reduce} == {"sum", "avg"}:
@@ -56,15 +50,11 @@ def _reduced(operator: Communicate, before: On, result: On, gradient: bool, doub
 
 
 def _gathered(operator: Communicate, before: On, dim: int | None, rank: int) -> tuple[On, str]:
-    result: On = Replicate()
-    if operator.kind is Collective.GATHER:
-        result = None if operator.root is None else AtRoot(operator.root)
+    result: On = None if operator.kind is Collective.GATHER else Replicate()
     if is_whole(before):
         return None, "gather-of-unsharded"
     if isinstance(before, Partial):
         return None, "gather-of-partial"
-    if isinstance(before, AtRoot):
-        return None, "root-only-result-used"
     if isinstance(before, Shard):
         if dim is not None and rank and before.dim % rank != dim:
             return None, "wrong-gather-dim"

@@ -8,7 +8,7 @@ from math import prod
 from tvlint.analyses.communication.calls import Call
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.collective_transfer import after, faulty_splits
-from tvlint.analyses.placement.domain import AtRoot, On, Placed, Where, is_whole
+from tvlint.analyses.placement.domain import On, Placed, Where, is_whole
 from tvlint.analyses.placement.piece_order import strided
 from tvlint.analyses.placement.reach import sent_on
 from tvlint.analyses.placement.state import UNKNOWN, Walk
@@ -47,8 +47,6 @@ def communicate(walk: Walk, operator: Communicate) -> None:
             if axis not in walk.axes:
                 continue
             on[axis], rule = after(operator, value.on.get(axis), rank, gradient, walk.plan.mesh.axis_size(axis))
-            if isinstance(on[axis], AtRoot) and _only_at(walk, axis, operator.root):
-                on[axis] = None
             others = [other for other in walk.axes if other not in (axes or ())]
             elsewhere = [other for other in others if isinstance(value.on.get(other), Partial)]
             if rule in _REDUCES and elsewhere:
@@ -124,15 +122,6 @@ def _is_share(walk: Walk, name: str, axes: tuple[str, ...]) -> bool:
     """Return whether a whole value was divided by as many as add it up."""
     whole = [axis for axis in axes if is_whole(walk.value(name).on.get(axis))]
     return walk.shares.get(name) == Fraction(1, prod(walk.plan.mesh.axis_size(axis) for axis in whole))
-
-
-def _only_at(walk: Walk, axis: str, root: int | None) -> bool:
-    """Return whether of the ranks of the axis only `root` runs the program."""
-    mesh = walk.plan.mesh
-    if root is None or not 0 <= root < mesh.size:
-        return False
-    place = mesh.coordinates(root)[axis]
-    return all(rank < mesh.size and mesh.coordinates(rank)[axis] == place for rank in walk.program.ranks)
 
 
 def _over_no_axis(walk: Walk, operator: Communicate, source: str) -> None:

@@ -12,13 +12,6 @@ Where = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class AtRoot:
-    """Only the rank at `root` of the axis's group holds the value."""
-
-    root: int
-
-
-@dataclass(frozen=True, slots=True)
 class Shuffled:
     """Every rank of the axis holds the whole value, its pieces along `dim` in the order `order` in place of 0, 1, 2, ..."""
 
@@ -26,7 +19,7 @@ class Shuffled:
     order: tuple[int, ...]
 
 
-On = Placement | AtRoot | Shuffled | None
+On = Placement | Shuffled | None
 """How a value lies on one axis; None is unknown."""
 
 
@@ -69,8 +62,6 @@ def words(placement: On) -> str:
         return f"R with the pieces of dimension {placement.dim} in the order {list(placement.order)}"
     if isinstance(placement, Partial):
         return "P" if placement.reduce == "sum" else f"P({placement.reduce})"
-    if isinstance(placement, AtRoot):
-        return f"only on rank {placement.root}"
     if isinstance(placement, Invariant):
         return "I"
     return "R" if isinstance(placement, Replicate) else "?"

@@ -8,7 +8,7 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.gradient_owners import owners
 from tvlint.analyses.dataflow.local_shapes import whole_shape
 from tvlint.analyses.placement.axes import common_axes, messaged_axes
-from tvlint.analyses.placement.domain import AtRoot, Defect, On, Placed, Shuffled, Where, same, words
+from tvlint.analyses.placement.domain import Defect, On, Placed, Shuffled, Where, same, words
 from tvlint.ir.operators import Group
 from tvlint.ir.placement import Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import Plan, Program, Role, Tensor
@@ -107,7 +107,7 @@ class Walk:
                 if axis in placements and axis not in value.on:
                     kept[axis] = placements[axis]
                 continue
-            if same(own, claim) or isinstance(own, AtRoot) or (isinstance(own, Partial) and isinstance(claim, Partial)):
+            if same(own, claim) or (isinstance(own, Partial) and isinstance(claim, Partial)):
                 continue
             if isinstance(claim, Shard) and isinstance(own, Shard) and (claim.parts or own.parts):
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tvlint.analyses.placement.domain import AtRoot, On, Shuffled, is_whole
+from tvlint.analyses.placement.domain import On, Shuffled, is_whole
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ops.spec import ONE, Bound, Names
 
@@ -97,9 +97,6 @@ def gradient_form(bound: Bound, operand: int, present: Sequence[int]) -> Form:
 
 def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
     """The result's placement on one axis, or what is wrong."""
-    for position, placement in enumerate(operands):
-        if isinstance(placement, AtRoot) and position not in form.shape_only:
-            return Wrong("root-only-result-used", position)
     shuffled = _shuffled(form, operands)
     if shuffled is not None:
         return shuffled[0]

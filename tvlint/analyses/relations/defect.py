@@ -91,7 +91,8 @@ Draw: TypeAlias = Callable[[Sequence[Defect]], tuple[Scene, ...]]
 
 
 STOPS = frozenset(
-    {"use-before-definition", "absent-gradient", "wrong-dimension", "wrong-root", "wrong-shape-claim", "wrong-view-size"}
+    {"use-before-definition", "root-only-result-used", "absent-gradient"}
+    | {"wrong-dimension", "wrong-root", "wrong-shape-claim", "wrong-view-size"}
 )
 """What no framework runs, or may not."""
 

@@ -46,6 +46,7 @@ _HELP = {
     "partial-times-partial": "add up one of the two before they are multiplied",
     "pieces-not-in-rank-order": "send and gather the pieces in the order of the ranks",
     "reduce-scatter-of-replicated": "take the rank's own piece with a chunk: the value is complete before",
+    "root-only-result-used": "use all-reduce or all-gather, or broadcast the result",
     "shape-mismatch": "give sizes and dimensions that the local tensor has",
     "softmax-over-shards": "gather the dimension first, or put the parts together with the maximum and sum over all ranks",
     "unbalanced-backward": "run the forward operator before, in the same micro-batch",
@@ -69,7 +70,7 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
     """
     alone = relations(facts)
     defects = [own for own in sure_defects(alone) if _rule_of(facts, own) in rules] if alone is not None else []
-    if not defects:
+    if alone is None or not defects:
         return
     reported = [own for own in found if own.severity is not Severity.NOTE]
     explained = _explained(facts, reported)
@@ -82,7 +83,7 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
         if id(own.place) not in explained and own.cause not in together and own.name not in known:
             named.setdefault(_rule_of(facts, own), []).append(replace(own, refutes=False))
     for name, members in named.items():
-        for reason in reasons(facts.plan, members):
+        for reason in reasons(alone.plan, members):
             yield Finding(name, Severity.ERROR, reason.message, reason.location, _HELP[name], reason.related, reason.ranks)
 
 

@@ -57,6 +57,7 @@ REFUTING: Mapping[str, Ground] = {
     "reducers-disagree": Ground.FAILS,
     "repeated-micro-batch": Ground.DIFFERS,
     "returned-values-differ": Ground.DIFFERS,
+    "root-only-result-used": Ground.FAILS,
     "scaled-output": Ground.DIFFERS,
     "scaled-update": Ground.DIFFERS,
     "scaled-value": Ground.DIFFERS,

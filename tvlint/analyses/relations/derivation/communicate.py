@@ -142,7 +142,9 @@ def _take_results(machine: Machine, rank: RankState, operator: Communicate | Rec
         return False
     results = machine.arrived[key]
     for name in operator.outputs:
-        if results is None:
+        if results != {} and _is_for_another(rank, operator, name, key[0][0]):
+            rank.at_root[name] = operator.root
+        elif results is None:
             assign(machine, rank, operator, name, None, operator.inputs)
             rank.opaque[name] = machine.moved.get(key, {}).get(rank.number)
         elif rank.number in results:
@@ -153,6 +155,12 @@ def _take_results(machine: Machine, rank: RankState, operator: Communicate | Rec
         elif name in operator.inputs:
             leave_open(machine, rank, name)
     return True
+
+
+def _is_for_another(rank: RankState, operator: Communicate, name: str, members: Members) -> bool:
+    """Return whether a collective gives another rank, its root, its result, and this one keeps nothing as `name`."""
+    elsewhere = operator.root in members and operator.root != rank.number
+    return operator.kind in (Collective.REDUCE, Collective.GATHER) and elsewhere and name not in operator.inputs
 
 
 def _check_absent(

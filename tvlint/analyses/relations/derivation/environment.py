@@ -147,6 +147,9 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
         return None if rank.unknown or name in rank.changed else input_value(machine, rank, name)
     if name in rank.zero:
         raise Mismatch("absent-gradient", f"uses `{name}`, a gradient that none reaches", refutes=False)
+    if name in rank.at_root:
+        text = f"uses `{name}`, which rank {rank.at_root[name]} alone has, as the root"
+        raise Mismatch("root-only-result-used", text, refutes=True)
     text = f"uses `{name}`, which nothing on {{ranks}} produces before"
     raise Mismatch("use-before-definition", text, refutes=True, source=rank.unbound.get(name))
 

@@ -222,6 +222,8 @@ class RankState:
     local: dict[str, Slot] = field(default_factory=dict)
     unbound: dict[str, Location | None] = field(default_factory=dict)
     """The inputs of the segment that is run that have no value, and where it is run on them."""
+    at_root: dict[str, int | None] = field(default_factory=dict)
+    """The root of the collective that gave its result to another rank alone, by the name of the result."""
     segment: Segment | None = None
     trail: list[Any] = field(default_factory=list)
     carriers: dict[int, tuple[str, Operator]] = field(default_factory=dict)

@@ -151,7 +151,7 @@ def plan(
     *,
     mesh: Mapping[str, int] | None = None,
     outputs: Sequence[str] = (),
-    loss: str = "",
+    loss: str | Sequence[str] = "",
     **more: Any,
 ) -> Plan:
     """Return a plan; `mesh` maps axes to sizes, the slowest first, and is empty for one device.
@@ -166,7 +166,7 @@ def plan(
         "segments": dict(segments),
         "programs": list(programs),
         **({"outputs": list(outputs)} if outputs else {}),
-        **({"loss": loss} if loss else {}),
+        **({"loss": loss if isinstance(loss, str) else list(loss)} if loss else {}),
         **more,
     }
     return read(Plan(name, document).text, name)

@@ -64,7 +64,7 @@ def _is_a_mean(plan: Plan) -> bool:
     """Whether the loss is a mean, of which a part of the batch may return its own, or its share of the whole."""
     for segment in plan.segments.values():
         for own in segment.operators:
-            if isinstance(own, Compute) and (plan.loss or plan.outputs[0]) in own.outputs:
+            if isinstance(own, Compute) and (plan.losses or plan.outputs)[0] in own.outputs:
                 name = own.op.rsplit(".", 1)[-1]
                 return name == "mean" or (name in _LOSSES and own.attributes.get("reduction", "mean") == "mean")
     return False

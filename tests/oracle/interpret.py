@@ -97,7 +97,7 @@ class Run:
         return set(self.plan.tensors) if loaded else set()
 
     def _loss_gradients(self) -> set[str]:
-        losses = {*self.plan.outputs, self.plan.loss} - {""}
+        losses = {*self.plan.outputs}
         for program in self.plan.programs:
             for step in program.steps:
                 segment = self.plan.segments[step.segment]
@@ -211,7 +211,7 @@ class Run:
                 else:
                     outside[key] = body[own]
                 name = key if isinstance(key, str) else key[1]
-                if name in self.plan.outputs or name == self.plan.loss:
+                if name in self.plan.outputs:
                     self.losses.setdefault((replica, key), []).append(body[own])
 
     def _accumulate(self, rank: int, weight: str, value: Array, replaces: bool) -> None:

@@ -228,6 +228,18 @@ def test_outputs_are_distinct_and_hold_the_loss(outputs: list[str], loss: str, s
     assert caught.value.problem.location.line == 1
 
 
+@pytest.mark.parametrize(("loss", "losses"), [("x", ("x",)), (["x", "y"], ("x", "y")), (["y"], ("y",)), ([], ())])
+def test_a_plan_has_one_loss_or_several(loss: str | list[str], losses: tuple[str, ...]) -> None:
+    tensors = {name: {"shape": [2], "dtype": "float32", "role": "input"} for name in ("x", "y")}
+    document = {"tvlint_plan": 1, "mesh": [{"axis": "tp", "size": 1}], "tensors": tensors, "segments": {}, "programs": []}
+    plan = plan_json.read("own.json", json.dumps({**document, "outputs": ["x", "y"], "loss": loss})).plan
+    assert plan is not None
+    assert plan.losses == losses
+    again = plan_json.read("own.json", json_writer.write(plan)).plan
+    assert again is not None
+    assert again.losses == losses
+
+
 def test_gradients_that_say_nothing_of_their_owner_are_those_of_the_operand_that_backward_gives_them_for() -> None:
     plan = plan_json.read(
         "p.json",

@@ -581,6 +581,60 @@ program ranks 3
 """,
     ),
     *pair(
+        "the second of two losses summed over dp", "wrong-loss-scale",
+        """
+mesh dp=2
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[4,8] dp:S(0)
+loss la
+loss lb
+program
+  h = linear(x, w)
+  sa: f32[] = mean(h)
+  la = all-reduce avg(sa) over dp
+  k = linear(x, u)
+  q = pow(k, 2)
+  sb: f32[] = mean(q)
+- lb = all-reduce(sb) over dp
++ lb = all-reduce avg(sb) over dp
+  dh = backward sa (grad(sa))
+  _, grad(w) = backward h (dh)
+  dq = backward sb (grad(sb))
+  dk = backward q (dq)
+  _, grad(u) = backward k (dk)
+  reduce-gradients w, u over dp by avg
+  update w, u
+""",
+    ),
+    *pair(
+        "the weight of the second of two losses not reduced", "missing-gradient-reduction",
+        """
+mesh dp=2
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[4,8] dp:S(0)
+loss la
+loss lb
+program
+  h = linear(x, w)
+  sa: f32[] = mean(h)
+  la = all-reduce avg(sa) over dp
+  k = linear(x, u)
+  q = pow(k, 2)
+  sb: f32[] = mean(q)
+  lb = all-reduce avg(sb) over dp
+  dh = backward sa (grad(sa))
+  _, grad(w) = backward h (dh)
+  dq = backward sb (grad(sb))
+  dk = backward q (dq)
+  _, grad(u) = backward k (dk)
+- reduce-gradients w over dp by avg
++ reduce-gradients w, u over dp by avg
+  update w, u
+""",
+    ),
+    *pair(
         "mean loss summed over dp", "wrong-loss-scale wrong-reduce-op",
         """
 mesh $MESH

@@ -148,8 +148,8 @@ class Plan:
     """One exported plan.
 
     `mesh` covers all ranks, replicas too. `programs` are those of replica 0. `micro_batches` is how many a rank runs per
-    optimizer step. `outputs` are the names (as the steps know them) of the values the plan returns, the loss among them:
-    `loss` when the plan says which. `format` is `nnscaler-pickle`, `plan-json` or `plan-text`.
+    optimizer step. `outputs` are the names (as the steps know them) of the values the plan returns, those among them that
+    are `losses` when the plan says which. `format` is `nnscaler-pickle`, `plan-json` or `plan-text`.
     """
 
     path: str
@@ -161,7 +161,7 @@ class Plan:
     replication: Replication = field(default_factory=Replication)
     micro_batches: int = 1
     outputs: tuple[str, ...] = ()
-    loss: str = ""
+    losses: tuple[str, ...] = ()
     communicators: tuple[Group, ...] = ()
     name: str = ""
     undivided: int = 1

@@ -106,8 +106,7 @@ class _World:
         self.progress = 0
         self.queues: dict[object, dict[int, deque[Post]]] = {}
         self.weight_of = accumulators(plan)
-        losses = {plan.loss, *plan.outputs} - {""}
-        self.seeds = _roots(plan) | {name for name, own in plan.tensors.items() if own.gradient_of in losses}
+        self.seeds = _roots(plan) | {name for name, own in plan.tensors.items() if own.gradient_of in plan.outputs}
 
     def run(self, rank: int, shift: int, steps: tuple[Step, ...]) -> Iterator[None]:
         """Run the steps of the rank of one replica, whose ranks are those of the first with `shift`; yields while it waits."""
@@ -230,7 +229,7 @@ class _Rank:
             value = before + value
         self.outside[key] = value
         name = key if isinstance(key, str) else own
-        if name in self.plan.outputs or name == self.plan.loss:
+        if name in self.plan.outputs:
             self.world.result.returned[self.rank, max(self.micro_batch, 0), name] = value
 
     def _is_gradient(self, name: str) -> bool:

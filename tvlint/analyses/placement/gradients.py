@@ -78,7 +78,7 @@ def ends(walk: Walk) -> None:
         if value is None or name not in walk.producer:
             continue
         walk.where = walk.producer[name]
-        if name in walk.multiples and name != walk.plan.loss:
+        if name in walk.multiples and name not in walk.plan.losses:
             walk.found.append(walk.multiples[name][1])
         if tensor is not None and tensor.placements is not None:
             continue

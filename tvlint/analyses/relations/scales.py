@@ -56,9 +56,9 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
     alone = relations(facts)
     if alone is None:
         return
-    loss, found = facts.plan.loss, dict[tuple[str, str, Fraction, str], tuple[Operator, set[int]]]()
-    for rank, held in alone.derived.environments.items():
-        value = held.get(loss)
+    found = dict[tuple[str, str, Fraction, str], tuple[Operator, set[int]]]()
+    environments = alone.derived.environments.items()
+    for rank, loss, value in ((rank, loss, held.get(loss)) for rank, held in environments for loss in facts.plan.losses):
         times = None if value is None else _odd(alone, value.term, _factor(alone, value))
         if times is not None:
             made = next(own for segment in alone.plan.segments.values() for own in segment.operators if loss in writes(own))

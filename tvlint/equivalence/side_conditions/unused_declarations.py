@@ -38,7 +38,7 @@ def check_unused(parallel: Plan, reference: Plan) -> Iterator[Defect]:
 
 def unused_tensors(plan: Plan) -> dict[Key, Tensor]:
     """Return the tensors that the plan declares and that no operator, run, returned value or named tensor names."""
-    named = {*plan.outputs, plan.loss, *names_in(plan)}
+    named = {*plan.outputs, *names_in(plan)}
     named |= {name for own in plan.tensors.values() if own.name in named for name in (own.logical, own.gradient)}
     idle = (own for own in plan.tensors.values() if own.name not in named and (own.gradient_of or own.name) not in named)
     return {(own.role, own.logical or own.name): own for own in idle}

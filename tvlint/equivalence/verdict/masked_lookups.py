@@ -409,7 +409,7 @@ def _change(plan: Plan, found: _Masked, known: _Uses) -> _Change | None:
     if not known.only(inner | between, (*found.operators, *back)) or not ends <= set(places):
         return None
     outer = [*found.lookup.outputs, *(gradient.inputs if gradient is not None else ())]
-    if any(len(known.makers[name]) > 1 for name in outer) or not inner.isdisjoint({plan.loss, *plan.outputs}):
+    if any(len(known.makers[name]) > 1 for name in outer) or not inner.isdisjoint(plan.outputs):
         return None
     instead: dict[int, Operator | None] = {id(own): None for own in (*found.operators, *back)}
     instead[id(found.operators[-1])] = found.lookup

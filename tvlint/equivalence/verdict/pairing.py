@@ -96,9 +96,10 @@ def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
             return Defect("other-inputs", False, text, first_rank(plan))
     if not do_replicas_fit(parallel):
         return Defect("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", first_rank(parallel))
-    places = {plan.outputs.index(plan.loss) for plan in (parallel, reference) if plan.loss in plan.outputs}
+    places = {tuple(sorted(map(plan.outputs.index, plan.losses))) for plan in (parallel, reference) if plan.losses}
     if len(places) > 1:
-        text = f"the loss of the plan is `{parallel.loss}`, and that of the reference, `{reference.loss}`, is another result"
+        own, other = (", ".join(f"`{name}`" for name in plan.losses) for plan in (parallel, reference))
+        text = f"the loss of the plan is {own}, and that of the reference, {other}, is another result"
         return Defect("other-loss", False, text, first_rank(parallel))
     if _gradients_returned(parallel) != _gradients_returned(reference):
         text = "the plans return the gradients of different weights, which are compared as gradients only"

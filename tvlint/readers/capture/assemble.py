@@ -212,7 +212,7 @@ def _plan(
     outputs = (LOSS,) if losses else ()
     return Plan(
         capture.path, "capture", mesh, tensors, segments, tuple(programs), micro_batches=max(1, micro_batches), outputs=outputs,
-        loss=LOSS if losses else "", name=" ".join(capture.launch), assumed=_assumed(capture, prepared, found),
+        losses=outputs, name=" ".join(capture.launch), assumed=_assumed(capture, prepared, found),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from tvlint.ir.plan import Plan
 
 def with_named_tensors(plan: Plan) -> Plan:
     """Return the plan with the tensors that operators, runs, signatures of segments or results name."""
-    named = {*plan.outputs, plan.loss, *names_in(plan)}
+    named = {*plan.outputs, *names_in(plan)}
     for segment in plan.segments.values():
         named.update(segment.inputs, segment.outputs)
     for program in plan.programs:

@@ -54,16 +54,18 @@ def _open(tensors: dict[str, Tensor], declared: dict[str, Any]) -> frozenset[str
     )
 
 
-def _returned(document: dict[str, Any]) -> tuple[tuple[str, ...], str]:
-    """Return the outputs, each once, and the loss, one of them or empty."""
+def _returned(document: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the outputs, each once, and the losses among them."""
     outputs = tuple(document.get("outputs", ()))
     for index, name in enumerate(outputs):
         if name in outputs[:index]:
             raise FormError(f"output `{name}` is given twice", ((None, "outputs"), index))
-    loss = document.get("loss", "")
-    if loss and loss not in outputs:
-        raise FormError(f"the loss `{loss}` is none of the outputs", (None, "loss"))
-    return outputs, loss
+    loss = document.get("loss") or ()
+    losses = (loss,) if isinstance(loss, str) else tuple(dict.fromkeys(loss))
+    for name in losses:
+        if name not in outputs:
+            raise FormError(f"the loss `{name}` is none of the outputs", (None, "loss"))
+    return outputs, losses
 
 
 def _mesh(value: list[dict[str, Any]]) -> Mesh:

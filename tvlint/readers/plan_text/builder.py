@@ -55,7 +55,7 @@ class Draft:
         self.open_roles: set[str] = set()
         self.claims: dict[str, tuple[dict[str, Placement], Line]] = {}
         self.outputs: list[str] = []
-        self.loss = ""
+        self.losses: list[str] = []
         self.segments: dict[str, Section] = {}
         self.programs: list[Section] = []
         self.section: Section | None = None
@@ -141,12 +141,10 @@ class Draft:
         """`output y`, `output y f32[8,8] dp:S(0)`, `output y dp:S(0)`."""
         index = line.index
         name = line.name("the output's name")
+        if name in (self.losses if loss else self.outputs):
+            line.fail(f"{'loss' if loss else 'output'} `{name}` is given twice", index=index)
         if loss:
-            if self.loss:
-                line.fail(f"a second loss; the first is `{self.loss}`", index=index)
-            self.loss = name
-        elif name in self.outputs:
-            line.fail(f"output `{name}` is given twice", index=index)
+            self.losses.append(name)
         if name not in self.outputs:
             self.outputs.append(name)
         line.accept(":")

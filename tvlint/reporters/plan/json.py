@@ -40,8 +40,8 @@ def _members(plan: Plan) -> Iterator[str]:
     yield f'"programs": {_lines(_program(program) for program in plan.programs)}'
     if plan.outputs:
         yield f'"outputs": {dumped(plan.outputs)}'
-    if plan.loss:
-        yield f'"loss": {dumped(plan.loss)}'
+    if plan.losses:
+        yield f'"loss": {dumped(plan.losses if len(plan.losses) > 1 else plan.losses[0])}'
     if plan.assumed:
         yield f'"assumed": {dumped(plan.assumed)}'
 

@@ -66,9 +66,7 @@ def _lines(plan: Plan) -> Iterator[str]:
             written.add(tensor.name)
     for name in plan.outputs:
         shape = f" {typed(plan.tensors[name])}" if name in stated and name not in inline and name not in written else ""
-        yield f"{'loss' if name == plan.loss else 'output'} {words.name(name)}{shape}"
-    if plan.loss and plan.loss not in plan.outputs:
-        yield f"loss {words.name(plan.loss)}"
+        yield f"{'loss' if name in plan.losses else 'output'} {words.name(name)}{shape}"
     communicators = {group.name: group for group in plan.communicators if group.name}
     around = Surroundings(plan.path, plan.mesh, communicators, annotate)
     yield from _body(plan, implicit, around)

@@ -66,8 +66,8 @@ def is_root(machine: Machine, rank: RankState, owners: Sequence[str], name: str,
 
 
 def returned(machine: Machine) -> set[str]:
-    """Return the names of the loss, or of all that the plan returns where it does not say which is the loss."""
-    return {machine.plan.loss} if machine.plan.loss else set(machine.plan.outputs)
+    """Return the names of the losses, or of all that the plan returns where it does not say which are losses."""
+    return set(machine.plan.losses or machine.plan.outputs)
 
 
 def started(machine: Machine, rank: RankState, operator: Operator, name: str, of: str, value: Value) -> Value:

@@ -44,7 +44,7 @@ def order_may_not_matter(plan: Plan, readers: Readers, name: str, dim: int) -> b
     waiting, seen = [(name, dim)], {(name, dim)}
     while waiting:
         own, place = waiting.pop()
-        if own in plan.outputs or own == plan.loss:
+        if own in plan.outputs:
             return False
         for operator in readers.get(own, ()):
             made = _made(plan, operator, own, place)

@@ -102,7 +102,7 @@ def _unread(facts: Facts, rank: int) -> frozenset[str]:
 def _returned(facts: Facts) -> frozenset[str]:
     """Return what a plan leaves to its caller: what it returns, and gradients of weights."""
     weights = (tensor.gradient for tensor in facts.plan.tensors.values() if tensor.role is Role.WEIGHT)
-    return frozenset((*facts.plan.outputs, facts.plan.loss, *weights))
+    return frozenset((*facts.plan.outputs, *weights))
 
 
 def _logical(facts: Facts, send: Call) -> str:

@@ -271,7 +271,7 @@ class _Graph:
             {segment.name: segment for segment in segments},
             (Program((0,), steps),),
             outputs=outputs,
-            loss=loss,
+            losses=(loss,) if loss else (),
         )
         return with_named_tensors(plan)
 

@@ -32,7 +32,8 @@ def loss_is_mean(reference: Plan) -> bool:
 
     Such a sum of weights alone is the same in every part of the batch, and so is the mean of it over the parts.
     """
-    loss = reference.loss or (reference.outputs[0] if len(reference.outputs) == 1 else "")
+    losses = reference.losses or reference.outputs
+    loss = losses[0] if len(losses) == 1 else ""
     forward = [part for part in reference.segments.values() if part.phase is Phase.FORWARD]
     makers = {name: own for part in forward for own in part.operators if isinstance(own, Compute) for name in own.outputs}
     reached = {name for name, tensor in reference.tensors.items() if tensor.role is Role.INPUT}

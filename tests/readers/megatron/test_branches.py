@@ -17,6 +17,7 @@ LAUNCH = (
     "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size $TP --num-attention-heads 8 --num-layers 8"
     " --global-batch-size 8"
 )
+ARGUMENTS = LAUNCH[LAUNCH.index(" --tensor") :].replace("$TP", "3")
 CASE = """
 MODEL=${1:-small}
 case "$MODEL" in
@@ -65,6 +66,7 @@ WRONG = "8 attention heads do not divide over 3 tensor-parallel ranks"
         (f"for TP in 2 3 4; do\n  {LAUNCH}\ndone\n", " with `TP=3`"),
         (f"TP=3\n{CASE.replace('TP=3', 'TP=4')}TP=3\n{LAUNCH}", ""),
         (f"case $RUN in\n  a) TP=2; {LAUNCH} ;;\n  b) TP=3; {LAUNCH} --bf16 ;;\nesac\n", ""),
+        (f'ARGS="{ARGUMENTS}"\nif [ "$RUN" = a ]; then torchrun --nproc-per-node 3 train.py $ARGS; fi\n', ""),
     ],
 )
 def test_a_launch_that_a_branch_leads_to_is_judged_with_its_condition(text: str, condition: str, tmp_path: Path) -> None:

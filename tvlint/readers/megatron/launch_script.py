@@ -100,12 +100,13 @@ def read(path: str, data: bytes) -> Document | None:
         findings.update(dict.fromkeys((*mistakes, *cut_short(command.span))))
     if not configurations and (overrides := tuple(hydra_overrides.configurations(evaluation))):
         return Document(path, hydra_overrides.FORMAT, configurations=overrides)
-    if not configurations:
+    only_lists = not configurations
+    if only_lists:
         configurations = of_lists(evaluation, version)
         findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each)))
     if not configurations:
         return None
-    configurations, beyond = _with_cases(evaluation, configurations, version)
+    configurations, beyond = _with_cases(evaluation, configurations, version, only_lists)
     findings.update(dict.fromkeys(beyond))
     findings.update(dict.fromkeys(carriage_return(evaluation.source)))
     findings.update(dict.fromkeys(_not_followed(evaluation, configurations)))
@@ -121,11 +122,12 @@ def launched(evaluation: Evaluation, version: str) -> Iterable[tuple[Configurati
 
 
 def _with_cases(
-    evaluation: Evaluation, configurations: Sequence[Configuration], version: str
+    evaluation: Evaluation, configurations: Sequence[Configuration], version: str, only_lists: bool
 ) -> tuple[list[Configuration], list[Finding]]:
     """Return the configurations with what they train for each text that the script names of a variable, one at a time.
 
-    A launch that is reached for such a text only comes after them. Beside them stand mistakes in the options of each. Of too
+    A launch that is reached for such a text only comes after them. Where the script launches something, what it does not launch
+    for a text is trained by nothing else. Beside them stand mistakes in the options of each. Of too
     many texts, the first are tried, and a finding says so.
     """
     named = [(name, text) for name, texts in alternatives(evaluation.source).items() for text in texts]
@@ -140,7 +142,7 @@ def _with_cases(
         tried += 1
         condition = f" with `{name}={text}`" if not name.isdigit() else f" with `{text}` as argument {name}"
         found = [(each, launch.path or launch.program) for each, _, launch, _ in launched(own, version)]
-        for each, program in found or [(each, "") for each in of_lists(own, version)]:
+        for each, program in found or [(each, "") for each in (of_lists(own, version) if only_lists else ())]:
             mistakes.update(dict.fromkeys(option_mistakes(each, (), program)))
             if TRAINS & each.settings.keys():
                 cases.setdefault(each.location, []).append(replace(each, condition=condition))

@@ -186,6 +186,22 @@ def test_an_unstated_version_is_told_in_the_help() -> None:
     assert said(configuration(rampup_batch_size=(8, 8, 100), version="0.12"), rules) == []
 
 
+@pytest.mark.parametrize(
+    ("version", "more", "severity"),
+    [
+        ("", {}, Severity.NOTE),
+        ("", {"moe_router_topk": 2}, Severity.ERROR),
+        ("0.12", {}, Severity.ERROR),
+        ("0.4", {}, None),
+    ],
+)
+def test_an_option_that_later_versions_refuse_is_a_note_where_none_is_told(
+    version: str, more: dict[str, SettingValue], severity: Severity | None
+) -> None:
+    found = said(configuration(version=version, checkpoint_activations=True, **more), {"removed": RULES["removed-option"]})
+    assert [each.severity for each in found if isinstance(each, Finding)] == ([severity] if severity is not None else [])
+
+
 def test_no_rule_trips_over_values_of_any_type() -> None:
     for value in (None, True, -1, 0, 10**400, 1.5, float("nan"), "", "'", (), ("a", 1), Unknown("hidden")):
         for name in {name for rule in RULES.values() for name in rule.location if not name.startswith("env.")}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 from tvlint.findings import Finding, NotEvaluated, Related, Severity
@@ -30,7 +31,8 @@ def evaluate(
     A rule whose answer depends on an unknown gives `NotEvaluated`. Rules of other kinds and frameworks are passed over. With
     `repairs`, the help of findings about sizes names the nearest settings that satisfy all rules, which takes a search; notes
     have none.
-    A rule of some versions of Megatron is no more than a warning where nothing tells that one of them is used. Of a command of
+    A rule of some versions of Megatron is no more than a warning where nothing tells that one of them is used, and a note where
+    those refuse an option whatever else is given: that it is given tells of an earlier one. Of a command of
     which words are not known, what is written is judged as written: an error that only those words could prevent is found, and
     says so.
     """
@@ -96,12 +98,20 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
         shown = shown_by(versions, values.configuration)
         assumption = f"holds for {framework} {versions}, {f'as `{shown}` shows' if shown else 'taken as given'}"
         help = f"{help} ({assumption})" if help else assumption
-        if severity is Severity.ERROR and framework in HAS_FORKS and not shown:
+        if not shown and _refuses_options(rule):
+            severity = Severity.NOTE
+        elif severity is Severity.ERROR and framework in HAS_FORKS and not shown:
             severity = Severity.WARNING
     elif framework != MEGATRON and framework in FRAMEWORKS:
         judged = f"judged as {framework}"
         help = f"{help} ({judged})" if help else judged
     return Finding(rule.name, severity, message, location, help, related, about=(), section=values.configuration.section)
+
+
+def _refuses_options(rule: Rule) -> bool:
+    """Return whether the rule is that some options are not given, whatever else is."""
+    demands = conjuncts(parse(rule.require))
+    return not rule.when and all(isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not) for each in demands)
 
 
 def _blamed(rule: Rule, values: Values) -> str:

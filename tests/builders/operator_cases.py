@@ -139,6 +139,12 @@ def _scattered(x: Any, i: Any, v: Any) -> Any:
     return found
 
 
+def _greatest_at(x: Any, i: Any, v: Any) -> Any:
+    found = x.copy()
+    np.maximum.at(found, i, v)
+    return found
+
+
 def _added(x: Any, i: Any, v: Any) -> Any:
     found = x.copy()
     np.add.at(found, (i, np.arange(v.shape[1])) if i.ndim > 1 else i, v)
@@ -307,6 +313,10 @@ CASES: tuple[Case, ...] = (
     Case("index-add", "torch.index_add", ((4, 2), Literal(0), (2,), (2, 2)), _added, lambda t, x, i, v: x.index_add(0, i, v)),
     Case("index-add times", "torch.index_add", ((4, 2), (2,), (2, 2)), lambda x, i, v: _added(x, i, 0.5 * v),
          lambda t, x, i, v: x.index_add(0, i, v, alpha=0.5), {"dim": 0, "alpha": 0.5}),
+    Case("index-reduce", "torch.index_reduce", ((4, 2), Literal(0), (2,), (2, 2), Literal("amax")), _greatest_at,
+         lambda t, x, i, v: x.index_reduce(0, i, v, "amax")),
+    Case("index-reduce least", "torch.index_reduce", ((4, 2), (2,), (2, 2)), lambda x, i, v: -_greatest_at(-x, i, -v),
+         lambda t, x, i, v: x.index_reduce(0, i, v, "amin"), {"dim": 0, "reduce": "amin"}),
     Case("scatter-add", "torch.scatter_add", ((4, 2), Literal(0), (2, 2), (2, 2)), _added,
          lambda t, x, i, v: x.scatter_add(0, i, v)),
     Case("one-hot", F + "one_hot", ((2, 4), Literal(4)), lambda i: np.eye(4)[i],

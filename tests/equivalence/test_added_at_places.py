@@ -1,4 +1,4 @@
-"""Elements that are added at places: `index_add` and `scatter_add`, of which ranks hold some of the elements."""
+"""Elements that are added or compared at places, as by `index_add` and `index_reduce`, of which ranks hold some."""
 
 from __future__ import annotations
 
@@ -56,6 +56,38 @@ WRONG = {
     "ones in place of zeros": ("zeros([4,8])", "ones([4,8])", "missing-allreduce"),
     "added twice": ("index_add(z, 0, i, h)", "index_add(z, 0, i, h, alpha=2)", "other-operator"),
 }
+
+
+COMPARED_REFERENCE = REFERENCE.replace(
+    "n = gelu(a)", 'm = index_reduce(z, 0, i, x, reduce="amax")\nt = add(a, m)\nn = gelu(t)'
+).replace("da = backward n (dn)", "dt = backward n (dn)\nda, _ = backward t (dt)")
+COMPARED = PARALLEL.replace(
+    "n = gelu(a)", 'k = index_reduce(z, 0, i, x, reduce="amax")\nm = all-reduce max(k) over tp\nt = add(a, m)\nn = gelu(t)'
+).replace("da = backward n (dn)", "dt = backward n (dn)\nda, _ = backward t (dt)")
+
+WRONG_COMPARED = {
+    "summed": ("all-reduce max(k)", "all-reduce(k)", "wrong-reduce-op"),
+    "the least of the greatest": ("all-reduce max(k)", "all-reduce min(k)", "wrong-reduce-op"),
+    "never compared": ("all-reduce max(k) over tp", "identity(k)", "part-used-as-complete"),
+    "the least on each rank": ('reduce="amax"', 'reduce="amin"', "split-dimension"),
+    "indices of other elements": ("input i i64[12] tp:S(0)", "input i i64[12]", "mismatched-shards"),
+}
+
+
+def test_what_is_compared_on_parts_is_proved_and_computes_the_same() -> None:
+    reference, parallel = plans(COMPARED_REFERENCE, COMPARED)
+    verdict = prove(parallel, reference, replay=True)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert "agrees with the reference on" in dict(verdict.facts)
+
+
+@pytest.mark.parametrize("name", WRONG_COMPARED)
+def test_what_is_compared_otherwise_is_not(name: str) -> None:
+    before, after, reason = WRONG_COMPARED[name]
+    assert before in COMPARED
+    verdict = verdict_on(COMPARED.replace(before, after), COMPARED_REFERENCE)
+    assert verdict.outcome is not Outcome.PROVED
+    assert reason in [own.name for own in verdict.reasons]
 
 
 def test_what_is_added_on_parts_is_proved_and_computes_the_same() -> None:

@@ -6,6 +6,7 @@ The dimension that is cut must be whole: what a rank would cut from its part is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvlint.ir.operators import Literal, Value
@@ -361,6 +362,20 @@ def _add_at(call: Call) -> Bound:
     )
 
 
+def _extreme_at(call: Call) -> Bound:
+    """Operand 0 and, along `dim`, the greatest or least of its elements and of those of `source` at the places in `index`."""
+    attributes, last = dict(call.attributes), call.inputs[4:]
+    given = last[0].value if len(last) == 1 and isinstance(last[0], Literal) else ""
+    kind = attributes.pop("reduce", given)
+    if kind not in ("amax", "amin") or attributes.pop("include_self", True) is not True or "alpha" in attributes:
+        raise UnsupportedError(f"`{call.op}` that reduces with {kind}, or leaves its first operand out")
+    call = Call(call.op, call.inputs[:4], attributes, call.outputs)
+    if 0 in _added_at(call)[2].shape(2):
+        raise UnsupportedError(f"`{call.op}` of no elements")
+    bound = _add_at(call)
+    return replace(bound, linear=(), attributes=(kind,), splits={"place": "max"} if kind == "amax" else {})
+
+
 def _added_at(call: Call) -> tuple[int, Value, Call]:
     """`dim`, which may stand after the first operand, what the added elements are multiplied with, and the three tensors."""
     inputs, attributes = call.inputs, dict(call.attributes)
@@ -399,6 +414,20 @@ def _sum_added(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[A
     return (operands[0] + (total if alpha == 1 or not isinstance(alpha, int | float) else total * field.number(alpha)),)
 
 
+def _compared(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    axis = bound.operands[0].index("source")
+    index = align(operands[1], bound.operands[1], bound.operands[2])
+    rows = [operands[0].take(row, axis=axis) for row in range(operands[0].shape[axis])]
+    for row in range(len(rows)):
+        for place in range(operands[2].shape[axis]):
+            one, other = rows[row], operands[2].take(place, axis=axis)
+            less = field.less(one, other) if bound.attributes[0] == "amax" else field.less(other, one)
+            rows[row] = field.where(field.equal(index.take(place, axis=axis), row), field.where(less, other, one), one)
+    return (np.stack(rows, axis=axis),)
+
+
 def _choose(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     source, result = bound.operands[0], bound.outputs[0]
     axis = source.index("source") if "source" in source else next(i for i, n in enumerate(source) if n in bound.whole)
@@ -429,4 +458,5 @@ SPECS = (
     OpSpec("one-hot", ("torch.nn.functional.one_hot",), _one_hot, evaluate=_marked, traits=frozenset({Trait.POSITIONAL})),
     OpSpec("index-sum", (), _index_sum, evaluate=_sum_at),
     OpSpec("index-add", _torch("index_add", "scatter_add"), _add_at, steps=_in_two_steps, evaluate=_sum_added),
+    OpSpec("index-reduce", _torch("index_reduce", "scatter_reduce"), _extreme_at, evaluate=_compared),
 )

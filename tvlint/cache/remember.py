@@ -9,6 +9,7 @@ from tvlint.ir.values import dataclass, field
 
 if TYPE_CHECKING:
     from tvlint.cache.address import Content
+    from tvlint.cache.files import Book
     from tvlint.cache.store import Store
 
 T = TypeVar("T")
@@ -59,18 +60,7 @@ class Cache:
 
     def recall(self, question: Question | None, type: type[T]) -> T | None:
         """Return the result that was kept for the question."""
-        if question is None:
-            return None
-        from tvlint.cache.values import decode
-
-        store = self._opened_store()
-        data = store.get(question.address) if store is not None else None
-        if data is None:
-            return None
-        try:
-            return decode(data, type)
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return None
+        return None if question is None else self._decoded(question.address, type)
 
     def keep(self, question: Question | None, result: T, type: type[T]) -> None:
         """Remember the result, unless a file was written, added or removed since the question was asked, or tvlint itself.
@@ -92,6 +82,43 @@ class Cache:
             return
         if same:
             store.put(question.address, data)
+
+    def shelf(self, asked: object) -> str | None:
+        """Return the address of what was found in many files, each asked the same; None where nothing can be remembered."""
+        from tvlint.cache.address import address, program
+
+        engine = program() if self._opened_store() is not None else None
+        try:
+            return None if engine is None else address("files", engine, asked, ())
+        except TypeError:
+            return None
+
+    def book(self, shelf: str) -> Book | None:
+        """Return what earlier runs found, whether it holds or not."""
+        from tvlint.cache.files import Book
+
+        return self._decoded(shelf, Book)
+
+    def bind(self, shelf: str, book: Book) -> None:
+        """Remember what was found, unless tvlint itself was written since."""
+        from tvlint.cache.address import installed, program
+        from tvlint.cache.values import encode
+
+        store = self._opened_store()
+        if store is not None and installed() == program():
+            store.put(shelf, encode(book))
+
+    def _decoded(self, address: str, type: type[T]) -> T | None:
+        from tvlint.cache.values import decode
+
+        store = self._opened_store()
+        data = store.get(address) if store is not None else None
+        if data is None:
+            return None
+        try:
+            return decode(data, type)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
 
     def _content(self, path: str) -> Content | None:
         from tvlint.cache.address import content

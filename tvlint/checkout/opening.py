@@ -26,15 +26,35 @@ LONGEST_PATH = 4096
 """Characters of the longest path that a file has; what calls itself longer is looked for nowhere, part by part."""
 
 _INSTEAD: ContextVar[Mapping[str, bytes]] = ContextVar("instead", default={})  # noqa: B039 - never changed
-_ASKED: ContextVar[dict[Question, Hashable] | None] = ContextVar("asked", default=None)
+_ASKED: ContextVar[Asked | None] = ContextVar("asked", default=None)
+_DIGEST: ContextVar[Callable[[bytes], str] | None] = ContextVar("digest", default=None)
 _KEPT: dict[object, _Kept] = {}
 """What `kept` functions have returned."""
+
+
+class Asked:
+    """What was asked of the disk, with the answers: in `own` here, in `others` for each part and kept value that was taken."""
+
+    def __init__(self) -> None:
+        self.own: dict[tuple[Question, Hashable], None] = {}
+        self.others: dict[Asked, None] = {}
+
+    def all(self) -> dict[Question, Hashable]:
+        """Return every question with its answer."""
+        left, seen = [self], {self}
+        found: dict[Question, Hashable] = {}
+        while left:
+            own = left.pop()
+            found.update(own.own.keys())
+            left += [other for other in own.others if other not in seen]
+            seen.update(own.others)
+        return found
 
 
 class _Kept:
     """What a `kept` function has returned, and what was asked for it."""
 
-    def __init__(self, value: object, asked: Mapping[Question, Hashable]) -> None:
+    def __init__(self, value: object, asked: Asked) -> None:
         self.value = value
         self.asked = asked
 
@@ -44,24 +64,26 @@ class _Kept:
 
     @cached_property
     def _paths(self) -> frozenset[str]:
-        return frozenset(os.path.realpath(path) for path in {question[1] for question in self.asked})
+        return frozenset(os.path.realpath(path) for path in {question[1] for question in self.asked.all()})
 
 
 @contextmanager
-def recording() -> Iterator[dict[Question, Hashable]]:
+def recording(digest: Callable[[bytes], str] | None = None) -> Iterator[Asked]:
     """Give what is asked of the disk in the block, also of what cannot be read, with the answers.
 
-    The answer to `content` is what tells whether the file was written since.
+    The answer to `content` is a digest of what was read, where one is given, else what tells if it was written since.
     """
-    asked: dict[Question, Hashable] = {}
+    asked = Asked()
     outer = _ASKED.get()
     token = _ASKED.set(asked)
+    digesting = _DIGEST.set(digest or _DIGEST.get())
     try:
         yield asked
     finally:
+        _DIGEST.reset(digesting)
         _ASKED.reset(token)
         if outer is not None:
-            outer.update(asked)
+            outer.others[asked] = None
 
 
 def kept(function: Callable[P, T]) -> Callable[P, T]:
@@ -77,7 +99,7 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
         if known is not None and not known.rests_on(given):
             outer = _ASKED.get()
             if outer is not None:
-                outer.update(known.asked)
+                outer.others[known.asked] = None
             return known.value  # type: ignore[return-value]
         with recording() as asked:
             value = function(*arguments, **named)
@@ -95,12 +117,27 @@ def forget() -> None:
 
 
 def noted(name: str, path: str | os.PathLike[str], answer: H, *more: str) -> H:
-    """Return the answer to a question, and record it. None is no answer: one may follow."""
+    """Return the answer to a question, and record it."""
     asked = _ASKED.get()
     if asked is not None:
         question = (name, os.fspath(path), *more)
-        asked[question] = answer
+        asked.own[(question, answer)] = None
     return answer
+
+
+@contextmanager
+def answered(name: str, path: str | os.PathLike[str], *more: str) -> Iterator[None]:
+    """Record as the answer to a question that the block raises an error, where it does."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        noted(name, path, failure(error), *more)
+        raise
+
+
+def failure(error: OSError | ValueError) -> str:
+    """Return the answer to a question that ends with the error."""
+    return f"{type(error).__name__} {error.errno if isinstance(error, OSError) else ''}"
 
 
 @contextmanager
@@ -145,8 +182,8 @@ def real_path(path: str | os.PathLike[str]) -> str:
 
 def names_in(folder: str | os.PathLike[str]) -> tuple[str, ...]:
     """Return the names in a folder, in order. Raises OSError where it cannot be listed."""
-    noted("names_in", folder, None)
-    return noted("names_in", folder, tuple(sorted(os.listdir(folder))))
+    with answered("names_in", folder):
+        return noted("names_in", folder, tuple(sorted(os.listdir(folder))))
 
 
 def is_empty(path: str | os.PathLike[str]) -> bool:
@@ -163,11 +200,19 @@ def content(path: str | os.PathLike[str], largest: int) -> bytes:
     file that grows while it is read. Nothing is waited for.
     """
     given = _INSTEAD.get()
-    noted("content", path, None)
     if given and (real := os.path.realpath(path)) in given:
+        noted("content", path, "given")
         if len(given[real]) > largest:
             raise OSError(errno.EFBIG, f"the text is larger than the {largest:,} bytes that are read", os.fspath(path))
         return given[real]
+    with answered("content", path):
+        data, information = _read(path, largest)
+    digest = _DIGEST.get()
+    noted("content", path, stamp(information) if digest is None else digest(data))
+    return data
+
+
+def _read(path: str | os.PathLike[str], largest: int) -> tuple[bytes, os.stat_result]:
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags)
     try:
@@ -182,8 +227,7 @@ def content(path: str | os.PathLike[str], largest: int) -> bytes:
         os.close(handle)
     if len(data) > information.st_size:
         raise OSError(errno.EINVAL, "the file grows while it is read", os.fspath(path))
-    noted("content", path, stamp(information))
-    return data
+    return data, information
 
 
 def stamp(information: os.stat_result) -> tuple[int, ...]:

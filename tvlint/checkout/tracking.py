@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from tvlint.checkout.git import ask
+from tvlint.checkout.git import GitError, ask
 from tvlint.checkout.opening import content, noted
 from tvlint.checkout.top import METADATA, is_within, top_of
 
@@ -16,8 +16,11 @@ def is_tracked(path: str, top: str) -> bool:
     Where `.git` is no repository, every path is the checkout's own but those in `.git`. Raises `GitError` where git does not
     tell.
     """
-    noted("is_tracked", path, None, top)
-    return noted("is_tracked", path, _is_tracked(path, top), top)
+    try:
+        return noted("is_tracked", path, _is_tracked(path, top), top)
+    except GitError:
+        noted("is_tracked", path, "no answer", top)
+        raise
 
 
 def _is_tracked(path: str, top: str) -> bool:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tvlint.checkout.opening import is_empty
+from tvlint.checkout.opening import is_empty, recording
 from tvlint.checks import findings_of_plan, load_check
 from tvlint.findings import Finding, NotEvaluated, Problem, Recognised, Related, Report, Severity, Silenced
 from tvlint.ir.configuration import Configuration, Setting
@@ -30,6 +30,7 @@ from tvlint.run.unjudged import unjudged
 from tvlint.run.world_size import Stated, lacks_world_size, nearest, stated
 
 if TYPE_CHECKING:
+    from tvlint.cache.files import Book, Found, Page, Writer
     from tvlint.cache.remember import Cache, Question
     from tvlint.ir.outline import Outline
     from tvlint.ir.plan import Plan
@@ -90,6 +91,109 @@ class _Said:
             self.recognised.setdefault(framework, {}).update(files)
 
 
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What was said of one file, as values that are remembered."""
+
+    findings: tuple[Finding, ...]
+    not_evaluated: tuple[NotEvaluated, ...]
+    problems: tuple[Problem, ...]
+    outlines: tuple[Outline, ...]
+    checked: tuple[tuple[str, tuple[RuleKind, ...]], ...]
+    skipped: tuple[str, ...]
+    recognised: tuple[tuple[str, str, int], ...]
+
+    @staticmethod
+    def of(said: _Said) -> _Result:
+        """Return what was said."""
+        checked = tuple((path, tuple(kind for kind in RuleKind if kind in kinds)) for path, kinds in said.checked.items())
+        counts = ((name, path, count) for name, files in said.recognised.items() for path, count in files.items())
+        return _Result(
+            tuple(said.findings),
+            tuple(said.not_evaluated),
+            tuple(said.problems),
+            tuple(said.outlines),
+            checked,
+            tuple(said.skipped),
+            tuple(counts),
+        )
+
+    def said(self) -> _Said:
+        """Return it again."""
+        recognised: dict[str, dict[str, int]] = {}
+        for framework, path, count in self.recognised:
+            recognised.setdefault(framework, {})[path] = count
+        return _Said(
+            list(self.findings),
+            list(self.not_evaluated),
+            list(self.problems),
+            list(self.outlines),
+            {path: set(own) for path, own in self.checked},
+            list(self.skipped),
+            recognised,
+        )
+
+
+class _Remembered:
+    """What earlier runs said of files that were found in folders, and this one will have said; of few files nothing, since they
+    are checked sooner than looked up."""
+
+    def __init__(
+        self, cache: Cache | None, candidates: Candidates, rules: Mapping[str, Rule], project: Project, repairs: int
+    ) -> None:
+        self._cache, self._shelf = cache, ""
+        self._files = frozenset(candidates.files) - candidates.named
+        if cache is not None and len(self._files) >= MANY:
+            severities = tuple((name, rule.severity) for name, rule in rules.items())
+            self._shelf = cache.shelf((os.getcwd(), severities, project, repairs)) or ""
+        self._old: tuple[Book | None, tuple[Found, ...]] | None = None
+        self._writers: dict[int, Writer] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether anything is remembered in this run."""
+        return bool(self._shelf)
+
+    def unchanged(self) -> dict[str, _Said]:
+        """Return what was said of the files for which nothing has changed that it rests on."""
+        if self._cache is None or not self._shelf:
+            return {}
+        from tvlint.cache.files import answering
+        from tvlint.cache.values import decode
+
+        book = self._cache.book(self._shelf)
+        try:
+            holding = book.holding(answering()) if book is not None else ()
+            said = {file.path: decode(file.text.encode(), _Result).said() for file in holding if file.path in self._files}
+        except (ValueError, TypeError, KeyError, IndexError):
+            book, holding, said = None, (), {}
+        self._old = (book, holding)
+        return said
+
+    def looked(self, path: str, check_one: Callable[[str], _Said]) -> tuple[_Said, Page | None]:
+        """Return what is said of the file, with what it rests on."""
+        if not self._shelf or path not in self._files:
+            return check_one(path), None
+        from tvlint.cache.files import Writer, digest
+        from tvlint.cache.values import encode
+
+        with recording(digest) as asked:
+            said = check_one(path)
+        writer = self._writers.setdefault(os.getpid(), Writer(os.getpid()))
+        return said, writer.page(path, asked, encode(_Result.of(said)).decode())
+
+    def keep(self, pages: Sequence[Page]) -> None:
+        """Keep what was said of the files that were looked at, and of those that are unchanged."""
+        if self._cache is None or self._old is None or not pages:
+            return
+        from tvlint.cache.files import bound
+
+        book, holding = self._old
+        again = {page.found.path for page in pages}
+        left = () if book is None else (replace(book, files=tuple(file for file in holding if file.path not in again)),)
+        self._cache.bind(self._shelf, bound(pages, left))
+
+
 def check(
     candidates: Candidates,
     rules: Mapping[str, Rule],
@@ -110,38 +214,52 @@ def check(
     needed = {pairing.path for own in projects(project) for pairing in pairings(own)}
     severities = {folder: _with_severities(rules, known, own) for folder, own in project.nested.items()}
 
+    remembered = _Remembered(session.cache, candidates, rules, project, repairs)
+
+    def look(path: str) -> tuple[_Said, Page | None]:
+        return (check_one(path), None) if path in needed else remembered.looked(path, check_one)
+
     def check_one(path: str) -> _Said:
         own = _Said(repairs=repairs)
         if session.cache is not None and path in needed:
             session.cache.look(path)
         applied = severities.get(folder_of(path, project), rules)
-        plan = _check_once(path, path in candidates.named, applied, judging(path, project), own, session.cache)
+        cache = None if remembered.is_open else session.cache
+        plan = _check_once(path, path in candidates.named, applied, judging(path, project), own, cache)
         if plan is not None and plans is not None and path in needed:
             plans[path] = plan
         return own
 
+    found = session.steps.do(os.curdir, remembered.unchanged, "what is remembered")
+    unchanged = {} if isinstance(found, Problem) else {path: found[path] for path in found.keys() - needed}
+    pages: list[Page] = []
     with ExitStack() as stack:
-        aside: dict[str, tuple[Aside[_Said], int]] = {}
-        alone = session.jobs == 1 or len(candidates.files) < MANY or not hasattr(os, "fork")
+        aside: dict[str, tuple[Aside[tuple[_Said, Page | None]], int]] = {}
+        alone = session.jobs == 1 or len(candidates.files) - len(unchanged) < MANY or not hasattr(os, "fork")
 
-        def checked(index: int) -> _Said:
+        def checked(index: int) -> tuple[_Said, Page | None]:
             path = candidates.files[index]
             if alone or path in needed:
-                return check_one(path)
+                return look(path)
             if not aside:
-                others = [other for other in candidates.files[index:] if other not in needed]
-                aside.update(_shared_out(others, check_one, session.jobs, stack))
+                others = [other for other in candidates.files[index:] if other not in needed and other not in unchanged]
+                aside.update(_shared_out(others, look, session.jobs, stack))
             share, place = aside[path]
             return share.value(place)
 
         for index, path in enumerate(candidates.files):
             if session.progress is not None:
                 session.progress(f"checking {path}", index / len(candidates.files))
-            found = session.steps.do(path, partial(checked, index))
-            if isinstance(found, Problem):
-                said.problems.append(found)
+            if path in unchanged:
+                said.add(unchanged[path])
+                continue
+            looked = session.steps.do(path, partial(checked, index))
+            if isinstance(looked, Problem):
+                said.problems.append(looked)
             else:
-                said.add(found)
+                said.add(looked[0])
+                pages += filter(None, looked[1:])
+    session.steps.do(os.curdir, partial(remembered.keep, pages), "what is remembered")
     if candidates.is_whole:
         paths = {*candidates.files, *(own.location.path for own in said.findings)}
         said.findings += [finding for own in projects(project) for finding in _unused_patterns(own, paths)]
@@ -152,8 +270,8 @@ def check(
 
 
 def _shared_out(
-    paths: Sequence[str], check_one: Callable[[str], _Said], jobs: int, stack: ExitStack
-) -> dict[str, tuple[Aside[_Said], int]]:
+    paths: Sequence[str], check_one: Callable[[str], T], jobs: int, stack: ExitStack
+) -> dict[str, tuple[Aside[T], int]]:
     """Return the process that checks each file from now on, and the file's place among those that it checks."""
     shares: list[list[str]] = [[] for _ in range(jobs)]
     for index, path in enumerate(paths):

@@ -56,7 +56,7 @@ def _opened(path: str) -> set[str]:
     """Return the files that are looked for as the file is read, by their real paths."""
     with recording() as asked, suppress(ReadError, OSError):
         read(path)
-    return {os.path.realpath(path) for name, path, *_ in asked if name in ("content", "is_file")}
+    return {os.path.realpath(path) for name, path, *_ in asked.all() if name in ("content", "is_file")}
 
 
 def _text(path: str) -> bytes:

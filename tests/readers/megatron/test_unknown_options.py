@@ -330,6 +330,32 @@ def test_what_the_source_of_a_program_declares_holds_though_it_takes_more_than_i
     assert sorted(message for _, message, _ in findings(script)) == sorted(found)
 
 
+STARTS = 'def start(words, program="PROGRAM"):\n    run(program, words)\n'
+
+
+@pytest.mark.parametrize(
+    ("starts", "other", "found"),
+    [
+        (STARTS.replace("PROGRAM", "pretrain_gpt.py"), "", ["option-value-not-a-number", "unknown-option"]),
+        (STARTS.replace("PROGRAM", "serve.py"), "", []),
+        (f'{STARTS.replace("PROGRAM", "pretrain_gpt.py")}OTHER = "serve.py"\n', "--herd", ["option-value-not-a-number"]),
+    ],
+)
+def test_what_a_launcher_lists_is_held_to_all_programs_that_it_or_its_modules_name(
+    starts: str, other: str, found: list[str], tmp_path: Path
+) -> None:
+    script = checkout(tmp_path, DECLARED, COMPUTED).with_name("launch.py")
+    (tmp_path / "megatron" / "start.py").write_text(starts)
+    own = ("--cows", "--log-cows", "--number_of_cows") if other else ()
+    added = "".join(f'p.add_argument("{flag}", type=int)\n' for flag in own)
+    (tmp_path / "serve.py").write_text(added)
+    more = '    group.add_argument("--number-of-cows", type=int)\n    return parser\n'
+    (tmp_path / "megatron" / "arguments.py").write_text(DECLARED.replace("    return parser\n", more))
+    words = "--tensor-model-parallel-size 2 --micro-batch-size 1 --cows 1.5 --log-cows --milk 1 --number_of_cows 2 --herd small"
+    script.write_text(f"from megatron.start import start\nimport os\nwords = '{words}'\nstart(words)\n")
+    assert sorted(rule for rule, _, _ in findings(script)) == found
+
+
 @pytest.mark.parametrize("option", ["--number-of-dogs 1", "--dp-of-the-cows 1", "--cows-1 2", "--bows 1"])
 def test_an_option_that_differs_by_another_word_may_be_one_that_is_not_read(option: str, tmp_path: Path) -> None:
     flags = ("--pp-of-the-cows", "--cows-2", "--number-of-cows")

@@ -12,7 +12,7 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.arguments import VALUELESS
 from tvlint.readers.megatron.declared_options import declared
-from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of
+from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
 from tvlint.readers.megatron.unknown_options import distance, unknown_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 from tvlint.readers.sources.scalar_values import typed
@@ -68,6 +68,16 @@ def option_mistakes(
         known = option(setting.written)
         if known is not None and ((own and not version) or _takes_as_few(by_source, known, setting.written)):
             yield from _left_over(setting, known, word)
+
+
+def listed_option_mistakes(configuration: Configuration) -> Iterator[Finding]:
+    """Yield findings about options that a launcher written in Python lists: those of every program that may take them."""
+    flags = frozenset(each.written for each in configuration.settings.values() if not is_option(each.written))
+    first, *others = [
+        tuple(option_mistakes(configuration, (), program)) for program in programs_of(configuration.path, flags) or ("",)
+    ]
+    places = [{(each.rule, each.location) for each in found} for found in others]
+    yield from (each for each in first if all((each.rule, each.location) in found for found in places))
 
 
 def _is_of_parser(refusal: Finding, setting: Setting, own: bool, version: str, parser: ParserSource | None) -> bool:

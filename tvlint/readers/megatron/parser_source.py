@@ -37,6 +37,8 @@ IGNORES = re.compile(rb"ignore_unknown_args\s*=\s*True")
 LOOKS_AHEAD = b"parse_known_args("
 REFUSES = re.compile(rb"parse_args\(\s*extra_args_provider\s*=\s*[\w.]+\s*,?\s*\)")
 """A call of Megatron's parser that refuses what it does not know, whatever looked at the same words before."""
+PROGRAM = re.compile(rb"[\"']([\w./-]*\w\.py)[\"']")
+"""How source names a file that it starts."""
 POSITIONAL = re.compile(rb"add_argument\(\s*[\"'][A-Za-z]")
 OF_MEGATRON = (os.path.join("megatron", "training", "arguments.py"), os.path.join("megatron", "arguments.py"))
 """Where the parser of Megatron-LM lies, in releases of Megatron core and before."""
@@ -77,6 +79,8 @@ class Module:
     """Whether it imports a package that adds options, and may change others, which stand in no source here."""
     is_open: bool
     is_exact: bool
+    programs: frozenset[str] = frozenset()
+    """The files of Python that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,23 @@ def may_take(parser: ParserSource, flag: str, value: str) -> bool:
 
 
 @kept
-def _parser_at(program: str, checkout: str) -> ParserSource:
+def programs_of(launcher: str, flags: frozenset[str]) -> tuple[str, ...]:
+    """Return the programs that may take options which a launcher written in Python lists.
+
+    They are those that it names, or else those that modules name which it imports, whose own source names most of the flags.
+    """
+    modules, _ = _modules_from(launcher, folder_around(launcher))
+    own, imported = modules[launcher].programs, frozenset[str]().union(*(each.programs for each in modules.values()))
+    for named in (own, imported):
+        parsers = ((name, parser_of(name, launcher)) for name in sorted(named))
+        found = [name for name, each in parsers if each and each.is_own and 2 * len(flags & each.naming.keys()) > len(flags)]
+        if found:
+            return tuple(found)
+    return ()
+
+
+def _modules_from(program: str, checkout: str) -> tuple[Mapping[str, Module], bool]:
+    """Return the program and the modules of its own that it imports, by their paths, and whether these are all."""
     roots = tuple(around(os.path.dirname(program)))
     elsewhere: set[str] = set()
     modules: dict[str, Module] = {}
@@ -149,12 +169,18 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
         elsewhere.update(top for top in {name.partition(".")[0] for name in new} if _root_of(top, roots) is None)
         files = chain(module.siblings, *(_found(name, roots) for name in new))
         waiting.extend(each for each in files if each not in modules)
+    return modules, not waiting
+
+
+@kept
+def _parser_at(program: str, checkout: str) -> ParserSource:
+    modules, are_all = _modules_from(program, checkout)
     flags = OF_LAUNCHERS.union(*(each.flags for each in modules.values()))
     fields = _made_options(modules.values())
     flags |= {f"--{prefix}{name.replace('_', '-')}" for name in fields for prefix in ("", "no-", "disable-")}
     if any(each.computes for each in modules.values()):
         flags |= {f"--{name}" for name in fields}
-    whole = not waiting and not any(each.is_open for each in modules.values())
+    whole = are_all and not any(each.is_open for each in modules.values())
     has_parser = any(each.parses for each in modules.values()) and bool(TELLING & flags)
     abbreviates = not any(each.is_exact for each in modules.values())
     ignores = any(each.ignores for each in modules.values())
@@ -233,6 +259,7 @@ def _module(path: str, checkout: str) -> Module:
         extended,
         ignores or looks_ahead or computed or extended,
         EXACT.search(data) is not None,
+        frozenset(name.decode() for name in PROGRAM.findall(data)),
     )
 
 

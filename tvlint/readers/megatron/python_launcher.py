@@ -17,7 +17,7 @@ from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.languages import is_prose, is_test
 from tvlint.readers.megatron.detect_framework import SWIFT
-from tvlint.readers.megatron.invalid_options import option_mistakes
+from tvlint.readers.megatron.invalid_options import listed_option_mistakes, option_mistakes
 from tvlint.readers.megatron.launch_script import is_launch, launched, of_lists
 from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.python_names import Names, read_names
@@ -123,7 +123,7 @@ def read(path: str, data: bytes) -> Document | None:
     for each in [] if found else [each for own in evaluations for each in of_lists(own, "")]:
         if each.location is not None:
             configurations.append(replace(each, format=FORMAT, section=f"line {each.location.line}"))
-            findings.update(dict.fromkeys(option_mistakes(each)))
+            findings.update(dict.fromkeys(listed_option_mistakes(each)))
     return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings)) if configurations else None
 
 

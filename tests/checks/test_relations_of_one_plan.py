@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.builders.plan_findings import RULES
+from tests.builders.plan_findings import RULES, findings_of_text
 from tests.checks.test_scenarios import SCENARIOS
 from tests.scenarios.scenario import Scenario
 from tests.shared import SHARED, needs_shared
@@ -155,6 +155,44 @@ def test_what_a_plan_declares_of_an_unknown_result_is_taken() -> None:
     found = alone(UNKNOWN.format(type=": f32[4,16] tp:P"))
     assert coverage_of(found.plan, found.derived) == Coverage(4, 4)
     assert {own.subject for own in sure_defects(found)} == {"k", "p"}
+
+
+STEPPED = """
+mesh dp=2
+weight w f32[8,8]
+state m f32[8,8] dp:S(0)
+state v f32[8,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+input dh f32[8,8] dp:S(0)
+program
+  h = linear(x, w)
+  _, grad(w) = backward h (dh)
+  g = reduce-scatter(grad(w), dim={dim}) over dp
+  ws = chunk(w, dim=0) over dp
+  adam_step(ws!, g, m!, v!)
+"""
+
+QUERIES = """
+mesh cp=2
+input q f32[2,4,8,16]
+input k f32[2,4,8,16]{keys}
+input v f32[2,4,8,16]{keys}
+output o
+program
+  o = scaled_dot_product_attention(q, k, v)
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "rule"),
+    [
+        (STEPPED.format(dim=0), STEPPED.format(dim=1), "state-of-another-shard"),
+        (QUERIES.format(keys=""), QUERIES.format(keys=" cp:S(2)"), "attention-over-local-keys"),
+    ],
+)
+def test_one_mistake_is_one_finding_for_all_ranks(right: str, wrong: str, rule: str) -> None:
+    assert findings_of_text(right) == []
+    assert [(own.rule, own.ranks) for own in findings_of_text(wrong)] == [(rule, (0, 1))]
 
 
 def test_a_plan_of_many_more_runs_than_operators_is_not_derived() -> None:

@@ -9,7 +9,8 @@ from tvlint.analyses.dataflow.def_use import uses, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.defect import Defect, reasons
 from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone, sure_defects
-from tvlint.findings import Finding, Severity
+from tvlint.findings import Finding, Reason, Severity
+from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute, Operator
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -83,8 +84,12 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
         if id(own.place) not in explained and own.cause not in together and own.name not in known:
             named.setdefault(_rule_of(facts, own), []).append(replace(own, refutes=False))
     for name, members in named.items():
+        at: dict[Location, list[Reason]] = {}
         for reason in reasons(alone.plan, members):
-            yield Finding(name, Severity.ERROR, reason.message, reason.location, _HELP[name], reason.related, reason.ranks)
+            at.setdefault(reason.location, []).append(reason)
+        for alike in at.values():
+            first, ranks = min(alike, key=lambda own: own.ranks), tuple(sorted({rank for own in alike for rank in own.ranks}))
+            yield Finding(name, Severity.ERROR, first.message, first.location, _HELP[name], first.related, ranks)
 
 
 def _rule_of(facts: Facts, defect: Defect) -> str:

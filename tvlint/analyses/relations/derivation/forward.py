@@ -47,7 +47,7 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
     try:
         results = forward(machine, rank, operator)
     except Mismatch as mismatch:
-        blame(machine, rank, operator, mismatch)
+        blame(machine, rank, written, mismatch)
         sure = machine.alone and mismatch.refutes and is_sure(machine, rank, operator, mismatch)
         results = beyond(machine, rank, operator) if sure else ()
         if not results:

@@ -304,6 +304,7 @@ def test_a_word_that_the_program_may_take_is_none_too_many(parser: str, program:
 
 
 COMPUTED = 'from megatron.arguments import parse\ndef more(p): p.add_argument(f"--{parse}")\n'
+CLOSED = "from megatron.arguments import parse\nparse()\n"
 LOOKS_AHEAD = f"{COMPUTED}more(p).parse_known_args()\n"
 MISTAKES = "--cows 1.5 --herd smal --number-of-cwos 1 --number_of_cows 2 --log-cows True"
 OF_VALUES = ["`--cows` takes an integer, not `1.5`", "`--herd` does not take `smal`"]
@@ -334,24 +335,27 @@ STARTS = 'def start(words, program="PROGRAM"):\n    run(program, words)\n'
 
 
 @pytest.mark.parametrize(
-    ("starts", "other", "found"),
+    ("program", "starts", "other", "found"),
     [
-        (STARTS.replace("PROGRAM", "pretrain_gpt.py"), "", ["option-value-not-a-number", "unknown-option"]),
-        (STARTS.replace("PROGRAM", "serve.py"), "", []),
-        (f'{STARTS.replace("PROGRAM", "pretrain_gpt.py")}OTHER = "serve.py"\n', "--herd", ["option-value-not-a-number"]),
+        (COMPUTED, STARTS.replace("PROGRAM", "pretrain_gpt.py"), "", ["option-value-not-a-number", "unknown-option"]),
+        (CLOSED, STARTS.replace("PROGRAM", "pretrain_gpt.py"), "", ["option-value-not-a-number", "unknown-option"]),
+        (COMPUTED, STARTS.replace("PROGRAM", "serve.py"), "", []),
+        (COMPUTED, f'{STARTS.replace("PROGRAM", "pretrain_gpt.py")}OTHER = "serve.py"\n', "--milk", ["unknown-option"]),
     ],
 )
 def test_what_a_launcher_lists_is_held_to_all_programs_that_it_or_its_modules_name(
-    starts: str, other: str, found: list[str], tmp_path: Path
+    program: str, starts: str, other: str, found: list[str], tmp_path: Path
 ) -> None:
     script = checkout(tmp_path, DECLARED, COMPUTED).with_name("launch.py")
     (tmp_path / "megatron" / "start.py").write_text(starts)
-    own = ("--cows", "--log-cows", "--number_of_cows") if other else ()
-    added = "".join(f'p.add_argument("{flag}", type=int)\n' for flag in own)
+    own = ("--cows", "--log-cows", "--herd", "--number-of-cows", other) if other else ()
+    added = "".join(f'p.add_argument("{flag}")\n' for flag in own)
     (tmp_path / "serve.py").write_text(added)
+    (tmp_path / "pretrain_gpt.py").write_text(program)
     more = '    group.add_argument("--number-of-cows", type=int)\n    return parser\n'
     (tmp_path / "megatron" / "arguments.py").write_text(DECLARED.replace("    return parser\n", more))
-    words = "--tensor-model-parallel-size 2 --micro-batch-size 1 --cows 1.5 --log-cows --milk 1 --number_of_cows 2 --herd small"
+    sizes = "--nproc_per_node 2 --tensor-model-parallel-size 2 --micro-batch-size 1"
+    words = f"{sizes} --cows 1.5 --log-cows --milk 1 --number_of_cows 2 --herd small"
     script.write_text(f"from megatron.start import start\nimport os\nwords = '{words}'\nstart(words)\n")
     assert sorted(rule for rule, _, _ in findings(script)) == found
 

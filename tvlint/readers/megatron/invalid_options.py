@@ -40,14 +40,17 @@ TRUE = frozenset({"true", "1", "yes", "on"})
 
 
 def option_mistakes(
-    configuration: Configuration, surplus: Iterable[tuple[Setting, Word]] = (), program: str = ""
+    configuration: Configuration, surplus: Iterable[tuple[Setting, Word]] = (), program: str = "", *, is_listed: bool = False
 ) -> Iterator[Finding]:
     """Findings about the options of one command line, each as it is written; `surplus` are words that belong to none.
 
-    `program` is what the launch starts; its source decides where it lies around the script.
+    `program` is what the launch starts; its source decides where it lies around the script. Options that are only listed may go
+    to a launcher before it.
     """
     written = [each for each in (*configuration.overridden, *configuration.settings.values()) if each.written.startswith("--")]
     parser = parser_of(program, configuration.path)
+    if is_listed and parser is not None:
+        parser = replace(parser, closed=False)
     yield from unknown_options(configuration, written, program, parser)
     if not parses_like_megatron(configuration.framework):
         return
@@ -74,7 +77,8 @@ def listed_option_mistakes(configuration: Configuration) -> Iterator[Finding]:
     """Yield findings about options that a launcher written in Python lists: those of every program that may take them."""
     flags = frozenset(each.written for each in configuration.settings.values() if not is_option(each.written))
     first, *others = [
-        tuple(option_mistakes(configuration, (), program)) for program in programs_of(configuration.path, flags) or ("",)
+        tuple(option_mistakes(configuration, (), program, is_listed=True))
+        for program in programs_of(configuration.path, flags) or ("",)
     ]
     places = [{(each.rule, each.location) for each in found} for found in others]
     yield from (each for each in first if all((each.rule, each.location) in found for found in places))

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.fork_options import options_in
 from tvlint.frameworks import megatron
+from tvlint.readers.megatron.unknown_options import nearest
 from tvlint.readers.read import read
 
 SIZES = (
@@ -397,3 +398,28 @@ def test_options_of_deepspeed_are_those_of_a_program_that_adds_them(call: str, f
     script = checkout(tmp_path, program=f"from megatron.arguments import parse\n{call}parse()\n")
     script.write_text("deepspeed pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 --deepspeed\n")
     assert [rule for rule, _, _ in findings(script)] == found
+
+
+@pytest.mark.parametrize(
+    ("flag", "near"),
+    [
+        ("--global-bacth-size", "--global-batch-size"),
+        ("--globalbatch_size", "--global-batch-size"),
+        ("--gradreduceinbf16", "--grad-reduce-in-bf16"),
+        ("--size-batch-global", "--global-batch-size"),
+        ("--tensor-parallel-size", "--tensor-model-parallel-size"),
+        ("--experimental-enable", "--enable-experimental"),
+        ("--data", ""),
+        ("--path", ""),
+        ("--grad", ""),
+        ("--recompute-activations-granularity", ""),
+        ("--cows", ""),
+    ],
+)
+def test_the_nearest_name_is_suggested_and_none_where_several_or_none_are_near(flag: str, near: str) -> None:
+    known = (
+        "--global-batch-size --grad-reduce-in-bf16 --clip-grad --grad-norm --tensor-model-parallel-size --enable-experimental "
+        "--tensor-parallel-output --fim-data --data-path --valid-data --load-path --recompute-activations "
+        "--recompute-granularity"
+    )
+    assert nearest(flag, known.split()) == near

@@ -48,10 +48,10 @@ STEM = 4
 """Letters by which a word is known: `embedding` and `embeddings`, `grad` and `gradient`."""
 NOTHING_ALIKE = "remove it, or have the program take it"
 ALIKE = 0.6
-BEGINNING = 4
-"""So many first letters make a word the beginning of another."""
-MOST_FLAGS = 10_000
 """From this share of words in common on, one name is taken for another."""
+BEGINNING = 4
+"""So many first letters, and half of a word, make a word the beginning of another."""
+MOST_FLAGS = 10_000
 SAME_WORD = {"n": "num", "sequence": "seq", "len": "length", "dim": "size", "tp": "tensor", "pp": "pipeline", "cp": "context"}
 ELSEWHERE = {
     "activation-checkpointing": "recompute-activations",
@@ -306,12 +306,18 @@ def _abbreviates(flag: str, parser: ParserSource) -> bool:
 
 
 def nearest(flag: str, known: Iterable[str]) -> str:
-    """Return the flag among `known` that was probably meant: of the same words, a letter or two away, or of similar words."""
+    """Return the flag among `known` that was probably meant: of the same letters, a letter or two away, or of similar words.
+
+    Empty where none is near, and where several are as near by their words: a word such as `data` is part of many names.
+    """
     flags_known = frozenset(known)
     if joined := _joined(flag, flags_known):
         return joined
     if len(flag) > LONGEST:
         return ""
+    letters = _letters(flag)
+    if joined := min((each for each in flags_known if _letters(each) == letters), default=""):
+        return joined
     own = set(flag)
     alike = (each for each in flags_known if abs(len(each) - len(flag)) <= 2 and len(own.symmetric_difference(each)) <= 4)
     found = [(distance(flag, each, 2), each) for each in alike]
@@ -321,9 +327,19 @@ def nearest(flag: str, known: Iterable[str]) -> str:
     if _elsewhere(flag) in flags_known:
         return _elsewhere(flag)
     words, begin = _words(flag), _beginnings(flag)
-    shares = ((_alike(words, _words(each)), -len(each), each) for each in flags_known if begin & _beginnings(each))
-    share, _, best = max(shares, default=(0.0, 0, ""))
-    return best if share >= ALIKE else ""
+    own_words = words - FILLER
+    near: dict[tuple[float, bool], list[str]] = {(ALIKE, False): []}
+    for each in flags_known:
+        if begin & _beginnings(each) and (share := _alike(words, _words(each))) >= ALIKE:
+            is_filled = len(own_words) > 1 and own_words == _words(each) - FILLER
+            near.setdefault((share, is_filled), []).append(each)
+    best = near[max(near)]
+    return best[0] if len(best) == 1 else ""
+
+
+def _letters(flag: str) -> str:
+    """Return the flag without what joins its words."""
+    return flag.replace("-", "").replace("_", "").lower()
 
 
 @lru_cache(MOST_FLAGS)
@@ -344,7 +360,8 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def _same(one: str, other: str) -> bool:
-    return one == other or (min(len(one), len(other)) >= BEGINNING and (one.startswith(other) or other.startswith(one)))
+    short, long = sorted((one, other), key=len)
+    return one == other or (len(short) >= max(BEGINNING, len(long) / 2) and long.startswith(short))
 
 
 def _slip(flag: str, parser: ParserSource) -> str:

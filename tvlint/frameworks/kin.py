@@ -35,6 +35,8 @@ _PARSER_AND_CORE = (MEGATRON, CORE)
 
 _SPLIT_OF_LAYERS = frozenset({"layers-not-divisible-by-pp", "layers-not-divisible-by-virtual-stages"})
 
+_SIZES_OF_ENCODERS = ("encoder_pipeline_model_parallel_size", "encoder_tensor_model_parallel_size")
+
 _BIASES_OF_EXPERTS = frozenset({"grouped-experts-with-bias", "moe-bias-with-expert-tensor-parallel"})
 
 FRAMEWORKS: Mapping[str, Framework] = {
@@ -115,7 +117,11 @@ FRAMEWORKS: Mapping[str, Framework] = {
         (CORE,),
         # sail-sg/zero-bubble-pipeline-parallelism megatron/training/arguments.py:261
         # IEIT-Yuan/Yuan2.0-M32 megatron/arguments.py:121
-        replaces_with=dict.fromkeys(("allow_padding_num_layers", "pipeline_model_parallel_blocks"), _SPLIT_OF_LAYERS),
+        # encoders on ranks of their own: megatron/training/arguments.py of core 0.9 to 0.12, `total_model_size`
+        replaces_with={
+            **dict.fromkeys(("allow_padding_num_layers", "pipeline_model_parallel_blocks"), _SPLIT_OF_LAYERS),
+            **dict.fromkeys(_SIZES_OF_ENCODERS, frozenset({"world-size-not-divisible"})),
+        },
         packages=("megatron.training", "megatron.arguments", "megatron.initialize"),
     ),
     CORE: Framework(),

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from tvlint.checkout.opening import is_folder, kept, names_in
 from tvlint.checkout.top import folder_around
+from tvlint.ir.configuration import Setting
+from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
 from tvlint.readers.sources.sibling_files import content_within
 
@@ -19,6 +21,13 @@ MODEL = re.compile(rb"^[ \t]+model:[ \t]*([\w.-]+)[ \t]*$", re.MULTILINE)
 TEST_CASES = re.compile(rb"\btest_case:\s*\[([^\]]*)\]")
 PROGRAM = re.compile(rb"TRAINING_SCRIPT_PATH=([\w./-]+\.py)(?=[\"'\s]|$)", re.MULTILINE)
 OTHER = re.compile(rb"TRAINING_SCRIPT_PATH=")
+NODES = re.compile(rb"^[ \t]+nodes:[ \t]*([0-9]{1,5})[ \t]*\r?$", re.MULTILINE)
+GPUS = re.compile(rb"^[ \t]+gpus:[ \t]*([0-9]{1,5})[ \t]*\r?$", re.MULTILINE)
+PER_NODE = re.compile(rb"\bGPUS_PER_NODE=(\{gpus\}|[0-9]{1,5}\b)?")
+DEFAULT_PER_NODE = re.compile(rb"^GPUS_PER_NODE=\$\{GPUS_PER_NODE:-([0-9]{1,5})\}", re.MULTILINE)
+RUNNER = b"run_ci_test.sh"
+STARTS = os.path.join("functional_tests", "shell_test_utils", "_run_training.sh")
+"""What starts the ranks of each node, as many as it says itself where the recipe does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +36,36 @@ class Recipe:
 
     cases: frozenset[str]
     program: str
+    ranks: int
+    """How many ranks its test cases run on; 0 where it does not tell, or in several ways."""
+    place: Location
+    """Where it says how many nodes there are."""
 
 
 def program_of_case(path: str) -> str:
     """Return the program that takes the options in the file of a test case; empty where no recipe tells, or two disagree."""
+    programs = {recipe.program for recipe in _recipes_of(path)}
+    return programs.pop() if len(programs) == 1 else ""
+
+
+def ranks_of_case(path: str) -> Setting | None:
+    """Return how many ranks the test case runs on; None where no recipe tells, or two disagree."""
+    recipes = _recipes_of(path)
+    if len({recipe.ranks for recipe in recipes}) != 1 or not recipes[0].ranks:
+        return None
+    return Setting("world_size", recipes[0].ranks, "nodes", recipes[0].place, recipes[0].place)
+
+
+def _recipes_of(path: str) -> list[Recipe]:
+    """Return the recipes that list the test case in the file."""
     folder = os.path.dirname(os.path.abspath(path))
     group = os.path.dirname(folder)
     cases = os.path.dirname(group)
     if not cases.endswith(f"{os.sep}{CASES}"):
-        return ""
+        return []
     tests = cases.removesuffix(f"{os.sep}{CASES}")
     case = f"{os.path.basename(group)}/{os.path.basename(folder)}"
-    programs = {recipe.program for recipe in _recipes(tests, folder_around(path)) if case in recipe.cases}
-    return programs.pop() if len(programs) == 1 else ""
+    return [recipe for recipe in _recipes(tests, folder_around(path)) if case in recipe.cases]
 
 
 @kept
@@ -47,8 +73,11 @@ def _recipes(tests: str, checkout: str) -> tuple[Recipe, ...]:
     folders = [os.path.join(tests, name) for name in RECIPES]
     folders += [os.path.join(folder, name) for folder in folders for name in _names(folder) if "." not in name]
     files = [os.path.join(folder, name) for folder in folders for name in _names(folder) if name.endswith((".yaml", ".yml"))]
-    found = (content_within(checkout, file, file, LARGEST) for file in files)
-    return tuple(_recipe(each[1]) for each in found if each is not None)
+    found = ((file, content_within(checkout, file, file, LARGEST)) for file in files)
+    starts = content_within(checkout, os.path.join(tests, STARTS), os.path.join(tests, STARTS), LARGEST)
+    default = DEFAULT_PER_NODE.search(starts[1]) if starts is not None else None
+    per_node = int(default[1]) if default is not None else 0
+    return tuple(_recipe(file, each[1], per_node) for file, each in found if each is not None)
 
 
 def _names(folder: str) -> tuple[str, ...]:
@@ -58,12 +87,23 @@ def _names(folder: str) -> tuple[str, ...]:
         return ()
 
 
-def _recipe(data: bytes) -> Recipe:
+def _recipe(path: str, data: bytes, per_node: int) -> Recipe:
     models = {name.decode() for name in MODEL.findall(data)}
     programs = set(PROGRAM.findall(data))
     is_one = len(programs) == 1 and len(PROGRAM.findall(data)) == len(OTHER.findall(data))
     cases = frozenset(f"{model}/{case}" for model in models for case in _listed(data))
-    return Recipe(cases, programs.pop().decode() if is_one else "")
+    nodes = NODES.search(data)
+    line = data.count(b"\n", 0, nodes.start()) + 1 if nodes is not None else 1
+    return Recipe(cases, programs.pop().decode() if is_one else "", _ranks(data, per_node), Location(path, line))
+
+
+def _ranks(data: bytes, per_node: int) -> int:
+    """Return nodes times processes of each, which the recipe sets, or else whatever starts them; 0 where that is not one."""
+    nodes, gpus, given = (set(each.findall(data)) for each in (NODES, GPUS, PER_NODE))
+    if len(nodes) != 1 or len(gpus) != 1 or len(given) > 1 or RUNNER not in data:
+        return 0
+    own = given.pop() if given else b"%d" % per_node
+    return int(nodes.pop()) * int(gpus.pop() if own == b"{gpus}" else own or 0)
 
 
 def _listed(data: bytes) -> Iterator[str]:

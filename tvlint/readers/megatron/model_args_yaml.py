@@ -12,7 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.languages import is_prose, is_yaml
-from tvlint.readers.megatron.functional_tests import program_of_case
+from tvlint.readers.megatron.functional_tests import program_of_case, ranks_of_case
 from tvlint.readers.megatron.invalid_options import option_mistakes
 from tvlint.readers.megatron.sections import INTERPOLATED, PARALLEL, configurations
 from tvlint.readers.megatron.unknown_options import misspelled_keys
@@ -150,6 +150,8 @@ def _block(
     ours = _environment(specific, visits)
     if "GPUS_PER_NODE" in ours:
         settings["world_size"] = _world_size(ours, environment)
+    elif "GPUS_PER_NODE" not in environment and (ranks := ranks_of_case(path)) is not None:
+        settings["world_size"] = ranks
     environment.update(ours)
     complete = "yaml_cfg" not in settings
     section = key.text

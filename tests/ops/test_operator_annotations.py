@@ -231,6 +231,8 @@ def test_gradients_split_as_their_use_claims(case: Case, operand: int) -> None:
             attributes = dict(case.attributes)
             if name in bound.ranges:
                 attributes.update(zip(spec.range_attributes[name], (low, high), strict=True))
+            if name in bound.counts:
+                attributes[bound.counts[name]] = high - low
             seeds = {i: cut(g, bound.outputs[i], name, low, high) for i, g in made.gradients.items()}
             factor = (high - low) / size if name in made.use.averaged else 1.0
             found.append(factor * computed(case, Call(case.op, inputs, attributes), operand, own, seeds))

@@ -78,21 +78,39 @@ def _convolution(dims: int) -> Callable[[Call], Bound]:
         )
         whole = {*places, *kernel, *found}
         plain = len(call.inputs) == 2
-        if groups > 1:
+        alone = groups > 1 and x[1] == weight[0] == groups
+        if alone:
+            operands = (operands[0], ("c", ONE, *kernel), *((("c",),) if not plain else ()))
+        elif groups > 1:
             whole |= {"c", "o", "g"}
         elif not plain:
             whole.add("c")
         return Bound(
             operands,
-            (("n", "o", *found),),
+            (("n", "c" if alone else "o", *found),),
             frozenset({"c"}) if plain and groups == 1 else frozenset(),
             whole=frozenset(whole),
             linear=(frozenset({0}), frozenset({1})) if plain else (frozenset({1, 2}),),
-            attributes=(*given, groups),
+            attributes=(*given, None if alone else groups),
+            counts={"c": "groups"} if alone else {},
             sizes=dict(zip(found, result, strict=True)),
         )
 
     return bind
+
+
+def groups_of_all(spec: OpSpec, local: Call, whole: Call) -> int | None:
+    """Return the groups of a convolution of all channels whose call on a rank's own states the rank's own; None elsewhere.
+
+    Raises UnsupportedError, or MisfitError, where the call on the rank's own channels has no meaning.
+    """
+    if Trait.CONVOLUTION not in spec.traits or "groups" not in whole.attributes or len(whole.inputs) < 2:
+        return None
+    (x, weight), (own, part) = ((call.shape(0), call.shape(1)) for call in (whole, local))
+    if min(map(len, (x, weight, own, part))) < 2 or own[1] == x[1] or part[1] != weight[1]:
+        return None
+    spec.bind(local)
+    return x[1] // weight[1]
 
 
 def _windows(
@@ -127,7 +145,7 @@ def _convolve(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Ar
 
     x, weight = operands[0], operands[1]
     *given, groups = bound.attributes
-    count = groups if isinstance(groups, int) else 1
+    count = groups if isinstance(groups, int) else x.shape[1]
     seen = _windows(bound, x, weight.shape[2:], given, field.number(0))
     inner, outer = weight.shape[1], weight.shape[0] // count
     parts = []

@@ -231,6 +231,8 @@ class Bound:
     zero_gradient: frozenset[int] = frozenset()
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Names whose bounds the call states itself (`start`, `stop` of an embedding); they must agree with the box."""
+    counts: Mapping[str, str] = field(default_factory=dict)
+    """Names whose size the call states itself, with the attribute that does (`groups` of channels that stand alone)."""
     row_wise: Mapping[int, frozenset[int]] = field(default_factory=dict)
     """Outputs that depend on some operands only: output position -> operand positions. Absent: all of them."""
     indices: Mapping[int, str] = field(default_factory=dict)

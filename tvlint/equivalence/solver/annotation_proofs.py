@@ -182,6 +182,8 @@ def _parts(
         if name in bound.ranges and name in spec.range_attributes:
             offset = bound.ranges[name][0]
             attributes.update(zip(spec.range_attributes[name], (offset + low, offset + high), strict=True))
+        if name in bound.counts:
+            attributes[bound.counts[name]] = high - low
         inputs = tuple(operand if isinstance(operand, Literal) else next(new) for operand in call.inputs)
         outputs = call.outputs if call.outputs == ((1,),) else ()
         found.append((Call(call.op, inputs, attributes, outputs), cut, (high - low, size)))

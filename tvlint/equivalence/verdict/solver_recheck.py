@@ -110,6 +110,7 @@ def _small(spec: OpSpec, call: Call, bound: Bound) -> Call | Unknown:
     for name in bound.ranges:
         if name in spec.range_attributes:
             attributes.update(zip(spec.range_attributes[name], (0, sizes[name]), strict=True))
+    attributes.update((stated, sizes[name]) for name, stated in bound.counts.items())
     inputs = tuple(operand if isinstance(operand, Literal) else next(new) for operand in call.inputs)
     small = Call(call.op, inputs, attributes, call.outputs if call.outputs == ((1,),) else ())
     try:

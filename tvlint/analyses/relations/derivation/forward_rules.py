@@ -24,6 +24,7 @@ from tvlint.analyses.relations.transfer.memo import Case, Form
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
+from tvlint.ops.convolution import groups_of_all
 from tvlint.ops.shaping import view_sizes
 from tvlint.ops.spec import Call, Family, OpSpec, Shape, Trait, UnsupportedError
 
@@ -35,10 +36,16 @@ def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
 
 def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
     """The operator's results, with what its gradient needs."""
-    key = (form, *[value.extent for value in values])
+    groups = None
+    if Trait.CONVOLUTION in spec.traits:
+        local = form.call(machine.world.local_shape(value) for value in values)
+        groups = groups_of_all(spec, local, call_of(machine, form, values))
+    key = (form, groups, *[value.extent for value in values])
     case = machine.cases.known.get(key)
     if case is None:
         call = call_of(machine, form, values)
+        if groups is not None:
+            call = replace(call, attributes={**call.attributes, "groups": groups})
         if spec.name == "expand":
             _check_expansion(form, call.shape(0), machine.world.local_shape(values[0]))
         name = form.op if spec.assumption else spec.name

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tvlint.cli import main
+from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlScalar, YamlSequence, documents
 
 MODEL = "import torch\n\n\ndef forward(x, w):\n    y = gather(w)\n    return y @ x\n"
 PLAN = """
@@ -79,3 +80,22 @@ def test_a_path_that_leaves_the_project_is_not_followed(checkout: Path, capsys: 
     leaving = f"/build/../../{checkout.name}-outside/llama.py"
     (checkout / "a.plan").write_text(PLAN.replace("/build/job-7/src/model/llama.py", leaving))
     assert place(capsys) == (os.path.normpath(leaving), 6)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\x85", "\u2028"])
+@pytest.mark.parametrize("note", ["# plain", "# \U0001f600", "'# \U0001f600': \"b\""])
+def test_a_scalar_of_yaml_stands_where_its_line_begins_for_those_who_show_it(end: str, note: str) -> None:
+    """YAML ends lines at characters that end none in an editor, in SARIF or on a site."""
+    text = f"a: 1\n{note}{end}b: [2, 'three']\nc: four\n"
+    (root,) = documents("a.yaml", text)
+    assert isinstance(root, YamlMapping)
+    lines = text.split("\n")
+    found = {}
+    for key, value in root.entries:
+        for scalar in (key, *(value.items if isinstance(value, YamlSequence) else (value,))):
+            assert isinstance(scalar, YamlScalar)
+            place = scalar.location
+            assert place.line == place.end_line
+            found[scalar.text] = lines[(place.line or 0) - 1][(place.column or 0) - 1 : (place.end_column or 0) - 1]
+    assert {"a", "1", "b", "2", "three", "c", "four"} <= found.keys()
+    assert all(text == shown for text, shown in found.items())

@@ -67,6 +67,7 @@ class _Open:
 @dataclass(slots=True)
 class _Composing:
     path: str
+    lines: Lines
     anchors: dict[str, YamlNode] = field(default_factory=dict)
     opened: list[_Open] = field(default_factory=list)
     root: YamlNode | None = None
@@ -99,23 +100,24 @@ def documents(path: str, text: str) -> Iterator[YamlNode]:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    composing = _Composing(path)
+    lines = Lines(text)
+    composing = _Composing(path, lines)
     try:
         for count, event in enumerate(yaml.parse(text, Loader=loader)):
             if count > MOST_EVENTS:
-                raise ReadError("the document has too many nodes", _location(path, event))
+                raise ReadError("the document has too many nodes", _location(composing, event))
             if isinstance(event, yaml.DocumentStartEvent):
-                composing = _Composing(path)
+                composing = _Composing(path, lines)
             elif isinstance(event, yaml.DocumentEndEvent) and composing.root is not None:
                 yield composing.root
             else:
                 _compose(composing, event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = Location(path, mark.line + 1, mark.column + 1) if mark is not None else Location(path)
+        place = Location(path, *lines.place(mark.index)) if mark is not None else Location(path)
         raise ReadError(f"not valid YAML: {_flat(error.problem or error.context or 'syntax error')}", place) from None
     except yaml.reader.ReaderError as error:
-        place = position(path, text, error.position if isinstance(error.position, int) else 0)
+        place = Location(path, *lines.place(error.position if isinstance(error.position, int) else 0))
         raise ReadError(f"not valid YAML: {_flat(str(error.reason))}", place) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ReadError(f"not valid YAML: {_flat(str(error))}", Location(path)) from None
@@ -133,21 +135,20 @@ def _flat(message: str) -> str:
 def _compose(composing: _Composing, event: Any) -> None:
     import yaml
 
-    path = composing.path
     node: YamlNode
     if isinstance(event, yaml.AliasEvent):
         found = composing.anchors.get(event.anchor or "")
         if found is None:
-            raise ReadError(f"the alias `*{(event.anchor or '')[:80]}` has no anchor before it", _location(path, event))
+            raise ReadError(f"the alias `*{(event.anchor or '')[:80]}` has no anchor before it", _location(composing, event))
         composing.add(found)
     elif isinstance(event, yaml.ScalarEvent):
-        node = YamlScalar(event.value, event.style in (None, "") and event.implicit[0], _scalar_location(path, event))
+        node = YamlScalar(event.value, event.style in (None, "") and event.implicit[0], _scalar_location(composing, event))
         _anchor(composing, event, node)
         composing.add(node)
     elif isinstance(event, yaml.CollectionStartEvent):
         if len(composing.opened) >= DEEPEST:
-            raise ReadError(f"nested deeper than {DEEPEST} levels", _location(path, event))
-        place = _location(path, event)
+            raise ReadError(f"nested deeper than {DEEPEST} levels", _location(composing, event))
+        place = _location(composing, event)
         node = YamlMapping([], place) if isinstance(event, yaml.MappingStartEvent) else YamlSequence([], place)
         _anchor(composing, event, node)
         composing.opened.append(_Open(node))
@@ -160,17 +161,17 @@ def _anchor(composing: _Composing, event: Any, node: YamlNode) -> None:
         composing.anchors[event.anchor] = node
 
 
-def _location(path: str, event: Any) -> Location:
-    start = event.start_mark
-    return Location(path, start.line + 1, start.column + 1)
+def _location(composing: _Composing, event: Any) -> Location:
+    return Location(composing.path, *composing.lines.place(event.start_mark.index))
 
 
-def _scalar_location(path: str, event: Any) -> Location:
+def _scalar_location(composing: _Composing, event: Any) -> Location:
+    """Return the place of a scalar without its quotes; YAML counts more characters as ends of lines than those who show it."""
     start, end = event.start_mark, event.end_mark
     if event.style in ("|", ">"):
-        return Location(path, start.line + 1, start.column + 1)
+        return _location(composing, event)
     quotes = 1 if event.style in ("'", '"') and start.line == end.line else 0
-    return Location(path, start.line + 1, start.column + 1 + quotes, end.line + 1, end.column + 1 - quotes)
+    return composing.lines.location(composing.path, start.index + quotes, end.index - quotes)
 
 
 def merged(mapping: YamlMapping, visits: Visits, depth: int = 0) -> list[tuple[YamlScalar, YamlNode]]:

@@ -86,7 +86,7 @@ def test_micro_batches_may_not_share_what_was_loaded() -> None:
         ]
         others = {name: replace(found.tensors["x"], name=name) for name in names}
         programs = (replace(found.programs[0], steps=tuple(ran)),)
-        return replace(found, tensors={**tensors, **others}, programs=programs, outputs=("l0", "l1"), loss="")
+        return replace(found, tensors={**tensors, **others}, programs=programs, outputs=("l0", "l1"), losses=())
 
     right, wrong = named(("x0", "x1")), named(("x", "x"))
     assert prove(right, plan(REFERENCE)).outcome is Outcome.PROVED

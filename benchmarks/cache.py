@@ -88,7 +88,7 @@ def _apart(parallel: Path, reference: Path) -> bool:
     from tvlint.analyses.relations.assumable import ASSUMPTIONS
     from tvlint.equivalence.verdict import derivation
     from tvlint.equivalence.verdict.prove import prove
-    from tvlint.run.reading import read_plan
+    from tvlint.run.project.reading import read_plan
 
     gc.disable()
     plans = [_timed(lambda path=path: read_plan(str(path))) for path in (parallel, reference)]  # type: ignore[misc]

@@ -23,9 +23,9 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.read import read
 from tvlint.rule import Example, Rule, RuleKind
 from tvlint.rulebook.pages import load_rules, read_examples
-from tvlint.run.check import check
-from tvlint.run.discovery import Candidates
-from tvlint.run.project import Project
+from tvlint.run.judge.check import check
+from tvlint.run.project.discovery import Candidates
+from tvlint.run.project.project_file import Project
 
 RULES = load_rules()
 LAUNCH = "torchrun --nproc-per-node {ranks} pretrain_gpt.py"

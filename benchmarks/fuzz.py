@@ -139,7 +139,7 @@ def commands(chance: random.Random, name: str) -> Iterator[tuple[str, ...]]:
 def run(arguments: tuple[str, ...], folder: Path) -> tuple[int, str, str]:
     """Return the exit code and the outputs of one command, run in a process forked from this one."""
     from tvlint.cli.command import run as run_command
-    from tvlint.run.child import Child
+    from tvlint.run.process.child import Child
 
     out, err = folder / "stdout", folder / "stderr"
 

@@ -18,8 +18,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests")]
 from tests.builders.gencode_mutants import Edit, edits  # noqa: E402
 from tvlint.findings import Outcome, Report, Severity  # noqa: E402
 from tvlint.ir.location import Location  # noqa: E402
-from tvlint.run.pair import Pair  # noqa: E402
-from tvlint.run.prove import prove_pair  # noqa: E402
+from tvlint.run.proof.pair import Pair  # noqa: E402
+from tvlint.run.proof.prove import prove_pair  # noqa: E402
 
 
 def told(report: Report, name: str, edit: Edit) -> str:

@@ -200,9 +200,9 @@ def _estimate_by_size() -> None:
 
 def prove(name: str, out: Path) -> str:
     """Return what tvlint says of a folder, with its first reason."""
-    from tvlint.run.pair import Pair
-    from tvlint.run.project import load
-    from tvlint.run.prove import prove_pair
+    from tvlint.run.project.project_file import load
+    from tvlint.run.proof.pair import Pair
+    from tvlint.run.proof.prove import prove_pair
 
     operators = load(DECLARED, DECLARED.name).operators
     report = prove_pair(Pair(str(out / name), "", operators=operators))

@@ -174,7 +174,7 @@ def plan(
 
 def read(text: str, name: str = "plan") -> Plan:
     """Return the plan that plan JSON states. Raises `PlanError` where it states none."""
-    from tvlint.run.reading import read_plan
+    from tvlint.run.project.reading import read_plan
 
     path = f"{name}.plan.json"
     with instead({path: text.encode("utf-8")}):
@@ -187,9 +187,9 @@ def read(text: str, name: str = "plan") -> Plan:
 def check(*plans: Plan) -> Report:
     """Return what the plan rules find in the plans."""
     from tvlint.rulebook.pages import load_rules
-    from tvlint.run.check import check as check_files
-    from tvlint.run.discovery import Candidates
-    from tvlint.run.project import Project
+    from tvlint.run.judge.check import check as check_files
+    from tvlint.run.project.discovery import Candidates
+    from tvlint.run.project.project_file import Project
 
     rules = load_rules()
     with instead(_contents(plans)):
@@ -202,8 +202,8 @@ def prove(parallel: Plan, reference: Plan, assume: Iterable[str] = ()) -> Report
 
     `assume` names checks to weaken, as `tvlint prove --assume` does.
     """
-    from tvlint.run.pair import Pair
-    from tvlint.run.prove import prove_pair
+    from tvlint.run.proof.pair import Pair
+    from tvlint.run.proof.prove import prove_pair
 
     with instead(_contents((parallel, reference))):
         return prove_pair(Pair(_path(parallel), _path(reference), frozenset(assume)))
@@ -215,8 +215,8 @@ def render(report: Report, format: str = "text", *, plans: Iterable[Plan] = (), 
     from tvlint.reporters import FORMATS
     from tvlint.reporters.context import Context
     from tvlint.rulebook.pages import load_rules
-    from tvlint.run.json_places import with_lines
-    from tvlint.run.report import render as rendered
+    from tvlint.run.output.json_places import with_lines
+    from tvlint.run.output.report import render as rendered
 
     if format not in FORMATS:
         raise ValueError(f"no format `{format}`: one of {', '.join(FORMATS)}")

@@ -10,7 +10,7 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document
 from tvlint.readers.read import read
-from tvlint.run.topology import topologies
+from tvlint.run.judge.topology import topologies
 from tvlint.topology.topology import Topology
 
 HERE = Location("settings")

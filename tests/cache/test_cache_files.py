@@ -13,7 +13,7 @@ import pytest
 from tvlint.cache.files import Writer, bound, digest
 from tvlint.checkout.opening import content, forget, instead, is_file, kept, names_in, recording
 from tvlint.cli import main
-from tvlint.run import check as check_module
+from tvlint.run.judge import check as check_module
 
 LAUNCH = "torchrun --nproc-per-node 8 train.py --tensor-model-parallel-size 2 --num-attention-heads {}\n"
 SCRIPTS = check_module.MANY

@@ -19,10 +19,10 @@ from tvlint.cache.remember import Cache
 from tvlint.cli import main
 from tvlint.findings import Report
 from tvlint.readers.plan_files import files_of
-from tvlint.run import check as check_module
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair, prove_pairs
-from tvlint.run.session import Session
+from tvlint.run.judge import check as check_module
+from tvlint.run.process.session import Session
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair, prove_pairs
 
 TOUR = ROOT / "fixtures" / "tour"
 GENERATED = ROOT / "fixtures" / "clean" / "generated-code"
@@ -396,8 +396,8 @@ def test_a_file_that_appears_while_a_folder_is_read_is_noticed(folder: Path) -> 
 
 _OPENED = """
 import os, sys
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 import tvlint.equivalence.verdict.prove, tvlint.readers.nnscaler.gencode.folder, tvlint.readers.nnscaler.gencode.traced_graph
 opened = set()
 def note(event, arguments):

@@ -16,7 +16,7 @@ from tvlint.cache.address import address
 from tvlint.cache.values import decode, encode, field_types
 from tvlint.findings import Outcome, Problem, Report, Severity, Verdict
 from tvlint.ir.location import Location
-from tvlint.run.pair import Pair
+from tvlint.run.proof.pair import Pair
 
 _LINES = st.none() | st.integers(1, 99)
 _PLACES = st.builds(Location, st.text(max_size=9), _LINES, _LINES, text=st.text())

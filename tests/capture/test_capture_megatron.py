@@ -11,8 +11,8 @@ import pytest
 from capture.test_capture_proofs import Line, lines_of, proof, prover_alone, without, written
 
 from tvlint.findings import Outcome
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 PROGRAMS = {
     "megatron_gpt_tp2_sp": ("megatron_gpt_reference", "tp 2", "29"),

@@ -16,9 +16,9 @@ from shared import ROOT
 
 from tests.sampling import sampled
 from tvlint.findings import Outcome, Problem, Verdict
-from tvlint.run.captures import different_gradients, read_captures
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.captures import different_gradients, read_captures
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 RECORDED = ROOT / "fixtures" / "capture" / "recorded"
 Line = dict[str, Any]
@@ -196,7 +196,7 @@ def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:
 
 def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge by the plans alone, as if the recorded numbers were those of the mutant."""
-    monkeypatch.setattr("tvlint.run.prove.judged", lambda verdict, parallel, reference: verdict)
+    monkeypatch.setattr("tvlint.run.proof.prove.judged", lambda verdict, parallel, reference: verdict)
 
 
 @pytest.mark.heavy

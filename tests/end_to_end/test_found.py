@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tvlint.findings import Outcome, Verdict
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "found.md").read_text()

@@ -14,7 +14,7 @@ from shared import ROOT
 from tests.builders.checkout import copy_of_checkout, run_clean
 from tvlint.cli.arguments import parse
 from tvlint.reporters import FORMATS
-from tvlint.run import exit_code
+from tvlint.run.output import exit_code
 
 README = (ROOT / "README.md").read_text()
 

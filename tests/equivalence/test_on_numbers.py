@@ -18,7 +18,7 @@ from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Role
-from tvlint.run.pair import Pair, Plans, read_pair
+from tvlint.run.proof.pair import Pair, Plans, read_pair
 
 CLEAN = [(path, path.with_name("reference.plan")) for path in sorted(ROOT.glob("fixtures/clean/*/parallel.plan"))]
 CLEAN += [(ROOT / "fixtures/clean/generated-code", ROOT / "fixtures/clean/generated-code/reference.plan")]

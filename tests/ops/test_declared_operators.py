@@ -20,9 +20,9 @@ from tvlint.ops.spec import Call, UnsupportedError
 from tvlint.ops.table import meant, spec_of
 from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
-from tvlint.run.pair import Pair
-from tvlint.run.project import ProjectError, load
-from tvlint.run.prove import prove_pair
+from tvlint.run.project.project_file import ProjectError, load
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
 SILU = Declared("my.silu", "* -> *")

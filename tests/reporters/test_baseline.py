@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tvlint.cli import main
 from tvlint.findings import Finding, Report, Severity
 from tvlint.ir.location import Location
-from tvlint.run.baseline import compare, entries_of, grown, load, pruned
-from tvlint.run.project import Project, ProjectError
+from tvlint.run.project.project_file import Project, ProjectError
+from tvlint.run.silence.baseline import compare, entries_of, grown, load, pruned
 
 SCRIPT = """\
 #!/bin/bash

@@ -65,7 +65,7 @@ def test_only_the_writer_of_outputs_writes_to_streams() -> None:
                 writing.add(path)
             if isinstance(node, ast.Assign) and names_of(node.value) in ("sys.stdout", "sys.stderr"):
                 writing.add(path)
-    assert writing == {"run/outputs.py"}
+    assert writing == {"run/output/outputs.py"}
 
 
 @pytest.mark.heavy
@@ -74,7 +74,7 @@ def test_a_writer_given_plain_text_does_not_pass_the_type_checker(tmp_path: Path
     wrong.write_text(
         "from tvlint.reporters.escape.html import tag\n"
         "from tvlint.reporters.text.report import write\n"
-        "from tvlint.run.outputs import write_file, write_stdout\n"
+        "from tvlint.run.output.outputs import write_file, write_stdout\n"
         "name = 'x'\n"
         "write_stdout(name)\n"
         "write_stdout(f'{name}')\n"

@@ -24,7 +24,7 @@ from tvlint.readers.plan_json import reader as plan_json
 from tvlint.readers.plan_text import reader as plan_text
 from tvlint.reporters.plan import json as json_writer
 from tvlint.reporters.plan import text_words as plan_text_words
-from tvlint.run.reading import read_plan
+from tvlint.run.project.reading import read_plan
 
 ROOT = Path(__file__).parents[2]
 EVIL = (

@@ -25,11 +25,11 @@ from tvlint.readers.plan_text import reader as plan_text
 from tvlint.reporters.forge import junit
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.pages import load_rules, read_examples
-from tvlint.run.baseline import compare, entries_of
-from tvlint.run.check import check
-from tvlint.run.diff import FilePair, diff
-from tvlint.run.discovery import Candidates
-from tvlint.run.project import Project
+from tvlint.run.change.diff import FilePair, diff
+from tvlint.run.judge.check import check
+from tvlint.run.project.discovery import Candidates
+from tvlint.run.project.project_file import Project
+from tvlint.run.silence.baseline import compare, entries_of
 
 RULES = load_rules()
 

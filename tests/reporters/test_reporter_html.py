@@ -19,9 +19,9 @@ from tvlint.ir.plan import Phase
 from tvlint.reporters.escape.html import markup
 from tvlint.reporters.html import report as html
 from tvlint.reporters.html.plan_svg import MAXIMAL_CELLS, mesh_drawing, schedule_drawing
-from tvlint.run.pair import Pair
-from tvlint.run.proofs import joined
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.proofs import joined
+from tvlint.run.proof.prove import prove_pair
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 VOID = {"meta", "br"}

@@ -32,11 +32,11 @@ from tvlint.rulebook.language.functions import FUNCTIONS
 from tvlint.rulebook.language.template import expressions
 from tvlint.rulebook.language.version import bounds
 from tvlint.rulebook.pages import load_rules, read_examples, read_front_matter
-from tvlint.run.check import check
-from tvlint.run.diff import FilePair, diff
-from tvlint.run.discovery import Candidates
-from tvlint.run.policy import changed_policy, load_policy
-from tvlint.run.project import Project
+from tvlint.run.change.diff import FilePair, diff
+from tvlint.run.judge.check import check
+from tvlint.run.project.discovery import Candidates
+from tvlint.run.project.policy import changed_policy, load_policy
+from tvlint.run.project.project_file import Project
 
 RULES = load_rules()
 SCHEMA = json.loads((data_path("schemas") / "rule.schema.json").read_text(encoding="utf-8"))

@@ -8,9 +8,9 @@ import pytest
 
 from tvlint.findings import Report
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.check import check
-from tvlint.run.discovery import Candidates
-from tvlint.run.project import Project
+from tvlint.run.judge.check import check
+from tvlint.run.project.discovery import Candidates
+from tvlint.run.project.project_file import Project
 
 RULES = load_rules()
 SCRIPT = "torchrun --nproc-per-node {ranks} pretrain_gpt.py --tensor-model-parallel-size 8 --num-layers 8\n"

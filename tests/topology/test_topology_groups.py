@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.builders.topologies import known, topology
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
-from tvlint.run.topology import configuration_topology
+from tvlint.run.judge.topology import configuration_topology
 from tvlint.topology.topology import Topology
 
 SIZES = st.sampled_from([1, 2, 3, 4])

@@ -21,7 +21,7 @@ from tvlint.reporters.html import topology as topology_html
 from tvlint.reporters.json import topology as topology_json
 from tvlint.reporters.text import topology as topology_text
 from tvlint.reporters.text.topology_ranks import examples, members
-from tvlint.run.topology import topologies
+from tvlint.run.judge.topology import topologies
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 MODELS = sorted(path.name for path in (ROOT / "fixtures" / "clean").glob("launch-*"))

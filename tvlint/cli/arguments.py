@@ -29,9 +29,9 @@ from tvlint.cli.options import (
 )
 from tvlint.findings import Severity
 from tvlint.rule import RuleKind
-from tvlint.run.exit_code import INPUT
-from tvlint.run.outputs import say
-from tvlint.run.suggest import did_you_mean
+from tvlint.run.output.exit_code import INPUT
+from tvlint.run.output.outputs import say
+from tvlint.run.output.suggest import did_you_mean
 
 _ABOUT = """\
 Lint parallel training configurations and prove that a parallel plan trains the same model.

@@ -14,13 +14,13 @@ from tvlint.findings import Report
 from tvlint.ir.location import Location
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.baseline import NAME, Compared, Entry, compare, entries_of, grown, load, part_of, paths_of, pruned, save
-from tvlint.run.check import check
-from tvlint.run.discovery import discover, shown
-from tvlint.run.exit_code import CLEAN, FOUND, INPUT
-from tvlint.run.nested import given
-from tvlint.run.outputs import OutputError
-from tvlint.run.project import ProjectError
+from tvlint.run.judge.check import check
+from tvlint.run.output.exit_code import CLEAN, FOUND, INPUT
+from tvlint.run.output.outputs import OutputError
+from tvlint.run.project.discovery import discover, shown
+from tvlint.run.project.nested import given
+from tvlint.run.project.project_file import ProjectError
+from tvlint.run.silence.baseline import NAME, Compared, Entry, compare, entries_of, grown, load, part_of, paths_of, pruned, save
 
 
 def run(options: argparse.Namespace) -> int:

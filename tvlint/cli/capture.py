@@ -18,14 +18,14 @@ from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.launch_script import LARGEST
 from tvlint.reporters.escape.terminal import terminal
-from tvlint.run.captures import is_capture
-from tvlint.run.exit_code import CLEAN
-from tvlint.run.launches import Made, Ran
-from tvlint.run.outputs import Output, OutputError, write_capture
+from tvlint.run.output.exit_code import CLEAN
+from tvlint.run.output.outputs import Output, OutputError, write_capture
+from tvlint.run.proof.captures import is_capture
+from tvlint.run.proof.launches import Made, Ran
 
 if TYPE_CHECKING:
     from tvlint.capture.launch import Launch
-    from tvlint.run.project_values import ProofPair
+    from tvlint.run.project.values import ProofPair
 
 
 def run(options: argparse.Namespace) -> int:
@@ -168,7 +168,7 @@ def capture_to(launch: Launch, folder: str, name: str, seconds: float) -> str | 
 def _write_plan(path: str, reference: str) -> int:
     """Write the plan beside its capture, where its replay gives what the program computed."""
     from tvlint.reporters.plan import json as plan_json
-    from tvlint.run.captures import read_captures, read_single, replayed
+    from tvlint.run.proof.captures import read_captures, read_single, replayed
 
     single = read_single(path) if not reference else None
     if single is None and not reference:

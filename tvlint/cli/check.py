@@ -17,18 +17,18 @@ from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, replace
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.check import Rules, check
-from tvlint.run.discovery import Candidates, changed, discover
-from tvlint.run.exit_code import CLEAN, FOUND, INPUT, NOTHING, UNKNOWN, exit_code
-from tvlint.run.nested import given, projects
-from tvlint.run.outputs import Output, read_stdin
-from tvlint.run.project import Project, ProjectError
-from tvlint.run.session import Session
+from tvlint.run.judge.check import Rules, check
+from tvlint.run.output.exit_code import CLEAN, FOUND, INPUT, NOTHING, UNKNOWN, exit_code
+from tvlint.run.output.outputs import Output, read_stdin
+from tvlint.run.process.session import Session
+from tvlint.run.project.discovery import Candidates, changed, discover
+from tvlint.run.project.nested import given, projects
+from tvlint.run.project.project_file import Project, ProjectError
 
 if TYPE_CHECKING:
     from tvlint.ir.plan import Plan
-    from tvlint.run.baseline import Baseline
-    from tvlint.run.launches import Capturing
+    from tvlint.run.proof.launches import Capturing
+    from tvlint.run.silence.baseline import Baseline
 
 STDIN = "-"
 LARGEST_STDIN = 64 << 20
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
 
         return show_files(options, candidates, settings)
     if options.policy:
-        from tvlint.run.policy import changed_policy
+        from tvlint.run.project.policy import changed_policy
 
         changes = changed_policy(options.policy, settings, candidates.files)
         candidates = replace(candidates, findings=(*candidates.findings, *changes))
@@ -129,7 +129,7 @@ def _hold_files(paths: list[str]) -> None:
         note("`--changed` takes the files that changed, and none is named; without it all files are checked")
     if len(paths) != 1 or os.path.lexists(paths[0]):
         return
-    from tvlint.run.revision import is_revision
+    from tvlint.run.project.revision import is_revision
 
     if is_revision(paths[0]):
         help = f"`--new-from {paths[0]}` reports what is new since then, in all files"
@@ -140,7 +140,7 @@ def _baselines(project: Project, named: str) -> Mapping[str, Baseline]:
     """Return the baseline that was named, else those of the project files, by folder."""
     if not named and not any(own.baseline for own in projects(project)):
         return {}
-    from tvlint.run.baseline import baselines
+    from tvlint.run.silence.baseline import baselines
 
     return baselines(project, named)
 
@@ -172,14 +172,14 @@ class _Run:
             shared = session(options, settings, progress)
             report, _ = check(self.candidates, self.rules.applied, self.rules.known, settings, shared, plans)
             if not options.no_prove and any(own.proofs for own in projects(settings)):
-                from tvlint.run.launches import prove_launches
-                from tvlint.run.proofs import joined, prove_project
+                from tvlint.run.proof.launches import prove_launches
+                from tvlint.run.proof.proofs import joined, prove_project
 
                 proved, elsewhere = prove_project(settings, shared, plans, tuple(options.paths))
                 launched = prove_launches(settings, shared, tuple(options.paths), self._capturing())
                 report = joined(report, proved, launched)
         if self.baselines:
-            from tvlint.run.baseline import compare_all
+            from tvlint.run.silence.baseline import compare_all
 
             found = compare_all(report, self.baselines, settings)
             report = replace(report, findings=found.new, known=len(found.known))
@@ -194,7 +194,7 @@ class _Run:
     def _capturing(self) -> Capturing:
         """Return how programs are captured, where this run may run those of the checkout at all."""
         from tvlint.cli.capture import capture_proof
-        from tvlint.run.launches import Capturing
+        from tvlint.run.proof.launches import Capturing
 
         options = self.options
         capture = partial(capture_proof, options=options) if options.capture else None
@@ -205,6 +205,6 @@ def _with_fixes(report: Report, wanted: tuple[Output, ...], rules: Rules, sessio
     """Return the report with the fixes that hold, where an output shows them."""
     if not any(output.format in SHOWING_FIXES for output in wanted):
         return report
-    from tvlint.run.fixes import with_fixes
+    from tvlint.run.repair.fixes import with_fixes
 
     return with_fixes(report, rules, session)

@@ -8,10 +8,10 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from tvlint.cli.arguments import parse
-from tvlint.run.budget import Budget
-from tvlint.run.exit_code import INPUT, INTERNAL, INTERRUPTED
-from tvlint.run.outputs import OutputError, say
-from tvlint.run.worker import Steps, supervise
+from tvlint.run.output.exit_code import INPUT, INTERNAL, INTERRUPTED
+from tvlint.run.output.outputs import OutputError, say
+from tvlint.run.process.budget import Budget
+from tvlint.run.process.worker import Steps, supervise
 
 
 def run(arguments: Sequence[str], in_worker: bool) -> int:

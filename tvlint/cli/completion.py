@@ -6,8 +6,8 @@ import argparse
 
 from tvlint.cli.arguments import build, fail
 from tvlint.reporters.escape.terminal import terminal
-from tvlint.run.exit_code import CLEAN
-from tvlint.run.outputs import write_stdout
+from tvlint.run.output.exit_code import CLEAN
+from tvlint.run.output.outputs import write_stdout
 
 
 def run(options: argparse.Namespace) -> int:

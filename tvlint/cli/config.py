@@ -10,10 +10,10 @@ from tvlint.cli.session import deliver, note, outputs, project, with_files
 from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.discovery import discover
-from tvlint.run.exit_code import CLEAN, INPUT
-from tvlint.run.nested import projects
-from tvlint.run.project import Project, ProjectError
+from tvlint.run.output.exit_code import CLEAN, INPUT
+from tvlint.run.project.discovery import discover
+from tvlint.run.project.nested import projects
+from tvlint.run.project.project_file import Project, ProjectError
 
 
 def run(options: argparse.Namespace) -> int:

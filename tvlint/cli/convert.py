@@ -9,9 +9,9 @@ from tvlint.cli.session import outputs, unreadable, write
 from tvlint.findings import Problem
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
-from tvlint.run.exit_code import CLEAN
-from tvlint.run.outputs import Output
-from tvlint.run.reading import read_plan
+from tvlint.run.output.exit_code import CLEAN
+from tvlint.run.output.outputs import Output
+from tvlint.run.project.reading import read_plan
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,12 +14,12 @@ from tvlint.cli.session import applying, deliver, note, outputs, project, unread
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.diff import FilePair, diff, same_named
-from tvlint.run.discovery import Candidates, changed, excluded, shown
-from tvlint.run.exit_code import CLEAN, INPUT, NOTHING, exit_code
-from tvlint.run.nested import given
-from tvlint.run.project import Project, ProjectError
-from tvlint.run.revision import RevisionError, changed_files, checkout, commit, entries, is_revision, take_out
+from tvlint.run.change.diff import FilePair, diff, same_named
+from tvlint.run.output.exit_code import CLEAN, INPUT, NOTHING, exit_code
+from tvlint.run.project.discovery import Candidates, changed, excluded, shown
+from tvlint.run.project.nested import given
+from tvlint.run.project.project_file import Project, ProjectError
+from tvlint.run.project.revision import RevisionError, changed_files, checkout, commit, entries, is_revision, take_out
 
 
 def run(options: argparse.Namespace) -> int:

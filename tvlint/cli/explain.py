@@ -10,9 +10,9 @@ from tvlint.identity import FORMER_NAMES
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.rulebook.explain import explain
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.exit_code import CLEAN
-from tvlint.run.outputs import write_stdout
-from tvlint.run.suggest import did_you_mean
+from tvlint.run.output.exit_code import CLEAN
+from tvlint.run.output.outputs import write_stdout
+from tvlint.run.output.suggest import did_you_mean
 
 
 def run(options: argparse.Namespace) -> int:

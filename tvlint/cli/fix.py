@@ -12,11 +12,11 @@ from tvlint.cli.session import colored, note
 from tvlint.findings import Report
 from tvlint.reporters.escape.terminal import Line, Span, Style, terminal
 from tvlint.reporters.text.totals import counted
-from tvlint.run.add_ignores import with_ignores
-from tvlint.run.check import Rules
-from tvlint.run.fixes import LARGEST, Fixed, fixed
-from tvlint.run.outputs import OutputError, rewrite, write_stdout
-from tvlint.run.session import Session
+from tvlint.run.judge.check import Rules
+from tvlint.run.output.outputs import OutputError, rewrite, write_stdout
+from tvlint.run.process.session import Session
+from tvlint.run.repair.add_ignores import with_ignores
+from tvlint.run.repair.fixes import LARGEST, Fixed, fixed
 
 _STYLES = {"+": Style.PLAIN_GREEN, "-": Style.RED, "@": Style.CYAN}
 

@@ -16,13 +16,13 @@ from tvlint.home import HOME
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.totals import counted
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.baseline import NAME, baselines, compare_all, entries_of, save
-from tvlint.run.check import check
-from tvlint.run.discovery import discover
-from tvlint.run.exit_code import CLEAN, INPUT
-from tvlint.run.outputs import OutputError, say, write_file
-from tvlint.run.project import Project, ProjectError, find
-from tvlint.run.start import Seen, look, pairs, project_file
+from tvlint.run.judge.check import check
+from tvlint.run.output.exit_code import CLEAN, INPUT
+from tvlint.run.output.outputs import OutputError, say, write_file
+from tvlint.run.project.discovery import discover
+from tvlint.run.project.project_file import Project, ProjectError, find
+from tvlint.run.project.start import Seen, look, pairs, project_file
+from tvlint.run.silence.baseline import NAME, baselines, compare_all, entries_of, save
 
 FILE = "tvlint.toml"
 HOOKS = f"""\

@@ -16,8 +16,8 @@ from tvlint.ir.location import Location
 from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.sarif.rules import address
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.editor import Buffers, Hover, diagnose, fixes_in, hover, text_of, within_budget
-from tvlint.run.exit_code import CLEAN
+from tvlint.run.output.exit_code import CLEAN
+from tvlint.run.repair.editor import Buffers, Hover, diagnose, fixes_in, hover, text_of, within_budget
 
 PAUSE = 0.15
 """Seconds without a change after which a text is judged."""

@@ -13,11 +13,11 @@ from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
 from tvlint.findings import Report
 from tvlint.rule import Rule
-from tvlint.run.baseline import Compared
-from tvlint.run.new_from import compared_with, merge_base
-from tvlint.run.project import Project
-from tvlint.run.revision import RevisionError, entries
-from tvlint.run.session import Session
+from tvlint.run.change.new_from import compared_with, merge_base
+from tvlint.run.process.session import Session
+from tvlint.run.project.project_file import Project
+from tvlint.run.project.revision import RevisionError, entries
+from tvlint.run.silence.baseline import Compared
 
 
 def before_change(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Severity
 from tvlint.reporters import FORMATS
-from tvlint.run.budget import MOST, NAMES
+from tvlint.run.process.budget import MOST, NAMES
 
 if TYPE_CHECKING:
     from tvlint.topology.known import Accelerator

@@ -10,13 +10,13 @@ from tvlint.cli.progress import Progress
 from tvlint.cli.session import assumptions, deliver, judging_one, outputs, project, session, unreadable
 from tvlint.findings import Problem, Report, Severity
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.captures import is_capture
-from tvlint.run.discovery import pairings
-from tvlint.run.exit_code import INPUT, exit_code
-from tvlint.run.pair import Pair
-from tvlint.run.project import ProjectError
-from tvlint.run.proofs import joined, with_sources
-from tvlint.run.prove import prove_pairs
+from tvlint.run.output.exit_code import INPUT, exit_code
+from tvlint.run.project.discovery import pairings
+from tvlint.run.project.project_file import ProjectError
+from tvlint.run.proof.captures import is_capture
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.proofs import joined, with_sources
+from tvlint.run.proof.prove import prove_pairs
 
 
 def run(options: argparse.Namespace) -> int:

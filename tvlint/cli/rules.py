@@ -14,9 +14,9 @@ from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.totals import counted
 from tvlint.rule import Rule
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.exit_code import CLEAN, NOTHING
-from tvlint.run.outputs import say
-from tvlint.run.suggest import did_you_mean
+from tvlint.run.output.exit_code import CLEAN, NOTHING
+from tvlint.run.output.outputs import say
+from tvlint.run.output.suggest import did_you_mean
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,12 +20,12 @@ from tvlint.reporters.text import schedule as schedule_text
 from tvlint.reporters.text import totals as tally
 from tvlint.rule import Rule
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.check import check
-from tvlint.run.discovery import Candidates
-from tvlint.run.exit_code import exit_code
-from tvlint.run.outputs import Output
-from tvlint.run.project import Project, ProjectError
-from tvlint.run.reading import read_document
+from tvlint.run.judge.check import check
+from tvlint.run.output.exit_code import exit_code
+from tvlint.run.output.outputs import Output
+from tvlint.run.project.discovery import Candidates
+from tvlint.run.project.project_file import Project, ProjectError
+from tvlint.run.project.reading import read_document
 
 
 def run(options: argparse.Namespace) -> int:

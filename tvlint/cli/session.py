@@ -18,15 +18,15 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.paths import place
 from tvlint.rule import Rule
-from tvlint.run.budget import Budget
-from tvlint.run.discovery import Candidates, shown
-from tvlint.run.exit_code import INPUT
-from tvlint.run.nested import At, judging, on_disk, with_nested
-from tvlint.run.outputs import Output, OutputError, parse_outputs, say, write_all
-from tvlint.run.project import Project, ProjectError, find, load
-from tvlint.run.report import rendered
-from tvlint.run.session import Progress, Session
-from tvlint.run.suggest import did_you_mean
+from tvlint.run.output.exit_code import INPUT
+from tvlint.run.output.outputs import Output, OutputError, parse_outputs, say, write_all
+from tvlint.run.output.report import rendered
+from tvlint.run.output.suggest import did_you_mean
+from tvlint.run.process.budget import Budget
+from tvlint.run.process.session import Progress, Session
+from tvlint.run.project.discovery import Candidates, shown
+from tvlint.run.project.nested import At, judging, on_disk, with_nested
+from tvlint.run.project.project_file import Project, ProjectError, find, load
 
 _MOST_PROBLEMS = 1000
 """Of a report that the budget has no room for, so many problems are told."""
@@ -86,7 +86,7 @@ def _within_budget(options: argparse.Namespace, verified: Callable[[Project], Pr
         fail("`--policy` and `--config` both name the project file", "give one of them")
     found: Project | Problem
     if options.policy:
-        from tvlint.run.policy import load_policy
+        from tvlint.run.project.policy import load_policy
 
         found = options.steps.do(os.curdir, lambda: verified(load_policy(options.policy)), "the policy")
     else:
@@ -109,7 +109,7 @@ def nested_at(options: argparse.Namespace, rules: Mapping[str, Rule] | None) -> 
         return None
     at = on_disk
     if options.policy:
-        from tvlint.run.policy import policy_at
+        from tvlint.run.project.policy import policy_at
 
         at = partial(policy_at, options.policy)
 

@@ -9,13 +9,13 @@ from functools import partial
 from tvlint.findings import Problem
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.totals import counted
-from tvlint.run.check import applicable
-from tvlint.run.discovery import Candidates
-from tvlint.run.exit_code import CLEAN, INPUT
-from tvlint.run.nested import judging
-from tvlint.run.outputs import write_stdout
-from tvlint.run.project import Project
-from tvlint.run.reading import read_document
+from tvlint.run.judge.check import applicable
+from tvlint.run.output.exit_code import CLEAN, INPUT
+from tvlint.run.output.outputs import write_stdout
+from tvlint.run.project.discovery import Candidates
+from tvlint.run.project.nested import judging
+from tvlint.run.project.project_file import Project
+from tvlint.run.project.reading import read_document
 
 
 def show_files(options: argparse.Namespace, candidates: Candidates, settings: Project) -> int:

@@ -11,11 +11,11 @@ from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.topology import write as write_text
-from tvlint.run.exit_code import CLEAN, NOTHING
-from tvlint.run.outputs import Output
-from tvlint.run.project import Project, ProjectError
-from tvlint.run.reading import read_document
-from tvlint.run.topology import topologies
+from tvlint.run.judge.topology import topologies
+from tvlint.run.output.exit_code import CLEAN, NOTHING
+from tvlint.run.output.outputs import Output
+from tvlint.run.project.project_file import Project, ProjectError
+from tvlint.run.project.reading import read_document
 from tvlint.topology.fit import fit
 from tvlint.topology.known import Accelerator
 from tvlint.topology.of_plan import PlanTopology

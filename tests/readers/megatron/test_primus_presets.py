@@ -11,7 +11,7 @@ from tvlint.ir.configuration import Configuration, Unknown
 from tvlint.readers.read import read
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.pages import load_rules
-from tvlint.run.topology import configuration_topology
+from tvlint.run.judge.topology import configuration_topology
 
 PRESETS = {
     "primus/configs/modules/megatron/pre_trainer.yaml": "extends: base.yaml\nmicro_batch_size: 2\nnum_query_groups: 4\n",

@@ -14,9 +14,9 @@ from shared import ROOT
 from tvlint.findings import Outcome, Verdict
 from tvlint.ops.declared import Declared
 from tvlint.readers.read import read
-from tvlint.run.pair import Pair
-from tvlint.run.project import load
-from tvlint.run.prove import prove_pair
+from tvlint.run.project.project_file import load
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 CORPUS = ROOT / "fixtures" / "nnscaler"
 PLANS = sorted(path.name.removesuffix(".pkl.xz") for path in (CORPUS / "plans").iterdir())

@@ -7,7 +7,7 @@ file is imported, looked up or evaluated (`inert_objects`). What a normal load w
 Hostile input ends in a `ReadError`. Memory is bounded by an address space limit around the load (where the system has one; a
 scan of the opcodes elsewhere). Hashing nested tuples recurses in C and takes time that doubles with every level, out of reach
 of any check: the load runs on a stack large enough for the deepest tuple that the file can hold, and its time is what the run's
-budget gives a file (`tvlint.run.worker`).
+budget gives a file (`tvlint.run.process.worker`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import pytest
 from shared import ROOT
 
 from tvlint.findings import Outcome
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 FIXTURE = ROOT / "fixtures" / "clean" / "generated-code"
 

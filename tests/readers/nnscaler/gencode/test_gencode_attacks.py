@@ -12,8 +12,8 @@ from shared import ROOT
 from tvlint.findings import Outcome, Report
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.folder import opened
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 FIXTURE = ROOT / "fixtures" / "clean" / "generated-code"
 

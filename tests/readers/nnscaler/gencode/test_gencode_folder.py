@@ -21,8 +21,8 @@ from tvlint.readers.nnscaler.gencode.lower.operators import Gradual
 from tvlint.readers.nnscaler.gencode.lower.replica_classes import classes_of, in_first_replica, smallest_replica
 from tvlint.readers.nnscaler.gencode.lower.shapes import results
 from tvlint.readers.read import read
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
 REFERENCE = str(FOLDER / "reference.plan")

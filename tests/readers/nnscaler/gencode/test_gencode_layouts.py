@@ -15,8 +15,8 @@ from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.folder import opened, read_folder
 from tvlint.readers.nnscaler.gencode.traced_graph import _Graph
 from tvlint.readers.nnscaler.pickle.records import Work
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
 FIRST, LAST = (0, 1, 4, 5), (2, 3, 6, 7)
@@ -431,7 +431,7 @@ def test_a_weight_that_no_other_rank_shares_needs_no_reducer_and_a_shared_one_do
 
 
 def test_a_proof_of_the_project_needs_no_reference_beside_generated_code(tmp_path: Path) -> None:
-    from tvlint.run.project import load
+    from tvlint.run.project.project_file import load
 
     (tmp_path / "tvlint.toml").write_text('[[proof]]\nparallel = ["code"]\n')
     (pair,) = load(tmp_path / "tvlint.toml", "tvlint.toml").proofs

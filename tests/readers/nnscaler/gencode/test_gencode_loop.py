@@ -12,7 +12,7 @@ from tvlint.findings import Outcome
 from tvlint.ir.operators import Group, ReduceGradients
 from tvlint.ir.plan import Phase, Plan, Replication, Segment
 from tvlint.readers.nnscaler.gencode.lint.training_loop import loss_is_mean, with_loop
-from tvlint.run.reading import read_plan
+from tvlint.run.project.reading import read_plan
 
 REFERENCE = """plan "one rank"
 weight w f32[8,8]

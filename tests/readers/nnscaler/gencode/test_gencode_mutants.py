@@ -10,8 +10,8 @@ from shared import ROOT, SHARED, needs_shared
 
 from tests.builders.gencode_mutants import edits
 from tvlint.findings import Outcome, Severity
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 FOLDER = ROOT / "fixtures" / "clean" / "generated-code"
 WITHOUT_EFFECT = {

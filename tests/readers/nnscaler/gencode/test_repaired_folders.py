@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tvlint.findings import Outcome, Reason
-from tvlint.run.pair import Pair
-from tvlint.run.prove import prove_pair
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 FOLDERS = Path(__file__).resolve().parents[4] / "fixtures" / "nnscaler" / "folders"
 REDUCER = "Reducer(ranks=[0, 1, 4, 5]"

@@ -1,0 +1,1 @@
+"""What a change of files brings: settings, groups and findings."""

@@ -1,0 +1,1 @@
+"""What is found in a file, and its topology."""

@@ -1,0 +1,1 @@
+"""Where reports go, in which formats, and the exit code."""

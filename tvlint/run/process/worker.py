@@ -1,0 +1,303 @@
+"""The process that does the work of a run, and the one that ends it where it takes more than its budget.
+
+The work is a sequence of steps, each about one file. What a step finds is put down in a journal that both processes hold.
+Where the system ends the worker in the middle of a step, for time, memory or stack, another worker takes up the journal: what
+is in it is not done again, the step that failed is a problem of its file, and the rest is done.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import BinaryIO, TypeVar
+
+from tvlint.findings import Problem
+from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass
+from tvlint.run.output.outputs import say
+from tvlint.run.process.budget import Budget, words
+
+T = TypeVar("T")
+
+
+class Steps:
+    """Steps of a run in this process, where nothing ends them: memory and nesting are as large as they are."""
+
+    def set_budget(self, budget: Budget) -> None:
+        """Give all further steps another budget."""
+
+    def do(self, path: str, work: Callable[[], T], what: str = "the file") -> T | Problem:
+        """Return what `work` finds about the file, or that `what` needs more than there is."""
+        try:
+            return work()
+        except MemoryError:
+            return Problem(f"{what} needs more memory than there is", Location(path))
+        except RecursionError:
+            return _nested(path, what)
+
+
+def supervise(command: Callable[[Steps], int], budget: Budget) -> int:
+    """Run the command in a worker, and again in another one from where that was ended; return its exit code.
+
+    Only where processes cannot be forked (Windows) the command runs here, and no budget is kept.
+    """
+    if not hasattr(os, "fork"):
+        return command(Steps())
+    ended = _supervise(command, budget, _Journal())
+    if isinstance(ended, int):
+        return ended
+    say(f"tvlint: error: {ended.message}")
+    return 2
+
+
+def value_of(work: Callable[[Steps], T], path: str, budget: Budget) -> T | Problem:
+    """Return what the work finds about the file, done as a command is; where it came to no end, or tvlint failed, a problem."""
+    if not hasattr(os, "fork"):
+        return work(Steps())
+    journal = _Journal()
+
+    def command(steps: Steps) -> int:
+        try:
+            found: T | Problem = work(steps)
+        except Exception as error:
+            found = Problem(f"internal error: {type(error).__name__}: {error}", Location(path), "tvlint is at fault")
+        journal.add(_Done(found))
+        return 0
+
+    ended = _supervise(command, budget, journal)
+    if isinstance(ended, Problem):
+        return Problem(ended.message, Location(path))
+    last = journal.entries()[-1]
+    return last.value if isinstance(last, _Done) else Problem("internal error", Location(path))  # type: ignore[return-value]
+
+
+def _supervise(command: Callable[[Steps], int], budget: Budget, journal: _Journal) -> int | Problem:
+    from tvlint.run.process.child import Child
+
+    started, spent, death, size = time.monotonic(), 0.0, 0, -1
+    while True:
+        past = _Past(death, spent, started)
+        ended = Child(lambda past=past: command(_Worker(journal, budget, past))).wait()  # type: ignore[misc]
+        if ended.code >= 0 and ended.code != _OUT_OF_MEMORY:
+            return ended.code
+        if -ended.code in _FROM_OUTSIDE:
+            signal.signal(-ended.code, signal.SIG_DFL)
+            os.kill(os.getpid(), -ended.code)
+        death, spent, before, size = ended.code, spent + ended.seconds, size, journal.size()
+        if size <= before or not journal.is_open():
+            return Problem(f"the run needs more {_what_of(death)} than there is", Location(os.curdir))
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """The history of workers: how the last one ended, the processor time of all, and when the first began."""
+
+    death: int
+    seconds: float
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A part of the budget, and how much of it is left for a step."""
+
+    name: str
+    amount: float
+    left: float
+
+    def problem(self, path: str, what: str) -> Problem:
+        """Return that a step about `what` has reached the limit."""
+        help = f"`--budget {self.name}={2 * self.amount:g}` gives more, or `budget` in the project file"
+        needing = "the run" if self.of_run else what
+        return Problem(f"{needing} needs more than {words(self.name, self.amount)}", Location(path), help)
+
+    @property
+    def of_run(self) -> bool:
+        return self.name.startswith("run")
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A step is under way, within these limits."""
+
+    path: str
+    what: str
+    cpu: _Limit
+    wall: _Limit
+    memory: _Limit
+    first: bool
+    """Whether the worker has done nothing before."""
+
+    def reached(self, death: int) -> tuple[_Limit, ...]:
+        """Return the limit that a worker reached that ended so; none where it ended otherwise."""
+        if death in (_OUT_OF_MEMORY, -signal.SIGKILL):
+            return (self.memory,)
+        return {-signal.SIGPROF: (self.cpu,), -signal.SIGALRM: (self.wall,)}.get(death, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A step has come to its end with a value."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """A step has come to its end with an exception; another worker runs it again."""
+
+
+class _Journal:
+    """The journal of all steps so far, in a file without a name."""
+
+    def __init__(self) -> None:
+        self._file: BinaryIO = open(_file_without_name(), "w+b")  # noqa: SIM115 - open until the processes end
+
+    def add(self, entry: _Begun | _Done | _Raised) -> None:
+        pickle.dump(entry, self._file, pickle.HIGHEST_PROTOCOL)
+        self._file.flush()
+
+    def entries(self) -> list[_Begun | _Done | _Raised]:
+        """Return all entries; a last one that was not written to its end is cut off."""
+        found = []
+        self._file.seek(0)
+        whole = 0
+        while True:
+            try:
+                found.append(pickle.load(self._file))
+            except (EOFError, pickle.UnpicklingError):
+                self._file.seek(whole)
+                self._file.truncate()
+                return found
+            whole = self._file.tell()
+
+    def size(self) -> int:
+        """Return the bytes of all entries."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def is_open(self) -> bool:
+        """Return whether a step has begun and not come to its end."""
+        return any(isinstance(entry, _Begun) for entry in self.entries()[-1:])
+
+
+def _file_without_name() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("tvlint")
+    import tempfile
+
+    handle, name = tempfile.mkstemp()
+    os.unlink(name)
+    return handle
+
+
+class _Worker(Steps):
+    """Steps in a process that the system ends at the limits of the budget."""
+
+    def __init__(self, journal: _Journal, budget: Budget, past: _Past) -> None:
+        self._journal, self._budget, self._past = journal, budget, past
+        entries = journal.entries()
+        self._failed = next((entry for entry in entries[-1:] if isinstance(entry, _Begun)), None)
+        self._known = deque(entry for entry in entries if not isinstance(entry, _Begun))
+        self._first = True
+        self._spent: _Limit | None = None
+        for number in (signal.SIGALRM, signal.SIGPROF):
+            signal.signal(number, signal.SIG_DFL)
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+    def set_budget(self, budget: Budget) -> None:
+        self._budget = budget
+
+    def do(self, path: str, work: Callable[[], T], what: str = "the file") -> T | Problem:
+        known = self._known.popleft() if self._known else None
+        if isinstance(known, _Done):
+            return known.value  # type: ignore[return-value]
+        if known is None and self._failed is not None:
+            failed, self._failed = self._failed, None
+            self._spent = next((limit for limit in failed.reached(self._past.death) if limit.of_run), None)
+            problem = _problem(failed, self._past.death)
+            if problem is not None:
+                return self._said(problem)
+        begun = self._begin(path, what)
+        if isinstance(begun, Problem):
+            return self._said(begun)
+        if known is None:
+            self._journal.add(begun)
+        return self._run(begun, work, again=known is not None)
+
+    def _begin(self, path: str, what: str) -> _Begun | Problem:
+        """Return the limits of a step that begins now, or that the run has no more time for it."""
+        budget, first, self._first = self._budget, self._first, False
+        cpu = _Limit("run-cpu", budget.run_cpu, budget.run_cpu - self._past.seconds - time.process_time())
+        wall = _Limit("run-wall", budget.run_wall, budget.run_wall - (time.monotonic() - self._past.started))
+        for limit in (self._spent, cpu, wall):
+            if limit is not None and (limit.left <= 0 or limit is self._spent):
+                return limit.problem(path, what)
+        return _Begun(
+            path,
+            what,
+            min(_Limit("file-cpu", budget.file_cpu, budget.file_cpu), cpu, key=_left),
+            min(_Limit("file-wall", budget.file_wall, budget.file_wall), wall, key=_left),
+            _Limit("memory", budget.memory, budget.memory),
+            first,
+        )
+
+    def _run(self, begun: _Begun, work: Callable[[], T], again: bool) -> T | Problem:
+        from tvlint.readers.sources.resource_limits import bounded_memory
+
+        signal.setitimer(signal.ITIMER_REAL, begun.wall.left)
+        signal.setitimer(signal.ITIMER_PROF, begun.cpu.left)
+        try:
+            with bounded_memory(int(begun.memory.left * (1 << 20))):
+                value: T | Problem = work()
+        except MemoryError:
+            os._exit(_OUT_OF_MEMORY)
+        except RecursionError:
+            value = _nested(begun.path, begun.what)
+        except BaseException:
+            self._stop()
+            if not again:
+                self._journal.add(_Raised())
+            raise
+        self._stop()
+        return value if again else self._said(value)
+
+    def _stop(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+    def _said(self, value: T) -> T:
+        self._journal.add(_Done(value))
+        return value
+
+
+def _problem(begun: _Begun, death: int) -> Problem | None:
+    """Return why the step came to no end; None where a worker that has done nothing before may still do it."""
+    for limit in begun.reached(death):
+        return None if limit is begun.memory and not begun.first else limit.problem(begun.path, begun.what)
+    return Problem(f"{begun.what} needs more {_what_of(death)} than there is", Location(begun.path))
+
+
+def _what_of(death: int) -> str:
+    """Return what a process lacked that ended so."""
+    if -death in (signal.SIGPROF, signal.SIGALRM):
+        return "time"
+    if death in (_OUT_OF_MEMORY, -signal.SIGKILL):
+        return "memory"
+    return f"stack ({signal.Signals(-death).name})"
+
+
+def _nested(path: str, what: str) -> Problem:
+    return Problem(f"{what} is nested more deeply than tvlint follows", Location(path))
+
+
+def _left(limit: _Limit) -> float:
+    return limit.left
+
+
+_OUT_OF_MEMORY = 71
+_FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE) if sys.platform != "win32" else ()

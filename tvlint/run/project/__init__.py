@@ -1,0 +1,1 @@
+"""Which files a run is about, and the settings that judge each."""

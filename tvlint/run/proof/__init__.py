@@ -1,0 +1,1 @@
+"""Pairs of plans, captures and launches that a project wants proved."""

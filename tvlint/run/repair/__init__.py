@@ -1,0 +1,1 @@
+"""Edits that are offered, each tried before."""

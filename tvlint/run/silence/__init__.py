@@ -1,0 +1,1 @@
+"""Findings that are not reported: by comments, baselines and the project file."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.readers.test_formats import EXAMPLES
 from tvlint.ir.configuration import Configuration
 from tvlint.readers.document import NOTHING, ReadError
 from tvlint.readers.read import read
@@ -64,6 +65,25 @@ def test_a_file_is_what_its_content_says_whatever_its_name(kind: str, text: str)
 def test_other_files_are_left_alone(text: str) -> None:
     for name in ("a", "a.py", "a.md"):
         assert configurations(name, text.encode()) == ()
+
+
+@pytest.mark.parametrize("newline", ["\r", "\r\n", "\x85", "\u2028"])
+@pytest.mark.parametrize(
+    "module", ["megatron.model_args_yaml", "megatron.neox", "nnscaler.trainer.reader", "nnscaler.trainer.constraints"]
+)
+def test_yaml_is_known_by_its_lines_whatever_ends_them(module: str, newline: str) -> None:
+    text = "# a comment\n" + EXAMPLES[module]
+    document, same = read("a.yaml", text.replace("\n", newline).encode()), read("a.yaml", text.encode())
+    assert document is not None
+    assert same is not None
+    assert document.format == same.format
+    assert [sorted(own.settings) for own in document.configurations] == [sorted(own.settings) for own in same.configurations]
+
+
+def test_a_lone_carriage_return_ends_no_line_of_a_script() -> None:
+    text = "#!/bin/bash\rtorchrun pretrain_gpt.py --num-layers 4 --tensor-model-parallel-size 2\r"
+    assert configurations("a.sh", text.encode()) == ()
+    assert configurations("a.sh", text.replace("\r", "\n").encode()) != ()
 
 
 def configurations(name: str, data: bytes) -> tuple[Configuration, ...]:

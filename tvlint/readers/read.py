@@ -13,7 +13,7 @@ from tvlint.checkout.opening import content, is_folder
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import NOTHING, Document, ReadError
-from tvlint.readers.languages import names
+from tvlint.readers.languages import YAML_NAMES, names
 
 if TYPE_CHECKING:
     from tvlint.ir.plan import Plan
@@ -47,6 +47,8 @@ NAMES_MEGATRON = (
 NAMES_DEEPSPEED = (*_spelt("pipe_parallel_size"), b'"train_micro_batch_size_per_gpu', b'"zero_')
 NAMES_ACTIONS = re.compile(rb"[0-9][A-Z]")
 """What is in every action of a schedule."""
+OTHER_NEWLINES = re.compile(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
+"""What ends a line in YAML, and nowhere else."""
 COMPOSED = re.compile(rb"^(?:defaults|extends|modules):", re.MULTILINE)
 
 
@@ -225,22 +227,28 @@ def _plan(path: str, data: bytes) -> Document | None:
 def _configuration(path: str, data: bytes) -> Document | None:
     """Return what the first format gives that the file is of; None where it is of none."""
     shown = {marks: names(data, marks) for marks in dict.fromkeys(each.marks for each in CONFIGURATIONS)}
+    lines = _as_lines(path, data)
     for each in CONFIGURATIONS:
         if shown[each.marks] and each.also in data:
             reader = import_module(f"tvlint.readers.{each.module}")
-            found: Document | None = reader.read(path, data) if reader.recognise(path, data) else None
+            found: Document | None = reader.read(path, data) if reader.recognise(path, lines) else None
             if found is not None:
                 return found
-    return None if shown[NAMES_MEGATRON] else _composed(path, data)
+    return None if shown[NAMES_MEGATRON] else _composed(path, data, lines)
 
 
-def _composed(path: str, data: bytes) -> Document | None:
+def _as_lines(path: str, data: bytes) -> bytes:
+    """Return the content with one kind of newline, to look for what stands at the start of a line."""
+    return OTHER_NEWLINES.sub(b"\n", data) if path.lower().endswith(YAML_NAMES) else data
+
+
+def _composed(path: str, data: bytes, lines: bytes) -> Document | None:
     """The configuration that other files give, all that this one does is to name them."""
-    if not path.endswith((".yaml", ".yml")) or not COMPOSED.search(data):
+    if not path.endswith((".yaml", ".yml")) or not COMPOSED.search(lines):
         return None
     from tvlint.readers.megatron import model_args_yaml
 
     try:
-        return model_args_yaml.read(path, data) if model_args_yaml.recognise(path, data) else None
+        return model_args_yaml.read(path, data) if model_args_yaml.recognise(path, lines) else None
     except ReadError:
         return None

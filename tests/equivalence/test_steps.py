@@ -19,6 +19,23 @@ WRITTEN_OUT = {
         "n = norm(h, dim=-1, keepdim=True)\nc = clamp_min(n, 1e-12)\ny = div(h, c)\n",
         ("1e-12", "1e-6"),
     ),
+    "lerp": ("e = exp(h)\ny = lerp(h, e, 0.25)\n", "e = exp(h)\nd = sub(e, h)\nm = mul(d, 0.25)\ny = add(h, m)\n",
+             ("0.25", "0.5")),
+    "lerp by a tensor": ("e = exp(h)\nk = sin(h)\ny = lerp(h, e, k)\n", "e = exp(h)\nk = sin(h)\nd = sub(e, h)\n"
+                         "m = mul(d, k)\ny = add(h, m)\n", ("sub(e, h)", "sub(h, e)")),
+    "softmin": ("y = softmin(h, dim=-1)\n", "n = neg(h)\ny = softmax(n, dim=-1)\n", ("neg(h)", "exp(h)")),
+    "cosine_similarity": (
+        "e = exp(h)\ny = cosine_similarity(h, e, dim=-1)\n",
+        "e = exp(h)\nm = mul(h, e)\np = sum(m, dim=-1)\na = norm(h, dim=-1)\nb = clamp_min(a, 1e-8)\n"
+        "c = norm(e, dim=-1)\nd = clamp_min(c, 1e-8)\nf = mul(b, d)\ny = div(p, f)\n",
+        ("mul(b, d)", "mul(b, b)"),
+    ),
+    "remainder": ("y = remainder(h, 0.75)\n", "y = remainder(h, 0.75)\n", ("remainder", "fmod")),
+    "floor_divide": ("e = floor_divide(h, 2) || none\ny = mul(h, e)\n", "e = floor_divide(h, 2) || none\ny = mul(h, e)\n",
+                     ("floor_divide", "div")),
+    "round": ("e = round(h)\ny = mul(h, e)\n", "e = round(h)\ny = mul(h, e)\n", ("round", "trunc")),
+    "sort": ("k, i = sort(h, dim=-1)\ny = mul(k, h)\n",
+             "k, i = sort(h, dim=-1)\ny = mul(k, h)\n", ("dim=-1", "dim=-1, descending=True")),
     "movedim": ("u = unsqueeze(h, 0)\ny = movedim(u, 0, -1)\n", "y = unsqueeze(h, -1)\n", ("(h, -1)", "(x, -1)")),
     "swapaxes": ("u = swapaxes(h, 0, 1)\nt = swapaxes(u, 0, 1)\ny = tanh(t)\n", "y = tanh(h)\n", ("tanh", "sin")),
     "unflatten": (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvlint.ir.operators import Value
-from tvlint.ops.elementwise import sigmoid
+from tvlint.ops.elementwise import sigmoid, truncated
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
@@ -110,7 +110,7 @@ def _hard_swish(x: Array, field: Field) -> Array:
 
 
 def _softsign(x: Array, field: Field) -> Array:
-    return field.divide(x, field.number(1) + field.where(_positive(x, field), x, -x))
+    return field.divide(x, field.number(1) + _size(x, field))
 
 
 def _sign(x: Array, field: Field) -> Array:
@@ -165,6 +165,35 @@ def _logit(x: Array, field: Field) -> Array:
     return field.function("log", x) - field.function("log", field.number(1) - x)
 
 
+def _ceil(x: Array, field: Field) -> Array:
+    result: Array = -field.function("floor", -x)
+    return result
+
+
+def _frac(x: Array, field: Field) -> Array:
+    return x - truncated(x, field)
+
+
+def _hard_shrink(x: Array, field: Field, lambd: Any) -> Array:
+    return field.where(field.less(_size(x, field), lambd), field.number(0), x)
+
+
+def _soft_shrink(x: Array, field: Field, lambd: Any) -> Array:
+    return x - _bounded(x, field, -lambd, lambd)
+
+
+def _threshold(x: Array, field: Field, threshold: Any, value: Any) -> Array:
+    return field.where(field.less(threshold, x), x, value)
+
+
+def _size(x: Array, field: Field) -> Array:
+    return field.where(_positive(x, field), x, -x)
+
+
+def _named(name: str) -> _Function:
+    return lambda x, field: field.function(name, x)
+
+
 def _tanhshrink(x: Array, field: Field) -> Array:
     return x - field.function("tanh", x)
 
@@ -186,6 +215,8 @@ SPECS = (
         _spec("hardsigmoid", _hard_sigmoid),
         _spec("hardswish", _hard_swish),
         _spec("tanhshrink", _tanhshrink),
+        _spec("hardshrink", _hard_shrink, lambd=0.5, signs={"lambd": 0}),
+        _spec("threshold", _threshold, threshold=None, value=None),
     ),
     *having(
         (Trait.ACTIVATION, Trait.RISING),
@@ -195,6 +226,7 @@ SPECS = (
         _spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0),
         _spec("relu6", _relu6),
         _spec("softsign", _softsign),
+        _spec("softshrink", _soft_shrink, lambd=0.5, signs={"lambd": 0}),
     ),
     *having(
         (Trait.NONLINEAR, Trait.RISING),
@@ -205,13 +237,22 @@ SPECS = (
         _spec("expm1", _expm1),
         _spec("exp2", _exp2),
         _spec("sinh", _sinh),
+        _spec("floor", _named("floor")),
+        _spec("ceil", _ceil),
+        _spec("trunc", truncated, "fix"),
+        _spec("round", _named("round")),
+        _spec("atan", _named("atan"), "arctan"),
+        _spec("asinh", _named("asinh"), "arcsinh"),
     ),
-    *having((Trait.NONLINEAR,), _spec("cosh", _cosh), _spec("erfc", _erfc), _spec("tan", _tan)),
+    *having((Trait.NONLINEAR,), _spec("cosh", _cosh), _spec("erfc", _erfc), _spec("tan", _tan), _spec("frac", _frac)),
+    *having((Trait.NONLINEAR, Trait.RESTRICTED), _spec("acos", _named("acos"), "arccos")),
     *having(
         (Trait.NONLINEAR, Trait.RISING, Trait.RESTRICTED),
         _spec("log1p", _log1p),
         _spec("log2", _logarithm(2)),
         _spec("log10", _logarithm(10)),
         _spec("logit", _logit),
+        _spec("asin", _named("asin"), "arcsin"),
+        _spec("atanh", _named("atanh"), "arctanh"),
     ),
 )

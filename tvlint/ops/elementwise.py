@@ -104,6 +104,49 @@ def _quotient(call: Call) -> Bound:
     return Bound(operands, (output,), linear=() if divides_by_tensor else (frozenset({0}),), attributes=literals)
 
 
+def _floor_division(call: Call) -> Bound:
+    """Quotients that are rounded, which torch does not differentiate."""
+    bound = _division(call)
+    return replace(bound, zero_gradient=frozenset(range(len(bound.operands))))
+
+
+def _division(call: Call) -> Bound:
+    """What is left of a division whose quotient is rounded."""
+    call.reject_unknown()
+    operands, output, literals = _two(call)
+    return Bound(operands, (output,), attributes=literals)
+
+
+def _interpolation(call: Call) -> Bound:
+    """`a + weight * (b - a)`."""
+    call = call.with_arguments("weight")
+    call.reject_unknown("weight")
+    weight = call.attributes.get("weight")
+    call.expect(3 if weight is None else 2)
+    if weight is not None and (isinstance(weight, bool) or not isinstance(weight, int | float)):
+        raise UnsupportedError(f"`{call.op}` with the weight {weight}")
+    operands, output, _ = broadcast(call)
+    return Bound(operands, (output,), linear=(frozenset({0, 1}),), attributes=() if weight is None else (weight,))
+
+
+def _interpolation_steps(call: Call) -> Steps:
+    weight = _interpolation(call).attributes
+    scale = Literal(weight[0]) if weight else 2
+    return ("sub", (1, 0)), ("mul", (PREVIOUS, scale)), ("add", (0, PREVIOUS))
+
+
+def _interpolated(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    first, second, *weight = aligned(bound, operands, bound.outputs[0])
+    scale = weight[0] if weight else field.number(_constant(bound.attributes[0]))
+    return (first + scale * (second - first),)
+
+
+def _constant(value: Value) -> int | float:
+    if not isinstance(value, int | float):
+        raise UnsupportedError(f"the constant {value}")
+    return value
+
+
 def _added_product(call: Call) -> Bound:
     """`a + value * b * c`, or with a quotient in place of the product."""
     call.reject_unknown("value")
@@ -241,10 +284,34 @@ def _times(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array
 
 
 def _over(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    if len(bound.attributes) % 2:
-        raise UnsupportedError(f"`rounding_mode` is {bound.attributes[0]}")
+    rounding, *literals = bound.attributes if len(bound.attributes) % 2 else (None, *bound.attributes)
+    names, (left, right) = pair(bound, operands, field, literals)
+    quotient = field.divide(left, right)
+    if rounding not in (None, "floor", "trunc"):
+        raise UnsupportedError(f"`rounding_mode` is {rounding}")
+    if rounding == "floor":
+        quotient = field.function("floor", quotient)
+    return placed(bound, names, truncated(quotient, field) if rounding == "trunc" else quotient)
+
+
+def _rest(rounded: Callable[[Array, Field], Array]) -> Evaluate:
+    """What is left of the first operand after a division by the second whose quotient is rounded."""
+
+    def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+        names, (left, right) = pair(bound, operands, field, bound.attributes)
+        return placed(bound, names, left - right * rounded(field.divide(left, right), field))
+
+    return evaluate
+
+
+def _floor_quotient(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     names, (left, right) = pair(bound, operands, field, bound.attributes)
-    return placed(bound, names, field.divide(left, right))
+    return placed(bound, names, field.function("floor", field.divide(left, right)))
+
+
+def truncated(x: Array, field: Field) -> Array:
+    """Return the whole number next to `x` towards zero."""
+    return field.where(field.less(x, field.number(0)), -field.function("floor", -x), field.function("floor", x))
 
 
 def _to_the_power(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
@@ -380,6 +447,13 @@ SPECS = (
     ),
     *having((Trait.SCALING, Trait.PRODUCT), OpSpec("mul", (*_torch("mul"), "operator.mul"), _product, evaluate=_times)),
     *having((Trait.SCALING, Trait.RESTRICTED), OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over)),
+    *having(
+        (Trait.NONLINEAR, Trait.RESTRICTED),
+        OpSpec("floor-divide", (*_torch("floor_divide"), "operator.floordiv"), _floor_division, evaluate=_floor_quotient),
+        OpSpec("remainder", (*_torch("remainder"), "operator.mod"), _division, evaluate=_rest(_named_function("floor"))),
+        OpSpec("fmod", _torch("fmod"), _division, evaluate=_rest(truncated)),
+    ),
+    OpSpec("lerp", _torch("lerp"), _interpolation, steps=_interpolation_steps, evaluate=_interpolated),
     *having(
         (Trait.NONLINEAR,),
         OpSpec("addcmul", _torch("addcmul"), _added_product, steps=_added_steps("mul"), evaluate=_added_of("mul")),

@@ -8,6 +8,7 @@ experts exchanged between them, and nothing else of it may be split.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 from tvlint.ops.field import Array, Field
@@ -79,6 +80,27 @@ def _sorted_places(bound: Bound, operands: Sequence[Array], field: Field) -> tup
             place = place + (zero if j == i else field.where(is_less, zero, one) if j < i else field.where(is_less, one, zero))
         found = [field.where(field.equal(place, number), field.number(i), own) for number, own in enumerate(found)]
     return (np.moveaxis(np.stack(found), 0, axis),)
+
+
+def _bind_sort(call: Call) -> Bound:
+    """The elements in order, and the places where they were."""
+    bound = _order(call)
+    return replace(bound, outputs=bound.outputs * 2, zero_gradient=frozenset())
+
+
+def _sorted(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    (places,) = _sorted_places(bound, operands, field)
+    (axis,) = (i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
+    rows, orders = np.moveaxis(operands[0], axis, 0), np.moveaxis(places, axis, 0)
+    found = np.stack(
+        [
+            reduce(lambda kept, own: field.where(field.equal(order, own[0]), own[1], kept), enumerate(rows), rows[0])
+            for order in orders
+        ]
+    )
+    return np.moveaxis(found, 0, axis), places
 
 
 def _dispatch(call: Call) -> Bound:
@@ -181,6 +203,7 @@ SPECS = (
         (Trait.CHOICE, Trait.NONLINEAR),
         OpSpec("topk", ("torch.topk", "torch.Tensor.topk"), _top, evaluate=_greatest, dimension=(1, -1)),
         OpSpec("argsort", ("torch.argsort", "torch.Tensor.argsort"), _order, evaluate=_sorted_places, dimension=(0, -1)),
+        OpSpec("sort", ("torch.sort", "torch.Tensor.sort"), _bind_sort, evaluate=_sorted, dimension=(0, -1)),
     ),
     *having((Trait.TOKEN_DISPATCH,), OpSpec("moe-dispatch", ("moe_dispatch",), _dispatch, evaluate=_send)),
     *having((Trait.TOKEN_COMBINE,), OpSpec("moe-combine", ("moe_combine",), _combine, evaluate=_bring)),

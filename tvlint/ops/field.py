@@ -17,6 +17,10 @@ else:
     Array: TypeAlias = Any
 
 
+_OF_NUMPY = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
+"""Functions that NumPy calls by another name."""
+
+
 class Field(Protocol):
     """Operations of semantic functions beyond `+`, `-` and `*`; all work element by element and broadcast."""
 
@@ -24,7 +28,9 @@ class Field(Protocol):
         """Return the element that stands for a literal."""
 
     def function(self, name: str, operand: Array) -> Array:
-        """Return a function of one number by name: `exp`, `log`, `sqrt`, `sin`, `cos`, `tanh`, `erf`."""
+        """Return a function of one number by name: `exp`, `log`, `sqrt`, `erf`, `floor`, `round` (a half goes to the even one),
+        the trigonometric and hyperbolic ones and their inverses.
+        """
 
     def divide(self, left: Array, right: Array) -> Array:
         """Return the quotient."""
@@ -60,9 +66,9 @@ class Floats:
             if not np.iscomplexobj(operand):
                 return np.asarray(real)
             return np.asarray(real + 1j * operand.imag * 2 / sqrt(pi) * np.exp(-np.square(operand.real)))
-        return np.asarray(
-            {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh}[name](operand)
-        )
+        if name in ("floor", "round"):
+            return np.asarray({"floor": np.floor, "round": np.rint}[name](np.real(operand)))
+        return np.asarray(getattr(np, _OF_NUMPY.get(name, name))(operand))
 
     def divide(self, left: Array, right: Array) -> Array:
         return left / right

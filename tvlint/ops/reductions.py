@@ -105,6 +105,16 @@ def _log_softmax(bound: Bound, operands: Sequence[Array], field: Field) -> tuple
     return (operands[0] - field.function("log", total),)
 
 
+def _softmin_steps(call: Call) -> Steps:
+    bound = _rows(call)
+    (dim,) = _axes(bound)
+    return ("neg", (0,)), ("softmax", (PREVIOUS, Literal(dim)))
+
+
+def _softmin(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return _softmax(bound, [-operands[0]], field)
+
+
 def _cumulative(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     import numpy as np
 
@@ -285,6 +295,7 @@ SPECS = (
     *having(
         (Trait.SOFTMAX,),
         OpSpec("softmax", _both("softmax"), _rows, evaluate=_softmax),
+        OpSpec("softmin", ("torch.nn.functional.softmin",), _rows, steps=_softmin_steps, evaluate=_softmin),
         OpSpec("log-softmax", _both("log_softmax"), _rows, evaluate=_log_softmax),
     ),
     *having(

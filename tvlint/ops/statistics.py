@@ -156,6 +156,52 @@ def _unit(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
     return (field.divide(operands[0], field.where(field.less(norm, least), least, norm)),)
 
 
+def _bind_likeness(call: Call) -> Bound:
+    """The cosine of the angle between rows: their product, divided by norms that are taken for `eps` where they are less."""
+    call = call.with_arguments("dim", "eps")
+    call.reject_unknown("dim", "eps")
+    call.expect(2)
+    names, eps = stars(len(call.shape(0))), call.attributes.get("eps", 1e-8)
+    if call.shape(0) != call.shape(1) or isinstance(eps, bool) or not isinstance(eps, int | float):
+        raise UnsupportedError(f"`{call.op}` of shapes {call.shape(0)} and {call.shape(1)}")
+    gone = reduced_dims(replace(call, attributes={"dim": call.attributes.get("dim", 1)}), len(names))
+    kept = tuple(name for i, name in enumerate(names) if i not in gone)
+    along = frozenset(names[i] for i in gone)
+    return Bound((names, names), (kept,), whole=along, attributes=(gone, eps), commutative=True)
+
+
+def _likeness_steps(call: Call) -> Steps:
+    dims, eps = _bind_likeness(call).attributes
+    product, norms = (
+        ("mul", (0, 1)),
+        tuple(
+            step
+            for place in (0, 1)
+            for step in (("norm", (place, Literal(2), Literal(dims), Literal(False))), ("clamp_min", (PREVIOUS, Literal(eps))))
+        ),
+    )
+    return product, ("sum", (PREVIOUS, Literal(dims))), *norms, ("mul", (PREVIOUS, PREVIOUS - 2)), ("div", (1 - 7, PREVIOUS))
+
+
+def _likeness(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    left, right = operands
+    _, eps = bound.attributes
+    axes, least = _axes(bound), field.number(eps if isinstance(eps, int | float) else 0)
+    norms = [field.function("sqrt", (x * x).sum(axis=axes, keepdims=True)) for x in operands]
+    one, other = (field.where(field.less(norm, least), least, norm) for norm in norms)
+    return _shaped(bound, field.divide((left * right).sum(axis=axes, keepdims=True), one * other))
+
+
+def _bind_product(call: Call) -> Bound:
+    call = call.with_arguments("dim", "keepdim")
+    call.reject_unknown("dim", "keepdim")
+    return _rows(call, ())
+
+
+def _product(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return _shaped(bound, operands[0].prod(axis=_axes(bound), keepdims=True))
+
+
 def _torch(*names: str) -> tuple[str, ...]:
     return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "torch.functional"))
 
@@ -167,6 +213,14 @@ SPECS = (
         OpSpec("std", _torch("std"), _bind_spread, evaluate=_std),
         OpSpec("norm", _torch("norm"), _bind_norm("p"), evaluate=_norm),
         OpSpec("normalize", ("torch.nn.functional.normalize",), _bind_unit, steps=_unit_steps, evaluate=_unit),
+        OpSpec(
+            "cosine-similarity",
+            ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity"),
+            _bind_likeness,
+            steps=_likeness_steps,
+            evaluate=_likeness,
+        ),
+        OpSpec("prod", _torch("prod"), _bind_product, evaluate=_product),
         OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"), evaluate=_norm),
     ),
     *having(

@@ -96,7 +96,8 @@ def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
             return Defect("other-inputs", False, text, first_rank(plan))
     if not do_replicas_fit(parallel):
         return Defect("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", first_rank(parallel))
-    places = {tuple(sorted(map(plan.outputs.index, plan.losses))) for plan in (parallel, reference) if plan.losses}
+    stated = (plan for plan in (parallel, reference) if plan.losses)
+    places = {tuple(place for place, name in enumerate(plan.outputs) if name in plan.losses) for plan in stated}
     if len(places) > 1:
         own, other = (", ".join(f"`{name}`" for name in plan.losses) for plan in (parallel, reference))
         text = f"the loss of the plan is {own}, and that of the reference, {other}, is another result"

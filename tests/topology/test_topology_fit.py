@@ -79,7 +79,8 @@ def test_the_fullest_stage_is_judged_to_the_byte() -> None:
     most = max(known(stage.total) for stage in known(found.memory))
     exact = known(fit(found.memory, known(accelerator("80GB"))))
     assert (exact.needed, exact.open) == (most, ())
-    for memory, fits in ((most, True), (most - 1, False)):
+    tenth = -(-most * 10 // 9)
+    for memory, fits in ((most - 1, False), (most, None), (tenth - 1, None), (tenth, True)):
         assert Fit(type(exact.accelerator)("x", memory), exact.stage, exact.needed, ()).fits is fits
 
 

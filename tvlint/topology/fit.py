@@ -27,10 +27,14 @@ class Fit:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the memory is enough; None where that depends on what is not known."""
+        """Whether the memory is enough; None where that depends on what is not known, or on the last tenth of the memory.
+
+        An accelerator that is sold with 80 GB offers 79.1 GiB, one with 48 GB 44.4; the CUDA context, communicators and the
+        allocator take their part of that. vLLM leaves them a tenth by default (`gpu_memory_utilization`).
+        """
         if self.needed > self.accelerator.memory:
             return False
-        return None if self.open else True
+        return None if self.open or self.needed > self.accelerator.memory * 9 // 10 else True
 
 
 def fit(memory: Sequence[StageMemory] | Unknown, accelerator: Accelerator) -> Fit | Unknown:

@@ -140,11 +140,12 @@ def fitting(topology: Topology) -> list[tuple[str, str]]:
         return [("GPU memory", f"? ({found.reason})")]
     gpu = found.accelerator
     needed, whole = gibibytes(found.needed), gibibytes(gpu.memory)
-    needs = (
-        f"a rank of pp {found.stage} needs {needed} of {whole} GiB of `{visible(gpu.name)}`"
-    )
+    least = " at least" if found.open else ""
+    needs = f"a rank of pp {found.stage} needs{least} {needed} of {whole} GiB of `{visible(gpu.name)}`"
+    if found.fits is None and found.open:
+        return [("GPU memory", f"? ({needs}; not known: {', '.join(found.open)})")]
     if found.fits is None:
-        return [("GPU memory", f"? ({needs} without what is not known: {', '.join(found.open)})")]
+        return [("GPU memory", f"? ({needs}, and the CUDA context, communicators and the allocator may take a tenth)")]
     if found.fits:
         left = gibibytes(gpu.memory - found.needed)
         return [("GPU memory", f"fits: {needs}; {left} GiB are left for buffers, which this estimate does not count")]

@@ -92,6 +92,7 @@ def test_what_is_read_asks_the_disk_in_one_place() -> None:
 PURE = {
     "checkout/opening.py:_paths": "of what was asked until `forget`",
     "readers/shell/syntax.py:_parser": "the grammar",
+    "readers/languages.py:_by_part": "a table of tvlint",
     "readers/megatron/unknown_options.py:_spellings": "a table of tvlint",
     "readers/megatron/unknown_options.py:_words": "cuts what it is given",
     "readers/megatron/unknown_options.py:_beginnings": "cuts what it is given",

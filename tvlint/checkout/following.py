@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from tvlint.checkout.git import GitError
-from tvlint.checkout.opening import LONGEST_PATH, content, is_file, is_link, is_there, real_path
+from tvlint.checkout.opening import LONGEST_PATH, content, is_file, is_link, is_there, kept, real_path
 from tvlint.checkout.top import METADATA, folder_around, is_within, top_of
 from tvlint.checkout.tracking import is_tracked
 from tvlint.ir.values import dataclass
@@ -29,7 +28,7 @@ def why_not_followed(path: str) -> str:
     A link in a checkout does not lead out of it or to git's own files, and one that git tracks leads to files that git tracks:
     whoever wrote it chose no more than that.
     """
-    steps = list(_links_of(path))
+    steps = _links_of(path)
     if reason := next(filter(None, map(_why_not_inside, steps)), ""):
         return reason
     written = next((step.top for step in steps if step.top is not None and _is_committed(step.link, step.top)), None)
@@ -53,19 +52,29 @@ def _why_not_inside(step: _Step) -> str:
     return ""
 
 
-def _links_of(path: str) -> Iterator[_Step]:
-    """Yield the links that are met on the way to the path, from the root."""
-    here, *parts = Path(os.path.abspath(path)).parts
+def _links_of(path: str) -> tuple[_Step, ...]:
+    """Return the links that are met on the way to the path, from the root."""
+    folder, name = os.path.split(os.path.abspath(path))
+    links, here, top = _way_to(folder)
+    step = os.path.join(here, name)
+    return (*links, _Step(step, real_path(step), top)) if is_link(step) else links
+
+
+@kept
+def _way_to(folder: str) -> tuple[tuple[_Step, ...], str, str | None]:
+    """Return the links that are met on the way to the folder, where they lead, and the checkout that this lies in."""
+    here, *parts = Path(folder).parts
+    links: list[_Step] = []
     top: str | None = None
     for part in parts:
         step = os.path.join(here, part)
         if is_link(step):
-            target = real_path(step)
-            yield _Step(step, target, top)
-            step = target
+            links.append(_Step(step, real_path(step), top))
+            step = links[-1].target
         here = step
         if is_there(os.path.join(here, METADATA)):
             top = here
+    return tuple(links), here, top
 
 
 def why_not_named(path: str, document: str) -> str:

@@ -177,7 +177,16 @@ def is_link(path: str | os.PathLike[str]) -> bool:
 
 def real_path(path: str | os.PathLike[str]) -> str:
     """Return the path without links."""
-    return noted("real_path", path, os.path.realpath(os.fspath(path)))
+    folder, name = os.path.split(os.fspath(path))
+    if not os.path.isabs(folder) or name in ("", os.curdir, os.pardir) or "\0" in name:
+        return noted("real_path", path, os.path.realpath(os.fspath(path)))
+    real = os.path.join(_real_folder(folder), name)
+    return noted("real_path", path, os.path.realpath(real) if os.path.islink(real) else real)
+
+
+@kept
+def _real_folder(folder: str) -> str:
+    return noted("real_path", folder, os.path.realpath(folder))
 
 
 def names_in(folder: str | os.PathLike[str]) -> tuple[str, ...]:

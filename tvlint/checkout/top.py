@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tvlint.checkout.opening import is_there, real_path
+from tvlint.checkout.opening import is_there, kept, real_path
 
 METADATA = ".git"
 """The name that git keeps its own files under; no commit can hold a file of this name."""
@@ -15,7 +15,11 @@ def top_of(path: str | os.PathLike[str]) -> str | None:
 
     None outside of every checkout. A bare repository is no checkout: a commit can hold the files of one.
     """
-    folder = real_path(path)
+    return _top_around(real_path(path))
+
+
+@kept
+def _top_around(folder: str) -> str | None:
     while True:
         if is_there(os.path.join(folder, METADATA)):
             return folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from functools import cache
 
 SHELL_NAMES = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".pbs", ".lsf", ".job")
 YAML_NAMES = (".yaml", ".yml", ".json")
@@ -37,12 +37,24 @@ OTHER_THAN_YAML = re.compile(
 )
 TEST_NAME = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py")
 TEST = re.compile(rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async )?def test)", re.MULTILINE)
+PART = re.compile(rb"[A-Za-z]+")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def names(data: bytes, words: Iterable[bytes]) -> bool:
+def names(data: bytes, words: tuple[bytes, ...]) -> bool:
     """Return whether one of the words is in the text; to look for each takes a tenth of the time of one pattern for all."""
-    return any(word in data for word in words)
+    return any(part in data and any(word in data for word in sharing) for part, sharing in _by_part(words))
+
+
+@cache
+def _by_part(words: tuple[bytes, ...]) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
+    """Return the words by the parts of theirs that tell most."""
+    if not words:
+        return ()
+    parts = {part for word in words for part in PART.findall(word)}
+    most = max(sorted(parts), key=lambda part: len(part) * sum(part in word for word in words))
+    sharing = tuple(word for word in words if most in word)
+    return ((most, sharing), *_by_part(tuple(word for word in words if word not in sharing)))
 
 
 def is_prose(path: str) -> bool:

@@ -12,7 +12,7 @@ from tvlint.readers.languages import is_prose
 LARGEST = 2 << 20
 RULE = "launch-not-followed"
 PASSED = re.compile(
-    rb"(?<![\w-])--(?:(?:tensor|pipeline|expert)[-_]model|context)[-_]parallel[-_]size[\"']?"
+    rb"--(?<![\w-]--)(?:(?:tensor|pipeline|expert)[-_]model|context)[-_]parallel[-_]size[\"']?"
     rb"(?:[ \t]+|=|[ \t]*,\s*|\s*\n[ \t]*-[ \t]+)[\"']?(?:\d|\$[({A-Za-z_]|\{)"
 )
 """An option that only Megatron has, with a value."""

@@ -239,7 +239,9 @@ def _configuration(path: str, data: bytes) -> Document | None:
 
 def _as_lines(path: str, data: bytes) -> bytes:
     """Return the content with one kind of newline, to look for what stands at the start of a line."""
-    return OTHER_NEWLINES.sub(b"\n", data) if path.lower().endswith(YAML_NAMES) else data
+    if not path.lower().endswith(YAML_NAMES) or (data.isascii() and b"\r" not in data):
+        return data
+    return OTHER_NEWLINES.sub(b"\n", data)
 
 
 def _composed(path: str, data: bytes, lines: bytes) -> Document | None:

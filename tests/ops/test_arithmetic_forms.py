@@ -118,6 +118,39 @@ WAYS = {
         + PICKED.format("h")
         + "n = sub(j, p)\nk = mean(h, dim=-1)\no = sub(j, k)\na = mul(n, 0.9)\nr = mul(o, 0.1)\ny = add(a, r)\n",
     },
+    "norm": {
+        "one operator": "n = norm(h, dim=-1, keepdim=True)\na = add(n, 0.1)\ny = div(h, a)\n",
+        "written out": "s = mul(h, h)\nk = sum(s, dim=-1, keepdim=True)\nn = sqrt(k)\na = add(n, 0.1)\ny = div(h, a)\n",
+    },
+    "std": {
+        "one operator": "n = std(h, dim=-1, keepdim=True)\ny = mul(h, n)\n",
+        "written out": CENTRED + "s = mul(c, c)\nk = sum(s, dim=-1, keepdim=True)\nv = div(k, 7)\nn = sqrt(v)\ny = mul(h, n)\n",
+    },
+    "swiglu": {
+        "one operator": "e = tanh(h)\ny = swiglu(h, e)\n",
+        "written out": "e = tanh(h)\ns = sigmoid(h)\na = mul(h, s)\ny = mul(a, e)\n",
+    },
+    "log1p": {"one operator": "e = exp(h)\ny = log1p(e)\n", "written out": "e = exp(h)\na = add(e, 1)\ny = log(a)\n"},
+    "erfc": {"one operator": "y = erfc(h)\n", "written out": "e = erf(h)\ny = sub(1.0, e)\n"},
+    "expm1": {"one operator": "y = expm1(h)\n", "written out": "e = exp(h)\ny = sub(e, 1)\n"},
+    "logsigmoid": {"one operator": "y = logsigmoid(h)\n", "written out": "s = sigmoid(h)\ny = log(s)\n"},
+    "sinh": {
+        "one operator": "y = sinh(h)\n",
+        "written out": "n = neg(h)\ne = exp(n)\na = exp(h)\nk = sub(a, e)\ny = mul(k, 0.5)\n",
+    },
+    "cosh": {
+        "one operator": "y = cosh(h)\n",
+        "written out": "n = neg(h)\ne = exp(n)\na = exp(h)\nk = add(a, e)\ny = div(k, 2)\n",
+    },
+    "kl_div": {
+        "one operator": 'k = softmax(z, dim=-1) || none\nc = log_softmax(h, dim=-1)\ny = kl_div(c, k, reduction="batchmean")\n',
+        "written out": "k = softmax(z, dim=-1) || none\nc = log_softmax(h, dim=-1)\nj = log(k) || none\nd = sub(j, c)\n"
+        "u = mul(k, d) || _, grad(d) = backward u ({y})\nm = sum(u)\ny = div(m, 4)\n",
+    },
+    "chances of scores": {
+        "one operator": "y = binary_cross_entropy_with_logits(h, z)\n",
+        "written out": "e = exp(h)\na = add(e, 1)\nj = log(a)\nu = mul(h, z)\nd = sub(j, u)\nm = sum(d)\ny = div(m, 32)\n",
+    },
     "a transpose": {
         "before": "i = transpose(h, 0, 1)\nj = gelu(i)\ny = transpose(j, 0, 1)\n",
         "none": "y = gelu(h)\n",
@@ -135,6 +168,17 @@ WRONG = {
     "squared error": ("a product", [("sub(h, z)", "add(h, z)"), ("mean(k)", "sum(k)")]),
     "cross_entropy": ("shifted", [("sub(j, p)", "add(j, p)"), ("gather(d", "gather(h"), ("exp(d)", "exp(h)")]),
     "label smoothing": ("written out", [("-0.9", "-0.8"), ("mean(c", "sum(c"), ("mean(c", "mean(h")]),
+    "norm": ("written out", [("sqrt(k)", "exp(k)")]),
+    "std": ("written out", [("div(k, 7)", "div(k, 8)"), ("sqrt(v)", "exp(v)")]),
+    "swiglu": ("written out", [("mul(h, s)", "mul(e, s)")]),
+    "log1p": ("written out", [("add(e, 1)", "add(e, 2)")]),
+    "erfc": ("written out", [("sub(1.0", "sub(2.0")]),
+    "expm1": ("written out", [("sub(e, 1)", "sub(e, 2)")]),
+    "logsigmoid": ("written out", [("log(s)", "exp(s)")]),
+    "sinh": ("written out", [("mul(k, 0.5)", "mul(k, 0.25)")]),
+    "cosh": ("written out", [("div(k, 2)", "div(k, 3)")]),
+    "kl_div": ("written out", [("sub(j, c)", "add(j, c)"), ("div(m, 4)", "div(m, 32)")]),
+    "chances of scores": ("written out", [("sub(j, u)", "add(j, u)"), ("add(e, 1)", "add(e, 2)")]),
     "a transpose": ("before", [("gelu(i)", "relu(i)")]),
 }
 
@@ -194,6 +238,10 @@ RESTRICTED = {
     "nothing times a logarithm that is no arithmetic": ("r = log2(h)\nk = mul(r, 0.0)\ny = add(h, k)\n", PLAIN),
     "a logarithm less itself": ("r = log(h)\nk = sub(h, r)\ny = add(k, r)\n", PLAIN),
     "a power of nothing": ("a = relu(h)\nr = reciprocal(a)\no = pow(r, 0)\ny = mul(h, o)\n", PLAIN),
+    "a divergence from what may be nothing": (
+        "a = relu(h)\nj = log(a)\nd = sub(j, h)\nk = mul(a, d)\nu = sum(k)\ny = mul(h, u)\n",
+        "a = relu(h)\nu = kl_div(h, a, reduction=\"sum\")\ny = mul(h, u)\n",
+    ),
     "a softmax that is shifted by a logarithm": (
         "s = sum(h, dim=1, keepdim=True)\nm = log(s)\nk = sub(h, m)\ny = softmax(k, dim=1)\n",
         "y = softmax(h, dim=1)\n",

@@ -25,7 +25,15 @@ from tvlint.analyses.relations.terms.layouts import in_any_layout
 from tvlint.analyses.relations.terms.loss_identities import CLASSES, is_restricted
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, constant_of, rational, times
-from tvlint.analyses.relations.terms.sums_of_products import CIRCLE, ONE, Algebra, Expression, TooLargeError, parts_of
+from tvlint.analyses.relations.terms.sums_of_products import (
+    CIRCLE,
+    ONE,
+    SUM_OF_PRODUCTS,
+    Algebra,
+    Expression,
+    TooLargeError,
+    parts_of,
+)
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -309,6 +317,66 @@ def _squared_error(call: _Call) -> _Variable:
     return tape.total(square, square.indices - call.result)
 
 
+def _divergence(call: _Call) -> _Variable:
+    """Where a target is zero, `kl_div` is zero and what is written out has no value."""
+    tape, (scores, target) = call.tape, call.operands
+    if not all(tape.algebra.is_positive(term) for _, factors in target.value for term, _, _ in factors):
+        raise TooLargeError
+    apart = tape.times(target, tape.plus(tape.function("log", target), scores, rational(-1)))
+    return tape.total(apart, apart.indices - call.result)
+
+
+def _scores_of_chances(call: _Call) -> _Variable:
+    tape, (scores, target) = call.tape, call.operands
+    powers = tape.plus(tape.number(NONE), tape.function("exp", scores))
+    found = tape.plus(tape.function("log", powers), tape.times(scores, target), rational(-1))
+    return tape.total(found, found.indices - call.result)
+
+
+def _norm(call: _Call) -> _Variable:
+    if call.attributes != (2,):
+        raise TooLargeError
+    tape, (own,) = call.tape, call.operands
+    return tape.power(tape.total(tape.power(own, Fraction(2)), call.whole), Fraction(1, 2))
+
+
+def _deviation(call: _Call) -> _Variable:
+    return call.tape.power(_variance(call), Fraction(1, 2))
+
+
+def _gated(call: _Call) -> _Variable:
+    return call.tape.times(call.tape.times(call.operands[0], call.tape.function("sigmoid", call.operands[0])), call.operands[1])
+
+
+def _beside_one(sign: int, inner: Callable[[_Tape, _Variable], _Variable], outer: str = "") -> _Rule:
+    """One, plus or minus something, and a function of that."""
+
+    def rule(call: _Call) -> _Variable:
+        tape = call.tape
+        total = tape.plus(tape.number(NONE), inner(tape, call.operands[0]), rational(sign))
+        return tape.function(outer, total) if outer else total
+
+    return rule
+
+
+def _power_less_one(call: _Call) -> _Variable:
+    tape = call.tape
+    return tape.plus(tape.function("exp", call.operands[0]), tape.number(NONE), rational(-1))
+
+
+def _log_sigmoid(call: _Call) -> _Variable:
+    return call.tape.function("log", call.tape.function("sigmoid", call.operands[0]))
+
+
+def _hyperbolic(sign: int) -> _Rule:
+    def rule(call: _Call) -> _Variable:
+        tape, (own,) = call.tape, call.operands
+        both = tape.plus(tape.function("exp", own), tape.function("exp", tape.scaled(own, rational(-1))), rational(sign))
+        return tape.scaled(both, rational(Fraction(1, 2)))
+
+    return rule
+
+
 def _likelihood(call: _Call) -> _Variable:
     return call.tape.scaled(_contraction(call), rational(-1))
 
@@ -353,6 +421,18 @@ _RULES: dict[str, tuple[_Rule, tuple[tuple[int, int], ...]]] = {
     "softmax": (_softmax, ((1, 1),)),
     "log-softmax": (_softmax, ((1, 1),)),
     "logsumexp": (_log_sum_exp, _ONE),
+    "norm": (_norm, ((1, 1),)),
+    "vector-norm": (_norm, ((1, 1),)),
+    "std": (_deviation, ((1, 1),)),
+    "swiglu": (_gated, ((2, 0),)),
+    "log1p": (_beside_one(1, lambda tape, own: own, "log"), _ONE),
+    "erfc": (_beside_one(-1, lambda tape, own: tape.function("erf", own)), _ONE),
+    "expm1": (_power_less_one, _ONE),
+    "logsigmoid": (_log_sigmoid, _ONE),
+    "sinh": (_hyperbolic(-1), _ONE),
+    "cosh": (_hyperbolic(1), _ONE),
+    "kl-div": (_divergence, ((2, 0),)),
+    "binary-cross-entropy-with-logits": (_scores_of_chances, ((2, 0),)),
     "mse-loss": (_squared_error, ((2, 0),)),
     "gather": (_contraction, ((2, 0),)),
     "masked-gather": (_contraction, ((2, 0),)),
@@ -446,6 +526,8 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         made = rule(_Call(tape, name, attributes, given, left, over)).value
     if made is None:
         return None
+    if gradient and not made:
+        return terms.term((SUM_OF_PRODUCTS, ()), (), shape, slot)
     term, constant = algebra.laid_out(made, kept)
     return times(terms, term, constant)
 
@@ -703,9 +785,10 @@ def _gradient(
         operands = [operands[0], *([operands[0]] * (position - 1)), unknown][: position + 1]
         if position == 2:
             return algebra.total(given, inside[0] - result)
-    if name == "nll-rows":
-        operands.insert(0, tape.given(((NONE, ((missing, (), ONE),)),), result))
     rule = _rule(name, len(operands), count)
+    if rule is None and _rule(name, len(operands) + 1, count) is not None:
+        operands.insert(position, tape.given(((NONE, ((missing, (), ONE),)),), result))
+        rule = _rule(name, len(operands), count)
     if rule is None or rule is _contraction or of >= len(operands):
         return None
     made = rule(_Call(tape, name, attributes, tuple(operands), inside[0], whole))

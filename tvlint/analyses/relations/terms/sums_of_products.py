@@ -302,9 +302,11 @@ class Algebra:
             raised = _raised(constant, exponent)
             if raised is not None:
                 return ((raised, self._powers((term, places, own * exponent) for term, places, own in factors)),)
-        if constant[0] < 0:
+        if constant[0] < 0 and len(one) == 1:
             raise TooLargeError
         term, pattern, constant = self.as_factor(((constant, factors),))
+        if constant[0] < 0:
+            term, constant = self._negative(term), (1, constant[1])
         raised = _raised(constant, exponent)
         if raised is None:
             raise TooLargeError
@@ -516,6 +518,12 @@ class Algebra:
         places = list(dict.fromkeys(i for _, factors in one for _, pattern, _ in factors for i in pattern if i >= 0))
         term, constant = self.as_term(one, places)
         return term, tuple(places), constant
+
+    def _negative(self, term: int) -> int:
+        """Return the negative of a sum whose first addend is taken as positive, of which there is a root."""
+        shape, slot = self.terms.shape[term], self.terms.slot[term]
+        head = (((-1, ONE), ((tuple(range(len(shape))), ONE),)),)
+        return self.terms.term((SUM_OF_PRODUCTS, head), (term,), shape, slot)
 
     def sliced(self, one: Expression, index: int, start: int, stop: int, part: int) -> Expression:
         """Return the expression at some of the values of an index; the others have the index `part`."""

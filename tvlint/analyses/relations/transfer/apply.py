@@ -23,7 +23,7 @@ from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
 from tvlint.ops.spec import ONE, Names, Trait
 from tvlint.ops.table import has_trait
 
-_MEANS = ("mean", "mse-loss")
+_MEANS = ("mean", "mse-loss", "kl-div", "binary-cross-entropy-with-logits")
 """Operators that are a sum, divided by the number of addends, in sums of products; the other normal form has the first."""
 
 

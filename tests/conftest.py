@@ -75,6 +75,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SkipBudget(), "skip-budget")
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None:
+    """Return the beginning of a long text, by which a test is chosen on a command line, as its id; None: pytest's own."""
+    return f"{' '.join(val[:36].split())}..." if isinstance(val, str) and len(val) > 40 else None
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """`golden("reports/full.txt", text)`: `text` is what the file under tests/data says."""

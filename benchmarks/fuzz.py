@@ -28,7 +28,10 @@ ROOT = Path(__file__).resolve().parents[1]
 LARGEST = 64 << 10
 """Bytes of the largest input that is changed."""
 LIMITS = ("--budget", "file-cpu=6", "--budget", "file-wall=60", "--budget", "run-cpu=12", "--budget", "memory=2048")
-LOADED = ("cli.check", "cli.convert", "cli.prove", "cli.topology", "run.prove", "equivalence.verdict.prove", "readers.read")
+LOADED = (
+    *("cli.check", "cli.convert", "cli.prove", "cli.topology", "run.proof.prove"),
+    *("equivalence.verdict.prove", "readers.read"),
+)
 """What forked processes need not import each."""
 EXPECTED = frozenset({0, 1, 2, 4, 5})
 FORMATS = ("text", "concise", "json", "sarif", "junit", "github", "markdown", "html")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from importlib.util import find_spec
 
 import pytest
 from shared import ROOT
 
-from benchmarks.fuzz import Mutator, Seed, wrong
+from benchmarks.fuzz import LOADED, Mutator, Seed, wrong
 
 TEXT = ("check", "-o", "text", "a.sh")
 JSON = ("check", "-o", "json", "a.sh")
@@ -37,3 +38,8 @@ def test_the_same_seed_gives_the_same_inputs() -> None:
     drawn = [[Mutator(random.Random(7), [seed]).changed(seed.data) for _ in range(20)] for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert seed.data not in drawn[0]
+
+
+@pytest.mark.parametrize("module", LOADED)
+def test_what_is_loaded_beforehand_is_there(module: str) -> None:
+    assert find_spec(f"tvlint.{module}") is not None

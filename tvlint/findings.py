@@ -245,6 +245,8 @@ class Recognised:
     files: int
     applicable: int
     rules: int
+    unsized: int = 0
+    """Files of which nothing tells on how many ranks they run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,43 @@ def test_another_project_file_or_selection_is_another_question(folder: Path, che
     assert checked()[2] == []
 
 
+def test_what_init_found_is_known_to_the_first_check(folder: Path, checked: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("run03.sh").write_text(LAUNCH.format(3))
+    assert main(["init"]) == 0
+    assert f"{SCRIPTS} files to check" in capsys.readouterr().err
+    assert f"found {SCRIPTS} configurations." in Path("tvlint.toml").read_text()
+    assert checked()[::2] == (0, ["tvlint-baseline.json", "tvlint.toml"])
+    assert "run03.sh" in checked("--no-baseline")[1]
+    Path("tvlint.toml").write_text('ignore = ["heads-not-divisible-by-tp"]\n')
+    assert "run03.sh" not in checked()[1]
+
+
+def test_a_check_of_some_files_keeps_what_is_known_of_the_others(
+    folder: Path, checked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert checked()[0] == 0
+    monkeypatch.setattr(check_module, "LARGE", 100)
+    Path("large.sh").write_text(LAUNCH.format(3) + "#" * 100)
+    assert checked("large.sh")[::2] == (1, ["large.sh"])
+    assert checked("large.sh")[::2] == (1, [])
+    assert checked()[::2] == (1, [])
+    os.unlink("run00.sh")
+    Path("large.sh").write_text(LAUNCH.format(4) + "#" * 100)
+    assert checked("large.sh")[::2] == (0, ["large.sh"])
+    Path("run00.sh").write_text(LAUNCH.format(4))
+    assert checked()[2] == ["run00.sh"]
+
+
+def test_a_large_file_that_is_nothing_is_told_of_only_where_it_is_named(
+    folder: Path, checked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_module, "LARGE", 100)
+    Path("notes.txt").write_text("nothing\n" * 100)
+    for _ in range(2):
+        assert "notes.txt" not in checked()[1]
+        assert "unjudged-file" in checked("notes.txt", "--may-be-empty")[1]
+
+
 def test_entries_of_another_key_and_edited_ones_are_not_used(
     folder: Path, checked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +188,7 @@ def test_each_answer_that_may_change_is_asked_again(tmp_path: Path) -> None:
     def holding() -> list[str]:
         from tvlint.cache.files import answering
 
-        return [file.path for file in bound(pages, ()).holding(answering())]
+        return [file.path for file in bound(pages, ()).holding(("first", "second"), answering())]
 
     assert holding() == ["first", "second"]
     (tmp_path / "second").touch()
@@ -172,4 +209,4 @@ def test_a_text_that_is_not_on_disk_is_never_remembered(tmp_path: Path) -> None:
     path.write_bytes(b"saved")
     with instead({str(path): b"saved"}), recording(digest) as asked:
         content(str(path), 100)
-    assert bound([Writer(1).page("train.sh", asked, "")], ()).holding(answering()) == ()
+    assert bound([Writer(1).page("train.sh", asked, "")], ()).holding(("train.sh",), answering()) == ()

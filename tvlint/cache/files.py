@@ -1,4 +1,4 @@
-"""What was found in each of many files, with every question to the disk that it rests on, and the answer.
+"""What was found in each of several files, with every question to the disk that it rests on, and the answer.
 
 A result counts as long as each of its questions has the same answer; of what was read, the answer is a digest. Files that lie
 beside each other ask much the same, so a question stands once in a book, and questions that were asked together are a group.
@@ -7,7 +7,7 @@ beside each other ask much the same, so a question stands once in a book, and qu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 
@@ -56,13 +56,26 @@ class Book:
     groups: tuple[Group, ...]
     files: tuple[Found, ...]
 
-    def holding(self, answer: Callable[[Question], str | None]) -> tuple[Found, ...]:
-        """Return the files of which every question has its answer still."""
-        same = [answer(question) == given for question, given in zip(self.questions, self.answers, strict=True)]
-        hold: list[bool] = []
-        for group in self.groups:
-            hold.append(all(same[number] for number in group.own) and all(hold[number] for number in group.others))
-        return tuple(file for file in self.files if hold[file.group])
+    def holding(self, paths: Collection[str], answer: Callable[[Question], str | None]) -> tuple[Found, ...]:
+        """Return the files at the paths of which every question has its answer still."""
+        files = tuple(file for file in self.files if file.path in paths)
+        hold: dict[int, bool] = {}
+        for number in self.groups_of(files):
+            group = self.groups[number]
+            same = (answer(self.questions[own]) == self.answers[own] for own in group.own)
+            hold[number] = all(hold[other] for other in group.others) and all(same)
+        return tuple(file for file in files if hold[file.group])
+
+    def groups_of(self, files: Iterable[Found]) -> list[int]:
+        """Return the numbers of the groups that the files rest on, each after those that it takes."""
+        needed = {file.group for file in files}
+        for number in range(len(self.groups) - 1, -1, -1):
+            if number in needed:
+                needed.update(self.groups[number].others)
+        return sorted(needed)
+
+
+EMPTY = Book((), (), (), ())
 
 
 class Writer:
@@ -118,12 +131,8 @@ def _joined(books: Iterable[Book]) -> Book:
     groups: list[Group] = []
     files: list[Found] = []
     for book in books:
-        needed = {file.group for file in book.files}
-        for number in range(len(book.groups) - 1, -1, -1):
-            if number in needed:
-                needed.update(book.groups[number].others)
         places: dict[int, int] = {}
-        for number in sorted(needed):
+        for number in book.groups_of(book.files):
             group = book.groups[number]
             pairs = ((book.questions[own], book.answers[own]) for own in group.own)
             own = tuple(numbers.setdefault(pair, len(numbers)) for pair in pairs)

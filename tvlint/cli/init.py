@@ -11,7 +11,7 @@ from tvlint import __version__
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
 from tvlint.cli.session import note, session, with_files
-from tvlint.findings import Problem, Severity
+from tvlint.findings import Report, Severity
 from tvlint.home import HOME
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.totals import counted
@@ -21,7 +21,7 @@ from tvlint.run.output.exit_code import CLEAN, INPUT
 from tvlint.run.output.outputs import OutputError, say, write_file
 from tvlint.run.project.discovery import discover
 from tvlint.run.project.project_file import Project, ProjectError, find
-from tvlint.run.project.start import Seen, look, pairs, project_file
+from tvlint.run.project.start import pairs, project_file
 from tvlint.run.silence.baseline import NAME, baselines, compare_all, entries_of, save
 
 FILE = "tvlint.toml"
@@ -45,9 +45,6 @@ def run(options: argparse.Namespace) -> int:
     settings = Project(here)
     rules = load_rules()
     settings, candidates = with_files(options, settings, rules, partial(discover, (), settings))
-    seen = options.steps.do(os.curdir, lambda: look(candidates.files))
-    if isinstance(seen, Problem):
-        fail(seen.message)
     with Progress() as progress:
         report, _ = check(candidates, rules, rules, settings, session(options, settings, progress))
     try:
@@ -55,23 +52,23 @@ def run(options: argparse.Namespace) -> int:
         errors = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
         if errors:
             save(here / NAME, entries_of(findings, here))
-        write_file(FILE, terminal(project_file(seen, NAME if errors else "").split("\n")[:-1]))
+        write_file(FILE, terminal(project_file(report, NAME if errors else "").split("\n")[:-1]))
     except (OutputError, ProjectError) as error:
         fail(str(error), getattr(error, "help", ""))
-    _tell(seen, len(errors), len(findings), len(report.problems))
+    _tell(report, len(errors), len(findings))
     if known is not None:
         note(f"`{FILE}` judges the files in this folder from now on, and nothing in `{os.path.relpath(known)}` does")
     return INPUT if report.problems else CLEAN
 
 
-def _tell(seen: Seen, errors: int, findings: int, problems: int) -> None:
-    note(f"wrote `{FILE}`: {counted(len(seen.files), 'file')} to check")
+def _tell(report: Report, errors: int, findings: int) -> None:
+    note(f"wrote `{FILE}`: {counted(len(report.checked), 'file')} to check")
     if errors:
         also = f" and {counted(findings - errors, 'milder one')}" if findings > errors else ""
         note(f"wrote `{NAME}`: {counted(errors, 'error')}{also} that were here before; only new ones fail from now on")
-    if problems:
-        note(f"{counted(problems, 'file')} cannot be read: `tvlint check` says why; `exclude` leaves files out")
-    say("", "next:", *_steps(errors > 0, any(pairs(seen))))
+    if report.problems:
+        note(f"{counted(len(report.problems), 'file')} cannot be read: `tvlint check` says why; `exclude` leaves files out")
+    say("", "next:", *_steps(errors > 0, any(pairs(report))))
 
 
 def _steps(has_baseline: bool, has_pairs: bool) -> list[str]:

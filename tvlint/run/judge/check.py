@@ -30,8 +30,8 @@ from tvlint.run.silence.ignores import RULE as UNUSED
 from tvlint.run.silence.ignores import silence
 
 if TYPE_CHECKING:
-    from tvlint.cache.files import Book, Found, Page, Writer
-    from tvlint.cache.remember import Cache, Question
+    from tvlint.cache.files import Book, Page, Writer
+    from tvlint.cache.remember import Cache
     from tvlint.ir.outline import Outline
     from tvlint.ir.plan import Plan
     from tvlint.ir.schedule import Schedule
@@ -42,8 +42,7 @@ DISTINCT = frozenset({"nnscaler", "deepspeed", "gpt-neox", "torchtitan"})
 """Frameworks whose configurations are never those of another one, whatever the project says."""
 
 LARGE = 64 << 10
-"""Bytes of the smallest plan of which is kept what is found in it."""
-
+"""Bytes of the smallest file of which is kept what is found in it, however few are checked."""
 
 MOST_REPAIRED = 20
 """After so many errors of a file no more repairs are looked for: nobody reads them, and each takes a search."""
@@ -74,8 +73,8 @@ class _Said:
     outlines: list[Outline] = field(default_factory=list)
     checked: dict[str, set[RuleKind]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
-    recognised: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Framework -> file -> how many of all rules about configurations hold for it."""
+    recognised: dict[tuple[str, str], tuple[int, bool]] = field(default_factory=dict)
+    """Framework and file -> how many of all rules about configurations hold for it, and whether its ranks are not known."""
     repairs: int = MOST_REPAIRED
     """How many more errors of one file have the nearest settings that repair them searched."""
 
@@ -87,8 +86,7 @@ class _Said:
         self.outlines += other.outlines
         self.checked |= other.checked
         self.skipped += other.skipped
-        for framework, files in other.recognised.items():
-            self.recognised.setdefault(framework, {}).update(files)
+        self.recognised |= other.recognised
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +99,12 @@ class _Result:
     outlines: tuple[Outline, ...]
     checked: tuple[tuple[str, tuple[RuleKind, ...]], ...]
     skipped: tuple[str, ...]
-    recognised: tuple[tuple[str, str, int], ...]
+    recognised: tuple[tuple[tuple[str, str], tuple[int, bool]], ...]
 
     @staticmethod
     def of(said: _Said) -> _Result:
         """Return what was said."""
         checked = tuple((path, tuple(kind for kind in RuleKind if kind in kinds)) for path, kinds in said.checked.items())
-        counts = ((name, path, count) for name, files in said.recognised.items() for path, count in files.items())
         return _Result(
             tuple(said.findings),
             tuple(said.not_evaluated),
@@ -115,14 +112,11 @@ class _Result:
             tuple(said.outlines),
             checked,
             tuple(said.skipped),
-            tuple(counts),
+            tuple(said.recognised.items()),
         )
 
     def said(self) -> _Said:
         """Return it again."""
-        recognised: dict[str, dict[str, int]] = {}
-        for framework, path, count in self.recognised:
-            recognised.setdefault(framework, {})[path] = count
         return _Said(
             list(self.findings),
             list(self.not_evaluated),
@@ -130,45 +124,44 @@ class _Result:
             list(self.outlines),
             {path: set(own) for path, own in self.checked},
             list(self.skipped),
-            recognised,
+            dict(self.recognised),
         )
 
 
 class _Remembered:
-    """What earlier runs said of files that were found in folders, and this one will have said; of few files nothing, since they
-    are checked sooner than looked up."""
+    """What earlier runs said of large files, and of many that were found in folders, and this one will have said; of others
+    nothing, since they are checked sooner than looked up."""
 
     def __init__(
         self, cache: Cache | None, candidates: Candidates, rules: Mapping[str, Rule], project: Project, repairs: int
     ) -> None:
         self._cache, self._shelf = cache, ""
-        self._files = frozenset(candidates.files) - candidates.named
-        if cache is not None and len(self._files) >= MANY:
+        self._named = candidates.named
+        many = len(candidates.files) - len(candidates.named) >= MANY
+        self._files = frozenset(path for path in candidates.files if (many and path not in self._named) or _is_large(path))
+        if cache is not None and self._files:
             severities = tuple((name, rule.severity) for name, rule in rules.items())
-            self._shelf = cache.shelf((os.getcwd(), severities, project, repairs)) or ""
-        self._old: tuple[Book | None, tuple[Found, ...]] | None = None
+            self._shelf = cache.shelf((os.getcwd(), severities, _of_files(project), repairs)) or ""
+        self._old: Book | None = None
+        """What holds still, or was not asked for."""
         self._writers: dict[int, Writer] = {}
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether anything is remembered in this run."""
-        return bool(self._shelf)
 
     def unchanged(self) -> dict[str, _Said]:
         """Return what was said of the files for which nothing has changed that it rests on."""
         if self._cache is None or not self._shelf:
             return {}
-        from tvlint.cache.files import answering
+        from tvlint.cache.files import EMPTY, answering
         from tvlint.cache.values import decode
 
-        book = self._cache.book(self._shelf)
+        book = self._cache.book(self._shelf) or EMPTY
+        others = (own for own in book.files if own.path not in self._files and os.path.lexists(own.path))
         try:
-            holding = book.holding(answering()) if book is not None else ()
-            said = {file.path: decode(file.text.encode(), _Result).said() for file in holding if file.path in self._files}
+            holding = book.holding(self._files, answering())
+            said = {file.path: decode(file.text.encode(), _Result).said() for file in holding}
+            self._old = replace(book, files=(*holding, *others))
         except (ValueError, TypeError, KeyError, IndexError):
-            book, holding, said = None, (), {}
-        self._old = (book, holding)
-        return said
+            self._old, said = EMPTY, {}
+        return {path: own for path, own in said.items() if self._is_kept(path, own)}
 
     def looked(self, path: str, check_one: Callable[[str], _Said]) -> tuple[_Said, Page | None]:
         """Return what is said of the file, with what it rests on."""
@@ -179,19 +172,50 @@ class _Remembered:
 
         with recording(digest) as asked:
             said = check_one(path)
+        if not self._is_kept(path, said):
+            return said, None
         writer = self._writers.setdefault(os.getpid(), Writer(os.getpid()))
         return said, writer.page(path, asked, encode(_Result.of(said)).decode())
 
+    def _is_kept(self, path: str, said: _Said) -> bool:
+        """Return whether the same is said of the file whether it is named or found: it was judged."""
+        return path not in self._named or path in said.checked
+
     def keep(self, pages: Sequence[Page]) -> None:
-        """Keep what was said of the files that were looked at, and of those that are unchanged."""
+        """Keep what was said of the files that were looked at, of those that are unchanged, and of those not asked for."""
         if self._cache is None or self._old is None or not pages:
             return
         from tvlint.cache.files import bound
 
-        book, holding = self._old
         again = {page.found.path for page in pages}
-        left = () if book is None else (replace(book, files=tuple(file for file in holding if file.path not in again)),)
-        self._cache.bind(self._shelf, bound(pages, left))
+        left = replace(self._old, files=tuple(file for file in self._old.files if file.path not in again))
+        self._cache.bind(self._shelf, bound(pages, (left,)))
+
+
+def _is_large(path: str) -> bool:
+    """Return whether a file is not quickly checked anyway."""
+    try:
+        return os.path.isdir(path) or os.path.getsize(path) >= LARGE
+    except OSError:
+        return False
+
+
+def _of_files(project: Project) -> Project:
+    """Return the project without what decides nothing but which files are checked and what of their findings is reported."""
+    return replace(
+        project,
+        path=project.path if project.world_size is not None else "",
+        paths=(),
+        exclude=(),
+        select=(),
+        ignore=(),
+        per_file_ignores={},
+        pattern_locations={},
+        fail_on=Severity.ERROR,
+        baseline="",
+        names=(),
+        nested={folder: _of_files(own) for folder, own in project.nested.items()},
+    )
 
 
 def check(
@@ -206,8 +230,8 @@ def check(
     """The report of the rules over the files, and the named files that hold nothing that tvlint reads.
 
     `rules` are those that apply, `known` all that exist. Plans that the project's proofs need are left in `plans`, where
-    they were read; what is found in large plans is kept in the cache. Until a file has `repairs` errors, the nearest settings
-    that repair them are searched.
+    they were read; what is found in large files, and in many, is kept in the cache. Until a file has `repairs` errors, the
+    nearest settings that repair them are searched.
     """
     session = session or Session()
     said = _Said(problems=list(candidates.problems), findings=list(candidates.findings))
@@ -216,22 +240,21 @@ def check(
 
     remembered = _Remembered(session.cache, candidates, rules, project, repairs)
 
-    def look(path: str) -> tuple[_Said, Page | None]:
-        return (check_one(path), None) if path in needed else remembered.looked(path, check_one)
-
+    @without_collection()
     def check_one(path: str) -> _Said:
         own = _Said(repairs=repairs)
         if session.cache is not None and path in needed:
             session.cache.look(path)
         applied = severities.get(folder_of(path, project), rules)
-        cache = None if remembered.is_open else session.cache
-        plan = _check_once(path, path in candidates.named, applied, judging(path, project), own, cache)
+        plan = _check_file(path, path in candidates.named, applied, judging(path, project), own)
+        own.findings = [_found_in(path, finding) for finding in own.findings]
         if plan is not None and plans is not None and path in needed:
             plans[path] = plan
         return own
 
+    look = partial(remembered.looked, check_one=check_one)
     found = session.steps.do(os.curdir, remembered.unchanged, "what is remembered")
-    unchanged = {} if isinstance(found, Problem) else {path: found[path] for path in found.keys() - needed}
+    unchanged = {} if isinstance(found, Problem) else found
     pages: list[Page] = []
     with ExitStack() as stack:
         aside: dict[str, tuple[Aside[tuple[_Said, Page | None]], int]] = {}
@@ -363,44 +386,9 @@ def _once_a_run(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Find
     return kept
 
 
-@without_collection()
-def _check_once(
-    path: str, is_named: bool, rules: Mapping[str, Rule], project: Project, said: _Said, cache: Cache | None
-) -> Plan | None:
-    """Check the file, or say what was said of it before: of a plan, nothing but its files and the rules decides that."""
-    question = _question(cache, path, rules, project)
-    found = cache.recall(question, Report) if cache is not None else None
-    if found is not None:
-        said.checked[path] = {RuleKind.INPUT, RuleKind.PLAN}
-        said.findings += found.findings
-        said.outlines += found.outlines
-        return None
-    before = (len(said.findings), len(said.outlines))
-    others = (len(said.problems), len(said.not_evaluated))
-    plan = _check_file(path, is_named, rules, project, said)
-    said.findings[before[0] :] = [_found_in(path, finding) for finding in said.findings[before[0] :]]
-    only_findings = others == (len(said.problems), len(said.not_evaluated))
-    if cache is not None and plan is not None and only_findings and said.checked[path] == {RuleKind.INPUT, RuleKind.PLAN}:
-        report = Report(findings=tuple(said.findings[before[0] :]), outlines=tuple(said.outlines[before[1] :]))
-        cache.keep(question, report, Report)
-    return plan
-
-
 def _found_in(path: str, finding: Finding) -> Finding:
     """The finding, with the checked file where it stands elsewhere."""
     return finding if finding.location.path == path else replace(finding, found_in=path)
-
-
-def _question(cache: Cache | None, path: str, rules: Mapping[str, Rule], project: Project) -> Question | None:
-    """The plan rules that apply to the file as a question to the cache; None for a file that is quickly checked anyway."""
-    try:
-        large = os.path.isdir(path) or os.path.getsize(path) >= LARGE
-    except OSError:
-        return None
-    if cache is None or not large:
-        return None
-    asked = tuple((name, rule.severity) for name, rule in rules.items() if rule.kind is RuleKind.PLAN)
-    return cache.question("check", (asked, project.operators), (path,))
 
 
 def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: Project, said: _Said) -> Plan | None:
@@ -484,13 +472,20 @@ def _recognise(configurations: Sequence[Configuration], said: _Said) -> bool:
     """Note which frameworks the configurations of a file are of; return whether a rule holds for one of them."""
     counts = [applicable(each.framework, each.version) for each in configurations]
     for each, count in zip(configurations, counts, strict=True):
-        said.recognised.setdefault(each.framework, {})[each.path] = count
+        known = said.recognised.get((each.framework, each.path), (count, False))
+        said.recognised[each.framework, each.path] = (count, known[1] or lacks_world_size(each))
     return any(counts)
 
 
 def _recognised(said: _Said, known: Mapping[str, Rule]) -> tuple[Recognised, ...]:
     every = sum(rule.kind is RuleKind.CONFIG for rule in known.values())
-    found = (Recognised(name, len(files), max(files.values()), every) for name, files in said.recognised.items())
+    by_framework: dict[str, list[tuple[int, bool]]] = {}
+    for (framework, _), own in said.recognised.items():
+        by_framework.setdefault(framework, []).append(own)
+    found = (
+        Recognised(name, len(files), max(count for count, _ in files), every, sum(unsized for _, unsized in files))
+        for name, files in by_framework.items()
+    )
     return tuple(sorted(found, key=lambda each: (-each.files, each.framework)))
 
 

@@ -114,7 +114,8 @@ program
   a = add(h, f)
   t = transpose(v, dim0=0, dim1=1)
   y = matmul(a, t)
-  p = softmax(y, dim=1)
+  c = softmax(y, dim=1)
+  p = mul(c, c)
   s = sum(p, dim=1)
   l: f32[1] = mean(s)
 """

@@ -286,7 +286,9 @@ def vjp_of_parts(
 def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Value | str:
     """The gradient of one operand of operators in sequence, the sum over the places where it is used."""
     found: list[Value] = []
-    given = {len(saved.steps) - 1: gradients}
+    first = len(saved.steps) - len(saved.outputs)
+    together = len(saved.steps[-1][0].outputs) == len(saved.outputs)
+    given = {len(saved.steps) - 1: gradients} if together else {first + place: {0: own} for place, own in gradients.items()}
     for index in reversed(range(len(saved.steps))):
         if index not in given:
             continue

@@ -16,7 +16,7 @@ from tvlint.analyses.relations.derivation.composite_operators import (
 )
 from tvlint.analyses.relations.derivation.environment import parts_of_one
 from tvlint.analyses.relations.derivation.implicit_causal_mask import below_the_diagonal
-from tvlint.analyses.relations.derivation.slices import counted, cut_out, side_by_side_pieces, sliced_locally
+from tvlint.analyses.relations.derivation.slices import as_slices, counted, cut_out, side_by_side_pieces, sliced_locally
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -35,7 +35,30 @@ def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
 
 
 def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
-    """The operator's results, with what its gradient needs."""
+    """The operator's results, with what its gradient needs.
+
+    What a rank holds of a dimension is a value of its own, which the operator takes where it does not take a part of one.
+    """
+    try:
+        return _of_parts(machine, form, spec, values)
+    except (Mismatch, UnsupportedError):
+        if spec.may_draw:
+            raise
+        for cuts in as_slices(machine, values):
+            own = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
+            try:
+                saved = _of_parts(machine, form, spec, tuple(value for value in own if value is not None))
+            except (Mismatch, UnsupportedError):
+                continue
+            steps = [(cut, (place,)) for place, cut in enumerate(cuts) if cut is not None]
+            order = {place: number - len(steps) for number, (_, (place,)) in enumerate(steps)}
+            last = (saved, tuple(order.get(place, place) for place in range(len(values))))
+            return Saved(saved.op, saved.bound, Family.INDEXED, values, saved.outputs, (*steps, last))
+        raise
+
+
+def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
+    """The operator's results on what the ranks hold of whole values."""
     groups = None
     if Trait.CONVOLUTION in spec.traits:
         local = form.call(machine.world.local_shape(value) for value in values)

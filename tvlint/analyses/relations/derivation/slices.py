@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 from tvlint.analyses.relations.derivation.state import Machine, Moved, Saved
@@ -91,17 +91,60 @@ def _picked(machine: Machine, spec: OpSpec, form: Form, values: tuple[Value, ...
         bound = spec.bind(replace(form.call([shape]), outputs=()))
     except UnsupportedError:
         return ordinary()
+    if Trait.APART in spec.traits and len(bound.outputs[0]) == len(shape) - 1:
+        return _taken_apart(machine, spec, bound, value) or ordinary()
     dims = [dim for dim, entry in enumerate(bound.attributes) if entry is not None]
-    if len(dims) != 1 or len(bound.outputs) != 1 or len(bound.outputs[0]) != len(shape) - 1 or ONE in bound.outputs[0]:
+    if len(dims) != 1 or len(bound.outputs) != 1:
         return ordinary()
     (dim,) = dims
     place = bound.attributes[dim]
+    if isinstance(place, tuple) and len(place) == 3 and len(bound.outputs[0]) == len(shape):
+        return _every_nth(machine, spec, bound, value, dim, place) or ordinary()
+    if len(bound.outputs[0]) != len(shape) - 1 or ONE in bound.outputs[0]:
+        return ordinary()
     if not isinstance(place, int) or isinstance(place, bool) or dim == terms.slot[value.term]:
         return ordinary()
     if terms.sealed < 0:
         terms.cuts.setdefault(shape[dim], set()).add((place, place + 1))
     found = _one_index(machine, spec, bound, value, dim, place, (*shape[:dim], *shape[dim + 1 :]))
     return ordinary() if found is None else found
+
+
+def _taken_apart(machine: Machine, spec: OpSpec, bound: Bound, value: Value) -> Saved | None:
+    """Return each index of a dimension, without that dimension; None where one of them has no form that is known."""
+    terms, shape = machine.world.terms, machine.world.local_shape(value)
+    (dim,) = (dim for dim, name in enumerate(bound.operands[0]) if name in bound.whole)
+    if dim == terms.slot[value.term]:
+        return None
+    if terms.sealed < 0:
+        terms.cuts.setdefault(shape[dim], set()).update((place, place + 1) for place in range(shape[dim]))
+    after = (*shape[:dim], *shape[dim + 1 :])
+    picked = [_one_index(machine, spec, bound, value, dim, place, after) for place in range(shape[dim])]
+    known = [saved for saved in picked if saved is not None]
+    if len(known) < len(picked):
+        return None
+    outputs = tuple(saved.outputs[0] for saved in known)
+    return Saved(spec.name, bound, Family.INDEXED, (value,), outputs, tuple((saved, (0,)) for saved in known))
+
+
+def _every_nth(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: int, taken: tuple[Any, ...]) -> Saved | None:
+    """Return every `step`-th index of a dimension: one index of the inner of two dimensions that it is viewed as.
+
+    None where a slice takes others, or where the view has no form that is known.
+    """
+    world, (start, stop, step) = machine.world, taken
+    shape = world.local_shape(value)
+    count, rest = divmod(shape[dim], max(step, 1))
+    if step < 2 or rest or start >= step or len(range(start, stop, step)) != count or dim == world.terms.slot[value.term]:
+        return None
+    if world.terms.sealed < 0:
+        world.terms.cuts.setdefault(step, set()).add((start, start + 1))
+    apart = reshape(world, value, (*shape[:dim], count, step, *shape[dim + 1 :]))
+    view = Saved("view", None, Family.RESHAPE, (value,), (apart,))
+    picked = _one_index(machine, spec, bound, apart, dim + 1, start, (*shape[:dim], count, *shape[dim + 1 :]))
+    if picked is None:
+        return None
+    return Saved(spec.name, bound, Family.INDEXED, (value,), picked.outputs, ((view, (0,)), (picked, (PREVIOUS,))))
 
 
 def _one_index(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: int, place: int, after: Shape) -> Saved | None:
@@ -144,6 +187,44 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     ends = [0, *accumulate(length(own[dim]) for own in ways)]
     moved = Moved(dim, True, tuple(pairwise(ends)), indices)
     return Saved("cat", bound, Family.INDEXED, values, (made,), moved=moved)
+
+
+def as_slices(machine: Machine, values: Sequence[Value]) -> Iterator[tuple[Saved | None, ...]]:
+    """Yield ways to take what the rank holds of a dimension of an operand for all of a slice, which is a value of its own.
+
+    Each says for every operand what cuts it, if anything does; first one dimension of one operand is cut, then each.
+    """
+    world = machine.world
+    if not world.terms.arithmetic or world.terms.sealed < 0:
+        return
+    found: list[tuple[int, Saved]] = []
+    for place, value in enumerate(values):
+        for dim in range(len(value.box)):
+            cut = _as_slice(world, value, dim)
+            if cut is not None:
+                found.append((place, cut))
+                yield tuple(cut if own == place else None for own in range(len(values)))
+    for one, other in combinations(found, 2):
+        if one[0] != other[0]:
+            chosen = dict((one, other))
+            yield tuple(chosen.get(place) for place in range(len(values)))
+
+
+def _as_slice(world: World, value: Value, dim: int) -> Saved | None:
+    """Return what cuts the indices that the rank holds of a dimension; None where these are all, or more than one piece."""
+    terms, ways = world.terms, world.values.pieces_of(value)
+    whole = terms.whole(value.term)
+    if len(ways[dim]) != 1 or value.fold is not None or dim == terms.slot[value.term]:
+        return None
+    ((start, stop),) = ways[dim]
+    if (start, stop) == (0, terms.shape[whole][dim]):
+        return None
+    term = some_of(terms, whole, dim, start, stop)
+    if term is None:
+        return None
+    made = _moved_into(world, value, term, dim, start)
+    moved = Moved(dim, False, ((0, stop - start),), ((start, stop),))
+    return Saved("slice", None, Family.INDEXED, (value,), (made,), moved=moved)
 
 
 def counted(machine: Machine, case: Case, values: tuple[Value, ...], saved: Saved) -> Saved:
@@ -403,8 +484,8 @@ def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Map
             or first.fold is not None
             or joined((low + start, high + start) for own in taken for low, high in own) != here
         ):
-            text = "has gradients of some of the slices of one value only, or of slices of different ones"
-            raise Mismatch("undecided-gradient", text, refutes=False)
+            found += [_one_among_zeros(world, operand, dim, start, gradients[output]) for output in outputs]
+            continue
         size = world.terms.shape[whole(operand.term)][dim]
         term = whole(first.term)
         if (start, stop) != (0, size):
@@ -420,3 +501,18 @@ def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Map
     if total is None:
         raise Mismatch("mismatched-shards", "adds gradients of different slices", refutes=False)
     return total
+
+
+def _one_among_zeros(world: World, operand: Value, dim: int, start: int, gradient: Value) -> Value:
+    """Return the gradient of one slice of the operand, as what the tensor holds of it among zeros."""
+    terms, whole, ways = world.terms, world.terms.whole, world.values.pieces_of(operand)
+    held = world.values.pieces_of(gradient)[dim]
+    part = some_of(terms, whole(gradient.term), dim, *held[0]) if len(held) == 1 and gradient.fold is None else None
+    size = terms.shape[whole(operand.term)][dim]
+    padded = None if part is None else among_zeros(terms, part, dim, start + held[0][0], size)
+    if padded is None:
+        text = "has gradients of some of the slices of one value only, or of slices of different ones"
+        raise Mismatch("undecided-gradient", text, refutes=False)
+    box = tuple((0, length(own)) for own in ways)
+    plain = world.values.out_of_pieces(gradient)
+    return world.values.with_pieces(world.values.through(plain, padded, 0, box, 1, frozenset()), ways)

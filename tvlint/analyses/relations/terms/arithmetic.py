@@ -821,13 +821,11 @@ def sum_of_gradients(terms: Terms, term: int) -> int:
     if terms.keys[term][0] != GRADIENT_SUM:
         return term
     algebra, shape = Algebra(terms), terms.shape[term]
-    places = tuple(range(len(shape)))
-    kept = [-1 if size == 1 and dim != terms.slot[term] else dim for dim, size in enumerate(shape)]
-    algebra.sizes.update({dim: (size, dim == terms.slot[term]) for dim, size in enumerate(shape)})
+    places = [-1 if size == 1 and dim != terms.slot[term] else dim for dim, size in enumerate(shape)]
     try:
-        found, constant = algebra.as_term(
-            algebra.added(*(algebra.of_term(operand, places) for operand in terms.operands[term])), kept
-        )
+        algebra.split((operand, places) for operand in terms.operands[term])
+        made = algebra.added(*(algebra.of_term(operand, places) for operand in terms.operands[term]))
+        found, constant = algebra.laid_out(made, places)
     except TooLargeError:
         return term
     return times(terms, found, constant) if (terms.shape[found], terms.slot[found]) == (shape, terms.slot[term]) else term

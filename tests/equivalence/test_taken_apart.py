@@ -1,0 +1,103 @@
+"""Dimensions that are taken apart index by index, in steps, and in halves of another layout than the reference's."""
+
+from __future__ import annotations
+
+import pytest
+from oracle.judge import is_proved
+from oracle.mutate import mutants
+
+from tests.builders.numbers import on_numbers_of
+from tests.builders.plan_tapes import with_backward
+from tests.equivalence.test_attention import plans
+from tests.equivalence.test_multiplied_out import SQUARED, Twin
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
+from tvlint.findings import Outcome
+
+GATED = "weight w f32[16,4]{first}\nweight v f32[4,8]{second}\ninput x f32[6,4]\nloss l\nprogram\nz = linear(x, w)\n"
+IN_STEPS = "g = slice(z, 1, 0, {wide}, 2)\nu = slice(z, 1, 1, {wide}, 2)\n"
+INDEX_BY_INDEX = "z2 = view(z, [6, {half}, 2])\ng, u = unbind(z2, dim=-1)\n"
+GATE = "a = silu(g)\nm = mul(a, u)\n"
+ONE, PARTS = GATED.format(first="", second=""), "mesh tp=2\n" + GATED.format(first=" tp:S(0)", second=" tp:S(1)")
+WHOLE, SUMMED = GATE + "y = linear(m, v)\n" + SQUARED, GATE + "y0 = linear(m, v)\ny = all-reduce(y0) over tp\n" + SQUARED
+
+HEADS = (
+    "weight q f32[8,8]{rows}\nweight k f32[8,8]{rows}\nweight u f32[8,8]{rows}\nweight o f32[8,8]{columns}\n"
+    "buffer co f32[4,2]\nbuffer si f32[4,2]\ninput x f32[2,4,8]\nloss l\nprogram\n"
+)
+ANGLES = (
+    "cx = cat([co, co], dim=-1) || none\nsx = cat([si, si], dim=-1) || none\n"
+    "cc = view(cx, {shape}) || none\nss = view(sx, {shape}) || none\n"
+)
+TURNED = "".join(
+    f"{n}1, {n}2 = torch.chunk({n}h, 2, dim=-1)\n{n}n = neg({n}2)\n{n}r = cat([{n}n, {n}1], dim=-1)\n"
+    f"{n}c = mul({n}h, cc)\n{n}s = mul({n}r, ss)\n{n}e = add({n}c, {n}s)\n"
+    for n in "qk"
+)
+BATCH_FIRST = (
+    HEADS.format(rows="", columns="") + ANGLES.format(shape=[1, 1, 4, 4])
+    + "".join(f"{n}0 = linear(x, {n})\n{n}3 = view({n}0, [2, 4, 2, 4])\n{n}h = transpose({n}3, 1, 2)\n" for n in "qku")
+    + TURNED + "a = scaled_dot_product_attention(qe, ke, uh, is_causal=True)\n"
+    "at = transpose(a, 1, 2)\nam = reshape(at, [2, 4, 8])\ny = linear(am, o)\n" + SQUARED
+)  # fmt: skip
+SEQUENCE_FIRST = (
+    "mesh tp=2\n" + HEADS.format(rows=" tp:S(0)", columns=" tp:S(1)") + "xt = transpose(x, 0, 1) || none\n"
+    + ANGLES.format(shape=[4, 1, 1, 4])
+    + "".join(f"{n}0 = linear(xt, {n})\n{n}h = view({n}0, [4, 2, 1, 4])\n" for n in "qku") + TURNED
+    + "".join(f"{n}p = permute({own}, [1, 2, 0, 3])\n" for n, own in (("q", "qe"), ("k", "ke"), ("u", "uh")))
+    + "a = scaled_dot_product_attention(qp, kp, up, is_causal=True)\nat = permute(a, [2, 0, 1, 3])\n"
+    "am = reshape(at, [4, 2, 4])\ny0 = linear(am, o)\ny1 = all-reduce(y0) over tp\ny = transpose(y1, 0, 1)\n" + SQUARED
+)  # fmt: skip
+
+TWINS = {
+    "gate and up in steps": Twin(
+        ONE + IN_STEPS.format(wide=16) + WHOLE,
+        PARTS + IN_STEPS.format(wide=8) + SUMMED,
+        ((" tp:S(0)", " tp:S(0, parts=[8,8])"), ("slice(z, 1, 1, 8, 2)", "slice(z, 1, 0, 8, 2)")),
+    ),
+    "gate and up index by index": Twin(
+        ONE + INDEX_BY_INDEX.format(half=8) + WHOLE,
+        PARTS + INDEX_BY_INDEX.format(half=4) + SUMMED,
+        (("g, u = unbind", "u, g = unbind"), (" tp:S(1)", " tp:S(1, order=[[1],[0]])")),
+    ),
+    "in steps for index by index": Twin(
+        ONE + INDEX_BY_INDEX.format(half=8) + WHOLE,
+        PARTS + IN_STEPS.format(wide=8) + SUMMED,
+        (("slice(z, 1, 0, 8, 2)", "slice(z, 1, 0, 4, 1)"), ("slice(z, 1, 0, 8, 2)", "slice(z, 1, 1, 8, 2)")),
+    ),
+    "index by index for in steps": Twin(
+        ONE + IN_STEPS.format(wide=16) + WHOLE,
+        PARTS + INDEX_BY_INDEX.format(half=4) + SUMMED,
+        (("[6, 4, 2])\ng, u = unbind(z2, dim=-1)", "[6, 2, 4])\ng, u = unbind(z2, dim=1)"),),
+    ),
+    "rotary embedding with the sequence first": Twin(
+        BATCH_FIRST,
+        SEQUENCE_FIRST,
+        (("qn = neg(q2)", "qn = neg(q1)"), ("kr = cat([kn, k1], dim=-1)", "kr = cat([k1, kn], dim=-1)")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_right_plan_is_proved(name: str) -> None:
+    verdict = verdict_on(with_backward(TWINS[name].parallel), with_backward(TWINS[name].reference))
+    assert verdict.outcome is Outcome.PROVED, verdict.reasons
+
+
+@pytest.mark.parametrize(("name", "before", "after"), [(name, *edit) for name, twin in TWINS.items() for edit in twin.wrong])
+def test_what_differs_is_not_proved(name: str, before: str, after: str) -> None:
+    wrong = TWINS[name].parallel.replace(before, after)
+    assert wrong != TWINS[name].parallel
+    verdict = verdict_on(with_backward(wrong), with_backward(TWINS[name].reference))
+    assert verdict.outcome is not Outcome.PROVED
+    assert verdict.reasons
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", TWINS)
+def test_no_mutant_that_computes_something_else_is_proved(name: str) -> None:
+    parallel, reference = plans(with_backward(TWINS[name].parallel), with_backward(TWINS[name].reference))
+    proved = [each.plan for each in list(mutants(parallel))[::3] if is_proved(each.plan, reference)]
+    shown = [on_numbers_of(each, reference, any_numbers=True) for each in (parallel, *proved)]
+    assert isinstance(shown[0], Agreement)
+    assert not [each for each in shown if isinstance(each, Difference)]

@@ -198,6 +198,37 @@ def test_a_comment_stands_above_the_whole_statement(here: Path) -> None:
     assert script.read_text().startswith("# tvlint: ignore[heads-not-divisible-by-tp] old\ntorchrun")
 
 
+def test_a_comment_moves_the_lines_that_leave_other_settings_open(here: Path) -> None:
+    script = here / "jobs" / "train.sh"
+    script.write_text(
+        "if [ $1 = a ]; then\n  ARGS=(--fp16)\nfi\nif [ $2 = b ]; then\n  HEADS=8\nelse\n  HEADS=16\nfi\n"
+        "torchrun --nproc-per-node 8 pretrain_gpt.py ${ARGS[@]} --bf16 --num-attention-heads $HEADS \\\n"
+        "  --tensor-model-parallel-size 2 --num-layers 4 --hidden-size 64 --micro-batch-size 1 --global-batch-size 8\n"
+    )
+    assert run("check", "jobs", "--select", "fp16-and-bf16") == 1
+    assert run("check", "jobs", "--select", "fp16-and-bf16", "--add-ignores", "old") == 0
+    assert "# tvlint: ignore[fp16-and-bf16] old\n" in script.read_text()
+
+
+def test_what_is_said_of_a_file_is_silenced_below_the_line_that_names_its_shell(here: Path) -> None:
+    script = here / "jobs" / "train.sh"
+    texts = "".join(f"if [ $SIZE = s{number} ]; then\n  LAYERS={number + 1}\nfi\n" for number in range(30))
+    launch = "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers $LAYERS --tensor-model-parallel-size 2 --train-iters 5\n"
+    script.write_text("#!/bin/bash\n" + texts + launch)
+    select = ("check", "jobs", "--select", "branches-not-tried", "--fail-on", "note")
+    assert run(*select) == 1
+    assert run(*select, "--add-ignores", "by hand") == 0
+    assert script.read_text().startswith("#!/bin/bash\n# tvlint: ignore-file[branches-not-tried] by hand\nif")
+
+
+def test_what_is_told_once_a_run_is_left_to_the_project_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one.sh", "two.sh"):
+        (here / "jobs" / name).write_text("torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --num-attention-heads 4\n")
+    run("check", "jobs/one.sh", "jobs/two.sh", "--add-ignores", "old")
+    assert "no comment can silence 1 finding: `ignore`" in capsys.readouterr().err
+    assert "tvlint:" not in (here / "jobs" / "one.sh").read_text()
+
+
 def test_what_no_comment_can_silence_is_left_and_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = here / "zero.json"
     path.write_text('{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 7}}\n')

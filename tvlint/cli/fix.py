@@ -65,5 +65,5 @@ def ignore(options: argparse.Namespace, report: Report, rules: Rules, session: S
             fail(str(error), error.help)
     note(f"silenced {counted(found.count, 'finding')} by comments in {counted(len(found.contents), 'file')}")
     if found.left:
-        note(f"no comment can silence {counted(len(found.left), 'finding')}: `per-file-ignores` or a baseline can")
+        note(f"no comment can silence {counted(len(found.left), 'finding')}: `ignore`, `per-file-ignores` or a baseline can")
     return found.count

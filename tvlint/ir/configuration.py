@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -9,6 +10,8 @@ from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, field
 
 SettingValue: TypeAlias = "int | float | str | bool | None | tuple[SettingValue, ...]"
+
+_AT_LINE = re.compile(r" at line \d+")
 
 IN_DEVELOPMENT = "-tree"
 """What ends the version of a source tree: it names the release that comes next, and may lack what came with that late."""
@@ -23,6 +26,11 @@ class Unknown:
 
     reason: str
     given: bool = False
+
+    @property
+    def cause(self) -> str:
+        """The reason without the line that it stands at, which an edit above it moves."""
+        return _AT_LINE.sub("", self.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -32,7 +31,6 @@ _NAMES = {
 }
 _OF_RANKS = frozenset({"data_parallel_size", "global_batch_size", "micro_batches", "bubble", "dp", "expert_dp"}) | _BYTES
 """What depends on how many ranks run."""
-_NUMBER = re.compile(r"\d+")
 
 
 def compared(before: Configuration, after: Configuration, path: str) -> Comparison:
@@ -84,7 +82,7 @@ def _named(name: str, ranks: int | None) -> str:
 def _alike(old: Setting | None, new: Setting | None) -> bool:
     """Return whether neither value is known, for the same reason, wherever that stands."""
     values = [setting.value if setting is not None else None for setting in (old, new)]
-    reasons = {_NUMBER.sub("", value.reason) for value in values if isinstance(value, Unknown)}
+    reasons = {value.cause for value in values if isinstance(value, Unknown)}
     return all(isinstance(value, Unknown) for value in values) and len(reasons) == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,10 +29,12 @@ class Ignored:
 def with_ignores(report: Report, rules: Rules, reason: str, session: Session) -> Ignored:
     """Return the files with a comment above each statement that a finding of the report stands in."""
     contents: dict[str, bytes] = {}
-    left: list[Finding] = []
+    left = [finding for finding in report.findings if rules.known[finding.rule].once == "run"]
+    """A comment in the first of many files leaves the next one to say the same."""
+    silenced = [finding for finding in report.findings if finding not in left]
     mentions = Mentions(report.checked)
-    for path in dict.fromkeys(map(checked_in, report.findings)):
-        own = tuple(finding for finding in report.findings if checked_in(finding) == path)
+    for path in dict.fromkeys(map(checked_in, silenced)):
+        own = tuple(finding for finding in silenced if checked_in(finding) == path)
         found = session.steps.do(path, partial(_silenced, File(path, mentions, rules), own, reason), "the comments")
         if isinstance(found, Problem):
             left += own
@@ -80,6 +81,8 @@ def _comments(text: Text, findings: tuple[Finding, ...], reason: str) -> Iterato
             return
         at.setdefault(first_line(lines, finding.location.line), {})[finding.rule] = None
     for number, rules in at.items():
-        indent = re.match(r"[ \t]*", lines[number - 1].removeprefix("\ufeff"))
-        comment = f"{indent[0] if indent else ''}# tvlint: ignore[{', '.join(rules)}] {reason}\n"
-        yield Edit(Location(findings[0].location.path, number, 1, number, 1), comment)
+        line = lines[number - 1].removeprefix("\ufeff")
+        about = "ignore-file" if line.lstrip().startswith("#") else "ignore"  # no statement stands there: it is about the file
+        place = number + line.startswith("#!")
+        comment = f"{line[: len(line) - len(line.lstrip())]}# tvlint: {about}[{', '.join(rules)}] {reason}\n"
+        yield Edit(Location(findings[0].location.path, place, 1, place, 1), comment)

@@ -20,7 +20,7 @@ from tvlint.edits.settings import edits_of, together
 from tvlint.findings import Edit, Finding, Fix, Problem, Report, Severity
 from tvlint.frameworks.megatron import option_of
 from tvlint.identity import fingerprint
-from tvlint.ir.configuration import Change, Configuration, Setting
+from tvlint.ir.configuration import Change, Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.values import dataclass, replace
 from tvlint.rule import RuleKind
 from tvlint.rulebook.judge import judge
@@ -351,8 +351,13 @@ class File:
             if isinstance(document, Problem):
                 return None
             for own in document.configurations if document is not None else ():
-                found.append({setting.name: setting.value for setting in own.settings.values()})
+                found.append({setting.name: _comparable(setting.value) for setting in own.settings.values()})
         return found
+
+
+def _comparable(value: SettingValue | Unknown) -> object:
+    """Return what tells a value from others: of one that is not known, why not, wherever that stands."""
+    return (Unknown, value.cause, value.given) if isinstance(value, Unknown) else value
 
 
 def _better(before: Report, after: Report, finding: Finding) -> bool:

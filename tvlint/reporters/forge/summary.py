@@ -22,6 +22,7 @@ SUMMARY_BYTES = 1_000_000
 MAXIMAL_ROWS = 50
 MAXIMAL_LANES = 32
 MAXIMAL_COLUMNS = 160
+LEGEND = "; F and B: forward and backward of a micro-batch; !: a defect or gap"
 _NAMES = {Phase.FORWARD: "F", Phase.BACKWARD: "B"}
 
 
@@ -62,14 +63,14 @@ def _plan(outline: Outline, context: Context) -> Iterator[Block]:
     axes = " × ".join(f"{axis.name} {axis.size}" for axis in outline.mesh.axes)
     yield Heading(3, (Code(relative(outline.path, context.root)),))
     said = f"{axes} = {counted(outline.mesh.size, 'rank')}, {counted(outline.micro_batches, 'micro-batch')}"
-    yield Paragraph((f"Mesh: {said}",))
     lines = list(_timeline(outline))
+    yield Paragraph((f"Mesh: {said}{LEGEND if lines else ''}",))
     if lines:
         yield Preformatted(tuple(lines))
 
 
 def _timeline(outline: Outline) -> Iterator[str]:
-    """A line for each kind of rank: forward (F) and backward (B) of each micro-batch; `!` marks a defect or gap of a proof."""
+    """Yield a line for each kind of rank."""
     lanes = merged(outline.lanes)
     shown = lanes[:MAXIMAL_LANES]
     names = [describe(lane.ranks) for lane in shown]

@@ -19,6 +19,7 @@ from tvlint.analyses.relations.terms.loss_identities import CLASSES, summed, ter
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.equivalence.explain.counterexample import evaluate
 from tvlint.equivalence.verdict.on_numbers import Agreement
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.field import Array
 
@@ -73,15 +74,38 @@ def written(start: int, stop: int, exchange: Callable[[str, str, str], str], tot
   dz, _ = backward x (dx)"""
 
 
+def differentiated(start: int, stop: int, exchange: Callable[[str, str, str], str], total: str = "sum") -> str:
+    """Return the loss with its gradient as DTensor's `loss_parallel` writes it: the chances, less one at the target."""
+    return f"""  m0 = amax(z, dim=1, keepdim=True)
+  {exchange("m", "m0", " max")}
+  x = sub(z, m)
+  e = exp(x)
+  s0 = sum(e, dim=1, keepdim=True)
+  {exchange("s", "s0", "")}
+  g = log(s)
+  q = sub(x, g)
+  p0 = masked_gather(q, t, dim=1, start={start}, stop={stop})
+  {exchange("p", "p0", "")}
+  c = neg(p)
+  l: f32[1] = {total}(c)
+  o = ones_like(p0)
+  k, _ = backward p0 (o)
+  n = neg(k)
+  y = exp(q)
+  u = add(y, n)
+  r = div(grad(l), {6 if total == "mean" else 1})
+  dz = mul(u, r)"""
+
+
 ALONE = written(0, 4, lambda result, operand, _: f"{result} = identity({operand})")
 
 
-def parallel(total: str = "sum") -> str:
+def parallel(total: str = "sum", loss: Callable[..., str] = written) -> str:
     text = "mesh tp=2\nweight h f32[6,4]\n"
     text += "".join(f"weight w{rank} f32[2,4] region [{2 * rank}:{2 * rank + 2},0:4] of w[4,4]\n" for rank in (0, 1))
     text += "input t i64[6]\nloss l\n"
     for rank in (0, 1):
-        body = written(2 * rank, 2 * rank + 2, lambda y, x, how: f"{y} = all-reduce{how}({x}) over tp", total)
+        body = loss(2 * rank, 2 * rank + 2, lambda y, x, how: f"{y} = all-reduce{how}({x}) over tp", total)
         text += f"program tp={rank}\n  z = linear(h, w{rank})\n{body}\n"
         text += f"  grad(h), grad(w{rank}) = backward z (dz)\n  reduce-gradients h over tp\n"
     return text
@@ -105,6 +129,37 @@ def test_shared_classes_are_proved_and_compute_the_same(name: str) -> None:
     made, other = plans(text, reference(loss))
     found = compare(other, made)
     assert (found.outcome, found.claims) == ("equal", ()), found.difference
+
+
+@pytest.mark.parametrize("total", ["sum", "mean"])
+def test_a_gradient_that_is_written_out_is_that_of_the_operator(total: str) -> None:
+    other = reference(LIKELIHOOD.replace('"sum"', f'"{total}"'))
+    made, expected = plans(parallel(total, differentiated), other)
+    verdict = prove(made, expected, replay=True)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert "agrees with the reference on" in dict(verdict.facts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("u = add(y, n)", "u = add(y, k)"),
+        ("u = add(y, n)", "u = identity(y)"),
+        ("u = add(y, n)", "u = identity(n)"),
+        ("y = exp(q)", "y = exp(x)"),
+        ("y = exp(q)", "y = exp(g)"),
+        ("y = exp(q)", "h2 = mul(q, 2)\n  y = exp(h2)"),
+        ("r = div(grad(l), 6)", "r = div(grad(l), 3)"),
+        ("o = ones_like(p0)", "o = full_like(p0, 2)"),
+        ("s = all-reduce(s0) over tp", "s = identity(s0)"),
+        ("p0 = masked_gather(q, t", "p0 = masked_gather(x, t"),
+    ],
+)
+def test_another_gradient_that_is_written_out_is_not(before: str, after: str) -> None:
+    text = parallel("mean", differentiated)
+    assert before in text
+    verdict = verdict_on(text.replace(before, after), reference(LIKELIHOOD.replace('"sum"', '"mean"')))
+    assert verdict.outcome is not Outcome.PROVED
 
 
 @pytest.mark.parametrize("one", [FUSED, ROWS, LIKELIHOOD], ids=["fused", "rows", "likelihood"])

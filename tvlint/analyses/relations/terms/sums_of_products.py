@@ -94,6 +94,8 @@ class Algebra:
         head, (inner, *_) = terms.keys[term], terms.operands[term] or (term,)
         if head[0] == MERGE:
             return self.placed(inner, self._inner_places(inner, head[1], places))
+        if head[0] == "one":
+            return ((NONE, ()),)
         if head[0] != SUM_OF_PRODUCTS:
             return ((NONE, (self._factor(term, places, ONE),)),)
         operands = iter(terms.operands[term])
@@ -363,13 +365,15 @@ class Algebra:
         return self._applied(name, one)
 
     def _power_of_e(self, addend: Addend) -> Expression:
-        """Return the power of e of an addend; of the logarithm of a flag that is the flag."""
-        constant, factors = addend
-        if constant == NONE and len(factors) == 1 and factors[0][2] == 1:
+        """Return the power of e of an addend; of a multiple of a logarithm that is a power of what is in the logarithm."""
+        (sign, square), factors = addend
+        exponent = root_of(square)
+        if exponent is not None and len(factors) == 1 and factors[0][2] == 1:
             term, pattern, _ = factors[0]
             inner = self.terms.operands[term]
-            if self.terms.keys[term] == (FUNCTION, "log") and self.terms.keys[inner[0]][0] == FLAG:
-                return ((NONE, ((inner[0], pattern, ONE),)),)
+            log = self.terms.keys[term] == (FUNCTION, "log")
+            if log and (self.is_positive(inner[0]) or (addend[0] == NONE and self.terms.keys[inner[0]][0] == FLAG)):
+                return self.power(((NONE, ((inner[0], pattern, ONE),)),), sign * exponent)
         return self._applied("exp", (addend,))
 
     def _applied(self, name: str, one: Expression) -> Expression:

@@ -127,7 +127,10 @@ def _in_range_lookup(lifting: Lifting, own: str, mask: str) -> tuple[Ref, InRang
 def _picked_in_range(lifting: Lifting, own: str, mask: str) -> tuple[str, InRange] | None:
     """Return the scores and the targets of scores that were picked by rows, where those outside are set to zero."""
     source = lifting.maker(Ref(_source(lifting, own)))
-    chosen = _rows_and_columns(lifting, source) if source is not None and source.op == "aten.index.Tensor" else None
+    if source is not None and source.op == "aten.gather.default":
+        chosen = _one_column_a_row(lifting, source)
+    else:
+        chosen = _rows_and_columns(lifting, source) if source is not None and source.op == "aten.index.Tensor" else None
     if chosen is None or chosen[1].mask != mask:
         return None
     return chosen
@@ -143,6 +146,16 @@ def _rows_and_columns(lifting: Lifting, node: Apply) -> tuple[str, InRange] | No
     if found is None or rows is None or not _counts(lifting, rows, lifting.shape(own)[0]):
         return None
     return (own, found) if found.stop - found.start == lifting.shape(own)[1] else None
+
+
+def _one_column_a_row(lifting: Lifting, node: Apply) -> tuple[str, InRange] | None:
+    """Return the matrix and the columns of `gather(x, 1, columns)` of one column a row, in the range that the matrix holds."""
+    own, columns = (lifting.value(given(node, name)) for name in ("self", "index"))
+    if own is None or columns is None or len(lifting.shape(own)) != 2 or _dim(lifting, node) != 1:
+        return None
+    found, (rows, width) = _in_range(lifting, columns), lifting.shape(own)
+    fits = found is not None and found.stop - found.start == width and lifting.shape(columns) == (rows, 1)
+    return (own, found) if found is not None and fits else None
 
 
 def _counts(lifting: Lifting, name: str, number: int) -> bool:
@@ -168,18 +181,38 @@ def _minus_one_at(lifting: Lifting, node: Apply) -> bool:
     factor = _kept(lifting, subtracted, place[1].mask) if subtracted else None
     if lifting.value(given(before, "self")) != own or factor is None:
         return False
-    forward = _pick_of(lifting, place[1], lifting.shape(str(own)))
-    if forward is None:
+    ones = _ones_at_targets(lifting, node, place[1])
+    if ones is None:
         return False
-    rows = lifting.shape(forward.outputs[0])
-    ones = lifting.temporary(node, "torch.ones_like", (Ref(forward.outputs[0]),), rows)
-    scores = next(each for each in forward.inputs if isinstance(each, Ref))
-    at_targets = lifting.program.fresh(lifting.program.types[node.outputs[0]].of_shape(lifting.shape(scores.name)))
-    lifting.gradient(forward, (ones,), (at_targets, ""), node.mark)
-    wanted: Argument = _as_shape(lifting, node, Ref(at_targets), lifting.shape(str(own)))
+    wanted: Argument = ones
     if factor != 1:
         wanted = lifting.temporary(node, "torch.mul", (wanted, factor), lifting.shape(str(own)))
     return lifting.call(node, "torch.sub", (Ref(str(own)), wanted))
+
+
+def _minus_one_put(lifting: Lifting, node: Apply) -> bool:
+    """Lift `zeros[i, t] = mask - 1`, minus one at the target t of each row that is in the range."""
+    place, values = _rows_and_columns(lifting, node), lifting.call_of(str(lifting.value(given(node, "values"))))
+    if place is None or values is None or lifting.number(given(node, "self")) != 0 or node.arguments.get("accumulate"):
+        return False
+    if values.op != "torch.sub" or values.attributes or not _is_number(values.inputs[1], 1):
+        return False
+    masked = values.inputs[0].name if isinstance(values.inputs[0], Ref) else ""
+    ones = _ones_at_targets(lifting, node, place[1]) if masked and _source(lifting, masked) == place[1].mask else None
+    return ones is not None and lifting.call(node, "torch.neg", (ones,))
+
+
+def _ones_at_targets(lifting: Lifting, node: Apply, found: InRange) -> Ref | None:
+    """Return ones at the targets in a range among zeros, the gradient of picking them; None where nothing picks them."""
+    shape = lifting.shape(node.outputs[0])
+    forward = _pick_of(lifting, found, shape)
+    if forward is None:
+        return None
+    ones = lifting.temporary(node, "torch.ones_like", (Ref(forward.outputs[0]),), lifting.shape(forward.outputs[0]))
+    scores = next(each for each in forward.inputs if isinstance(each, Ref))
+    at_targets = lifting.program.fresh(lifting.program.types[node.outputs[0]].of_shape(lifting.shape(scores.name)))
+    lifting.gradient(forward, (ones,), (at_targets, ""), node.mark)
+    return _as_shape(lifting, node, Ref(at_targets), shape)
 
 
 def _kept(lifting: Lifting, name: str, mask: str) -> float | None:
@@ -357,6 +390,7 @@ EQUATIONS = (
     Equation("topk", "topk(x, k, dim) of the greatest in order is torch.topk", _top),
     Equation("argmax", "argmax(x, dim) is torch.argmax", _place_of_greatest),
     Equation("index", "x[0, 1, .., n - 1] of n rows is x", _all_rows),
+    Equation("index_put", "zeros[i, t] = mask - 1 is minus the gradient of picking t in the range", _minus_one_put),
     Equation("index_put", "x[0, 1, .., n - 1] = y of n rows is y", _all_rows_put),
     Equation("narrow", "rows of the gradient of a lookup are that of the lookup in their range", _part_of_lookup_gradient),
     Equation(

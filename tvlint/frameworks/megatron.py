@@ -96,6 +96,14 @@ def has_changed(name: str) -> bool:
     return name in _changed()
 
 
+def later_names(flag: str) -> tuple[str, ...]:
+    """Return what `flag` was renamed to in later commits of Megatron-LM, one name after the other."""
+    found: list[str] = []
+    while later := _renamed().get(hyphens(found[-1] if found else flag)):
+        found.append(later)
+    return tuple(found)
+
+
 def names() -> tuple[str, ...]:
     """The canonical names of all settings, in the parser's order."""
     return tuple(_by_destination())
@@ -159,6 +167,11 @@ def _by_destination() -> dict[str, dict[str, Any]]:
 @cache
 def _since() -> dict[str, str]:
     return {name: version for version, names in _table()["since"].items() for name in names}
+
+
+@cache
+def _renamed() -> dict[str, str]:
+    return {name: later for names in _table()["renamed"].values() for name, later in names.items()}
 
 
 @cache

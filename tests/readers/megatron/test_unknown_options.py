@@ -234,6 +234,42 @@ def test_a_test_case_is_held_to_the_program_of_its_recipe(
     assert as_words == [f"`{name}` takes no value, and `false` stands after it" for name in found[1:]]
 
 
+@pytest.mark.parametrize("name", ["recompute-method", "checkpoint-method"])
+@pytest.mark.parametrize("more", ["", 'NAME = "x"\ndef more(p): p.add_argument(f"--{NAME}")\n'])
+def test_an_option_is_suggested_by_its_later_name_that_the_source_has(name: str, more: str, tmp_path: Path) -> None:
+    parser = PARSER.replace('"--train_iters", type=int', f'"--{name}"')
+    script = checkout(tmp_path, parser, f"from megatron.arguments import parse\n{more}parse()\n")
+    launch = "python pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 "
+    script.write_text(f"{launch}--activations-checkpoint-method uniform\n")
+    assert findings(script) == [
+        (
+            "unknown-option",
+            "`pretrain_gpt.py` has no option `--activations-checkpoint-method`",
+            f"did you mean `--{name}`?",
+        )
+    ]
+    script.write_text(f"{launch}--{name} uniform\n")
+    assert findings(script) == []
+
+
+def test_an_option_that_was_renamed_is_excused_where_the_parser_of_the_tree_is_from_before(tmp_path: Path) -> None:
+    parser = PARSER.replace('"--train_iters", type=int', '"--activations-checkpoint-method"')
+    script = checkout(tmp_path, parser)
+    launch = "python pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1"
+    script.write_text(f"{launch} --activations-checkpoint-method uniform\n")
+    assert findings(script) == []
+
+
+def test_no_old_name_of_the_table_is_one_that_megatron_has_now_and_each_leads_to_an_end() -> None:
+    table = json.loads(Path(megatron.__file__).with_suffix(".json").read_bytes())["renamed"]
+    old = [name for names in table.values() for name in names]
+    assert len(old) == len(set(old))
+    assert not any(map(megatron.is_flag, old))
+    assert all(len(commit) == 40 for commit in table)
+    gone = {name for name in old if not megatron.is_option(megatron.later_names(name)[-1])}
+    assert gone == {"--delay-param-gather", "--retro-workdir"}
+
+
 def test_the_table_of_forks_names_the_source_of_each_option_once() -> None:
     forks = json.loads((Path(megatron.__file__).parent / "forks.json").read_bytes())["forks"]
     assert all(re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+", each["source"]) for each in forks)

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import parses_like_megatron
-from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_option, option, option_of
+from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_option, later_names, option, option_of
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.readers.megatron.parser_source import ParserSource
 from tvlint.readers.sources.yaml_nodes import YamlScalar
@@ -177,9 +177,12 @@ def unknown_options(
     name = os.path.basename(program)
     for setting in written:
         flag = setting.written
-        if flag in taken or is_flag(flag) or is_of_fork(flag):
+        if flag in taken:
             continue
-        own = _slip(flag, parser) if parser is not None and parser.is_own else ""
+        own = _renamed(flag, parser.naming) if parser is not None and parser.is_own else ""
+        if not own and (is_flag(flag) or is_of_fork(flag)):
+            continue
+        own = own or (_slip(flag, parser) if parser is not None and parser.is_own else "")
         if own:
             yield _finding(setting, f"`{name}`", own)
             continue
@@ -315,6 +318,8 @@ def nearest(flag: str, known: Iterable[str]) -> str:
         return joined
     if len(flag) > LONGEST:
         return ""
+    if renamed := _renamed(flag, flags_known):
+        return renamed
     letters = _letters(flag)
     if joined := min((each for each in flags_known if _letters(each) == letters), default=""):
         return joined
@@ -370,6 +375,11 @@ def _slip(flag: str, parser: ParserSource) -> str:
     """
     near = _joined(flag, parser.naming) or _neighbour(flag, LONGER["source"][1], LONGEST + 1, parser.naming)
     return near if all(len(word) >= STEM and word.isalpha() for word in _words(flag) ^ _words(near)) else ""
+
+
+def _renamed(flag: str, known: Container[str]) -> str:
+    """Return what Megatron calls the option now that it called like the flag, where that is known; empty where it is not."""
+    return next((each for each in later_names(flag) if each in known), "")
 
 
 def _joined(flag: str, known: Container[str]) -> str:

@@ -95,6 +95,7 @@ PURE = {
     "readers/languages.py:_by_part": "a table of tvlint",
     "readers/megatron/unknown_options.py:_spellings": "a table of tvlint",
     "readers/megatron/unknown_options.py:_words": "cuts what it is given",
+    "readers/megatron/unknown_options.py:_option_near": "a table of tvlint",
     "readers/megatron/unknown_options.py:_beginnings": "cuts what it is given",
     "readers/megatron/composed_files.py:_parsed": "parses what it is given",
     "readers/plan_json/schema_checker.py:form": "a schema of tvlint",

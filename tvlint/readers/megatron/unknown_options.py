@@ -191,7 +191,7 @@ def unknown_options(
             other = _elsewhere(flag) or _longer_by_a_word(flag)
             is_sure = known == "source" or other in SIZES or (other == _elsewhere(flag) and OF_MEGATRON.fullmatch(name))
             meant = other if is_sure else ""
-        near = "" if is_option(flag) else _neighbour(hyphens(flag), *LONGER[known], flags())
+        near = "" if is_option(flag) else _option_near(hyphens(flag), known)
         if near.startswith(flag):
             continue
         if near:
@@ -213,7 +213,7 @@ def misspelled_keys(keys: Sequence[YamlScalar]) -> Iterator[Finding]:
         flag = hyphens(f"--{key.text}")
         if option_of(key.text) is not None or key.text in FIELDS or is_option(flag) or is_of_fork(flag):
             continue
-        near = _neighbour(flag, *LONGER["like"], flags()) or _size_meant(flag)
+        near = _option_near(flag, "like") or _size_meant(flag)
         meant = known.dest if (known := option(near)) is not None else ""
         if meant and meant not in given:
             message = f"Megatron has no setting `{key.text[:LONGEST]}`"
@@ -385,6 +385,12 @@ def _renamed(flag: str, known: Container[str]) -> str:
 def _joined(flag: str, known: Container[str]) -> str:
     """Return the flag with its words joined in the other way, where that is known."""
     return next((each for each in (hyphens(flag), flag[:2] + flag[2:].replace("-", "_")) if each in known), "")
+
+
+@lru_cache(maxsize=4096)
+def _option_near(flag: str, known: str) -> str:
+    """Return the neighbour of `flag` among the options of Megatron, of whose parser so much is known; files repeat keys."""
+    return _neighbour(flag, *LONGER[known], flags())
 
 
 def _neighbour(flag: str, one: int, two: int, among: Iterable[str]) -> str:

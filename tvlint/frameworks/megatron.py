@@ -39,9 +39,8 @@ class Option:
 
 def option(flag: str) -> Option | None:
     """The option that `flag` names, spelled with hyphens or underscores; None where Megatron has no such option."""
-    by_flag = _by_flag()
-    found = by_flag.get(flag) or by_flag.get(hyphens(flag))
-    return _option(found) if found is not None else None
+    known = next((each for each in (flag, hyphens(flag)) if is_flag(each)), None)
+    return _option(known) if known is not None else None
 
 
 def is_flag(flag: str) -> bool:
@@ -63,7 +62,7 @@ def is_of_fork(flag: str) -> bool:
 def option_of(name: str) -> Option | None:
     """The first option that sets `name`; None where no option does."""
     found = _by_destination().get(name)
-    return _option(found) if found is not None else None
+    return _option(_flags(found)[0]) if found is not None else None
 
 
 def default(name: str) -> SettingValue | Missing:
@@ -119,7 +118,10 @@ def hyphens(flag: str) -> str:
     return flag[:2] + flag[2:].replace("_", "-")
 
 
-def _option(entry: dict[str, Any]) -> Option:
+@cache
+def _option(flag: str) -> Option:
+    """Return the option that has exactly this flag."""
+    entry = _by_flag()[flag]
     return Option(
         entry["dest"],
         _flags(entry),

@@ -24,7 +24,7 @@ def _good_plans() -> list[Path]:
 
 
 @needs_shared
-@pytest.mark.parametrize("path", _good_plans(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", _good_plans(), ids=lambda path: getattr(path, "stem", "none"))
 def test_an_exported_plan_that_is_correct_has_no_finding(path: Path) -> None:
     plan = nnscaler_pickle.read(path.name, path.read_bytes()).plan
     assert plan is not None

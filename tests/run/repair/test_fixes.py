@@ -250,3 +250,14 @@ def test_fixes_of_a_file_of_many_launches_are_tried_as_long_as_they_are_few(
     monkeypatch.setattr("tvlint.run.repair.fixes.MOST_TRIED", tried)
     found = with_fixes(replace(report, findings=tuple(misspelt)), rules, Session())
     assert [bool(finding.fixes) for finding in found.findings] == [index < fixed for index in range(2)]
+
+
+@pytest.mark.parametrize(("tried", "fixed"), [(7, 0), (8, 1)])
+def test_a_trial_in_a_long_file_counts_for_its_kib(monkeypatch: pytest.MonkeyPatch, tried: int, fixed: int) -> None:
+    Path("train.sh").write_text("# a note\n" * 900 + BROKEN.replace("--bf16 true ", ""))
+    assert Path("train.sh").stat().st_size >> 10 == 8
+    report, rules = checked(Path("train.sh"))
+    [misspelt] = [finding for finding in report.findings if "paralel" in finding.message]
+    monkeypatch.setattr("tvlint.run.repair.fixes.MOST_TRIED", tried)
+    found = with_fixes(replace(report, findings=(misspelt,)), rules, Session())
+    assert [bool(finding.fixes) for finding in found.findings] == [bool(fixed)]

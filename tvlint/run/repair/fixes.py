@@ -40,7 +40,7 @@ LARGEST = 4 << 20
 MOST_FIXED = 200
 """So many findings of a run get fixes: each takes several readings of its file."""
 MOST_TRIED = 2000
-"""So many launches, sections or plans are read again to try the fixes of a file: with so many in it, each fix takes as long."""
+"""So many launches, sections, plans or KiB are read again to try the fixes of a file: with more in it, each takes longer."""
 MOST_OFFERED = 3
 """So many fixes of one finding are offered."""
 MOST_NAMING = 20
@@ -330,7 +330,8 @@ class File:
             return Trial(before, self._checked(paths), self, paths, contents)
 
     def _holds(self, proposal: _Proposal, finding: Finding) -> bool:
-        self._left -= max(1, len(self._configurations))
+        own = self.text(self.path)
+        self._left -= max(1, len(self._configurations), len(own.text) >> 10 if own is not None else 0)
         if self._left < 0:
             return False
         contents = self.edited(proposal.fix.edits)

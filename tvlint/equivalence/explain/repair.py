@@ -174,7 +174,7 @@ def _candidates(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pl
     other = [defect.fix for defect in defects if isinstance(defect.fix, Substitute)]
     if other:
         edits: dict[int, Sequence[Operator]] = {id(fix.operator): [replace(fix.operator, op=fix.op)] for fix in other}
-        yield f"use `{other[0].op}` instead of {name_of(other[0].operator)}", _edited(plan, edits)
+        yield f"use `{other[0].op}` instead of {name_of(other[0].operator)}", edited(plan, edits)
     exchange = next((defect.fix for defect in defects if isinstance(defect.fix, Exchange)), None)
     if exchange is not None:
         yield _exchanged(plan, exchange)
@@ -200,7 +200,7 @@ def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
             edits[id(each.producer)] = [each.producer, reduce]
         what = ", ".join(dict.fromkeys(f"`{each.tensor}`" for each in sums.values()))
         producer = name_of(next(iter(sums.values())).producer)
-        yield f"all-reduce {what} over {over} after {producer}", _edited(plan, edits)
+        yield f"all-reduce {what} over {over} after {producer}", edited(plan, edits)
 
 
 def _collected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
@@ -221,7 +221,7 @@ def _collected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pla
                 id(place): [replace(place, kind=kind, dim=dim, reduce="", splits=(), group=group_of[rank])]
                 for rank, place in places.items()
             }
-            yield f"{what}{f' over {over}' if over else ''} instead of {name_of(wrong)}", _edited(plan, edits)
+            yield f"{what}{f' over {over}' if over else ''} instead of {name_of(wrong)}", edited(plan, edits)
 
 
 def _redirected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
@@ -242,7 +242,7 @@ def _redirected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pl
     }
     changed = [f"{sender} -> {receiver}" for receiver, sender in right.items() if given[receiver] != sender]
     if changed:
-        yield f"send {' and '.join(changed)}", _edited(plan, edits)
+        yield f"send {' and '.join(changed)}", edited(plan, edits)
 
 
 def _messages(plan: Plan) -> Iterator[tuple[int, Send | Receive, int, int]]:
@@ -282,7 +282,7 @@ def _met(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
         for chosen in (moved, *([each] for each in moved if len(moved) > 1)):
             if chosen:
                 words = " and ".join(dict.fromkeys(words for words, _, _ in chosen))
-                yield words, _edited(plan, {id(own): [replace(own, peer=Peer(rank=peer))] for _, own, peer in chosen})
+                yield words, edited(plan, {id(own): [replace(own, peer=Peer(rank=peer))] for _, own, peer in chosen})
 
 
 def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
@@ -304,13 +304,13 @@ def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]
         if len(together) == 1 and own.group.ranks and (right := next(iter(together))) != tuple(sorted(own.group.ranks)):
             edits[id(own)] = [replace(own, group=Group(ranks=right))] if len(right) > 1 else []
     if edits:
-        yield _regrouped(plan, reducers, edits), _edited(plan, edits)
+        yield _regrouped(plan, reducers, edits), edited(plan, edits)
     for how in ("sum", "avg"):
         other = {
             id(own): [replace(own, reduce=how)] for _, own in reducers if own.reduce != how
         }
         if other:
-            yield f"reduce gradients by `{how}`", _edited(plan, other)
+            yield f"reduce gradients by `{how}`", edited(plan, other)
     yield from _with_reducers(plan, reducers, holders)
 
 
@@ -456,7 +456,7 @@ def _constant(plan: Plan, fixes: Sequence[Constant]) -> Iterator[tuple[str, Plan
         }
         edits[id(own)] = [replace(own, inputs=inputs, attributes=attributes)]
     told = (f"{fix.expected} instead of {fix.actual} in {name_of(fix.operator)}" for fix in fixes)
-    yield f"use {', and '.join(dict.fromkeys(told))}", _edited(plan, edits)
+    yield f"use {', and '.join(dict.fromkeys(told))}", edited(plan, edits)
 
 
 def _exchanged(plan: Plan, fix: Exchange) -> tuple[str, Plan]:
@@ -468,10 +468,10 @@ def _exchanged(plan: Plan, fix: Exchange) -> tuple[str, Plan]:
         inputs=tuple(swap.get(name, name) for name in own.inputs),
         outputs=tuple(swap.get(name, name) for name in own.outputs),
     )
-    return f"exchange `{one}` and `{other}` in {name_of(own)}", _edited(plan, {id(own): [changed]})
+    return f"exchange `{one}` and `{other}` in {name_of(own)}", edited(plan, {id(own): [changed]})
 
 
-def _edited(plan: Plan, edits: Mapping[int, Sequence[Operator]]) -> Plan:
+def edited(plan: Plan, edits: Mapping[int, Sequence[Operator]]) -> Plan:
     """The plan with operators (by identity) replaced; gradient operators follow their forward operators."""
     return replace(plan, segments={name: _edited_segment(segment, edits) for name, segment in plan.segments.items()})
 

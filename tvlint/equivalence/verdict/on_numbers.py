@@ -124,6 +124,11 @@ def runs_agree(case: Case) -> bool:
     return all(isinstance(_compared(case, _numbers(seed, below)), Agreement) for seed in range(SEEDS))
 
 
+def a_run_differs(case: Case) -> bool:
+    """Return whether a run of both plans on random numbers shows a difference; not where they cannot be run."""
+    return not _is_too_large(case) and isinstance(_compared(case, _numbers(0, _least_index(case.reference))), Difference)
+
+
 def _is_too_large(case: Case) -> bool:
     most, runs = _MOST_NUMBERS, _MOST_OPERATORS
     return _size(case.parallel) > most or _runs(case.parallel) > runs or _size(case.reference) > most

@@ -21,6 +21,7 @@ from tvlint.analyses.relations.defect import Defect, reasons
 from tvlint.analyses.relations.derivation.unknown_operators import why_unknown
 from tvlint.analyses.relations.grounds import REFUTING, Ground
 from tvlint.analyses.relations.terms.terms import Telling
+from tvlint.equivalence.explain.repair import with_repair
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_runs
 from tvlint.equivalence.verdict.assumptions import holds_on_any_numbers
@@ -93,7 +94,7 @@ def prove(
         if isinstance(case, Defect):
             return state_gaps(parallel, reference, parallel, _not_understood(parallel) or [case])
         verdict = _decided(case, progress or (lambda text, share: None), solver_seconds)
-        return _decided_on_numbers(case, verdict, replay)
+        return _with_repair(case, _decided_on_numbers(case, verdict, replay))
     finally:
         if collecting:
             gc.enable()
@@ -182,6 +183,16 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
     return replace(verdict, facts=(*verdict.facts, ("not run on numbers, since", found.why))) if replay else verdict
 
 
+def _with_repair(case: Case, verdict: Verdict) -> Verdict:
+    """Return the verdict with an edit that makes the plan prove, where what was derived names none and one is found."""
+    if not _differs_alone(verdict) or any(reason.repair for reason in verdict.reasons):
+        return verdict
+    from tvlint.equivalence.verdict.repair_on_numbers import repaired_on_numbers
+
+    found = repaired_on_numbers(case, lambda changed: is_proved(changed, case.reference, case.assume))
+    return verdict if found is None else replace(verdict, reasons=with_repair(verdict.reasons, found))
+
+
 def _stage_counts_of(verdict: Verdict, shown: tuple[Reason, ...]) -> StageCounts:
     """Return the counts of a verdict with these reasons before its own."""
     own, refuted = verdict.stages, sum(reason.refutes for reason in shown)
@@ -198,10 +209,15 @@ def _in_order(plan: Plan, verdict: Verdict) -> Verdict:
     return replace(verdict, outcome=outcome, reasons=found)
 
 
+def _differs_alone(verdict: Verdict) -> bool:
+    """Return whether the plan is refuted for the values that it computes, and for nothing else."""
+    grounds = {REFUTING[reason.name] for reason in verdict.reasons if reason.refutes}
+    return verdict.outcome is Outcome.REFUTED and grounds == {Ground.DIFFERS}
+
+
 def _confirmed(case: Case, verdict: Verdict) -> Verdict:
     """Return the verdict, which is left open where it rests on other values and none shows when both plans are run."""
-    grounds = {REFUTING[reason.name] for reason in verdict.reasons if reason.refutes}
-    if verdict.outcome is not Outcome.REFUTED or grounds != {Ground.DIFFERS}:
+    if not _differs_alone(verdict):
         return verdict
     from tvlint.equivalence.verdict.on_numbers import SEEDS, runs_agree
 

@@ -1,0 +1,63 @@
+"""Edits of whole statements that runs on numbers find and a proof confirms, for all ranks that run the statement."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.plan_tapes import with_backward
+from tests.equivalence.test_attention import plans
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.pairing import Case, pair
+from tvlint.equivalence.verdict.repair_on_numbers import repaired_on_numbers
+from tvlint.findings import Outcome
+
+HEAD = "weight w f32[8,4]{rows}\nweight g f32[8]{rows}\nweight v f32[4,8]{columns}\ninput x f32[6,4]\nloss l\n"
+LOSS = "s = pow(y, 2)\nl: f32[] = sum(s)\n"
+REFERENCE = (
+    HEAD.format(rows="", columns="") + "program\nz = linear(x, w)\nn = rms_norm(z, [8], g, 1e-06)\ny = linear(n, v)\n" + LOSS
+)
+PARALLEL = (
+    "mesh tp=2\n" + HEAD.format(rows=" tp:S(0)", columns=" tp:S(1)") + "program\nz = linear(x, w)\nz2 = pow(z, 2)\n"
+    "q0 = sum(z2, dim=-1, keepdim=True)\nq = all-reduce(q0) over tp || {x} = all-reduce({y}) over tp\nqm = div(q, 8)\n"
+    "qe = add(qm, 1e-06)\niv = rsqrt(qe)\nn0 = mul(z, iv)\nn = mul(n0, g)\ny0 = linear(n, v)\ny = all-reduce(y0) over tp\n"
+    + LOSS
+)
+EACH = "weight w f32[8,4]\ninput x f32[6,4]{placed}\ninput t f32[6,8]{placed}\nloss l\nprogram\nz = linear(x, w)\n"
+ONE = EACH.format(placed="") + "d = sub(z, t)\nd2 = mul(d, d)\nl: f32[] = mean(d2)\n"
+REPLICAS = (
+    "mesh dp=2\n"
+    + EACH.format(placed=" dp:S(0)")
+    + "d = sub(z, t)\nd2 = square(d)\na: f32[] = sum(d2)\nk: f32[] = div(a, 24)\n"
+    "l: f32[] = all-reduce avg(k) over dp\nend reduce-gradients w over dp by avg\n"
+)
+
+MISTAKES = [
+    (REFERENCE, PARALLEL, "qm = div(q, 8)", "qm = div(q, 4)", "use 8 instead of 4 in `div`"),
+    (REFERENCE, PARALLEL, "qe = add(qm, 1e-06)", "qe = add(qm, 1)", "use 1e-06 instead of 1 in `add`"),
+    (ONE, REPLICAS, "div(a, 24)", "div(a, 48)", "use 24 instead of 48 in `div`"),
+    (ONE, REPLICAS, "over dp by avg", "over dp", "reduce gradients by `avg`"),
+    (ONE, REPLICAS, "end reduce-gradients w over dp by avg\n", "", "reduce the gradients of `w` over `dp` by `avg`"),
+]
+
+
+@pytest.mark.parametrize(("reference", "right", "before", "after", "words"), MISTAKES, ids=[own[4] for own in MISTAKES])
+def test_a_wrong_statement_is_mended_on_all_ranks(reference: str, right: str, before: str, after: str, words: str) -> None:
+    assert verdict_on(with_backward(right), with_backward(reference)).outcome is Outcome.PROVED
+    assert before in right
+    verdict = verdict_on(with_backward(right.replace(before, after)), with_backward(reference))
+    assert verdict.outcome is Outcome.REFUTED
+    assert [reason.repair for reason in verdict.reasons if reason.repair] == [words]
+
+
+def test_what_no_single_edit_mends_has_no_repair() -> None:
+    wrong = PARALLEL.replace("qm = div(q, 8)", "qm = div(q, 4)").replace("add(qm, 1e-06)", "add(qm, 0.5)")
+    verdict = verdict_on(with_backward(wrong), with_backward(REFERENCE))
+    assert verdict.outcome is Outcome.REFUTED
+    assert not any(reason.repair for reason in verdict.reasons)
+
+
+def test_what_is_not_proved_is_no_repair() -> None:
+    parallel, reference = plans(with_backward(PARALLEL.replace("div(q, 8)", "div(q, 4)")), with_backward(REFERENCE))
+    case = pair(parallel, reference)
+    assert isinstance(case, Case)
+    assert repaired_on_numbers(case, lambda changed: False) is None

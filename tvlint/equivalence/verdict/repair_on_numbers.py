@@ -1,0 +1,169 @@
+"""Look for one edit after which a refuted plan is proved, where what was derived names none.
+
+A statement that several ranks or programs run is edited for all of them. Whether an edit may be the right one is seen when both
+plans are run on random numbers, where they can be; whether it is, is proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, islice
+
+from tvlint.analyses.relations.derivation.localise import name_of
+from tvlint.equivalence.explain.repair import Candidate, Repair, edited, first_proved
+from tvlint.equivalence.verdict.on_numbers import a_run_differs
+from tvlint.equivalence.verdict.pairing import Case, pair
+from tvlint.ir.location import Location
+from tvlint.ir.operators import Communicate, Compute, Group, Literal, Operator, ReduceGradients, Value
+from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
+
+_MOST_EDITS = 64
+_MOST_PROOFS = 12
+_MOST_OPERATORS = 2_000
+"""Plans with more operators are not run again and again."""
+
+_WAYS = ("sum", "avg", "max")
+_USUAL = (2, 4, 8, 10)
+
+
+def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool]) -> Repair | None:
+    """Return the first edit after which the plan is proved; None where none does."""
+    if sum(len(segment.operators) for segment in case.parallel.segments.values()) > _MOST_OPERATORS:
+        return None
+
+    left = iter(range(_MOST_PROOFS))
+
+    def mends(changed: Plan) -> bool:
+        own = pair(changed, case.reference, case.assume)
+        return isinstance(own, Case) and not a_run_differs(own) and next(left, None) is not None and proves(changed)
+
+    return first_proved(islice(_edits(case), _MOST_EDITS), mends)
+
+
+def _edits(case: Case) -> Iterator[Candidate[Plan]]:
+    statements: dict[Hashable, list[Operator]] = {}
+    for segment in case.parallel.segments.values():
+        for own in segment.operators:
+            key = _statement(own)
+            if key is not None:
+                statements.setdefault(key, []).append(own)
+    yield from _reduced_otherwise(case.parallel, statements)
+    yield from _reducers(case.parallel, [own for group in statements.values() for own in group])
+    yield from _constants(case, statements)
+
+
+def _statement(own: Operator) -> Hashable | None:
+    """Return what is the same of the operators that one statement of several ranks or programs gives."""
+    if isinstance(own, Compute):
+        return own.op, own.outputs, tuple((each.value if isinstance(each, Literal) else each) for each in own.inputs)
+    if isinstance(own, Communicate):
+        return own.kind, own.outputs, own.inputs, own.reduce
+    return ("reduce", own.weights, own.reduce) if isinstance(own, ReduceGradients) else None
+
+
+def _candidate(plan: Plan, words: str, changes: Mapping[int, Sequence[Operator]], where: Operator) -> Candidate[Plan]:
+    places: tuple[Location, ...] = () if where.source is None else (where.source,)
+    return Candidate(words, edited(plan, changes), places)
+
+
+def _reduced_otherwise(plan: Plan, statements: Mapping[Hashable, Sequence[Operator]]) -> Iterator[Candidate[Plan]]:
+    """Collectives and reducers that sum for those that average, and the other way round; alone, and with all of their kind."""
+    alike: dict[Hashable, list[Communicate | ReduceGradients]] = {}
+    for key, group in statements.items():
+        for own in group:
+            if isinstance(own, ReduceGradients) or (isinstance(own, Communicate) and own.reduce):
+                alike.setdefault(key, []).append(own)
+                alike.setdefault((type(own), own.group, own.reduce), []).append(own)
+    seen: set[frozenset[int]] = set()
+    for same in alike.values():
+        ids, first = frozenset(map(id, same)), same[0]
+        if ids in seen:
+            continue
+        seen.add(ids)
+        for way in _WAYS[:2] if isinstance(first, ReduceGradients) else _WAYS:
+            if way != first.reduce:
+                gradients = isinstance(first, ReduceGradients)
+                words = f"reduce gradients by `{way}`" if gradients else f"reduce by `{way}` in {name_of(first)}"
+                yield _candidate(plan, words, {id(own): [replace(own, reduce=way)] for own in same}, first)
+
+
+def _reducers(plan: Plan, operators: Sequence[Operator]) -> Iterator[Candidate[Plan]]:
+    """Reducers of weights that none reduces, over each set of axes."""
+    reducers = [own for own in operators if isinstance(own, ReduceGradients)]
+    known = {weight for own in reducers for weight in own.weights}
+    read = {name for own in operators if isinstance(own, Compute) for name in own.inputs if isinstance(name, str)}
+    lacking = [name for name in sorted(read) if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT]
+    lacking = [name for name in lacking if name not in known and plan.tensors[name].gradient != ""]
+    axes = [axis.name for axis in plan.mesh.axes if axis.size > 1]
+    for weight in lacking if plan.replication.count == 1 else ():
+        for count in range(1, len(axes) + 1):
+            for chosen in combinations(axes, count):
+                for way in _WAYS[:2]:
+                    over = ", ".join(chosen)
+                    words = f"reduce the gradients of `{weight}` over `{over}`" + ("" if way == "sum" else f" by `{way}`")
+                    yield Candidate(words, _with_reducer(plan, ReduceGradients((weight,), Group(axes=chosen), way)))
+
+
+def _with_reducer(plan: Plan, reducer: ReduceGradients) -> Plan:
+    """Return the plan with a reducer on every rank, before what ends the step."""
+    name, programs = "missing reducer", []
+    for program in plan.programs:
+        ends = [place for place, step in enumerate(program.steps) if plan.segments[step.segment].phase is Phase.OPTIMIZER]
+        end = ends[0] if ends else len(program.steps)
+        programs.append(replace(program, steps=(*program.steps[:end], Step(name, -1), *program.steps[end:])))
+    segments = {**plan.segments, name: Segment(name, Phase.REDUCE, (), (), (reducer,))}
+    return replace(plan, segments=segments, programs=tuple(programs))
+
+
+def _constants(case: Case, statements: Mapping[Hashable, Sequence[Operator]]) -> Iterator[Candidate[Plan]]:
+    """Numbers that are multiplied, divided, added or subtracted: those of the reference, and multiples by usual factors."""
+    plan = case.parallel
+    usual = dict.fromkeys((*(axis.size for axis in plan.mesh.axes if axis.size > 1), plan.mesh.size, *_USUAL))
+    there = dict.fromkeys(number for segment in case.reference.segments.values() for number in _stated(segment))
+    found = [(group, value) for group in statements.values() for value in dict.fromkeys(_numbers(group[0]))]
+    for group, value in found:
+        yield from _with_numbers(plan, group, value, there)
+    for group, value in found:
+        multiples = (made for factor in usual if factor > 1 for made in (_exact(value * factor), _exact(value / factor)))
+        yield from _with_numbers(plan, group, value, dict.fromkeys(multiples))
+
+
+def _stated(segment: Segment) -> Iterator[int | float]:
+    """Yield the numbers that the operators of a reference state, wherever they do."""
+    for own in segment.operators:
+        if isinstance(own, Compute):
+            given = (*(each.value for each in own.inputs if isinstance(each, Literal)), *own.attributes.values())
+            yield from (each for each in given if isinstance(each, int | float) and not isinstance(each, bool) and each)
+
+
+def _with_numbers(
+    plan: Plan, group: Sequence[Operator], value: int | float, others: Iterable[int | float]
+) -> Iterator[Candidate[Plan]]:
+    for other in others:
+        if other != value:
+            changes = {id(own): [_with_number(own, value, other)] for own in group if isinstance(own, Compute)}
+            yield _candidate(plan, f"use {other} instead of {value} in {name_of(group[0])}", changes, group[0])
+
+
+def _exact(value: float) -> int | float:
+    return int(value) if value == int(value) else value
+
+
+def _numbers(own: Operator) -> Iterator[int | float]:
+    """Yield the numbers that the operator takes as an addend or a factor."""
+    if not isinstance(own, Compute) or not has_trait(own.op, Trait.SUM, Trait.SCALING):
+        return
+    for given in (*(each.value for each in own.inputs if isinstance(each, Literal)), own.attributes.get("alpha")):
+        if isinstance(given, int | float) and not isinstance(given, bool) and given:
+            yield given
+
+
+def _with_number(own: Compute, before: int | float, after: int | float) -> Compute:
+    inputs = tuple(Literal(after) if isinstance(each, Literal) and each.value == before else each for each in own.inputs)
+    attributes: dict[str, Value] = {
+        name: after if name == "alpha" and value == before else value for name, value in own.attributes.items()
+    }
+    return replace(own, inputs=inputs, attributes=attributes)

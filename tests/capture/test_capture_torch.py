@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
@@ -68,6 +70,11 @@ FAULTS = {
     "micro-batches of a sample that are summed": ("single_samples.py", " / len(batches)", ""),
     "gradients of a pipeline that are not divided": ("pipeline.py", "n_microbatches=M", "scale_grads=False, n_microbatches=M"),
     "a loss of a pipeline that is not divided": ("pipeline_messages.py", "target) / MICRO_BATCHES", "target)"),
+    "a table at both ends of a pipeline that is not synchronised": (
+        "tied_stages.py",
+        "    dist.all_reduce(model.embedding.weight.grad)",
+        "    pass",
+    ),
     "a message of what a stage is given": ("pipeline_messages.py", "dist.send(output.detach()", "dist.send(own.detach()"),
 }
 PARTIAL = """
@@ -93,6 +100,74 @@ def test_a_fault_in_a_program_is_refuted(fault: str, tmp_path: Path) -> None:
     done = tvlint("prove", "--captured", "--reference", "python reference.py", "--", *launch, cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.startswith("refuted:")
+
+
+def test_weights_of_parts_that_a_rank_calls_have_the_names_of_the_model(tmp_path: Path) -> None:
+    launch = ["torchrun", "--nproc-per-node", "2", str(PROGRAMS / "tied_stages.py")]
+    done = tvlint("prove", "--captured", "--", *launch, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gradients 5," in done.stdout
+
+
+HOLDERS = """
+import torch
+from torch import nn
+from tvlint.capture.weights import named_state
+
+def names(module):
+    return [own.name for own in named_state(module)]
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+    def forward(self, x):
+        return self.second(self.first(x))
+
+model, stages = Model(), [Model(), Model()]
+print(names(model.second), names(model))
+listed, traced = nn.ModuleList(stages), torch.fx.symbolic_trace(model)
+print(names(stages[1]), names(model.second))
+wrapped = nn.Sequential(model)
+print(names(model.first))
+trainer = Model()
+trainer.model = model
+print(names(model.first))
+"""
+
+
+def test_the_largest_module_that_can_be_called_names_a_part(tmp_path: Path) -> None:
+    (tmp_path / "holders.py").write_text(HOLDERS)
+    done = subprocess.run([sys.executable, "holders.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.stdout.splitlines() == [
+        "['second.weight'] ['first.weight', 'second.weight']",
+        "['first.weight', 'second.weight'] ['second.weight']",
+        "['first.weight']",
+        "['model.first.weight']",
+    ]
+
+
+SHAPES = """
+import torch
+from torch import nn
+model = nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+tried = torch.empty_strided((2, 2), (1, 0), device="meta") + 1
+loss = model(torch.ones(2, 2)).sum()
+tried = torch.empty_strided((2, 2), (1, 0), device="meta") + 1
+loss.backward()
+optimizer.step()
+"""
+
+
+def test_what_only_tries_shapes_is_no_part_of_the_step(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(SHAPES)
+    done = tvlint("capture", "-o", "plans", "--", "python", "program.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with gzip.open(next((tmp_path / "plans").glob("*.jsonl.gz")), "rt") as text:
+        operators = [line["op"] for line in map(json.loads, text) if "op" in line]
+    assert "aten.addmm.default" in operators
+    assert "aten.empty_strided.default" not in operators
 
 
 def test_a_program_that_fails_names_its_line(tmp_path: Path) -> None:

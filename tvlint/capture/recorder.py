@@ -193,7 +193,7 @@ class Recorder(TorchDispatchMode):
         if any(kind.__name__ in _DESUGARED for kind in types):
             return NotImplemented
         arguments = _arguments(func, args, kwargs)
-        if any(isinstance(each, FakeTensor) for each in tensors_in(list(arguments.values()))):
+        if any(map(_is_without_numbers, tensors_in(list(arguments.values())))):
             return func(*args, **kwargs)
         if name.startswith(("c10d.", "_c10d_functional.")) or name in _NOTHING:
             return self._communicate(name, func, args, kwargs, arguments)
@@ -201,6 +201,8 @@ class Recorder(TorchDispatchMode):
             return self._drawn(func(*args, **kwargs))
         read = {key: encode(value, self.identify) for key, value in arguments.items() if key not in LEFT_OUT}
         result = func(*args, **kwargs)
+        if any(map(_is_without_numbers, tensors_in(result))):
+            return result
         written = [self.identify(each, True) for each in _written(func, arguments)]
         inside = {each.untyped_storage()._cdata for each in tensors_in(list(arguments.values()))}
         made = list(tensors_in(result))
@@ -294,6 +296,11 @@ def _arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Return the arguments of the call by the names in the operator's schema."""
     names = [each.name for each in func._schema.arguments]
     return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def _is_without_numbers(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has a shape only, as those on which DTensor tries what an operator gives."""
+    return isinstance(tensor, FakeTensor) or tensor.device.type == "meta"
 
 
 def _written(func: Any, arguments: dict[str, Any]) -> list[torch.Tensor]:

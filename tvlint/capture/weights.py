@@ -9,8 +9,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.fx import GraphModule
 
 from tvlint.capture.megatron_weights import pieces_of, says_pieces
+
+_UNCALLED = nn.Module.forward
+"""What modules have in place of a forward pass that only list others."""
 
 _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 
@@ -26,16 +30,41 @@ class State:
     place: Mapping[str, Any] = field(default_factory=dict)
 
 
-def named_state(root: nn.Module) -> Iterator[State]:
-    """Yield the parameters and buffers of a module."""
+def named_state(module: nn.Module) -> Iterator[State]:
+    """Yield the parameters and buffers of a module, by the names that the largest module has for them."""
+    root = module if says_pieces(module) else holder_of(module)
+    inside = {*map(id, module.parameters()), *map(id, module.buffers())}
     said = {id(own.weight): own for own in pieces_of(root)} if says_pieces(root) else {}
     for role, entries in (("weight", root.named_parameters()), ("buffer", root.named_buffers())):
         for name, tensor in entries:
+            if id(tensor) not in inside:
+                continue
             piece = said.get(id(tensor))
             if piece is None:
                 yield state_of(plain_name(root, name), role, tensor)
                 continue
             yield State(piece.name, role, tensor, piece.own, {"whole": list(piece.whole), "start": list(piece.start)})
+
+
+def holder_of(module: nn.Module) -> nn.Module:
+    """Return the largest module that holds a module and can be called, by whose names its weights are known.
+
+    It is the module itself where none holds it, or none but lists of stages, modules that wrap it alone,
+    and those that torch traced, which name their parts anew.
+    """
+    parents: dict[int, list[nn.Module]] = {}
+    for each in gc.get_objects():
+        if not issubclass(type(each), nn.Module) or isinstance(each, GraphModule):
+            continue
+        for child in each.children():
+            parents.setdefault(id(child), []).append(each)
+    holders, pending = {id(module): module}, [module]
+    while pending:
+        above = [each for each in parents.get(id(pending.pop()), ()) if id(each) not in holders]
+        holders.update((id(each), each) for each in above)
+        pending += above
+    called = [own for own in holders.values() if len(own._modules) > 1 and type(own).forward is not _UNCALLED]
+    return max([module, *called], key=lambda own: sum(1 for _ in own.modules()))
 
 
 def state_of(name: str, role: str, tensor: torch.Tensor) -> State:

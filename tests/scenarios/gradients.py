@@ -635,6 +635,34 @@ program
 """,
     ),
     *pair(
+        "the weight of the second of two losses summed over dp", "wrong-gradient-scale",
+        """
+mesh dp=2
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[4,8] dp:S(0)
+loss la
+loss lb
+program
+  h = linear(x, w)
+  sa: f32[] = mean(h)
+  la = all-reduce avg(sa) over dp
+  k = linear(x, u)
+  q = pow(k, 2)
+  sb: f32[] = mean(q)
+  lb = all-reduce avg(sb) over dp
+  dh = backward sa (grad(sa))
+  _, grad(w) = backward h (dh)
+  dq = backward sb (grad(sb))
+  dk = backward q (dq)
+  _, grad(u) = backward k (dk)
+  reduce-gradients w over dp by avg
+- reduce-gradients u over dp
++ reduce-gradients u over dp by avg
+  update w, u
+""",
+    ),
+    *pair(
         "mean loss summed over dp", "wrong-loss-scale wrong-reduce-op",
         """
 mesh $MESH

@@ -85,14 +85,33 @@ def where_of(facts: Facts, operator: Operator) -> tuple[str, int]:
 
 
 def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, Fraction, str]]:
-    """Yield the steps with a multiple of the gradient of the mean loss; where all fit that, those that differ from most."""
+    """Yield the steps with a multiple of the gradient of a mean loss: of several, of weights that only one of them uses."""
     starts = {(root.value.term, root.start) for root in alone.derived.roots}
-    if len(starts) != 1 or alone.derived.roots_open:
-        return
-    ((loss, seed),) = starts
-    seed *= _bare(alone, loss)[0]
+    if len(starts) == 1:
+        used = {start: {step.weight for step in alone.derived.steps} for start in starts}
+    else:
+        used = {start: _weights_of(alone.world.terms, start[0]) for start in starts}
+    for (loss, seed), weights in used.items() if not alone.derived.roots_open else ():
+        others = {name for start, names in used.items() if start != (loss, seed) for name in names}
+        own = [step for step in alone.derived.steps if step.weight in weights]
+        own = [step for step in own if others.isdisjoint({step.weight, *step.made_of})]
+        yield from _of_loss(alone, loss, seed * _bare(alone, loss)[0], own)
+
+
+def _weights_of(terms: Terms, term: int) -> set[str]:
+    """Return the weights that a value is computed from."""
+    seen, waiting = {term}, [term]
+    while waiting:
+        below = set(terms.operands[waiting.pop()]) - seen
+        seen |= below
+        waiting.extend(below)
+    return {terms.keys[own][1] for own in seen if terms.keys[own][0] == "weight"}
+
+
+def _of_loss(alone: Alone, loss: int, seed: Fraction, steps: list[Stepped]) -> Iterator[tuple[Stepped, Fraction, str]]:
+    """Yield the steps with a multiple of the gradient of this mean loss; where all fit that, those that differ from most."""
     held: dict[Fraction, list[Stepped]] = {}
-    for step in alone.derived.steps:
+    for step in steps:
         factor = None if step.gradient is None else _factor(alone, step.gradient)
         if factor is not None:
             held.setdefault(factor * seed, []).append(step)

@@ -39,6 +39,8 @@ def written(tree: Path, files: dict[str, str]) -> list[str]:
         ({"a/run.sh": f'source "$(dirname "$0")/env.sh"\n{LAUNCH}'}, ["a/run.sh"]),
         ({"run.sh": f"E=en; V=v.sh\nsource a/$E$V\n{LAUNCH}"}, ["run.sh"]),
         ({"run.sh": f"source mid.sh\n{LAUNCH}", "mid.sh": "source a/env.sh\n"}, ["run.sh"]),
+        ({"run.sh": f"source mid.sh\n{LAUNCH}", "mid.sh": "E=en; V=v.sh\nsource a/$E$V\n"}, ["run.sh"]),
+        ({"run.sh": f"source first.sh\n{LAUNCH}", "first.sh": "source 'a@1.sh'\n", "a@1.sh": "source a/env.sh\n"}, ["run.sh"]),
         ({"b/run.sh": f'source "$(dirname "$0")/env.sh"\n{LAUNCH}', "b/env.sh": "LAYERS=2\n"}, []),
         ({"run.sh": f"# as in a/env.sh\nLAYERS=2\n{LAUNCH}"}, []),
         ({"run.sh": f"echo a/env.sh\nLAYERS=2\n{LAUNCH}"}, []),

@@ -18,6 +18,7 @@ from tvlint.readers.read import read
 LARGEST = 1 << 20
 """Bytes of the largest file that is searched for names."""
 _NAMED_WITHOUT_ENDING = (".yaml", ".yml")
+_NAME = re.compile(rb"[\w.-]+")
 _COMPUTED = re.compile(rb"^\s*(?:source|\.)\s[^\n]*\$", re.MULTILINE)
 """A name that is put together when the script runs."""
 
@@ -31,18 +32,29 @@ def dependents(files: Iterable[str], others: Collection[str]) -> list[str]:
 
 def _mentioning(texts: dict[str, bytes], others: Collection[str]) -> list[str]:
     """Return the files that mention one of the others, or one that does; and those that compute what they name."""
-    left, found = dict(texts), [path for path, text in texts.items() if _COMPUTED.search(text)]
-    names = _names(others)
-    for path in found:
-        del left[path]
-    while names:
-        pattern = re.compile(rb"(?<![\w.-])(?:%b)(?![\w-])" % b"|".join(map(re.escape, sorted(names))))
-        more = [path for path, text in left.items() if pattern.search(text)]
+    names, known = _names(others), _names((*texts, *others))
+    more = [path for path, text in texts.items() if _COMPUTED.search(text)]
+    if not more and not any(name in text for text in texts.values() for name in names):
+        return []
+    odd = [name for name in known if _NAME.fullmatch(name) is None]
+    left = {path: _mentioned(text, known, odd) for path, text in texts.items()}
+    while more or names:
+        more += [path for path, own in left.items() if not own.isdisjoint(names)]
         for path in more:
-            del left[path]
-        found += more
-        names = _names(more)
+            left.pop(path, None)
+        names, more = _names(more), []
     return [path for path in texts if path not in left]
+
+
+def _mentioned(text: bytes, known: set[bytes], odd: Iterable[bytes]) -> set[bytes]:
+    """Return those of the known names that the text mentions, with or without what follows a dot."""
+    found = {name for name in odd if name in text}
+    for word in set(_NAME.findall(text)):
+        while word:
+            if word in known:
+                found.add(word)
+            word = word.rpartition(b".")[0]
+    return found
 
 
 def _names(paths: Iterable[str]) -> set[bytes]:

@@ -139,7 +139,7 @@ def test_ranks_that_run_nothing_are_named() -> None:
 
 
 def test_a_reference_of_more_micro_batches_than_it_runs_is_none() -> None:
-    unknown(verdict_on(OVER_TP, "micro-batches 2\n" + REFERENCE), "parallel-reference", "one micro-batch")
+    unknown(verdict_on(OVER_TP, "micro-batches 2\n" + REFERENCE), "parallel-reference", "the reference runs 2 micro-batches")
 
 
 def test_a_reducer_that_names_a_weight_twice_is_named() -> None:

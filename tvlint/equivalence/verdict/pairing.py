@@ -76,9 +76,12 @@ def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) 
 def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
     """Return why the plans cannot be compared at all; None where they can."""
     ranks = [rank for program in reference.programs for rank in program.ranks]
-    one = max(reference.replication.count, reference.micro_batches, micro_batches_of(reference)) == 1
-    if len(ranks) != 1 or not one:
-        text = "the reference is not a single-device plan of one micro-batch"
+    micro_batches = max(reference.micro_batches, micro_batches_of(reference))
+    if len(ranks) != 1 or reference.replication.count > 1:
+        return Defect("parallel-reference", False, "the reference is not a single-device plan", first_rank(parallel))
+    if micro_batches > 1:
+        text = f"the reference runs {micro_batches} micro-batches, and has to take the whole batch as one micro-batch; give a "
+        text += "reference that does not accumulate gradients (of a captured program: `--reference` and its launch)"
         return Defect("parallel-reference", False, text, first_rank(parallel))
     if not any(program.ranks for program in parallel.programs):
         return Defect("empty-plan", False, "the parallel plan has no programs", 0)

@@ -44,6 +44,8 @@ class Numbers:
     def _computed(self, term: int) -> Any:
         head, shape = self.terms.keys[term], self.terms.shape[term]
         if not self.terms.operands[term]:
+            if head[0] == "one":
+                return np.ones(shape)
             if head[2:3] == ("bool",):
                 return self.random.integers(0, 2, shape).astype(bool)
             whole = head[0] == "input" and head[2].startswith("int")

@@ -893,6 +893,24 @@ program
 """,
     ),
     *pair(
+        "means of a batch added up over replicas, in another shape", "wrong-reduce-op",
+        """
+mesh dp=2
+weight w f32[16,16]
+weight u f32[16,16]
+input x f32[8,16] dp:S(0)
+output z
+program
+  h = linear(x, w)
+  m = mean(h, dim=0)
+  s = all-reduce(m) over dp
+- d = reshape(s, [16])
++ d = div(s, 2)
+  q = linear(d, u)
+  z = add(q, d)
+""",
+    ),
+    *pair(
         "expert gradients reduced over the axis that splits the experts", "allreduce-of-shards",
         """
 mesh edp=2 ep=2

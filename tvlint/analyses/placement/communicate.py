@@ -12,7 +12,6 @@ from tvlint.analyses.placement.domain import On, Placed, Where, is_whole
 from tvlint.analyses.placement.piece_order import strided
 from tvlint.analyses.placement.reach import sent_on
 from tvlint.analyses.placement.state import UNKNOWN, Walk
-from tvlint.analyses.placement.unscaled_means import summed
 from tvlint.ir.operators import Collective, Communicate, Receive, Send
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.ir.plan import Role
@@ -42,7 +41,6 @@ def communicate(walk: Walk, operator: Communicate) -> None:
             fault = faulty_splits(operator, tensor.shape, members) if members > 1 else ""
             if fault:
                 walk.say("wrong-all-to-all-splits", source, axes[0] if axes else "", operator.kind.value, fault)
-        summed(walk, operator, source, name, axes or ())
         for axis in axes or ():
             if axis not in walk.axes:
                 continue

@@ -21,7 +21,6 @@ from tvlint.analyses.placement.scans_and_convolutions import channelwise, scans
 from tvlint.analyses.placement.state import UNKNOWN, Walk
 from tvlint.analyses.placement.transfer import Form, Wrong, forms, on_axis
 from tvlint.analyses.placement.unannotated import attended, greatest, is_split, looked_up, over_shards, unpacked
-from tvlint.analyses.placement.unscaled_means import multiplied
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Role
@@ -56,7 +55,6 @@ def compute(walk: Walk, operator: Compute) -> None:
     mates(walk, operator)
     noted(walk, operator)
     _shares(walk, operator)
-    multiplied(walk, operator)
     walk.used.update(name for name in operator.inputs if isinstance(name, str))
     if operator.in_place and not is_step(operator):
         for position in operator.in_place:

@@ -78,8 +78,6 @@ def ends(walk: Walk) -> None:
         if value is None or name not in walk.producer:
             continue
         walk.where = walk.producer[name]
-        if name in walk.multiples and name not in walk.plan.losses:
-            walk.found.append(walk.multiples[name][1])
         if tensor is not None and tensor.placements is not None:
             continue
         for axis in walk.axes:

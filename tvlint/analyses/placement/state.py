@@ -44,8 +44,6 @@ class Walk:
         self.gradients = facts.derived("gradients of tensors", lambda: gradient_owners(self.plan))
         self.used: set[str] = set()
         """Values that computations and collectives take further."""
-        self.multiples: dict[str, tuple[Fraction, Defect]] = {}
-        """Sums over ranks of what is to be averaged: how many times the value they are, and what is wrong where that stays."""
         self.pieces: dict[str, tuple[str, int, int, int]] = {}
         """Slices of values: of which, along which dimension, from where to where."""
         self.scattered: dict[str, frozenset[str]] = {}

@@ -278,12 +278,13 @@ def together(
         of = gradient_tag(machine, machine.ranks[members.ranks[0]], first)
         claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
         results = exchange(machine.world, first, members.ranks, given, of, claimed)
-        if machine.alone:
-            note_scaling(machine, first, given, results)
         count = machine.plan.replication.count if spanning else 1
         share = Fraction(1, count if first.reduce == "avg" else 1)
         scaled = machine.world.values.scaled
-        return {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
+        totals = {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
+        if machine.alone:
+            note_scaling(machine, first, given, totals)
+        return dict(totals)
     except Mismatch as mismatch:
         blind = mismatch.name == "pieces-not-in-rank-order" and all(_blind(machine, own, given) for own, _ in table.values())
         if blind:

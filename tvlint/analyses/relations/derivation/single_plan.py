@@ -18,6 +18,7 @@ from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.equal_replicas import equal_replicas, first_replica
 from tvlint.analyses.relations.derivation.state import Derived
+from tvlint.analyses.relations.derivation.sure import lasting_scaling
 from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of, told_in_two_ways
 from tvlint.analyses.relations.derivation.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.terms.terms import Terms
@@ -83,7 +84,7 @@ def _is_large(plan: Plan) -> bool:
 def sure_defects(alone: Alone) -> Iterator[Defect]:
     """Yield what is wrong with the plan whatever its reference is."""
     plan, derived = alone.plan, alone.derived
-    noted = (*derived.defects, *derived.reductions, *_incomplete_outputs(alone))
+    noted = (*derived.defects, *derived.reductions, *_incomplete_outputs(alone), *_multiplied_outputs(alone))
     found = [own for own in noted if own.refutes and own.place is not None]
     batch = _batch_axes(plan)
     for own in found:
@@ -115,6 +116,18 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
                     defect = Defect("missing-allreduce", True, text, rank)
                     yield from (at(operator, segment, defect) for segment, operator in _maker(plan, name, rank))
                     break
+
+
+def _multiplied_outputs(alone: Alone) -> Iterator[Defect]:
+    """Yield the collectives that make multiples of values which outputs still are."""
+    plan, derived, terms = alone.plan, alone.derived, alone.world.terms
+    for rank, held in derived.environments.items():
+        outputs = [held.get(name) for name in plan.outputs if name not in plan.losses]
+        values = [value for value in outputs if value is not None and prod(terms.shape[value.term]) != 1]
+        for found in {id(own): own for value in values if (own := lasting_scaling(derived, terms, value))}.values():
+            at_rank = Defect(found.rule, True, found.message, rank, cause=("scaling", id(found.operator)))
+            segment = next(name for name, own in plan.segments.items() if any(each is found.operator for each in own.operators))
+            yield at(found.operator, segment, at_rank)
 
 
 def is_other_part(one: Value, other: Value) -> bool:

@@ -181,6 +181,8 @@ class Derived:
     """The gradients with which weights are stepped."""
     pulled: list[Pulled] = field(default_factory=list)
     """What backward operators take and give, of a plan that is derived alone."""
+    scaling: dict[tuple[int, Coefficient], Scaling] = field(default_factory=dict)
+    """The collectives that made a multiple of a value, by its term and the factor; of a plan that is derived alone."""
     contradicted: list[Defect] = field(default_factory=list)
     """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False
@@ -348,8 +350,6 @@ class Machine:
     """The ranks that first carried the partial sum of a term, in order."""
     blamed: dict[tuple[int, int, bool], int] = field(default_factory=dict)
     """Of how many of them a pending sum was told, as a mistake or as a gap."""
-    scaling: dict[tuple[int, Coefficient], Scaling] = field(default_factory=dict)
-    """The collectives that made a multiple of a value, by its term and the factor; of a plan that is derived alone."""
     opaque: dict[Hashable, int] = field(default_factory=dict)
     """The numbers of values by what they are, of a plan that is derived alone."""
     given: dict[Any, dict[int, Opaque | None]] = field(default_factory=dict)

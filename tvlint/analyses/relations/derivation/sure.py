@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 
-from tvlint.analyses.relations.derivation.state import Machine, RankState, Scaling
-from tvlint.analyses.relations.terms.loss_identities import is_gradient
+from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Scaling
+from tvlint.analyses.relations.terms.loss_identities import is_gradient, multiplied
+from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Compute, Operator
@@ -46,7 +48,7 @@ def _is_activation(machine: Machine, rank: RankState, operator: Operator, mismat
     if rank.segment is None or rank.segment.phase is not Phase.FORWARD:
         return False
     value = _operand(rank, operator, mismatch)
-    return value is not None and _depends_on_inputs(machine, value.term)
+    return value is not None and _depends_on_inputs(machine.world.terms, value.term)
 
 
 def note_scaling(machine: Machine, operator: Communicate, given: Mapping[int, Value], results: Mapping[int, Value]) -> None:
@@ -60,28 +62,39 @@ def note_scaling(machine: Machine, operator: Communicate, given: Mapping[int, Va
     kind, averages = operator.kind.value, operator.reduce == "avg"
     if equal and not averages:
         rule = "reduce-scatter-of-replicated" if operator.kind is Collective.REDUCE_SCATTER else "doubled-allreduce"
-        text = f"`{kind}` on {{ranks}} adds {len(given)} copies of a complete value, which gives a multiple of it"
+        text = f"`{kind}` on {{ranks}} adds {value.coefficient} copies of a complete value, which gives a multiple of it"
     elif not equal:
         how = "averages partial sums" if averages else "adds what is to be averaged"
         rule, text = "wrong-reduce-op", f"`{kind}` on {{ranks}} {how}, which gives {value.coefficient} times the value"
     else:
         return
-    machine.scaling.setdefault((value.term, value.coefficient), Scaling(operator, rule, text))
+    machine.derived.scaling.setdefault((value.term, value.coefficient), Scaling(operator, rule, text))
 
 
 def scaling_of(machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch) -> Scaling | None:
     """Return the collective that made the multiple that the operator takes for the value; None where that is not known."""
     value = _operand(rank, operator, mismatch) if mismatch.name == "scaled-value" else None
-    if value is None:
+    return None if value is None else _made_by(machine.derived, value, _nearest(machine.world.terms, value.term))
+
+
+def lasting_scaling(derived: Derived, terms: Terms, value: Value) -> Scaling | None:
+    """Return the collective that made a value of the forward pass a multiple, where no constant is applied to it after that."""
+    if value.leaves or value.fold is not None or value.coefficient in (0, 1) or not _depends_on_inputs(terms, value.term):
         return None
-    terms, waiting = machine.world.terms, [value.term]
-    for term in waiting:
-        found = machine.scaling.get((term, value.coefficient))
-        if found is not None:
-            return found
+    return _made_by(derived, value, takewhile(lambda term: multiplied(terms, term) is None, _nearest(terms, value.term)))
+
+
+def _made_by(derived: Derived, value: Value, terms: Iterable[int]) -> Scaling | None:
+    return next((found for term in terms if (found := derived.scaling.get((term, value.coefficient))) is not None), None)
+
+
+def _nearest(terms: Terms, term: int) -> Iterator[int]:
+    """Yield the value and those that it is computed from, the nearest first."""
+    waiting = [term]
+    for own in waiting:
+        yield own
         if len(waiting) < _FARTHEST:
-            waiting.extend(operand for operand in terms.operands[term] if operand not in waiting)
-    return None
+            waiting.extend(operand for operand in terms.operands[own] if operand not in waiting)
 
 
 def _operand(rank: RankState, operator: Operator, mismatch: Mismatch) -> Value | None:
@@ -91,9 +104,9 @@ def _operand(rank: RankState, operator: Operator, mismatch: Mismatch) -> Value |
     return rank.local.get(names[mismatch.operand]) if known and mismatch.operand is not None else None
 
 
-def _depends_on_inputs(machine: Machine, term: int) -> bool:
+def _depends_on_inputs(terms: Terms, term: int) -> bool:
     """Return whether a value is computed from inputs, and from no gradients."""
-    terms, seen, waiting, found = machine.world.terms, {term}, [term], False
+    seen, waiting, found = {term}, [term], False
     while waiting:
         own = waiting.pop()
         if is_gradient(terms, own):

@@ -210,3 +210,35 @@ def test_a_default_that_no_call_takes_is_not_what_is_launched(call: str, tmp_pat
 def test_lists_that_no_variable_holds_are_read(body: str, tp: int | None, tmp_path: Path) -> None:
     found = read_program(tmp_path, body)
     assert [own.settings["tensor_model_parallel_size"].value for own in found] == ([tp] if tp else [])
+
+
+@pytest.mark.parametrize("change", ["args += ['--fp16', '--lr', LR]", "args.append('--fp16')", "args = [*args, '--fp16']"])
+def test_a_branch_that_adds_options_is_a_case_of_the_launch(change: str, tmp_path: Path) -> None:
+    body = (
+        "import subprocess\nLR = '1e-4'\ndef main(fp8):\n    args = 'torchrun --nproc-per-node 8 pretrain_gpt.py'.split()\n"
+        f"    args += '{SIZES}'.split()\n    if fp8:\n        {change}\n    subprocess.run(args)\n"
+    )
+    (own,) = read_program(tmp_path, body)
+    assert "fp16" not in own.settings or isinstance(own.settings["fp16"].value, Unknown)
+    assert [(each.condition, each.settings["fp16"].value) for each in own.cases] == [(" where `fp8`", True)]
+
+
+def test_branches_that_leave_the_function_or_lie_in_a_loop_are_no_cases(tmp_path: Path) -> None:
+    start = f"import subprocess\ndef main(fp8):\n    args = ['torchrun', 'pretrain_gpt.py', *'{SIZES}'.split()]\n"
+    (own,) = read_program(
+        tmp_path, f"{start}    if fp8:\n        args += ['--fp16']\n        raise ValueError\n    subprocess.run(args)\n"
+    )
+    assert own.cases == ()
+    loop = "    for fp8 in (0, 1):\n        if fp8:\n            args.append('--fp16')\n"
+    (own,) = read_program(tmp_path, f"{start}{loop}    subprocess.run(args)\n")
+    assert own.cases == ()
+
+
+def test_one_of_two_branches_is_a_case_without_what_the_other_adds(tmp_path: Path) -> None:
+    body = (
+        f"import subprocess\ndef main(fp8):\n    args = ['torchrun', 'pretrain_gpt.py', *'{SIZES}'.split()]\n    if fp8:\n"
+        "        args += ['--fp16']\n    else:\n        args += ['--bf16']\n    subprocess.run(args)\n"
+    )
+    (own,) = read_program(tmp_path, body)
+    kinds = [(each.condition, [name for name in ("fp16", "bf16") if name in each.settings]) for each in own.cases]
+    assert kinds == [(" where `fp8`", ["fp16"]), (" where not `fp8`", ["bf16"])]

@@ -147,12 +147,12 @@ def _with_cases(
             if TRAINS & each.settings.keys():
                 cases.setdefault(each.location, []).append(replace(each, condition=condition))
     whole = {each.location: each for each in configurations}
-    judged = [replace(each, cases=tuple(_distinct(each, cases[each.location]))) for each in configurations]
+    judged = [replace(each, cases=tuple(distinct_cases(each, cases[each.location]))) for each in configurations]
     judged += [replace(own[0], cases=tuple(own[1:])) for location, own in cases.items() if own and location not in whole]
     return judged, [*mistakes, *([_untried(evaluation, tried, len(named))] if tried < len(named) else [])]
 
 
-def _distinct(configuration: Configuration, cases: Iterable[Configuration]) -> Iterable[Configuration]:
+def distinct_cases(configuration: Configuration, cases: Iterable[Configuration]) -> Iterable[Configuration]:
     """Yield the cases that set something else than the configuration and the cases before."""
     seen = [_set_by(configuration)]
     for case in cases:

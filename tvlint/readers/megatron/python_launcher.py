@@ -8,17 +8,19 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeAlias
 
 from tvlint.findings import Finding
+from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.languages import is_prose, is_test
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.invalid_options import listed_option_mistakes, option_mistakes
-from tvlint.readers.megatron.launch_script import is_launch, launched, of_lists
+from tvlint.readers.megatron.launch_script import distinct_cases, is_launch, launched, of_lists
 from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.python_names import Names, read_names
 from tvlint.readers.not_followed import PASSED
@@ -53,8 +55,12 @@ LISTED = re.compile(rb"[\"']--(?:tensor|pipeline)-model-parallel-size[\"'],\s*(?
 CHUNK = re.compile(r"\s+|\S+")
 QUOTED = re.compile(r"[\"'`$\\]")
 """What a shell that takes the text may read otherwise."""
+MOST_BRANCHES = 16
+LONGEST = 60
+LEAVES = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 RUNNERS = frozenset(
     {
         *(f"subprocess.{name}" for name in ("run", "Popen", "call", "check_call", "check_output")),
@@ -106,25 +112,80 @@ def read(path: str, data: bytes) -> Document | None:
     names = read_names(nodes)
     of_module = set(map(id, module.body))
     names.functions = {name: own for name, own in names.functions.items() if id(own) in of_module}
+    functions = [node for node in nodes if isinstance(node, FUNCTIONS)]
+    configurations, findings = _configurations(_evaluations(source, names, module, functions, functions))
+    if not configurations:
+        return None
+    cases: dict[Location | None, list[Configuration]] = {each.location: [] for each in configurations}
+    for branch, condition in _branches(nodes):
+        names.supposed = branch
+        try:
+            evaluations = _evaluations(source, names, module, functions, _reaching(branch[0].lineno, functions, names))
+        except ReadError:
+            break
+        for each in _launches(evaluations) or _lists(evaluations):
+            cases.get(each.location, []).append(replace(each, condition=condition))
+    judged = tuple(replace(each, cases=tuple(distinct_cases(each, cases[each.location]))) for each in configurations)
+    return Document(path, FORMAT, configurations=judged, findings=tuple(findings))
+
+
+def _evaluations(
+    source: Source, names: Names, module: ast.Module, functions: Sequence[Function], followed: Sequence[Function]
+) -> list[Evaluation]:
+    """Return what the module and each of the functions that are followed start and leave in variables."""
+    names.variables = {}
     top = Scope(source, names, variables=names.variables)
     _follow(top, module.body, is_sure=True)
-    functions = [node for node in nodes if isinstance(node, FUNCTIONS)]
     shared = Scope(source, names, variables=dict(top.variables))
     for function in functions:
         for name in _changed(function):
             _change(shared, name, function)
-    scopes = [top, *(_follow_function(shared, function) for function in functions)]
-    evaluations = [Evaluation(source, tuple(scope.commands), scope.variables, (), False, 0) for scope in scopes]
-    found = [each for own in evaluations for each in launched(own, "")]
+    scopes = [top, *(_follow_function(shared, function) for function in followed)]
+    return [Evaluation(source, tuple(scope.commands), scope.variables, (), False, 0) for scope in scopes]
+
+
+def _configurations(evaluations: Sequence[Evaluation]) -> tuple[list[Configuration], dict[Finding, None]]:
+    """Return the launches, or else the lists of options, with the mistakes in each."""
     findings: dict[Finding, None] = {}
-    for configuration, _, launch, arguments in found:
+    for configuration, _, launch, arguments in (each for own in evaluations for each in launched(own, "")):
         findings.update(dict.fromkeys(option_mistakes(configuration, arguments.surplus, launch.path or launch.program)))
-    configurations = [replace(configuration, format=FORMAT) for configuration, *_ in found]
-    for each in [] if found else [each for own in evaluations for each in of_lists(own, "")]:
-        if each.location is not None:
-            configurations.append(replace(each, format=FORMAT, section=f"line {each.location.line}"))
-            findings.update(dict.fromkeys(listed_option_mistakes(each)))
-    return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings)) if configurations else None
+    configurations = _launches(evaluations)
+    if not configurations:
+        configurations = _lists(evaluations)
+        findings.update(dict.fromkeys(mistake for each in configurations for mistake in listed_option_mistakes(each)))
+    return configurations, findings
+
+
+def _launches(evaluations: Sequence[Evaluation]) -> list[Configuration]:
+    return [replace(configuration, format=FORMAT) for own in evaluations for configuration, *_ in launched(own, "")]
+
+
+def _lists(evaluations: Sequence[Evaluation]) -> list[Configuration]:
+    found = [each for own in evaluations for each in of_lists(own, "")]
+    return [replace(each, format=FORMAT, section=f"line {each.location.line}") for each in found if each.location is not None]
+
+
+def _reaching(line: int, functions: Sequence[Function], names: Names) -> Sequence[Function]:
+    """Return the functions that hold the line, and those that call them; all where it is the module's."""
+    within = [each for each in functions if each.lineno <= line <= (each.end_lineno or 0)]
+    lines = [line, *(call.lineno for each in within for call in names.calls.get(each.name, ()))]
+    own = [each for each in functions if any(each.lineno <= place <= (each.end_lineno or 0) for place in lines)]
+    return own if within else functions
+
+
+def _branches(nodes: Iterable[ast.AST]) -> Iterable[tuple[list[ast.stmt], str]]:
+    """Return the first branches that add to a list of options and go on after that, and the condition of each in words."""
+    found = []
+    for node in (each for each in nodes if isinstance(each, ast.If)):
+        for branch, word in ((node.body, "where"), (node.orelse, "where not")):
+            inner = [each for statement in branch for each in ast.walk(statement)]
+            if any(map(_is_flag, inner)) and not any(isinstance(each, LEAVES) for each in inner):
+                found.append((branch, f" {word} `{ast.unparse(node.test)[:LONGEST]}`"))
+    return found[:MOST_BRANCHES]
+
+
+def _is_flag(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("--")
 
 
 def _follow_function(
@@ -183,8 +244,15 @@ def _follow(scope: Scope, body: Iterable[ast.stmt], is_sure: bool, depth: int = 
                     _follow(scope, each.body, False, depth + 1)
             for name in ("body", "orelse", "finalbody"):
                 inner = getattr(statement, name, None)
-                if isinstance(inner, list):
-                    _follow(scope, inner, is_sure and isinstance(statement, (ast.With, ast.AsyncWith)), depth + 1)
+                is_supposed = bool(inner) and inner is scope.names.supposed
+                if isinstance(inner, list) and (is_supposed or not _is_other(scope.names, statement)):
+                    is_run = isinstance(statement, (ast.With, ast.AsyncWith)) or is_supposed
+                    _follow(scope, inner, is_sure and is_run, depth + 1)
+
+
+def _is_other(names: Names, statement: ast.stmt) -> bool:
+    """Return whether one of the two branches of a condition is followed as the one that runs."""
+    return isinstance(statement, ast.If) and any(each and each is names.supposed for each in (statement.body, statement.orelse))
 
 
 def _follow_calls(scope: Scope, statement: ast.stmt, is_sure: bool) -> None:

@@ -33,6 +33,8 @@ class Names:
     """What the variables of the module hold."""
     following: list[str] = field(default_factory=list)
     """The functions of which a result is looked for, each called by the one before."""
+    supposed: list[ast.stmt] = field(default_factory=list)
+    """The branch of a condition that is followed as the one that runs; none where it is empty."""
     steps: int = STEPS
     """What may still be done to follow the program: words that are added to others."""
 

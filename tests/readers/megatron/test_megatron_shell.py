@@ -255,6 +255,14 @@ def test_values_that_would_explode_are_given_up(text: str) -> None:
     assert configurations(text)
 
 
+def test_operators_without_words_are_refused_at_their_line() -> None:
+    """The parser takes 26 seconds for 60,000 of them."""
+    text = "python p.py --tensor-model-parallel-size 2\necho " + "(" * 2000 + ")" * 60000
+    with pytest.raises(ReadError, match="a thousand operators in a row") as raised:
+        read("train.sh", text.encode())
+    assert raised.value.problem.location.line == 2
+
+
 def test_functions_that_call_each_other_without_end_are_given_up() -> None:
     text = "f() { f; f; f; f; f; f; f; f; }\nf\npython p.py --tensor-model-parallel-size 2\n"
     with pytest.raises(ReadError, match="too complex"):

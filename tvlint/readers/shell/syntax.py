@@ -21,18 +21,18 @@ PLACEHOLDER = re.compile(
 """The rest of a template: a value that is still to be filled in (`DATA=<path of the data>`)."""
 
 
-_OPERATORS = re.compile(rb"[()<>|&;{}]{1000}")
+_OPERATORS = re.compile(rb"[()<>|&;{}]{10000}")
 """What no shell takes, and the parser needs time for with the square of its length: operators without a word between them."""
 
 
 def parse(source: Source) -> Tree:
-    """The syntax tree of `source`; wrong syntax gives error nodes. Raises ReadError for a thousand operators in a row.
+    """The syntax tree of `source`; wrong syntax gives error nodes. Raises ReadError for ten thousand operators in a row.
 
     A placeholder, which a shell would take for redirections, counts as a variable that nobody sets.
     """
     if found := _OPERATORS.search(source.data):
         line = source.data.count(b"\n", 0, found.start()) + 1
-        raise ReadError("the script has a thousand operators in a row, which no shell takes", Location(source.path, line))
+        raise ReadError("the script has ten thousand operators in a row, which no shell takes", Location(source.path, line))
     return _parser().parse(PLACEHOLDER.sub(_unset, source.data))
 
 

@@ -33,7 +33,8 @@ class State:
 def named_state(module: nn.Module) -> Iterator[State]:
     """Yield the parameters and buffers of a module, by the names that the largest module has for them."""
     root = module if says_pieces(module) else holder_of(module)
-    inside = {*map(id, module.parameters()), *map(id, module.buffers())}
+    own = (*module.named_parameters(), *module.named_buffers())  # Megatron's data parallelism calls a list `buffers`
+    inside = {id(tensor) for _, tensor in own}
     said = {id(own.weight): own for own in pieces_of(root)} if says_pieces(root) else {}
     for role, entries in (("weight", root.named_parameters()), ("buffer", root.named_buffers())):
         for name, tensor in entries:
@@ -56,7 +57,7 @@ def holder_of(module: nn.Module) -> nn.Module:
     for each in gc.get_objects():
         if not issubclass(type(each), nn.Module) or isinstance(each, GraphModule):
             continue
-        for child in each.children():
+        for child in nn.Module.children(each):
             parents.setdefault(id(child), []).append(each)
     holders, pending = {id(module): module}, [module]
     while pending:
@@ -64,7 +65,7 @@ def holder_of(module: nn.Module) -> nn.Module:
         holders.update((id(each), each) for each in above)
         pending += above
     called = [own for own in holders.values() if len(own._modules) > 1 and type(own).forward is not _UNCALLED]
-    return max([module, *called], key=lambda own: sum(1 for _ in own.modules()))
+    return max([module, *called], key=lambda own: len([*own.named_modules()]))
 
 
 def state_of(name: str, role: str, tensor: torch.Tensor) -> State:

@@ -56,7 +56,7 @@ _NOTHING = 1e-6
 _CERTAIN = 1e-6
 """A gradient that is off by more than this part of the greatest element is another gradient, whatever rounding does."""
 
-_GENERATED = ("nnscaler-gencode", "nnscaler-graph")
+GENERATED = ("nnscaler-gencode", "nnscaler-graph")
 """The formats of code that a generator made, and of what it made the code of."""
 
 _Whole: TypeAlias = Callable[[str, str, tuple[int, ...], str], Array]
@@ -183,7 +183,7 @@ def _of_other_content(case: Case) -> str:
 
 def _is_generated(parallel: Plan, reference: Plan) -> bool:
     """Return whether a generator made the plan of the reference, without knowing what buffers and inputs hold."""
-    return (parallel.format, reference.format) == _GENERATED
+    return (parallel.format, reference.format) == GENERATED
 
 
 def _read_inputs(plan: Plan) -> set[str]:

@@ -184,10 +184,17 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
 
 
 def _with_repair(case: Case, verdict: Verdict) -> Verdict:
-    """Return the verdict with an edit that makes the plan prove, where what was derived names none and one is found."""
+    """Return the verdict with an edit that makes the plan prove, where what was derived names none and one is found.
+
+    Of generated code it is the lines that are to be changed: see `tvlint/run/proof/code_repair.py`.
+    """
     if not _differs_alone(verdict) or any(reason.repair for reason in verdict.reasons):
         return verdict
+    from tvlint.equivalence.verdict.on_numbers import GENERATED
     from tvlint.equivalence.verdict.repair_on_numbers import repaired_on_numbers
+
+    if case.parallel.format in GENERATED:
+        return verdict
 
     found = repaired_on_numbers(case, lambda changed: is_proved(changed, case.reference, case.assume))
     return verdict if found is None else replace(verdict, reasons=with_repair(verdict.reasons, found))

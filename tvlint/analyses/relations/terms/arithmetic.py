@@ -442,6 +442,11 @@ _RULES: dict[str, tuple[_Rule, tuple[tuple[int, int], ...]]] = {
 """By operator: the arithmetic that it is, and how many operands and attributes the calls have that it is the arithmetic of."""
 
 
+def is_arithmetic(op: str) -> bool:
+    """Return whether calls of the operator are arithmetic; what it averages is then a sum, divided by the number of addends."""
+    return op in _RULES
+
+
 def _rule(op: str, operands: int, attributes: int) -> _Rule | None:
     """Return the arithmetic of a call of the operator with so many operands and attributes; None where it is not known."""
     if op in _RULES:

@@ -23,9 +23,6 @@ from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
 from tvlint.ops.spec import ONE, Names, Trait
 from tvlint.ops.table import has_trait
 
-_MEANS = ("mean", "mse-loss", "kl-div", "binary-cross-entropy-with-logits")
-"""Operators that are a sum, divided by the number of addends, in sums of products; the other normal form has the first."""
-
 
 def run(world: World, use: Use, total_slots: int) -> Value:
     """The relation of the operator's result, in normal form where terms are told in that.
@@ -35,7 +32,8 @@ def run(world: World, use: Use, total_slots: int) -> Value:
     if not world.terms.normal:
         return _run(world, use, total_slots)
     terms, counted = world.terms, 1
-    if use.averaged and str(use.head[0]).removesuffix(" gradient") in _MEANS[: len(_MEANS) if terms.arithmetic else 1]:
+    name = str(use.head[0]).removesuffix(" gradient")
+    if use.averaged and (name == "mean" or (terms.arithmetic and arithmetic.is_arithmetic(name))):
         indices = indices_of(world, use.operands)
         counted = prod(indices[name].size * (total_slots if indices[name].slotted else 1) for name in use.averaged)
         summed = replace(

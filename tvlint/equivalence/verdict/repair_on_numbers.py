@@ -72,7 +72,7 @@ def _candidate(plan: Plan, words: str, changes: Mapping[int, Sequence[Operator]]
 def _reduced_otherwise(plan: Plan, statements: Mapping[Hashable, Sequence[Operator]]) -> Iterator[Candidate[Plan]]:
     """Collectives and reducers that sum for those that average, and the other way round; alone, and with all of their kind."""
     alike: dict[Hashable, list[Communicate | ReduceGradients]] = {}
-    for key, group in statements.items():
+    for key, group in reversed([*statements.items()]):  # of two that reduce one value the later is one too many
         for own in group:
             if isinstance(own, ReduceGradients) or (isinstance(own, Communicate) and own.reduce):
                 alike.setdefault(key, []).append(own)

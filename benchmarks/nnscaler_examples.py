@@ -316,7 +316,8 @@ def run_rank(name: str, model: str, layout: Layout, out: Path, rank: int, betwee
     generated.GenModel._train_step = getattr(generated, "_train_step", None)
     module = generated.GenModel()
     module.train()
-    optimizer = torch.optim.SGD(list(module.parameters_for_optimizer()), lr=1.0)
+    held = list(module.parameters_for_optimizer()) or [torch.nn.Parameter(torch.zeros(1))]
+    optimizer = torch.optim.SGD(held, lr=1.0)
     before = {key: one.detach().clone() for key, one in module.named_parameters()}
     micro_batches = _slots(layout)[1]
     replica = rank // layout.planned
@@ -344,6 +345,11 @@ def main() -> int:
     parser.add_argument("--between", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     found = [case for case in cases() if not options.words or any(word in case[0] for word in options.words)]
+    unmet = [word for word in options.words if not any(word in case[0] for case in found)]
+    if options.action in ("prove", "run"):
+        unmet += [name for name, _, _ in found if options.words and not (options.folder / name).is_dir()]
+    if unmet:
+        parser.error(f"there is no folder `{'`, `'.join(unmet)}`")
     if options.action == "rank":
         name, model, layout = next(case for case in cases() if case[0] == options.words[0])
         run_rank(name, model, layout, options.folder, options.rank, options.between)

@@ -28,6 +28,7 @@ program
 """
 SUM = "  l = sum(y)\n  dy = backward l (grad(l))\n  da = backward y (dy)\n  _, grad(w) = backward a (da)"
 MEAN = SUM.replace("sum", "mean")
+DIVERGENCE = SUM.replace("l = sum(y)", 't = exp(x)\n  l = kl_div(y, t, reduction="batchmean")').replace("dy =", "dy, _ =")
 
 
 def plan(tmp_path: Path, said: str) -> Plan:
@@ -87,6 +88,8 @@ def test_gradients_are_asked_to_be_exactly_what_the_loop_divides(tmp_path: Path)
             .replace("  dy =", "  dy, _ ="),
             True,
         ),
+        (DIVERGENCE, True),
+        (DIVERGENCE.replace("batchmean", "sum"), False),
         (MEAN.replace("mean(y)", "sum(w)").replace("  dy = backward l", "  _ = backward l"), False),
     ],
 )

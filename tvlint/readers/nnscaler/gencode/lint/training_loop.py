@@ -27,8 +27,8 @@ def with_loop(reference: Plan, parallel: Plan) -> Plan:
 
 
 def loss_is_mean(reference: Plan) -> bool:
-    """Return whether the loss is a sum of multiples of means of single numbers, of zeros and of what no input reaches, by the
-    operators that make it.
+    """Return whether the loss is a sum of multiples of means over the batch, of zeros and of what no input reaches, by the
+    operators that make it. What a mean over the batch, the first dimension, adds over others is no part of it.
 
     Such a sum of weights alone is the same in every part of the batch, and so is the mean of it over the parts.
     """
@@ -62,8 +62,10 @@ def _is_mean(plan: Plan, makers: Mapping[str, Compute], reached: Set[str], name:
     if spec.name in ("add", "sub") and len(tensors) == 2:
         return all(_is_mean(plan, makers, reached, tensor, depth - 1) for tensor in tensors)
     bound = _bound(plan, own, spec)
-    rows = set(bound.operands[0]) - bound.whole - {ONE} if bound is not None and bound.operands else set[str]()
-    return bound is not None and bool(rows) and rows == bound.averaged and not bound.reduced
+    if bound is None or not bound.operands:
+        return False
+    rows = [row for row in bound.operands[0] if row != ONE and row not in bound.whole]
+    return rows[:1] != [] and rows[0] in bound.averaged and bound.averaged | bound.reduced == set(rows)
 
 
 def _bound(plan: Plan, own: Compute, spec: OpSpec) -> Bound | None:

@@ -28,6 +28,21 @@ def convolved(x: Any, w: Any, stride: int = 1, padding: int = 0, groups: int = 1
     return found
 
 
+def spread(x: Any, w: Any, stride: int = 1, padding: int = 0, more: int = 0, dilation: int = 1, groups: int = 1) -> Any:
+    """The transpose of a convolution over two dimensions, one input at a time."""
+    high, wide = ((x.shape[i] - 1) * stride + dilation * (w.shape[i] - 1) + more + 1 for i in (2, 3))
+    outer = w.shape[1]
+    found = np.zeros((len(x), outer * groups, high, wide))
+    for n, c, i, j, u, v in np.ndindex(*x.shape, *w.shape[2:]):
+        first = c // (len(w) // groups) * outer
+        found[n, first : first + outer, i * stride + u * dilation, j * stride + v * dilation] += x[n, c, i, j] * w[c, :, u, v]
+    return found[:, :, padding : high - padding, padding : wide - padding]
+
+
+BETWEEN = np.array([[4, 0], [3, 1], [1, 3], [0, 4]]) / 4
+"""How two positions weigh on four, each in the middle of its own."""
+
+
 def grouped(x: Any, groups: int) -> Any:
     return normal(x.reshape(len(x), groups, -1), 1e-5).reshape(x.shape)
 
@@ -223,6 +238,26 @@ MORE_CASES: tuple[Case, ...] = (
     Case("conv2d channels", "torch.conv2d", ((2, 4, 2, 2), (4, 1, 2, 2), (4,)),
          lambda x, w, b: convolved(x, w, groups=4) + b[:, None, None],
          lambda t, x, w, b: t.conv2d(x, w, b, groups=4), {"groups": 4}),
+    Case("conv-transpose2d", "torch.conv_transpose2d", ((2, 2, 2, 2), (2, 4, 2, 2)), lambda x, w: spread(x, w, 2, 1, 1),
+         lambda t, x, w: t.conv_transpose2d(x, w, None, 2, 1, 1), {"stride": 2, "padding": (1, 1), "output_padding": 1}),
+    Case("conv-transpose2d bias", F + "conv_transpose2d", ((2, 2, 2, 2), (2, 4, 2, 2), (4,)),
+         lambda x, w, b: spread(x, w, dilation=2) + b[:, None, None],
+         lambda t, x, w, b: t.conv_transpose2d(x, w, b, dilation=2), {"dilation": 2}),
+    Case("conv-transpose2d groups", F + "conv_transpose2d", ((2, 4, 2, 2), (4, 2, 2, 2)), lambda x, w: spread(x, w, groups=2),
+         lambda t, x, w: t.conv_transpose2d(x, w, groups=2), {"groups": 2}),
+    Case("conv-transpose1d", "torch.conv_transpose1d", ((2, 2, 2), (2, 2, 2)),
+         lambda x, w: np.einsum("ncl,cok->nolk", x, w).reshape(2, 2, 4),
+         lambda t, x, w: t.conv_transpose1d(x, w, stride=2), {"stride": 2}),
+    Case("conv-transpose3d", "torch.conv_transpose3d", ((2, 2, 1, 1, 1), (2, 2, 2, 2, 2)),
+         lambda x, w: np.einsum("nc,coijk->noijk", x[:, :, 0, 0, 0], w), lambda t, x, w: t.conv_transpose3d(x, w)),
+    Case("interpolate", F + "interpolate", ((2, 2, 2, 4),), lambda x: x.repeat(2, 2).repeat(2, 3),
+         lambda t, x: t.nn.functional.interpolate(x, scale_factor=2.0), {"scale_factor": 2.0, "mode": "nearest"}),
+    Case("interpolate smaller", F + "interpolate", ((2, 2, 4),), lambda x: x[..., ::2],
+         lambda t, x: t.nn.functional.interpolate(x, size=2), {"size": 2}),
+    Case("interpolate linear", F + "interpolate", ((2, 2, 2, 2),),
+         lambda x: np.einsum("ij,kl,ncjl->ncik", BETWEEN, BETWEEN, x),
+         lambda t, x: t.nn.functional.interpolate(x, size=(4, 4), mode="bilinear"),
+         {"size": (4, 4), "mode": "bilinear", "align_corners": False}),
     Case("conv1d", "torch.conv1d", ((2, 2, 4), (2, 2, 2)),
          lambda x, w: sum(np.einsum("ncl,oc->nol", x[:, :, k : k + 3], w[:, :, k]) for k in (0, 1)),
          lambda t, x, w: t.conv1d(x, w)),
@@ -262,6 +297,8 @@ MORE_CASES: tuple[Case, ...] = (
     Case("roll", "torch.roll", ((2, 4), Literal(1), Literal(-1)), lambda x: np.roll(x, 1, 1), lambda t, x: x.roll(1, -1)),
     Case("tril", "torch.tril", ((2, 4, 4),), np.tril, lambda t, x: x.tril()),
     Case("triu", "torch.triu", ((4, 4),), lambda x: np.triu(x, 1), lambda t, x: x.triu(1), {"diagonal": 1}),
+    Case("diagonal", "torch.diagonal", ((2, 4, 4),), lambda x: np.array([np.diag(own, 1) for own in x]),
+         lambda t, x: t.diagonal(x, 1, 1, 2), {"offset": 1, "dim1": -2, "dim2": -1}),
     Case("detach", "torch.detach", ((4, 2),), lambda x: x, lambda t, x: x.detach()),
     Case("outer", "torch.outer", ((4,), (2,)), np.outer, lambda t, x, y: t.outer(x, y)),
     Case("arange", N + "arange", (), lambda: np.arange(2, 12, 3.0), lambda t: t.arange(2, 12, 3),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 from math import prod
+from operator import ge, ne
 from typing import Any
 
 from tvlint.ir.operators import Value
@@ -97,6 +98,72 @@ def _convolution(dims: int) -> Callable[[Call], Bound]:
         )
 
     return bind
+
+
+def _transposed(dims: int) -> Callable[[Call], Bound]:
+    def bind(call: Call) -> Bound:
+        names = ("stride", "padding", "output_padding", "groups", "dilation")
+        call = without_none(without_absent(call).with_arguments(*names), "bias")
+        call.reject_unknown(*names)
+        call.expect(2, 3)
+        x, weight = call.shape(0), call.shape(1)
+        groups = call.attributes.get("groups", 1)
+        if len(x) != dims + 2 or len(weight) != dims + 2 or not isinstance(groups, int) or groups < 1 or weight[0] % groups:
+            raise UnsupportedError(f"`{call.op}` of shapes {x} and {weight} with `groups` {groups}")
+        if x[1] != weight[0]:
+            raise MisfitError(f"`{call.op}` of {x[1]} channels", f"there have to be {weight[0]}, as many as weights")
+        plain = len(call.inputs) == 2
+        if not plain and call.shape(2) != (weight[1] * groups,):
+            raise UnsupportedError(f"`{call.op}` with a weight of shape {weight} and a bias of shape {call.shape(2)}")
+        usual = (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0))
+        given = [_each(call, name, call.attributes.get(name, value), dims) for name, value in usual]
+        result = [
+            (size - 1) * step - 2 * around + apart * (width - 1) + more + 1
+            for size, width, step, around, apart, more in zip(x[2:], weight[2:], *given, strict=True)
+        ]
+        most = [max(step, apart) for step, apart in zip(given[0], given[2], strict=True)]
+        if min(*given[0], *given[2], *result) < 1 or prod(weight[2:]) > _MOST_PLACES or any(map(ge, given[3], most)):
+            raise UnsupportedError(f"`{call.op}` of shapes {x} and {weight} to positions {tuple(result)}")
+        places, kernel, found = _names("x", dims), _names("k", dims), _names("y", dims)
+        outer = "o" if groups == 1 else "g"
+        bias = () if plain else (("o",),)
+        alone = plain and groups == 1
+        return Bound(
+            (("n", "c", *places), ("c", outer, *kernel), *bias),
+            (("n", "o", *found),),
+            frozenset({"c"}) if alone else frozenset(),
+            whole=frozenset({*places, *kernel, *found, *(() if alone else ("c",)), *(() if groups == 1 else ("o", "g"))}),
+            linear=(frozenset({0}), frozenset({1})) if plain else (frozenset({1, 2}),),
+            attributes=(*given, groups),
+            sizes={"o": weight[1] * groups, **dict(zip(found, result, strict=True))},
+        )
+
+    return bind
+
+
+def _scatter(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    x, weight = operands[0], operands[1]
+    stride, padding, dilation, _, groups = bound.attributes
+    count = groups if isinstance(groups, int) else 1
+    steps, around, apart = _whole(stride), _whole(padding), _whole(dilation)
+    sizes = [bound.sizes[name] + 2 * own for name, own in zip(bound.outputs[0][2:], around, strict=True)]
+    inner, outer = weight.shape[0] // count, weight.shape[1]
+    result = np.full((len(x), outer * count, *sizes), field.number(0), dtype=np.result_type(x, weight))
+    for place, group in product(product(*map(range, weight.shape[2:])), range(count)):
+        channels, outputs = (slice(group * n, group * n + n) for n in (inner, outer))
+        added = _weighed(x[:, channels], _taken(weight[channels], place).swapaxes(0, 1))
+        at = [
+            slice(own * wide, own * wide + step * (size - 1) + 1, step)
+            for own, wide, step, size in zip(place, apart, steps, x.shape[2:], strict=True)
+        ]
+        where: Any = (slice(None), outputs, *at)
+        result[where] = result[where] + added
+    result = _taken(result, [slice(own, size - own) for own, size in zip(around, sizes, strict=True)])
+    if len(operands) == 3:
+        result = result + operands[2].reshape([-1] + [1] * (x.ndim - 2))
+    return (result,)
 
 
 def groups_of_all(spec: OpSpec, local: Call, whole: Call) -> int | None:
@@ -263,6 +330,64 @@ def _adapt(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array
     return (np.stack(places, axis=2).reshape([*x.shape[:2], *result]),)
 
 
+_MODES = {"nearest": (1, 2, 3), "linear": (1,), "bilinear": (2,), "trilinear": (3,)}
+_EXACT = 16
+"""How many times nearest positions may be enlarged: torch divides in single precision, which is exact up to there."""
+
+
+def _bind_interpolation(call: Call) -> Bound:
+    call = call.with_arguments("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
+    call.reject_unknown("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
+    call.expect(1)
+    x, attributes = call.shape(0), call.attributes
+    dims, mode, corners = len(x) - 2, attributes.get("mode", "nearest"), attributes.get("align_corners")
+    known = isinstance(mode, str) and dims in _MODES.get(mode, ())
+    if not known or attributes.get("antialias") or corners not in (None, False):
+        raise UnsupportedError(f"`{call.op}` of shape {x} with the mode `{mode}` and `align_corners` {corners}")
+    size, scale = attributes.get("size"), attributes.get("scale_factor")
+    if size is not None and scale is None:
+        result = _each(call, "size", size, dims)
+    elif size is None and scale is not None:
+        given = scale if isinstance(scale, tuple) else (scale,) * dims
+        wide = [n * each for n, each in zip(x[2:], given, strict=False) if isinstance(each, int | float)]
+        result = tuple(map(int, wide))
+        if len(given) != dims or len(wide) != dims or any(map(ne, wide, result)):
+            raise UnsupportedError(f"`{call.op}` of shape {x} with `scale_factor` {scale}")
+    else:
+        raise UnsupportedError(f"`{call.op}` with `size` {size} and `scale_factor` {scale}")
+    if any(n < 1 or (new % n and n % new) or new > _EXACT * n for n, new in zip(x[2:], result, strict=True)):
+        raise UnsupportedError(f"`{call.op}` of positions {x[2:]} to {result}")
+    places, found = _names("x", dims), _names("y", dims)
+    return Bound(
+        (("n", "c", *places),),
+        (("n", "c", *found),),
+        whole=frozenset({*places, *found}),
+        linear=_FIRST,
+        attributes=("nearest" if mode == "nearest" else "linear", result),
+        sizes=dict(zip(found, result, strict=True)),
+    )
+
+
+def _interpolate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    import numpy as np
+
+    (x,) = operands
+    mode, result = bound.attributes
+    for axis, new in enumerate(_whole(result), 2):
+        old = x.shape[axis]
+        if mode == "nearest":
+            x = x.take([i * old // new for i in range(new)], axis=axis)
+            continue
+        twice = [max((2 * i + 1) * old - new, 0) for i in range(new)]
+        low = [own // (2 * new) for own in twice]
+        part = field.divide(
+            np.array([field.number(own - 2 * new * at) for own, at in zip(twice, low, strict=True)]), field.number(2 * new)
+        ).reshape([-1 if own == axis else 1 for own in range(x.ndim)])
+        below, above = x.take(low, axis=axis), x.take([min(at + 1, old - 1) for at in low], axis=axis)
+        x = below + part * (above - below)
+    return (x,)
+
+
 def _signatures(name: str) -> tuple[str, ...]:
     return tuple(f"{module}.{name}" for module in ("torch", "torch.nn.functional", "torch._C._nn", "nnscaler.runtime.function"))
 
@@ -275,6 +400,14 @@ SPECS = (
         (Trait.CONTRACTION, Trait.CONVOLUTION),
         *(OpSpec(f"conv{n}d", _signatures(f"conv{n}d"), _convolution(n), evaluate=_convolve) for n in (1, 2, 3)),
     ),
+    *having(
+        (Trait.CONTRACTION,),
+        *(
+            OpSpec(f"conv-transpose{n}d", _signatures(f"conv_transpose{n}d"), _transposed(n), evaluate=_scatter)
+            for n in (1, 2, 3)
+        ),
+    ),
+    OpSpec("interpolate", _signatures("interpolate"), _bind_interpolation, evaluate=_interpolate),
     *(OpSpec(f"max-pool{n}d", _signatures(f"max_pool{n}d"), _bind_pool(n, *_OF_MAX), evaluate=_greatest) for n in (1, 2, 3)),
     *(OpSpec(f"avg-pool{n}d", _signatures(f"avg_pool{n}d"), _bind_pool(n, *_OF_AVERAGE), evaluate=_average) for n in (1, 2, 3)),
     *(

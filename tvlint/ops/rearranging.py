@@ -139,6 +139,33 @@ def _cut(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, 
     return (np.where(kept if lower else ~kept, operands[0], field.number(0)),)
 
 
+def _diagonal(call: Call) -> Bound:
+    call = call.with_arguments("offset", "dim1", "dim2")
+    call.reject_unknown("offset", "dim1", "dim2")
+    call.expect(1)
+    shape = call.shape(0)
+    names = stars(len(shape))
+    offset = whole_number(call, "offset", call.attributes.get("offset", 0))
+    row, column = (dimension(call, name, len(shape), usual) for name, usual in (("dim1", 0), ("dim2", 1)))
+    size = min(shape[row] + min(offset, 0), shape[column] - max(offset, 0))
+    if row == column or size < 1:
+        raise UnsupportedError(f"`{call.op}` {offset} of dimensions {row} and {column} of shape {shape}")
+    rest = tuple(name for dim, name in enumerate(names) if dim not in (row, column))
+    return Bound(
+        (names,),
+        ((*rest, "diagonal"),),
+        whole=frozenset({names[row], names[column], "diagonal"}),
+        linear=_FIRST,
+        attributes=(offset, row, column),
+        sizes={"diagonal": size},
+    )
+
+
+def _crossing(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    offset, row, column = (n for n in bound.attributes if isinstance(n, int))
+    return (operands[0].diagonal(offset, row, column),)
+
+
 def _detached(call: Call) -> Bound:
     call.reject_unknown()
     call.expect(1)
@@ -163,5 +190,6 @@ SPECS = (
         OpSpec("roll", _torch("roll"), _roll, evaluate=_rolled, dimension=(1, None)),
     ),
     OpSpec("tril", _torch("tril", "triu"), _triangle, evaluate=_cut),
+    OpSpec("diagonal", _torch("diagonal"), _diagonal, evaluate=_crossing),
     *having((Trait.DETACHED,), OpSpec("detach", _torch("detach"), _detached, evaluate=_same)),
 )

@@ -81,9 +81,9 @@ def compute(op: str, inputs: Sequence[Any], outputs: Sequence[str], *, at: Part 
 
     `inputs` are names of tensors, and numbers for constants; `attributes` are its keyword constants; `at` is its source.
     """
-    operands = [each if isinstance(each, str) else {"constant": each} for each in inputs]
-    own = {"attributes": attributes} if attributes else {}
-    return {"kind": "compute", "op": op, "inputs": operands, "outputs": list(outputs), **own, **_at(at)}
+    operands = [each_input if isinstance(each_input, str) else {"constant": each_input} for each_input in inputs]
+    options = {"attributes": attributes} if attributes else {}
+    return {"kind": "compute", "op": op, "inputs": operands, "outputs": list(outputs), **options, **_at(at)}
 
 
 def backward(
@@ -229,9 +229,9 @@ def render(report: Report, format: str = "text", *, plans: Iterable[Plan] = (), 
 
 def _contents(plans: Iterable[Plan]) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
-    for each in plans:
-        if contents.setdefault(_path(each), each.text.encode("utf-8")) != each.text.encode("utf-8"):
-            raise ValueError(f"two plans are named `{each.name}`")
+    for plan in plans:
+        if contents.setdefault(_path(plan), plan.text.encode("utf-8")) != plan.text.encode("utf-8"):
+            raise ValueError(f"two plans are named `{plan.name}`")
     return contents
 
 

@@ -72,9 +72,9 @@ def numbered(prints: Iterable[str]) -> Sequence[str]:
     """Return each print with `:1`, `:2` and so on, for the first, second and so on of its equals."""
     seen: Counter[str] = Counter()
     found = []
-    for each in prints:
-        seen[each] += 1
-        found.append(f"{each}:{seen[each]}")
+    for name in prints:
+        seen[name] += 1
+        found.append(f"{name}:{seen[name]}")
     return found
 
 

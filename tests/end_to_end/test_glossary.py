@@ -47,6 +47,17 @@ def test_private_words_only_become_fewer(request: pytest.FixtureRequest) -> None
     assert not more, f"use the word of docs/glossary.md: {more}"
 
 
+def test_variables_have_the_names_of_things() -> None:
+    """`own` says of nothing what it is: a tensor, an operator and a rank were all called so."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "tvlint").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.arg) and node.arg == "own") or (isinstance(node, ast.Name) and node.id == "own")
+    ]
+    assert not found, "name the variable after what it holds"
+
+
 @pytest.mark.parametrize("phrase", ["nobody wrote", "as they stand", "is passed over", "nothing here tells"])
 def test_documents_and_pages_are_without_private_phrases(phrase: str) -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "rules").rglob("*.md")]

@@ -74,8 +74,8 @@ def _canonical(value: object) -> Any:
     if isinstance(value, Mapping):
         return ["map", *sorted(([_canonical(key), _canonical(item)] for key, item in value.items()), key=json.dumps)]
     if is_dataclass(value) and not isinstance(value, type):
-        own = [[field.name, _canonical(getattr(value, field.name))] for field in fields(value)]
-        return ["value", type(value).__name__, *own]
+        pairs = [[field.name, _canonical(getattr(value, field.name))] for field in fields(value)]
+        return ["value", type(value).__name__, *pairs]
     raise TypeError(f"nothing that an address can tell: {type(value).__name__}")
 
 

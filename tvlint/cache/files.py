@@ -22,7 +22,7 @@ from tvlint.ir.values import dataclass, replace
 class Group:
     """Questions that were asked together, by number: those of its own, and groups that were asked before."""
 
-    own: tuple[int, ...]
+    asked: tuple[int, ...]
     others: tuple[int, ...]
 
 
@@ -62,7 +62,7 @@ class Book:
         hold: dict[int, bool] = {}
         for number in self.groups_of(files):
             group = self.groups[number]
-            same = (answer(self.questions[own]) == self.answers[own] for own in group.own)
+            same = (answer(self.questions[number]) == self.answers[number] for number in group.asked)
             hold[number] = all(hold[other] for other in group.others) and all(same)
         return tuple(file for file in files if hold[file.group])
 
@@ -101,7 +101,7 @@ class Writer:
         if asked not in self._groups:
             others = tuple(self._group(other) for other in asked.others)
             self._groups[asked] = self._written[1] + len(self._new[1])
-            self._new[1].append(Group(tuple(self._question(pair) for pair in asked.own), others))
+            self._new[1].append(Group(tuple(self._question(pair) for pair in asked.questions), others))
         return self._groups[asked]
 
     def _question(self, pair: tuple[Question, Hashable]) -> int:
@@ -134,10 +134,10 @@ def _joined(books: Iterable[Book]) -> Book:
         places: dict[int, int] = {}
         for number in book.groups_of(book.files):
             group = book.groups[number]
-            pairs = ((book.questions[own], book.answers[own]) for own in group.own)
-            own = tuple(numbers.setdefault(pair, len(numbers)) for pair in pairs)
+            pairs = ((book.questions[renumbered], book.answers[renumbered]) for renumbered in group.asked)
+            renumbered = tuple(numbers.setdefault(pair, len(numbers)) for pair in pairs)
             places[number] = len(groups)
-            groups.append(Group(own, tuple(places[other] for other in group.others)))
+            groups.append(Group(renumbered, tuple(places[other] for other in group.others)))
         files += [replace(file, group=places[file.group]) for file in book.files]
     return Book(tuple(question for question, _ in numbers), tuple(answer for _, answer in numbers), tuple(groups), tuple(files))
 

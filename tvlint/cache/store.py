@@ -100,9 +100,9 @@ class Store:
         size, count = sum(size for _, size, _ in kept), len(kept)
         if size <= LARGEST_FOLDER and count <= MOST_FILES:
             return
-        for _, own, path in sorted(kept):
+        for _, size_of_file, path in sorted(kept):
             _remove(path)
-            size, count = size - own, count - 1
+            size, count = size - size_of_file, count - 1
             if size <= LARGEST_FOLDER * 3 // 4 and count <= MOST_FILES * 3 // 4:
                 return
 

@@ -90,7 +90,7 @@ def _row(build: Callable[[list[Any]], Any], kinds: tuple[Any, ...]) -> Callable[
             readers.extend(map(_reader, kinds))
         if type(data) is not list or len(data) != len(kinds):
             raise ValueError(f"no {len(kinds)} values")
-        return build([own(item) for own, item in zip(readers, data, strict=True)])
+        return build([reader(item) for reader, item in zip(readers, data, strict=True)])
 
     return read
 

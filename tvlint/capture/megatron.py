@@ -107,9 +107,9 @@ def _mesh() -> dict[str, Any] | None:
 def _optimizers(module: Any, step: Step) -> None:
     """End the training step where Megatron's optimizer begins, which finds gradients in buffers of its own."""
     for kind in ("MixedPrecisionOptimizer", "FP32Optimizer", "ChainedOptimizer"):
-        own = getattr(module, kind, None)
-        if own is not None:
-            own.step = _ended(step)
+        inner = getattr(module, kind, None)
+        if inner is not None:
+            inner.step = _ended(step)
 
 
 def _ended(step: Step) -> Any:

@@ -65,10 +65,16 @@ def _set(args: Any, name: str, value: Any, tell: Tell | None = None) -> None:
     if not hasattr(args, name):
         return
     held = getattr(args, name)
-    own = next((kind for kind in type(held) if kind.name == value), held) if hasattr(type(held), "__members__") else value
-    if own != held and tell is not None:
-        tell(f"`{name}` switched off" if held is True else f"`{_spelled(name)} {_shown(held)}` replaced by `{_shown(own)}`")
-    setattr(args, name, own)
+    value_of_kind = (
+        next((kind for kind in type(held) if kind.name == value), held) if hasattr(type(held), "__members__") else value
+    )
+    if value_of_kind != held and tell is not None:
+        tell(
+            f"`{name}` switched off"
+            if held is True
+            else f"`{_spelled(name)} {_shown(held)}` replaced by `{_shown(value_of_kind)}`"
+        )
+    setattr(args, name, value_of_kind)
 
 
 def _spelled(name: str) -> str:
@@ -206,7 +212,7 @@ def _samples(args: Any, step: Step) -> Iterator[dict[str, torch.Tensor]]:
 
 
 def _batch(at: int, args: Any) -> dict[str, torch.Tensor]:
-    tokens = torch.stack([_sample(at + own, args) for own in range(args.micro_batch_size)])
+    tokens = torch.stack([_sample(at + number, args) for number in range(args.micro_batch_size)])
     return {
         "tokens": tokens[:, :-1].contiguous(),
         "labels": tokens[:, 1:].contiguous(),

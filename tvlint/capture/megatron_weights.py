@@ -17,7 +17,7 @@ class Piece:
 
     name: str
     weight: torch.Tensor
-    own: torch.Tensor
+    data: torch.Tensor
     whole: Sequence[int]
     start: Sequence[int]
 
@@ -37,7 +37,7 @@ def _inner(root: nn.Module) -> nn.Module:
 def pieces_of(root: nn.Module) -> Iterator[Piece]:
     """Yield the pieces of weights that the rank holds; a weight that is stored in several pieces has one dimension more."""
     root = _inner(root)
-    known = {own.data_ptr(): own for own in root.parameters() if own.numel()}
+    known = {parameter.data_ptr(): parameter for parameter in root.parameters() if parameter.numel()}
     for shards in _shards(root.sharded_state_dict(prefix="")):
         weight = known.get(shards[0].data.data_ptr())
         if weight is None:
@@ -45,15 +45,15 @@ def pieces_of(root: nn.Module) -> Iterator[Piece]:
         first, parts = shards[0], len(shards)
         rest = slice(first.prepend_axis_num, None)
         whole, start = list(first.global_shape)[rest], list(first.global_offset)[rest]
-        own = weight.detach()
+        data = weight.detach()
         if parts > 1:
-            whole[0] //= parts if len({each.key for each in shards}) == 1 else 1
-            begins = [each.global_offset[first.prepend_axis_num] - start[0] for each in shards]
-            if own.shape[0] % parts or any(begin not in (0, at * whole[0]) for at, begin in enumerate(begins)):
+            whole[0] //= parts if len({shard.key for shard in shards}) == 1 else 1
+            begins = [shard.global_offset[first.prepend_axis_num] - start[0] for shard in shards]
+            if data.shape[0] % parts or any(begin not in (0, at * whole[0]) for at, begin in enumerate(begins)):
                 continue
             whole, start = [parts, *whole], [0, *start]
-            own = own.view(parts, own.shape[0] // parts, *own.shape[1:])
-        yield Piece(_name(first), weight, own, whole, start)
+            data = data.view(parts, data.shape[0] // parts, *data.shape[1:])
+        yield Piece(_name(first), weight, data, whole, start)
 
 
 def _shards(state: Any) -> Iterator[list[Any]]:
@@ -87,8 +87,8 @@ def fill(piece: Piece) -> None:
     """
     seed = int.from_bytes(hashlib.sha256(piece.name.encode()).digest()[:6], "little")
     numbers = 0.1 * torch.randn(tuple(piece.whole), generator=torch.Generator().manual_seed(seed))
-    for dim, (start, size) in enumerate(zip(piece.start, piece.own.shape, strict=True)):
+    for dim, (start, size) in enumerate(zip(piece.start, piece.data.shape, strict=True)):
         numbers = numbers.narrow(dim, start, size)
-    first = piece.own.flatten()[0]
-    middle = first if bool((piece.own == first).all()) else torch.zeros_like(first)
-    piece.own.copy_(middle + numbers)
+    first = piece.data.flatten()[0]
+    middle = first if bool((piece.data == first).all()) else torch.zeros_like(first)
+    piece.data.copy_(middle + numbers)

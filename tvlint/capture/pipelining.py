@@ -27,7 +27,7 @@ def _schedules(module: Any, step: Step) -> None:
 def _begun(schedule: Any, step: Step) -> Any:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         stages = getattr(self, "_stages", None) or [self._stage]
-        step.begin_with([each.submod for each in stages], None)
+        step.begin_with([stage.submod for stage in stages], None)
         return schedule(self, *args, **kwargs)
 
     return run

@@ -56,7 +56,7 @@ def capture(launch: Launch, seconds: float) -> Captured:
     try:
         _run(launch, folder, seconds)
         ran = [json.loads(Path(folder, f"{rank}.ran").read_text()) for rank in range(launch.ranks)]
-        files, folders = (tuple(sorted({path for own in ran for path in own[at]})) for at in (0, 1))
+        files, folders = (tuple(sorted({path for read in ran for path in read[at]})) for at in (0, 1))
         return Captured(_joined(launch, folder, torch.__version__), files, folders)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -99,9 +99,9 @@ def _wait_for_all(processes: dict[int, int], folder: str, launch: Launch, deadli
 
 
 def _free_port() -> int:
-    with socket.socket() as own:
-        own.bind(("127.0.0.1", 0))
-        port: int = own.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 

@@ -137,19 +137,19 @@ class Recorder(TorchDispatchMode):
         """Add to an event where it was issued, in which phase, for which micro-batch, and whose gradient it computes."""
         place = self.places.current()
         node = torch._C._current_autograd_node()
-        own = self.operations if "op" in event else None
+        operation = self.operations if "op" in event else None
         if node is None:
             own_batch = self.backward_micro_batch if self.phase == "backward" else self._micro_batch_of_all(read)
-            where = (place, self._module(), own_batch, own)
+            where = (place, self._module(), own_batch, operation)
             self.issued.setdefault(torch.autograd._get_sequence_nr() - 1, where)
         else:
             known = self.issued.get(node._sequence_nr())
             forward = known or (place, "", self.backward_micro_batch, None)
             self.backward_micro_batch = forward[2]
             if place is not None:
-                again = (place, self._module() or forward[1], forward[2], own)
+                again = (place, self._module() or forward[1], forward[2], operation)
                 self.issued.setdefault(torch.autograd._get_sequence_nr() - 1, again)
-            where = (forward[0] if place is None else place, forward[1], forward[2], own)
+            where = (forward[0] if place is None else place, forward[1], forward[2], operation)
             event["node"] = node.name()
             if forward[3] is not None:
                 event["of"] = forward[3]
@@ -160,7 +160,7 @@ class Recorder(TorchDispatchMode):
             event["at"] = where[0]
         if where[1]:
             event["module"] = where[1]
-        if own is not None:
+        if operation is not None:
             self.operations += 1
         return event
 
@@ -173,7 +173,7 @@ class Recorder(TorchDispatchMode):
 
     def _micro_batch_of_all(self, read: Iterable[torch.Tensor]) -> int:
         """Return the micro-batch of what is computed outside of any module: that of all it reads, else the current one."""
-        found = set() if self.modules else {self.micro_batch_of(own) for own in read if own.grad_fn is not None}
+        found = set() if self.modules else {self.micro_batch_of(tensor) for tensor in read if tensor.grad_fn is not None}
         return found.pop() if len(found) == 1 else self.micro_batch
 
     def _module(self) -> str:
@@ -185,8 +185,8 @@ class Recorder(TorchDispatchMode):
         if name.startswith(_SILENT):
             return func(*args, **kwargs)
         if not self.recording and torch.is_grad_enabled() and name not in _PREPARES and not name.startswith("c10d."):
-            for each in tensors_in([args, *kwargs.values()]):
-                if each.requires_grad and each.is_leaf:
+            for tensor in tensors_in([args, *kwargs.values()]):
+                if tensor.requires_grad and tensor.is_leaf:
                     self.begin()
         if not self.recording:
             return self._before(name, func, args, kwargs)
@@ -204,7 +204,7 @@ class Recorder(TorchDispatchMode):
         if any(map(_is_without_numbers, tensors_in(result))):
             return result
         written = [self.identify(each, True) for each in _written(func, arguments)]
-        inside = {each.untyped_storage()._cdata for each in tensors_in(list(arguments.values()))}
+        inside = {each_tensor.untyped_storage()._cdata for each_tensor in tensors_in(list(arguments.values()))}
         made = list(tensors_in(result))
         shares = bool(made) and all(each.untyped_storage()._cdata in inside for each in made)
         is_view = name.startswith("aten.") and not written and shares
@@ -221,8 +221,8 @@ class Recorder(TorchDispatchMode):
 
     def _drawn(self, result: Any) -> Any:
         """Take numbers that are drawn from nothing for data, as a program makes them up that has none."""
-        for each in tensors_in(result):
-            self.identify(each)
+        for tensor in tensors_in(result):
+            self.identify(tensor)
         return result
 
     def _communicate(self, name: str, func: Any, args: Any, kwargs: Any, arguments: dict[str, Any]) -> Any:
@@ -246,7 +246,7 @@ class Recorder(TorchDispatchMode):
         self.works[id(work) if work is not None else -number - 1] = number
         self.kept.append(work)
         if name.startswith("_c10d_functional."):
-            self.results.update((each.untyped_storage()._cdata, number) for each in tensors_in(result))
+            self.results.update((each_tensor.untyped_storage()._cdata, number) for each_tensor in tensors_in(result))
         elif not _issued_in_python():
             event["completes"] = True
         self.emit(self.mark(event))
@@ -264,16 +264,18 @@ class Recorder(TorchDispatchMode):
     def begin_with_messages(self) -> None:
         """Record the messages from before the step: a rank receives before it uses a weight, and its peer sends in the step."""
         early, self.early = self.early or [], None
-        for own in early:
-            event = communication(own.name, own.arguments, None, self.identify)
+        for each_early in early:
+            event = communication(each_early.name, each_early.arguments, None, self.identify)
             assert event is not None
             number = len(self.works)
-            self.works[-number - 1 if own.waited else id(own.work)] = number
-            self.kept.append(own.work)
-            self.received.update((each.untyped_storage()._cdata, number) for each in tensors_in(own.arguments["tensors"]))
-            self.emit({"early": True, **event, "work": number, **own.mark})
-            if own.waited:
-                self.emit({"early": True, "wait": number, **own.mark})
+            self.works[-number - 1 if each_early.waited else id(each_early.work)] = number
+            self.kept.append(each_early.work)
+            self.received.update(
+                (tensor.untyped_storage()._cdata, number) for tensor in tensors_in(each_early.arguments["tensors"])
+            )
+            self.emit({"early": True, **event, "work": number, **each_early.mark})
+            if each_early.waited:
+                self.emit({"early": True, "wait": number, **each_early.mark})
 
     def emit_of(self, tensor: torch.Tensor, event: dict[str, Any]) -> None:
         """Write an event about a weight, unless it was received in the step, which is known once all ranks are."""
@@ -284,8 +286,8 @@ class Recorder(TorchDispatchMode):
         """Record that `work` is waited for."""
         if self.recording:
             self._wait(self.works.get(id(work)))
-        for own in self.early or ():
-            own.waited |= own.work is work
+        for early in self.early or ():
+            early.waited |= early.work is work
 
     def _wait(self, number: int | None) -> None:
         if number is not None:
@@ -294,7 +296,7 @@ class Recorder(TorchDispatchMode):
 
 def _arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Return the arguments of the call by the names in the operator's schema."""
-    names = [each.name for each in func._schema.arguments]
+    names = [argument.name for argument in func._schema.arguments]
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
@@ -306,9 +308,9 @@ def _is_without_numbers(tensor: torch.Tensor) -> bool:
 def _written(func: Any, arguments: dict[str, Any]) -> list[torch.Tensor]:
     """Return the tensors that the operator overwrites."""
     found = []
-    for each in func._schema.arguments:
-        if each.alias_info is not None and each.alias_info.is_write and arguments.get(each.name) is not None:
-            found += list(tensors_in(arguments[each.name]))
+    for argument in func._schema.arguments:
+        if argument.alias_info is not None and argument.alias_info.is_write and arguments.get(argument.name) is not None:
+            found += list(tensors_in(arguments[argument.name]))
     return found
 
 

@@ -113,7 +113,7 @@ class CpuForCuda(TorchFunctionMode):
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
         if func is torch.Tensor.to or func is torch.device:
-            args = tuple(self._device(each) for each in args)
+            args = tuple(self._device(argument) for argument in args)
         return func(*args, **kwargs)
 
 

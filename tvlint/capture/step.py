@@ -104,13 +104,13 @@ class Step:
 
     def name_state(self, root: nn.Module) -> None:
         """Record the names of the parameters and buffers of a module that is called from outside of any other."""
-        taken = {own.name for own in self.weights.values()}
+        taken = {weight.name for weight in self.weights.values()}
         entries = list(named_state(root))
-        clash = any(own.name in taken and id(own.tensor) not in self.weights for own in entries)
+        clash = any(entry.name in taken and id(entry.tensor) not in self.weights for entry in entries)
         prefix = f"{type(root).__name__}{len(self.calls)}." if clash else ""
-        for own in entries:
-            if id(own.tensor) not in self.weights:
-                self.name(replace(own, name=prefix + own.name))
+        for state in entries:
+            if id(state.tensor) not in self.weights:
+                self.name(replace(state, name=prefix + state.name))
 
     def name_leaves(self, roots: Sequence[torch.Tensor]) -> None:
         """Record names of weights that no module holds, numbered in the order in which the backward pass finds them."""
@@ -118,13 +118,13 @@ class Step:
             if id(tensor) not in self.weights and not self.recorder.is_made(tensor):
                 self.name(state_of(f"weight{len(self.weights)}", "weight", tensor))
 
-    def name(self, own: State) -> None:
+    def name(self, state: State) -> None:
         """Record the name of a weight or buffer."""
-        number = self.recorder.identify(own.held)
-        wanted = {"trained": True} if own.role == "weight" and own.tensor.requires_grad else {}
-        self.recorder.emit_of(own.held, {"name": own.name, "role": own.role, "of": number, **wanted, **own.place})
-        if own.role == "weight":
-            self.weights[id(own.tensor)] = own
+        number = self.recorder.identify(state.held)
+        wanted = {"trained": True} if state.role == "weight" and state.tensor.requires_grad else {}
+        self.recorder.emit_of(state.held, {"name": state.name, "role": state.role, "of": number, **wanted, **state.place})
+        if state.role == "weight":
+            self.weights[id(state.tensor)] = state
 
     def _enter(self, module: nn.Module, inputs: Any) -> None:
         outermost, self.depth = self.depth == 0 and not self.recorder.away, self.depth + 1
@@ -141,7 +141,7 @@ class Step:
             if self.recorder.recording:
                 self.recorder.phase = "forward"
             self.recorder.micro_batch = count - 1
-            self.module_names.update({id(own): name for name, own in module.named_modules()})
+            self.module_names.update({id(inner): name for name, inner in module.named_modules()})
         self.recorder.modules.append(self.module_names.get(id(module), ""))
 
     def _leave(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
@@ -156,7 +156,7 @@ class Step:
         if recorder.recording and not self.backward_depth:
             every = tensors if isinstance(tensors, Sequence) and not isinstance(tensors, GradientEdge) else (tensors,)
             given = gradients if isinstance(gradients, Sequence) else (gradients,) * len(every)
-            roots = [(root, own) for root, own in zip(every, given, strict=True) if isinstance(root, torch.Tensor)]
+            roots = [(root, gradient) for root, gradient in zip(every, given, strict=True) if isinstance(root, torch.Tensor)]
             self.name_leaves([root for root, _ in roots])
             for root, gradient in roots:
                 recorder.backward_micro_batch = recorder.micro_batch_of(root)
@@ -212,7 +212,7 @@ class Step:
     def after_update(self, optimizer: str, held: Container[int] | None) -> None:
         """End the program where the step of an optimizer ends; `held` are the weights that it holds (None: all)."""
         if self.recorder.recording and not self.finished:
-            names = [own.name for key, own in self.weights.items() if held is None or key in held]
+            names = [weight.name for key, weight in self.weights.items() if held is None or key in held]
             self.recorder.emit({"update": names, "optimizer": optimizer})
             self.finish()
             raise CapturedError

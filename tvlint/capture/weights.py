@@ -33,9 +33,9 @@ class State:
 def named_state(module: nn.Module) -> Iterator[State]:
     """Yield the parameters and buffers of a module, by the names that the largest module has for them."""
     root = module if says_pieces(module) else holder_of(module)
-    own = (*module.named_parameters(), *module.named_buffers())  # Megatron's data parallelism calls a list `buffers`
-    inside = {id(tensor) for _, tensor in own}
-    said = {id(own.weight): own for own in pieces_of(root)} if says_pieces(root) else {}
+    state = (*module.named_parameters(), *module.named_buffers())  # Megatron's data parallelism calls a list `buffers`
+    inside = {id(tensor) for _, tensor in state}
+    said = {id(piece.weight): piece for piece in pieces_of(root)} if says_pieces(root) else {}
     for role, entries in (("weight", root.named_parameters()), ("buffer", root.named_buffers())):
         for name, tensor in entries:
             if id(tensor) not in inside:
@@ -44,7 +44,7 @@ def named_state(module: nn.Module) -> Iterator[State]:
             if piece is None:
                 yield state_of(plain_name(root, name), role, tensor)
                 continue
-            yield State(piece.name, role, tensor, piece.own, {"whole": list(piece.whole), "start": list(piece.start)})
+            yield State(piece.name, role, tensor, piece.data, {"whole": list(piece.whole), "start": list(piece.start)})
 
 
 def holder_of(module: nn.Module) -> nn.Module:
@@ -54,18 +54,18 @@ def holder_of(module: nn.Module) -> nn.Module:
     and those that torch traced, which name their parts anew.
     """
     parents: dict[int, list[nn.Module]] = {}
-    for each in gc.get_objects():
-        if not issubclass(type(each), nn.Module) or isinstance(each, GraphModule):
+    for get_object in gc.get_objects():
+        if not issubclass(type(get_object), nn.Module) or isinstance(get_object, GraphModule):
             continue
-        for child in nn.Module.children(each):
-            parents.setdefault(id(child), []).append(each)
+        for child in nn.Module.children(get_object):
+            parents.setdefault(id(child), []).append(get_object)
     holders, pending = {id(module): module}, [module]
     while pending:
-        above = [each for each in parents.get(id(pending.pop()), ()) if id(each) not in holders]
+        above = [parent for parent in parents.get(id(pending.pop()), ()) if id(parent) not in holders]
         holders.update((id(each), each) for each in above)
         pending += above
-    called = [own for own in holders.values() if len(own._modules) > 1 and type(own).forward is not _UNCALLED]
-    return max([module, *called], key=lambda own: len([*own.named_modules()]))
+    called = [holder for holder in holders.values() if len(holder._modules) > 1 and type(holder).forward is not _UNCALLED]
+    return max([module, *called], key=lambda holder: len([*holder.named_modules()]))
 
 
 def state_of(name: str, role: str, tensor: torch.Tensor) -> State:
@@ -116,7 +116,7 @@ def placement_of(tensor: Any) -> dict[str, Any]:
     if placements is None or mesh is None:
         return {}
     names = mesh.mesh_dim_names or tuple(f"axis{i}" for i in range(len(placements)))
-    lies = {name: _placement(each) for name, each in zip(names, placements, strict=True)}
+    lies = {name: _placement(placement) for name, placement in zip(names, placements, strict=True)}
     return {"whole": list(tensor.shape), "placements": lies}
 
 
@@ -140,9 +140,9 @@ def meshes() -> list[dict[str, Any]]:
     from torch.distributed.device_mesh import DeviceMesh
 
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for each in gc.get_objects():
-        if isinstance(each, DeviceMesh) and each.mesh_dim_names:
-            ranks = each.mesh.flatten().tolist()
-            axes = [{"axis": n, "size": s} for n, s in zip(each.mesh_dim_names, each.mesh.shape, strict=True)]
-            found[tuple(each.mesh_dim_names), tuple(ranks)] = {"mesh": axes, "of": ranks}
+    for get_object in gc.get_objects():
+        if isinstance(get_object, DeviceMesh) and get_object.mesh_dim_names:
+            ranks = get_object.mesh.flatten().tolist()
+            axes = [{"axis": n, "size": s} for n, s in zip(get_object.mesh_dim_names, get_object.mesh.shape, strict=True)]
+            found[tuple(get_object.mesh_dim_names), tuple(ranks)] = {"mesh": axes, "of": ranks}
     return list(found.values())

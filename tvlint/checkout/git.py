@@ -140,7 +140,7 @@ def find_program(name: str, environment: Mapping[str, str], checkouts: Iterable[
         path = os.path.join(folder, file)
         if not os.path.isabs(folder) or not os.path.isfile(path) or not os.access(path, os.X_OK):
             continue
-        if not any(is_within(os.path.realpath(each), top) for each in (folder, path) for top in checkouts):
+        if not any(is_within(os.path.realpath(each_name), top) for each_name in (folder, path) for top in checkouts):
             return path
     return None
 

@@ -33,10 +33,10 @@ _KEPT: dict[object, _Kept] = {}
 
 
 class Asked:
-    """What was asked of the disk, with the answers: in `own` here, in `others` for each part and kept value that was taken."""
+    """Questions that were asked of the disk, with answers, and in `others` those of each part and kept value that was taken."""
 
     def __init__(self) -> None:
-        self.own: dict[tuple[Question, Hashable], None] = {}
+        self.questions: dict[tuple[Question, Hashable], None] = {}
         self.others: dict[Asked, None] = {}
 
     def all(self) -> dict[Question, Hashable]:
@@ -44,10 +44,10 @@ class Asked:
         left, seen = [self], {self}
         found: dict[Question, Hashable] = {}
         while left:
-            own = left.pop()
-            found.update(own.own.keys())
-            left += [other for other in own.others if other not in seen]
-            seen.update(own.others)
+            asked = left.pop()
+            found.update(asked.questions.keys())
+            left += [other for other in asked.others if other not in seen]
+            seen.update(asked.others)
         return found
 
 
@@ -121,7 +121,7 @@ def noted(name: str, path: str | os.PathLike[str], answer: H, *more: str) -> H:
     asked = _ASKED.get()
     if asked is not None:
         question = (name, os.fspath(path), *more)
-        asked.own[(question, answer)] = None
+        asked.questions[(question, answer)] = None
     return answer
 
 

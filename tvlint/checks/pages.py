@@ -33,13 +33,15 @@ class Source:
 
 
 def _hazards(kind: str, leads: bool = False) -> Source:
-    return Source(Hazard, lambda facts: (own for own in facts.hazards if own.kind == kind), leads)
+    return Source(Hazard, lambda facts: (hazard for hazard in facts.hazards if hazard.kind == kind), leads)
 
 
 def _never_waited(facts: Facts) -> Iterator[Hazard]:
     """Yield handles that are never waited for; a value that is read without the wait is `missing-wait`."""
-    unread = {own.other for own in facts.hazards if own.kind.endswith("in-flight")}
-    yield from (own for own in facts.hazards if own.kind == "never-waited" and (own.segment, own.index) not in unread)
+    unread = {hazard.other for hazard in facts.hazards if hazard.kind.endswith("in-flight")}
+    yield from (
+        hazard for hazard in facts.hazards if hazard.kind == "never-waited" and (hazard.segment, hazard.index) not in unread
+    )
 
 
 def _forgotten(facts: Facts) -> Iterable[Forgotten]:
@@ -55,7 +57,9 @@ SOURCES: Mapping[str, Source] = {
     "micro-batch-out-of-range": Source(Count, lambda facts: out_of_range(facts.plan)),
     "missing-wait": _hazards("read-in-flight", leads=True),
     "reduction-in-lower-precision": Source(Lowered, lambda facts: lowered(facts.plan)),
-    "ring-attention-parts-summed": Source(RingDefect, lambda facts: (own for own in ring_defects(facts) if own.kind == "sum")),
+    "ring-attention-parts-summed": Source(
+        RingDefect, lambda facts: (ring_defect for ring_defect in ring_defects(facts) if ring_defect.kind == "sum")
+    ),
     "repeated-forward": Source(Count, lambda facts: repeated(facts.plan)),
     "scale-before-amax": Source(Stale, lambda facts: stale_scales(facts.plan)),
     "scale-of-another-shard": Source(Foreign, lambda facts: foreign_scales(facts.plan), leads=True),
@@ -70,7 +74,7 @@ SOURCES: Mapping[str, Source] = {
 def shown(rule: Rule) -> tuple[str, ...]:
     """Return the fields of a defect that a page may name."""
     source = SOURCES.get(rule.name)
-    return SHOWN if source is None else (*(own.name for own in fields(source.type)), "ranks")
+    return SHOWN if source is None else (*(field.name for field in fields(source.type)), "ranks")
 
 
 def findings_as_page_says(facts: Facts, rule: Rule) -> Iterator[Finding]:
@@ -80,7 +84,7 @@ def findings_as_page_says(facts: Facts, rule: Rule) -> Iterator[Finding]:
         yield from report_as_page_says(facts, rule)
         return
     for defect in source.find(facts):
-        given = {own.name: getattr(defect, own.name) for own in fields(defect)}
+        given = {field.name: getattr(defect, field.name) for field in fields(defect)}
         segment, index = given.get("where") or (given["segment"], given.get("index"))
         place = facts.start(segment) if index is None else facts.place(segment, index)
         ranks = given.get("ranks") or facts.ranks_running(segment)

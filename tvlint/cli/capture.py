@@ -96,14 +96,14 @@ def _of_script(path: str, environment: Sequence[tuple[str, str]], arguments: Seq
     except OSError:
         raise LaunchError(f"there is no script `{path}`", "name it from this folder") from None
     if len(found) != 1:
-        lines = ", ".join(str(own.location.line) for own in found)
+        lines = ", ".join(str(each_started.location.line) for each_started in found)
         text = f"`{path}` starts {len(found)} programs with Megatron's options" + (f", at lines {lines}" if found else "")
         raise LaunchError(text, "give the command that it starts: `-- torchrun ... pretrain_gpt.py ARGS`")
-    (own,) = found
-    for words in own.left_out:
+    (started,) = found
+    for words in started.left_out:
         note(f"`{words}` in `{path}` is not known, and left out")
-    known = dict((*environment, *own.environment))
-    return Launch(own.ranks, _beside(own.program, path), own.arguments, environment=tuple(known.items()))
+    known = dict((*environment, *started.environment))
+    return Launch(started.ranks, _beside(started.program, path), started.arguments, environment=tuple(known.items()))
 
 
 def _beside(program: str, script: str) -> str:
@@ -178,10 +178,14 @@ def _write_plan(path: str, reference: str) -> int:
     if isinstance(found, Problem):
         return unreadable(found)
     recorded = found[0] if isinstance(found, tuple) else found
-    own = replayed(recorded)
-    if own.problem:
-        return unreadable(Problem(f"the plan {own.problem}", own.location or Location(path), "the capture is kept; no plan is"))
+    this_replayed = replayed(recorded)
+    if this_replayed.problem:
+        return unreadable(
+            Problem(
+                f"the plan {this_replayed.problem}", this_replayed.location or Location(path), "the capture is kept; no plan is"
+            )
+        )
     target = path.removesuffix(".capture.jsonl.gz") + ".plan.json"
     write({Output("json", target): terminal(plan_json.write(recorded.plan).removesuffix("\n").split("\n"))})
-    note(f"its plan is `{target}`: {own.compared} gradients agree with the program")
+    note(f"its plan is `{target}`: {this_replayed.compared} gradients agree with the program")
     return CLEAN

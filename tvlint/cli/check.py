@@ -90,10 +90,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.fix or options.diff:
         from tvlint.cli.fix import make, show
 
-        own = Session(options.steps)
+        session = Session(options.steps)
         if options.diff:
-            return FOUND if show(options, judged.report, applied, own) else exit_code(judged.report, fail_on)
-        if make(options, judged.report, applied, own):
+            return FOUND if show(options, judged.report, applied, session) else exit_code(judged.report, fail_on)
+        if make(options, judged.report, applied, session):
             judged = run.judged()
     if options.add_ignores:
         from tvlint.cli.fix import ignore
@@ -138,7 +138,7 @@ def _hold_files(paths: list[str]) -> None:
 
 def _baselines(project: Project, named: str) -> Mapping[str, Baseline]:
     """Return the baseline that was named, else those of the project files, by folder."""
-    if not named and not any(own.baseline for own in projects(project)):
+    if not named and not any(each_project.baseline for each_project in projects(project)):
         return {}
     from tvlint.run.silence.baseline import baselines
 
@@ -171,7 +171,7 @@ class _Run:
             plans: dict[str, Plan] = {}
             shared = session(options, settings, progress)
             report, _ = check(self.candidates, self.rules.applied, self.rules.known, settings, shared, plans)
-            if not options.no_prove and any(own.proofs for own in projects(settings)):
+            if not options.no_prove and any(project.proofs for project in projects(settings)):
                 from tvlint.run.proof.launches import prove_launches
                 from tvlint.run.proof.proofs import joined, prove_project
 

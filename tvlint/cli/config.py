@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
         found = project(options, rules)
         everywhere = partial(discover, (str(found.folder),), Project(found.folder))
         whole, candidates = with_files(options, found, rules, everywhere)
-        problems = (*candidates.problems, *(problem for own in projects(whole) for problem in _missing(own)))
+        problems = (*candidates.problems, *(problem for project in projects(whole) for problem in _missing(project)))
     except ProjectError as error:
         problems = error.problems
     else:
@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
     if problems:
         deliver(Report(problems=problems), wanted, options, rules)
         return INPUT
-    for own in projects(whole):
-        note(f"`{own.path}` is correct")
+    for each_project in projects(whole):
+        note(f"`{each_project.path}` is correct")
     return CLEAN
 
 

@@ -121,13 +121,13 @@ class _Editor:
             if text is not None:
                 uri = self._uri(edit.location.path) or from_fs_path(edit.location.path)
                 changes.setdefault(uri, []).append(self.types.TextEdit(self._range(edit.location, text), edit.text))
-        own = text_of(finding.location.path, buffers)
+        this_text = text_of(finding.location.path, buffers)
         return self.types.CodeAction(
             title=visible(fix.message),
             kind=self.types.CodeActionKind.QuickFix,
             is_preferred=fix.is_safe or None,
             edit=self.types.WorkspaceEdit(changes=changes),
-            diagnostics=[self._diagnostic(finding, own, buffers)] if own is not None else None,
+            diagnostics=[self._diagnostic(finding, this_text, buffers)] if this_text is not None else None,
         )
 
     def _diagnostic(self, finding: Finding, text: Text, buffers: Buffers) -> Any:
@@ -180,7 +180,9 @@ class _Editor:
     def _buffers(self) -> Buffers:
         """Return the texts that are open; what has an address that is no path of a file is not judged."""
         documents = self.server.workspace.text_documents.values()
-        return Buffers({own.path: own.source for own in documents if own.path and "\0" not in own.path})
+        return Buffers(
+            {document.path: document.source for document in documents if document.path and "\0" not in document.path}
+        )
 
     def _uri(self, path: str) -> str | None:
         documents = self.server.workspace.text_documents.values()

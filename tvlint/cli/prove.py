@@ -43,7 +43,7 @@ def _prove(options: argparse.Namespace, parallel: tuple[str, ...], reference: st
         return INPUT
     assume = assumptions(options)
     seconds = float(options.solver_timeout) if options.solver == "all" else None
-    pairs = tuple(Pair(each, reference, assume, seconds, settings.operators, options.replay) for each in parallel)
+    pairs = tuple(Pair(name, reference, assume, seconds, settings.operators, options.replay) for name in parallel)
     options.plans = {}
     with Progress() as progress:
         shared = session(options, settings, progress)

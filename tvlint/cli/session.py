@@ -114,10 +114,10 @@ def nested_at(options: argparse.Namespace, rules: Mapping[str, Rule] | None) -> 
         at = partial(policy_at, options.policy)
 
     def found(folder: Path) -> Project | None:
-        own = at(folder)
-        if own is not None and rules is not None:
-            _known(own, rules)
-        return None if own is None else replace(own, heeds_comments=_heeds_comments(options))
+        project = at(folder)
+        if project is not None and rules is not None:
+            _known(project, rules)
+        return None if project is None else replace(project, heeds_comments=_heeds_comments(options))
 
     return found
 
@@ -195,7 +195,7 @@ def applying(options: argparse.Namespace, project: Project, rules: Mapping[str, 
     select = _names(options.select, rules) or project.select or rules
     ignore = {*_names(options.ignore, rules), *project.ignore}
     chosen = {name: rule for name, rule in rules.items() if name in select and name not in ignore}
-    changed = {name: replace(chosen[name], severity=own) for name, own in project.severity.items() if name in chosen}
+    changed = {name: replace(chosen[name], severity=severity) for name, severity in project.severity.items() if name in chosen}
     return {**chosen, **changed}
 
 

@@ -25,8 +25,8 @@ def show_files(options: argparse.Namespace, candidates: Candidates, settings: Pr
         found = options.steps.do(path, partial(_taken_for, path, settings), "the file")
         problems += [found] if isinstance(found, Problem) else []
         said.append(f"{path}: {f'unreadable: {found.message}' if isinstance(found, Problem) else found}")
-    said += [f"{each.location.path}: unreadable: {each.message}" for each in candidates.problems]
-    said += [f"{each.location.path}: {each.message}" for each in candidates.findings]
+    said += [f"{problem.location.path}: unreadable: {problem.message}" for problem in candidates.problems]
+    said += [f"{finding.location.path}: {finding.message}" for finding in candidates.findings]
     write_stdout(terminal(said, False))
     return INPUT if problems else CLEAN
 

@@ -37,7 +37,7 @@ class Text:
         """Return the text after the edits; None where one is not in it, or two meet."""
         spans = [(self.span(edit.location), edit.text) for edit in edits]
         parts, last = [], 0
-        for span, text in sorted(spans, key=lambda own: own[0] or (-1, -1)):
+        for span, text in sorted(spans, key=lambda entry: entry[0] or (-1, -1)):
             if span is None or span[0] < last:
                 return None
             parts += [self.text[last : span[0]], text]

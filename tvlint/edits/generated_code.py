@@ -113,24 +113,27 @@ class Code:
         """Return the change of some lines into others each."""
         contents, first = {}, min(edits, key=lambda line: (self.ranks[line.path], line.number))
         for path in dict.fromkeys(line.path for line in edits):
-            own = {line.number: new for line, new in edits.items() if line.path == path}
-            rows = [row for at, row in enumerate(self.texts[path].split("\n"), 1) for row in own.get(at, (row,))]
+            new_lines = {line.number: new for line, new in edits.items() if line.path == path}
+            rows = [row for at, row in enumerate(self.texts[path].split("\n"), 1) for row in new_lines.get(at, (row,))]
             contents[path] = "\n".join(rows)
         others = [self.ranks[path] for path in contents if path != first.path]
         also = f", and alike on {describe(tuple(sorted(others)))}" if others else ""
         where = f"at {PurePath(first.path).name}:{first.number}"
-        places = tuple((line.path, line.number) for line in sorted(edits, key=lambda own: (own != first, own.path, own.number)))
+        places = tuple(
+            (line.path, line.number)
+            for line in sorted(edits, key=lambda new_lines: (new_lines != first, new_lines.path, new_lines.number))
+        )
         return Proposal(f"{message} {where}{also}", contents, places)
 
 
 def proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposal]:
     """Yield changes of the code, each different; `places` are files and lines that a verdict names."""
     seen = set()
-    for own in _proposals(code, places):
-        key = tuple(sorted(own.contents.items()))
+    for proposal in _proposals(code, places):
+        key = tuple(sorted(proposal.contents.items()))
         if key not in seen:
             seen.add(key)
-            yield own
+            yield proposal
 
 
 def _proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposal]:
@@ -177,14 +180,14 @@ def _near(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[_Line]:
     )
     found.update(dict.fromkeys(sorted(uses, key=lambda line: -line.number)))
     for line in list(found):
-        own = [other for other in code.lines[line.path] if other.method == line.method != "__init__"]
+        siblings = [other for other in code.lines[line.path] if other.method == line.method != "__init__"]
         names = set(line.names)
         for _ in range(2):
-            makers = [other for other in own if other.number < line.number and set(_made(other)) & names]
+            makers = [other for other in siblings if other.number < line.number and set(_made(other)) & names]
             found.update(dict.fromkeys(reversed(makers)))
             names |= {name for other in makers for name in other.names}
-        found.update(dict.fromkeys(other for other in own if set(_made(line)) & set(other.names)))
-        found.update(dict.fromkeys(other for other in own if abs(other.number - line.number) <= 8))
+        found.update(dict.fromkeys(other for other in siblings if set(_made(line)) & set(other.names)))
+        found.update(dict.fromkeys(other for other in siblings if abs(other.number - line.number) <= 8))
     yield from found
 
 
@@ -212,7 +215,7 @@ def _instead(old: str, new: str) -> str:
     """Return what to write: a short line as it is, of a long one the arguments that change."""
     old, new = old.strip(), new.strip()
     first, last = _alike(old, new), _alike(old[::-1], new[::-1])
-    begins = [own.end() if own[0] == "(" else own.start() for own in _BEGIN.finditer(new[: first + 1])]
+    begins = [match.end() if match[0] == "(" else match.start() for match in _BEGIN.finditer(new[: first + 1])]
     end = _END.search(new, max(first, len(new) - min(last, len(old) - first, len(new) - first)))
     if len(new) <= _LONGEST or not begins or end is None or begins[-1] >= len(old) - (len(new) - end.start()):
         return f"write `{_short(new)}`"
@@ -222,8 +225,12 @@ def _instead(old: str, new: str) -> str:
 
 def _rewritten(code: Code, line: _Line, change: Callable[[_Line], str | None]) -> Iterator[Proposal]:
     """The change of a line on all ranks that have it, and on its own rank alone; what would only name itself is removed."""
-    changed = ((own, change(own)) for own in code.alike[line.form, line.turn])
-    edits = {own: () if _ON_ITSELF.fullmatch(new) else (new,) for own, new in changed if new is not None and new != own.text}
+    changed = ((each_line, change(each_line)) for each_line in code.alike[line.form, line.turn])
+    edits = {
+        each_line: () if _ON_ITSELF.fullmatch(new) else (new,)
+        for each_line, new in changed
+        if new is not None and new != each_line.text
+    }
     if edits:
         shown, new = (line, edits[line]) if line in edits else next(iter(edits.items()))
         message = _instead(shown.text, new[0]) if new else f"remove `{_short(shown.text)}`"
@@ -233,7 +240,7 @@ def _rewritten(code: Code, line: _Line, change: Callable[[_Line], str | None]) -
 
 
 def _replaced(code: Code, line: _Line, pattern: str, new: str) -> Iterator[Proposal]:
-    yield from _rewritten(code, line, lambda own: re.sub(pattern, new, own.text))
+    yield from _rewritten(code, line, lambda changed: re.sub(pattern, new, changed.text))
 
 
 # ---- the traced graph ----
@@ -274,15 +281,15 @@ def _as_traced(line: _Line, traced: Compute, full: Mapping[str, str], lines: Seq
     indexed = name.endswith(("getitem", "fullslice")) and name == traced.op
     if indexed or "adapter" in name or name.endswith(("multiref", "identity", "checkpoint")):
         return None
-    known = [own for other in lines if other.method == line.method and other.number < line.number for own in other.names]
-    used = [own for other in lines if other.method == line.method and other.number != line.number for own in other.names]
+    known = [name for other in lines if other.method == line.method and other.number < line.number for name in other.names]
+    used = [name for other in lines if other.method == line.method and other.number != line.number for name in other.names]
     arguments: list[str] = []
-    given = [ast.unparse(own) for own in call.args]
+    given = [ast.unparse(argument) for argument in call.args]
     count = sum(not (isinstance(value, str) and value.startswith("operand")) for value in traced.attributes.values())
     positional = traced.inputs[: len(traced.inputs) - (len(traced.attributes) - count)]
     for position, operand in enumerate(positional):
-        own = given[position] if position < len(given) else ""
-        arguments.append(_operand(operand, own, full, known, used, same=len(given) == len(positional)))
+        text = given[position] if position < len(given) else ""
+        arguments.append(_operand(operand, text, full, known, used, same=len(given) == len(positional)))
     words = {word.arg: ast.unparse(word.value) for word in call.keywords if word.arg is not None}
     same = name == traced.op
     for word, wanted in traced.attributes.items():
@@ -294,31 +301,31 @@ def _as_traced(line: _Line, traced: Compute, full: Mapping[str, str], lines: Seq
         elif word not in _SIZES and not _equal(words.get(word), wanted):
             words[word] = _literal(wanted)
     if not same:
-        words = {word: own for word, own in words.items() if word in traced.attributes}
+        words = {word: name for word, name in words.items() if word in traced.attributes}
     if not all(arguments):
         return None
-    every = ", ".join((*arguments, *(f"{word}={own}" for word, own in words.items())))
+    every = ", ".join((*arguments, *(f"{word}={name}" for word, name in words.items())))
     return f"{target} = {traced.op}({every})"
 
 
 def _operand(
-    operand: str | Literal, own: str, full: Mapping[str, str], known: Sequence[str], used: Sequence[str], *, same: bool
+    operand: str | Literal, word: str, full: Mapping[str, str], known: Sequence[str], used: Sequence[str], *, same: bool
 ) -> str:
     """Return the argument that stands for an operand of the graph: its own where that may be meant."""
     if isinstance(operand, Literal):
-        fits = own and same and (isinstance(operand.value, tuple) or _equal(own, operand.value))
-        return own if fits else _literal(operand.value)
-    if own.startswith("self."):
-        if full.get(own.removeprefix("self."), "") == operand or (own and operand not in full.values()):
-            return own
-    elif own and _stem(own) == operand.replace(".", "_"):
-        return own
+        fits = word and same and (isinstance(operand.value, tuple) or _equal(word, operand.value))
+        return word if fits else _literal(operand.value)
+    if word.startswith("self."):
+        if full.get(word.removeprefix("self."), "") == operand or (word and operand not in full.values()):
+            return word
+    elif word and _stem(word) == operand.replace(".", "_"):
+        return word
     for weight, name in full.items():
         if name == operand:
             return f"self.{weight}"
     candidates = [name for name in dict.fromkeys(known) if _stem(name) == operand]
     counts = Counter(used)
-    return min(candidates, key=lambda name: (counts[name] > 1, -known[::-1].index(name))) if candidates else own
+    return min(candidates, key=lambda name: (counts[name] > 1, -known[::-1].index(name))) if candidates else word
 
 
 def _equal(text: str | None, wanted: Value) -> bool:
@@ -342,15 +349,15 @@ def _like_siblings(code: Code) -> Iterator[Proposal]:
     from difflib import SequenceMatcher
 
     forms = {path: [line.form for line in lines] for path, lines in code.lines.items()}
-    for path, own in forms.items():
-        counts = Counter(own)
+    for path, names in forms.items():
+        counts = Counter(names)
         others = [(sum((Counter(other) & counts).values()), name) for name, other in forms.items() if name != path]
         if not others:
             return
         common, nearest = max(others)
-        if common == len(own) == len(forms[nearest]) or common < 0.9 * len(own):
+        if common == len(names) == len(forms[nearest]) or common < 0.9 * len(names):
             continue
-        matcher = SequenceMatcher(None, forms[nearest], own, autojunk=False)
+        matcher = SequenceMatcher(None, forms[nearest], names, autojunk=False)
         renamed: dict[str, str] = {}
         for block in matcher.get_matching_blocks():
             for at in range(block.size):
@@ -376,7 +383,7 @@ _TOKEN = re.compile(r"[A-Za-z]\w*\d\b|ranks=\[[\d, ]*\]|src=\d+|dst=\d+|slice\([
 
 
 def _renamed_as(text: str, names: Mapping[str, str]) -> str:
-    return _TOKEN.sub(lambda own: names.get(own[0], own[0]), text)
+    return _TOKEN.sub(lambda match: names.get(match[0], match[0]), text)
 
 
 def _tokens(text: str) -> list[str]:
@@ -397,7 +404,7 @@ def _of_initialisation(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
 def _in_groups(code: Code, line: _Line) -> Iterator[Proposal]:
     """The line with the ranks of another group that its file makes."""
     for key in code.groups(line.path):
-        yield from _rewritten(code, line, lambda own, key=key: _in_group(code, own, key))  # type: ignore[misc]
+        yield from _rewritten(code, line, lambda changed, key=key: _in_group(code, changed, key))  # type: ignore[misc]
 
 
 def _in_group(code: Code, line: _Line, key: tuple[int, int]) -> str | None:
@@ -417,18 +424,18 @@ def _all_reduced(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
         if missing and end is not None:
             run = "    _ = nnscaler.runtime.executor.aexecute(model.{}, *(), requires_grad=False)"
             calls[end] = (*map(run.format, missing), end.text)
-        weights = [own for line in lines for own in re.findall(r"register_parameter\('(\w+)'", line.text)]
-        reduced = {own for line in lines for own in re.findall(r"add_param\(self\.(\w+)\)", line.text)}
+        weights = [weight for line in lines for weight in re.findall(r"register_parameter\('(\w+)'", line.text)]
+        reduced = {weight for line in lines for weight in re.findall(r"add_param\(self\.(\w+)\)", line.text)}
         last = [line for line in lines if ".add_param(" in line.text]
         near_text = " ".join(line.text for line in near if line.method == "__init__")
-        lacking = [own for own in weights if own not in reduced and f"'{own}'" in near_text]
+        lacking = [weight for weight in weights if weight not in reduced and f"'{weight}'" in near_text]
         if last and lacking:
-            rest = (re.sub(r"\(self\.\w+\)", f"(self.{own})", last[-1].text) for own in lacking)
+            rest = (re.sub(r"\(self\.\w+\)", f"(self.{weight})", last[-1].text) for weight in lacking)
             added[last[-1]] = (last[-1].text, *rest)
     for edits in (calls, added):
         if edits:
             line, new = next(iter(edits.items()))
-            text = next(own for own in new if own != line.text)
+            text = next(name for name in new if name != line.text)
             yield code.proposal(f"insert `{_short(text)}`", edits)
 
 
@@ -440,25 +447,25 @@ def _covering(code: Code) -> Iterator[Proposal]:
             found = re.search(r"add_full_map\('\w+', \d+, \w+, '([\w.]+)', .*?(\(slice\(.*\),?\)), \d+\)", line.text)
             if found is not None:
                 holders.setdefault(found[1], []).append((line, found[2]))
-    for own in holders.values():
-        counts = Counter(slices for _, slices in own)
+    for holder in holders.values():
+        counts = Counter(slices for _, slices in holder)
         spans = {slices: [(int(low), int(high)) for low, high in _SPAN.findall(slices)] for slices in counts}
-        whole = re.search(r"', \(([\d, ]+)\), \(slice", own[0][0].text)
+        whole = re.search(r"', \(([\d, ]+)\), \(slice", holder[0][0].text)
         sizes = [int(size) for size in re.findall(r"\d+", whole[1])] if whole is not None else []
         dims = [dim for dim, size in enumerate(sizes) if any(each[dim] != (0, size) for each in spans.values())]
-        if len(dims) != 1 or len(own) > 64:
+        if len(dims) != 1 or len(holder) > 64:
             continue
         (dim,) = dims
         size = sizes[dim]
         width = min(high - low for low, high in (each[dim] for each in spans.values()))
         lacking = sorted({*range(0, size, width)} - {each[dim][0] for each in spans.values()})
-        for line, slices in own:
+        for line, slices in holder:
             for start in lacking if counts[slices] > 1 or lacking else ():
                 parts = re.findall(r"slice\([^)]*\)", slices)
                 parts[dim] = f"slice({start}, {start + width}, None)"
                 new = line.text.replace(slices, f"({', '.join(parts)}{',' if len(parts) == 1 else ''})")
                 yield code.proposal(f"write `{_short(new[new.index('slice') :])}`", {line: (new,)})
-        for (line, slices), (other, there) in pairwise(own):
+        for (line, slices), (other, there) in pairwise(holder):
             if spans[slices][dim] > spans[there][dim] and code.ranks[line.path] + 1 == code.ranks[other.path] and lacking == []:
                 edits = {line: (line.text.replace(slices, there),), other: (other.text.replace(there, slices),)}
                 yield code.proposal(f"exchange the slices `{slices}` and `{there}`", edits)
@@ -515,13 +522,13 @@ def _of_run(code: Code, line: _Line, step: list[_Line]) -> Iterator[Proposal]:
     """A run with another micro-batch's values, exchanged with its neighbours, or with the other flag."""
     made = [name for other in step for name in _made(other)]
     for name in dict.fromkeys(re.findall(r"\w+_\d+", line.text.partition(" = ")[2])):
-        for other in dict.fromkeys(own for own in made if _stem(own) == _stem(name) and own != name):
+        for other in dict.fromkeys(each_name for each_name in made if _stem(each_name) == _stem(name) and each_name != name):
             yield from _renamed(code, line, name, other)
     if "reducer" not in line.text:
         yield from _replaced(code, line, "requires_grad=False", "requires_grad=True")
     at = step.index(line)
     for neighbour in (step[at + 1 : at + 4] + step[max(0, at - 3) : at])[::-1]:
-        first, second = sorted((line, neighbour), key=lambda own: own.number)
+        first, second = sorted((line, neighbour), key=lambda line_of_run: line_of_run.number)
         if "return" in neighbour.text or first.text == second.text:
             continue
         yield code.proposal(f"run `{_short(second.text)}` before what stands", {first: (second.text, first.text), second: ()})
@@ -530,7 +537,8 @@ def _of_run(code: Code, line: _Line, step: list[_Line]) -> Iterator[Proposal]:
 
 def _renamed(code: Code, line: _Line, name: str, other: str) -> Iterator[Proposal]:
     word = re.compile(rf"\b{name}\b")
-    edits = {own: (word.sub(other, own.text),) for own in code.alike[line.form, line.turn] if name in own.text}
+    alike = (each_line for each_line in code.alike[line.form, line.turn] if name in each_line.text)
+    edits = {each_line: (word.sub(other, each_line.text),) for each_line in alike}
     yield code.proposal(_instead(line.text, word.sub(other, line.text)), edits)
 
 
@@ -555,12 +563,12 @@ def _kinds(kind: str, words: str) -> Iterator[tuple[str, str]]:
     """Yield other collectives and the keywords before their ranks, those of the same keywords first."""
     along = re.search(r"(?<!o)(?<!i)dim=(\d)", words)
     dims = [along[1]] if along is not None else ["0", "1", "2"]
-    found = [(f"nn.{own}", f"dim={dim}, ") for dim in dims for own in _ALONG]
-    found += [(own, f"dim={dim}, ") for dim in dims for own in ("all_gather", "chunk", "reduce_scatter")]
-    whole = [*((f"nn.{own}", "") for own in _WHOLE), ("all_reduce", "")]
-    for own in (*found, *whole) if along is not None else (*whole, *found):
-        if own[0] != kind:
-            yield own
+    found = [(f"nn.{name}", f"dim={dim}, ") for dim in dims for name in _ALONG]
+    found += [(kind_of_call, f"dim={dim}, ") for dim in dims for kind_of_call in ("all_gather", "chunk", "reduce_scatter")]
+    whole = [*((f"nn.{name}", "") for name in _WHOLE), ("all_reduce", "")]
+    for kind_of_call in (*found, *whole) if along is not None else (*whole, *found):
+        if kind_of_call[0] != kind:
+            yield kind_of_call
 
 
 def _of_kind(code: Code, line: _Line, kind: str, words: str) -> Iterator[Proposal]:

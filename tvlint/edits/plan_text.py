@@ -76,17 +76,17 @@ def _removed(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines)
 def _reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     """The all-reduce behind the operator that makes the partial value, which gets another name, also in its backward."""
     name, axis = names[:2]
-    own = re.compile(_NAME.format(re.escape(name)))
-    made = re.compile(rf"[ \t]*({own.pattern})(?=[ \t]*(?::[^=]*)?=[^=])")
+    pattern = re.compile(_NAME.format(re.escape(name)))
+    made = re.compile(rf"[ \t]*({pattern.pattern})(?=[ \t]*(?::[^=]*)?=[^=])")
     number = next((number for number in range(line, 0, -1) if made.match(lines.all[number])), 0)
     partial = f"{name}_partial"
     while partial in lines.text.text:
         partial += "_"
     statement = f"{name} = all-reduce({partial}) over {axis}"
-    first = own.search(lines.all[number])
+    first = pattern.search(lines.all[number])
     if not number or first is None:
         return
-    backward = re.compile(rf"(?<=\bbackward ){own.pattern}")
+    backward = re.compile(rf"(?<=\bbackward ){pattern.pattern}")
     found = ((later, backward.search(text)) for later, text in enumerate(lines.all) if later > number)
     renamed = (lines.other(later, match, partial) for later, match in found if match is not None)
     yield Fix(f"insert `{statement}`", (lines.other(number, first, partial), lines.behind(number, statement), *renamed))

@@ -132,4 +132,4 @@ def _line_added(change: Change, text: Text, path: str, beside: Setting | None) -
 def together(edits: Iterable[tuple[Edit, ...]]) -> tuple[Edit, ...]:
     """Return the edits of several changes; none where one of them has none."""
     listed = list(edits)
-    return tuple(dict.fromkeys(edit for own in listed for edit in own)) if all(listed) else ()
+    return tuple(dict.fromkeys(edit for edits in listed for edit in edits)) if all(listed) else ()

@@ -139,14 +139,16 @@ def replaces(framework: str, rule: str, settings: Collection[str]) -> bool:
     """Return whether the framework, with these settings given, does what the rule is about in its own way."""
     if framework not in FRAMEWORKS:
         return False
-    own = FRAMEWORKS[framework]
-    return rule in own.replaces or any(rule in rules and name in settings for name, rules in own.replaces_with.items())
+    this_framework = FRAMEWORKS[framework]
+    return rule in this_framework.replaces or any(
+        rule in rules and name in settings for name, rules in this_framework.replaces_with.items()
+    )
 
 
 def own_ways(framework: str, settings: Collection[str]) -> frozenset[str]:
     """Return those of the settings with which the framework does something in its own way."""
-    own = FRAMEWORKS[framework].replaces_with if framework in FRAMEWORKS else {}
-    return frozenset(name for name in own if name in settings)
+    ways = FRAMEWORKS[framework].replaces_with if framework in FRAMEWORKS else {}
+    return frozenset(name for name in ways if name in settings)
 
 
 def parses_like_megatron(framework: str) -> bool:
@@ -162,7 +164,7 @@ def has_default_of_megatron(framework: str, setting: str) -> bool:
 def framework_of_packages(packages: frozenset[str]) -> str:
     """Return the framework that dotted names of packages or modules belong to; empty where they belong to none."""
     for name, framework in FRAMEWORKS.items():
-        for own in framework.packages:
-            if any(package == own or package.startswith(own + ".") for package in packages):
+        for each_package in framework.packages:
+            if any(package == each_package or package.startswith(each_package + ".") for package in packages):
                 return name
     return ""

@@ -39,7 +39,7 @@ class Option:
 
 def option(flag: str) -> Option | None:
     """The option that `flag` names, spelled with hyphens or underscores; None where Megatron has no such option."""
-    known = next((each for each in (flag, hyphens(flag)) if is_flag(each)), None)
+    known = next((name for name in (flag, hyphens(flag)) if is_flag(name)), None)
     return _option(known) if known is not None else None
 
 
@@ -86,7 +86,7 @@ def takes_the_same(name: str, version: str) -> bool:
     """
     numbers = _numbers(version.removesuffix(IN_DEVELOPMENT))
     return numbers >= _numbers(FIRST_COMPARED) and all(
-        _numbers(each) <= numbers for each in (since(name), _changed().get(name, ""))
+        _numbers(each_name) <= numbers for each_name in (since(name), _changed().get(name, ""))
     )
 
 

@@ -44,14 +44,14 @@ class Mesh:
 
     def first(self, rank: int, names: tuple[str, ...]) -> int:
         """Return the lowest of the ranks that differ from `rank` only on the axes `names`."""
-        own = self.coordinates(rank)
-        return self.rank({name: at for name, at in own.items() if name not in names})
+        coordinates = self.coordinates(rank)
+        return self.rank({name: at for name, at in coordinates.items() if name not in names})
 
     def along(self, rank: int, names: tuple[str, ...]) -> tuple[int, ...]:
         """Return the ranks that differ from `rank` only on the axes `names`, ascending."""
-        own = self.coordinates(rank)
+        coordinates = self.coordinates(rank)
         ranks = [0]
         for axis in self.axes:
-            steps = range(axis.size) if axis.name in names else (own[axis.name],)
+            steps = range(axis.size) if axis.name in names else (coordinates[axis.name],)
             ranks = [base * axis.size + step for base in ranks for step in steps]
         return tuple(ranks)

@@ -65,8 +65,8 @@ def outline(plan: Plan, judged: Judged = MappingProxyType({}), coverage: Coverag
             for name, word in found.items()
             if name in looks
         }
-        own = {**looks, **marked} if marked else looks
-        cells = tuple(own[step.segment][step.micro_batch] for step in program.steps if step.segment in own)
+        both = {**looks, **marked} if marked else looks
+        cells = tuple(both[step.segment][step.micro_batch] for step in program.steps if step.segment in both)
         lanes.append(Lane(program.ranks, cells))
     return Outline(plan.path, plan.mesh, plan.micro_batches, tuple(lanes), coverage)
 

@@ -33,7 +33,7 @@ def describe(ranks: Iterable[int], mesh: Mesh | None = None) -> str:
     if runs.count(",") < 2:
         return f"ranks {runs}"
     for axis in mesh.axes:
-        own = {mesh.coordinates(rank)[axis.name] for rank in chosen}
-        if len(own) == 1 and len(chosen) * axis.size == mesh.size:
-            return f"every {axis.name}={own.pop()} rank"
+        places = {mesh.coordinates(rank)[axis.name] for rank in chosen}
+        if len(places) == 1 and len(chosen) * axis.size == mesh.size:
+            return f"every {axis.name}={places.pop()} rank"
     return f"ranks {runs}"

@@ -29,7 +29,7 @@ else:
         """Return what makes a dataclass of a class."""
 
         def made(cls: type) -> type:
-            space = {name: own for name, own in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+            space = {name: var for name, var in vars(cls).items() if name not in ("__dict__", "__weakref__")}
             names = tuple(cls.__annotations__)
             defaults = {name: space.pop(name) for name in names if name in space}
             space |= {"__slots__": names, "__match_args__": names, "__dataclass_fields__": _Fields(defaults)}

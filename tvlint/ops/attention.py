@@ -64,7 +64,7 @@ def _attention(call: Call) -> Bound:
         if len(mask) > len(scores):
             raise UnsupportedError(f"`{call.op}` with a mask of shape {mask}")
         tail = zip(mask, scores[len(scores) - len(mask) :], sizes[len(sizes) - len(mask) :], strict=True)
-        operands.append(tuple(ONE if own == 1 != wide else name for own, name, wide in tail))
+        operands.append(tuple(ONE if size == 1 != wide else name for size, name, wide in tail))
     causal, scale = call.flag("is_causal"), call.attributes.get("scale")
     both = call.op.rsplit(".", 1)[-1] == "attention"
     if len(call.inputs) == 4 and causal:
@@ -95,7 +95,7 @@ def _stated(call: Call) -> dict[str, tuple[int, int]]:
     """Return the positions of queries and keys, as far as the call states them."""
     found = {}
     for name, attributes in _POSITIONS.items():
-        start, stop = (call.attributes.get(own) for own in attributes)
+        start, stop = (call.attributes.get(attribute) for attribute in attributes)
         if start is None and stop is None:
             continue
         if not isinstance(start, int) or not isinstance(stop, int) or isinstance(start, bool) or not 0 <= start < stop:
@@ -165,8 +165,8 @@ def _merged(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     """(e^a x + e^b y) / (e^a + e^b), and log(e^a + e^b)."""
     import numpy as np
 
-    one, own, other, second = operands
-    left, right = field.function("exp", own), field.function("exp", second)
+    one, array, other, second = operands
+    left, right = field.function("exp", array), field.function("exp", second)
     total = left + right
     none = field.equal(total, 0)
     above = left[..., None] * one + right[..., None] * other

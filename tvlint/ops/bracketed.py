@@ -34,10 +34,10 @@ def without_bracketed(operator: Compute, shapes: Mapping[str, Shape]) -> tuple[C
     That it is too where sizes do not follow from the shapes of its operands and the constants that it is given by name.
     """
     said, _ = apart(operator.op)
-    tensors = [own for own in operator.inputs if isinstance(own, str)]
+    tensors = [operand for operand in operator.inputs if isinstance(operand, str)]
     if "(" not in said or any(name not in shapes for name in tensors):
         return (operator,)
-    inputs = tuple(own if isinstance(own, Literal) else shapes[own] for own in operator.inputs)
+    inputs = tuple(operand if isinstance(operand, Literal) else shapes[operand] for operand in operator.inputs)
     try:
         annotation = parse(said.split("|")[0])
         return _between_views(operator, annotation, Call(operator.op, inputs, operator.attributes))
@@ -52,20 +52,20 @@ def _between_views(operator: Compute, annotation: Annotation, call: Call) -> tup
     views: list[Compute] = []
     inputs: list[Operand] = []
     tensors_left = iter(given)
-    for position, own in enumerate(operator.inputs):
-        if isinstance(own, Literal):
-            inputs.append(own)
+    for position, operand in enumerate(operator.inputs):
+        if isinstance(operand, Literal):
+            inputs.append(operand)
             continue
         tensor, shape = next(tensors_left)
         if tensor is not None and (STAR,) in tensor:
             head = tensor.index((STAR,))
             stars = shape[head : len(shape) - (len(tensor) - head - 1)]
         if not _has_brackets(tensor):
-            inputs.append(own)
+            inputs.append(operand)
             continue
         size = _each(tensor or (), stars, known, call)
-        name = f"{own}.as.{position}.{operator.outputs[0]}"
-        views.append(replace(operator, op=VIEW, inputs=(own,), outputs=(name,), attributes={"size": size}))
+        name = f"{operand}.as.{position}.{operator.outputs[0]}"
+        views.append(replace(operator, op=VIEW, inputs=(operand,), outputs=(name,), attributes={"size": size}))
         inputs.append(name)
     back: list[Compute] = []
     outputs: list[str] = []
@@ -75,27 +75,27 @@ def _between_views(operator: Compute, annotation: Annotation, call: Call) -> tup
         if wide != name:
             size = _whole(tensor or (), stars, known, call)
             back.append(replace(operator, op=VIEW, inputs=(wide,), outputs=(name,), attributes={"size": size}))
-    names = {name for tensor in (*annotation.operands, *annotation.outputs) for own in tensor or () for name in own}
+    names = {name for tensor in (*annotation.operands, *annotation.outputs) for names in tensor or () for name in names}
     attributes = {word: value for word, value in operator.attributes.items() if word not in names or known.get(word) != value}
     op = redeclared(operator.op, without_brackets(annotation))
     return (*views, replace(operator, op=op, inputs=tuple(inputs), outputs=tuple(outputs), attributes=attributes), *back)
 
 
 def _has_brackets(tensor: Sizes | None) -> bool:
-    return any(len(own) > 1 for own in tensor or ())
+    return any(len(names) > 1 for names in tensor or ())
 
 
 def _each(tensor: Sizes, stars: Shape, known: Mapping[str, int], call: Call) -> Shape:
     """Return the shape of a tensor with a dimension for each name and number."""
     found: list[int] = []
-    for own in tensor:
-        found.extend(stars if own == (STAR,) else [size_of((name,), known, call) for name in own])
+    for names in tensor:
+        found.extend(stars if names == (STAR,) else [size_of((name,), known, call) for name in names])
     return tuple(found)
 
 
 def _whole(tensor: Sizes, stars: Shape, known: Mapping[str, int], call: Call) -> Shape:
     """Return the shape of a tensor as it is annotated."""
     found: list[int] = []
-    for own in tensor:
-        found.extend(stars if own == (STAR,) else [size_of(own, known, call)])
+    for names in tensor:
+        found.extend(stars if names == (STAR,) else [size_of(names, known, call)])
     return tuple(found)

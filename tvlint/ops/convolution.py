@@ -148,19 +148,19 @@ def _scatter(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arr
     stride, padding, dilation, _, groups = bound.attributes
     count = groups if isinstance(groups, int) else 1
     steps, around, apart = _whole(stride), _whole(padding), _whole(dilation)
-    sizes = [bound.sizes[name] + 2 * own for name, own in zip(bound.outputs[0][2:], around, strict=True)]
+    sizes = [bound.sizes[name] + 2 * padded for name, padded in zip(bound.outputs[0][2:], around, strict=True)]
     inner, outer = weight.shape[0] // count, weight.shape[1]
     result = np.full((len(x), outer * count, *sizes), field.number(0), dtype=np.result_type(x, weight))
     for place, group in product(product(*map(range, weight.shape[2:])), range(count)):
         channels, outputs = (slice(group * n, group * n + n) for n in (inner, outer))
         added = _weighed(x[:, channels], _taken(weight[channels], place).swapaxes(0, 1))
         at = [
-            slice(own * wide, own * wide + step * (size - 1) + 1, step)
-            for own, wide, step, size in zip(place, apart, steps, x.shape[2:], strict=True)
+            slice(index * wide, index * wide + step * (size - 1) + 1, step)
+            for index, wide, step, size in zip(place, apart, steps, x.shape[2:], strict=True)
         ]
         where: Any = (slice(None), outputs, *at)
         result[where] = result[where] + added
-    result = _taken(result, [slice(own, size - own) for own, size in zip(around, sizes, strict=True)])
+    result = _taken(result, [slice(padded, size - padded) for padded, size in zip(around, sizes, strict=True)])
     if len(operands) == 3:
         result = result + operands[2].reshape([-1] + [1] * (x.ndim - 2))
     return (result,)
@@ -173,8 +173,8 @@ def groups_of_all(spec: OpSpec, local: Call, whole: Call) -> int | None:
     """
     if Trait.CONVOLUTION not in spec.traits or "groups" not in whole.attributes or len(whole.inputs) < 2:
         return None
-    (x, weight), (own, part) = ((call.shape(0), call.shape(1)) for call in (whole, local))
-    if min(map(len, (x, weight, own, part))) < 2 or own[1] == x[1] or part[1] != weight[1]:
+    (x, weight), (channels, part) = ((call.shape(0), call.shape(1)) for call in (whole, local))
+    if min(map(len, (x, weight, channels, part))) < 2 or channels[1] == x[1] or part[1] != weight[1]:
         return None
     spec.bind(local)
     return x[1] // weight[1]
@@ -217,9 +217,9 @@ def _convolve(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Ar
     inner, outer = weight.shape[1], weight.shape[0] // count
     parts = []
     for group in range(count):
-        own = weight[group * outer : (group + 1) * outer]
-        each = [_weighed(window[:, group * inner : (group + 1) * inner], _taken(own, place)) for place, window in seen]
-        parts.append(reduce(lambda one, other: one + other, each))
+        array = weight[group * outer : (group + 1) * outer]
+        arrays = [_weighed(window[:, group * inner : (group + 1) * inner], _taken(array, place)) for place, window in seen]
+        parts.append(reduce(lambda one, other: one + other, arrays))
     result = np.concatenate(parts, axis=1)
     if len(operands) == 3:
         result = result + operands[2].reshape([-1] + [1] * (x.ndim - 2))
@@ -379,10 +379,10 @@ def _interpolate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple
             x = x.take([i * old // new for i in range(new)], axis=axis)
             continue
         twice = [max((2 * i + 1) * old - new, 0) for i in range(new)]
-        low = [own // (2 * new) for own in twice]
+        low = [exact // (2 * new) for exact in twice]
         part = field.divide(
-            np.array([field.number(own - 2 * new * at) for own, at in zip(twice, low, strict=True)]), field.number(2 * new)
-        ).reshape([-1 if own == axis else 1 for own in range(x.ndim)])
+            np.array([field.number(exact - 2 * new * at) for exact, at in zip(twice, low, strict=True)]), field.number(2 * new)
+        ).reshape([-1 if dim == axis else 1 for dim in range(x.ndim)])
         below, above = x.take(low, axis=axis), x.take([min(at + 1, old - 1) for at in low], axis=axis)
         x = below + part * (above - below)
     return (x,)

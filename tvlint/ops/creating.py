@@ -62,8 +62,8 @@ def _bind_constant(call: Call) -> Bound:
     if not isinstance(number, int | float):
         raise UnsupportedError(f"`{call.op}` with {number}")
     if value is None and call.attributes.get("dtype") is None and isinstance(number, int):
-        own = "bool" if isinstance(number, bool) else "int64"
-        call = replace(call, attributes={**call.attributes, "dtype": own})
+        name = "bool" if isinstance(number, bool) else "int64"
+        call = replace(call, attributes={**call.attributes, "dtype": name})
     return _made(call, [whole_number(call, "size", one) for one in (size if isinstance(size, tuple) else (size,))], (number,))
 
 

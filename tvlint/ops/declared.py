@@ -77,12 +77,12 @@ def parse(text: str) -> Annotation:
             raise AnnotationError(
                 f"the dimension `{name}` is in no result: mark it `{name}+` if it is summed over, else `{name}^`"
             )
-    reduced = frozenset(name for name, own in marks.items() if own == {"+"})
+    reduced = frozenset(name for name, names in marks.items() if names == {"+"})
     if reduced & made:
         raise AnnotationError(f"the dimension `{min(reduced & made)}` is summed over and is in a result")
-    whole = frozenset(name for name, own in marks.items() if "^" in own)
+    whole = frozenset(name for name, names in marks.items() if "^" in names)
     for tensor in (*operands, *outputs):
-        names = [name for own in tensor or () for name in own if not name.isdecimal()]
+        names = [name for names in tensor or () for name in names if not name.isdecimal()]
         twice = next((name for name in names if names.count(name) > 1 and name not in whole), None)
         if twice is not None:
             raise AnnotationError(f"the dimension `{twice}` stands twice in a tensor: mark it `{twice}^`, and it is not split")
@@ -91,7 +91,7 @@ def parse(text: str) -> Annotation:
 
 def _names_of(tensors: Sequence[Sizes | None]) -> set[str]:
     """Return the names in tensors; numbers are none."""
-    return {name for tensor in tensors for own in tensor or () for name in own if not name.isdecimal()}
+    return {name for tensor in tensors for names in tensor or () for name in names if not name.isdecimal()}
 
 
 def _tensor(text: str, marks: dict[str, set[str]]) -> Sizes | None:
@@ -214,7 +214,7 @@ def _binding(annotation: Annotation, linear: tuple[frozenset[int], ...], random:
         whole = {name for name in annotation.whole | unsplit if name != STAR}
         for position, (tensor, shape) in enumerate(given):
             names = _dimensions(tensor, stars, f"{position}", len(shape))
-            whole.update(name for name, own in names if own is None or _is_whole(own, annotation, unsplit))
+            whole.update(name for name, given_size in names if given_size is None or _is_whole(given_size, annotation, unsplit))
             for (name, _), size in zip(names, shape, strict=True):
                 if name == ONE and size != 1:
                     raise UnsupportedError(f"operand {position} of `{_own(call.op)}` has shape {shape}, and 1 is declared")
@@ -227,14 +227,14 @@ def _binding(annotation: Annotation, linear: tuple[frozenset[int], ...], random:
             if tensor is None:
                 raise UnsupportedError(f"a result of `{_own(call.op)}` is `?`: its size does not follow from its operands")
             names = _dimensions(tensor, stars, f"o{position}", len(tensor) - 1 + len(stars))
-            whole.update(name for name, own in names if own is None or _is_whole(own, annotation, unsplit))
-            for name, own in names:
-                if own is not None and own != (ONE,) and name not in sizes:
-                    sizes[name] = size_of(own, known, call)
+            whole.update(name for name, given_size in names if given_size is None or _is_whole(given_size, annotation, unsplit))
+            for name, given_size in names:
+                if given_size is not None and given_size != (ONE,) and name not in sizes:
+                    sizes[name] = size_of(given_size, known, call)
             outputs.append(tuple(name for name, _ in names))
         made = {name for names in outputs for name in names if name != ONE}
         literals = tuple((i, _exact(operand.value)) for i, operand in enumerate(call.inputs) if isinstance(operand, Literal))
-        pairs = zip((own for own, _ in given), operands, strict=True)
+        pairs = zip((given_size for given_size, _ in given), operands, strict=True)
         reduced = frozenset(name for tensor, names in pairs for name in _reduced(tensor, names, annotation))
         numbers = Drawn(operands[0], (0,), linear) if random and operands else None
         return Bound(
@@ -258,17 +258,17 @@ def operands_of(annotation: Annotation, call: Call) -> list[tuple[Sizes | None, 
     """
     places = list(call.inputs)
     if len(places) != len(annotation.operands):
-        places = [own for own in places if not isinstance(own, Literal)]
+        places = [place for place in places if not isinstance(place, Literal)]
     if len(places) != len(annotation.operands):
         said = f"`{_own(call.op)}` is used with {len(places)} tensors and declared with {len(annotation.operands)}"
         raise UnsupportedError(said)
     found: list[tuple[Sizes | None, Shape]] = []
-    for position, (tensor, own) in enumerate(zip(annotation.operands, places, strict=True)):
-        if isinstance(own, Literal):
+    for position, (tensor, sizes) in enumerate(zip(annotation.operands, places, strict=True)):
+        if isinstance(sizes, Literal):
             if tensor is not None:
                 raise UnsupportedError(f"operand {position} of `{_own(call.op)}` is a constant, and a tensor is declared")
             continue
-        found.append((tensor, own))
+        found.append((tensor, sizes))
     return found
 
 
@@ -281,7 +281,7 @@ def _stars(given: Sequence[tuple[Sizes | None, Shape]], call: Call) -> Names:
         starred = (STAR,) in tensor
         extra = len(shape) - len(tensor) + starred
         if extra < 0 or (not starred and extra) or (starred and count not in (None, extra)):
-            declared = " ".join("(" + " ".join(own) + ")" if len(own) > 1 else own[0] for own in tensor)
+            declared = " ".join("(" + " ".join(names) + ")" if len(names) > 1 else names[0] for names in tensor)
             said = f"operand {position} of `{_own(call.op)}` has shape {shape}, which is not the declared `{declared}`"
             raise UnsupportedError(said)
         count = extra if starred else count
@@ -296,23 +296,23 @@ def _dimensions(tensor: Sizes | None, stars: Names, place: str, rank: int) -> li
     if tensor is None:
         return [(f"?{place}.{number}", None) for number in range(rank)]
     found: list[tuple[str, Names | None]] = []
-    for own in tensor:
-        if own == (STAR,):
-            found += [(star, own) for star in stars]
+    for names in tensor:
+        if names == (STAR,):
+            found += [(star, names) for star in stars]
             continue
-        name = own[0] if len(own) == 1 else f"({' '.join(own)})"
-        if name != ONE and all(part.isdecimal() for part in own):
+        name = names[0] if len(names) == 1 else f"({' '.join(names)})"
+        if name != ONE and all(part.isdecimal() for part in names):
             name = f"{name}#{place}.{len(found)}"
         times = sum(key.partition("~")[0] == name for key, _ in found)
-        found.append((f"{name}~{times}" if times and name != ONE else name, own))
+        found.append((f"{name}~{times}" if times and name != ONE else name, names))
     return found
 
 
-def _is_whole(own: Names, annotation: Annotation, unsplit: frozenset[str]) -> bool:
+def _is_whole(names: Names, annotation: Annotation, unsplit: frozenset[str]) -> bool:
     """Return whether a dimension may not be split: a number, or one with a name in it that may not be."""
-    if own in ((STAR,), (ONE,)):
+    if names in ((STAR,), (ONE,)):
         return False
-    return all(part.isdecimal() for part in own) or any(part in unsplit or part.isdecimal() for part in own)
+    return all(part.isdecimal() for part in names) or any(part in unsplit or part.isdecimal() for part in names)
 
 
 def _reduced(tensor: Sizes | None, names: Names, annotation: Annotation) -> Iterator[str]:
@@ -320,20 +320,20 @@ def _reduced(tensor: Sizes | None, names: Names, annotation: Annotation) -> Iter
     if tensor is None or (STAR,) in tensor:
         yield from (name for name in names if name in annotation.reduced)
         return
-    for own, name in zip(tensor, names, strict=True):
-        if all(part in annotation.reduced for part in own):
+    for mark, name in zip(tensor, names, strict=True):
+        if all(part in annotation.reduced for part in mark):
             yield name
 
 
 def _joined(annotation: Annotation) -> frozenset[str]:
     """Return the names in brackets that a split would not follow: those that are marked unlike, or stand elsewhere."""
     tensors = [tensor for tensor in (*annotation.operands, *annotation.outputs) if tensor is not None]
-    dims = {own for tensor in tensors for own in tensor}
+    dims = {names for tensor in tensors for names in tensor}
     found: set[str] = set()
-    for own in dims:
-        names = [name for name in own if not name.isdecimal()]
-        marks = {_mark(name, annotation) for name in names} | ({"^"} if len(names) < len(own) else set())
-        if len(own) > 1 and (len(marks) > 1 or any(name in other for name in names for other in dims - {own})):
+    for dim in dims:
+        names = [name for name in dim if not name.isdecimal()]
+        marks = {_mark(name, annotation) for name in names} | ({"^"} if len(names) < len(dim) else set())
+        if len(dim) > 1 and (len(marks) > 1 or any(name in other for name in names for other in dims - {dim})):
             found.update(names)
     return frozenset(found)
 
@@ -352,35 +352,35 @@ def solved(annotation: Annotation, given: Sequence[tuple[Sizes | None, Shape]], 
             ends += [] if tensor is None else [*zip(reversed(tensor[head + 1 :]), reversed(shape), strict=False)]
         else:
             ends = [*zip(tensor, shape, strict=True)]
-        for own, size in ends:
-            if len(own) > 1:
-                brackets.append((own, size))
-            elif own[0].isdecimal() and int(own[0]) != size:
-                raise UnsupportedError(f"`{_own(call.op)}` has a dimension of {size}, which is not the declared `{own[0]}`")
-            elif not own[0].isdecimal():
-                known.setdefault(own[0], size)
-    names = {name for own, _ in brackets for name in own} | _names_of(annotation.outputs)
+        for term, size in ends:
+            if len(term) > 1:
+                brackets.append((term, size))
+            elif term[0].isdecimal() and int(term[0]) != size:
+                raise UnsupportedError(f"`{_own(call.op)}` has a dimension of {size}, which is not the declared `{term[0]}`")
+            elif not term[0].isdecimal():
+                known.setdefault(term[0], size)
+    names = {name for names, _ in brackets for name in names} | _names_of(annotation.outputs)
     for name, value in call.attributes.items():
         if name in names and isinstance(value, int) and not isinstance(value, bool) and value > 0:
             known.setdefault(name, value)
     for _ in brackets:
-        for own, size in brackets:
-            declared_size = prod(int(name) if name.isdecimal() else known.get(name, 1) for name in own)
-            open_ = [name for name in own if not name.isdecimal() and name not in known]
+        for term, size in brackets:
+            declared_size = prod(int(name) if name.isdecimal() else known.get(name, 1) for name in term)
+            open_ = [name for name in term if not name.isdecimal() and name not in known]
             if size % declared_size or (not open_ and size != declared_size):
-                text = " ".join(own)
+                text = " ".join(term)
                 raise UnsupportedError(f"`{_own(call.op)}` has a dimension of {size}, which is not the declared `({text})`")
             if len(set(open_)) == 1 and len(open_) == 1:
                 known[open_[0]] = size // declared_size
     return known
 
 
-def size_of(own: Names, known: Mapping[str, int], call: Call) -> int:
+def size_of(names: Names, known: Mapping[str, int], call: Call) -> int:
     """Return the size of a dimension of a result. Raises UnsupportedError where it does not follow."""
-    unknown = next((name for name in own if not name.isdecimal() and name not in known), None)
+    unknown = next((name for name in names if not name.isdecimal() and name not in known), None)
     if unknown is not None:
         raise UnsupportedError(f"the size of `{unknown}` in a result of `{_own(call.op)}` does not follow from its operands")
-    return prod(int(name) if name.isdecimal() else known[name] for name in own)
+    return prod(int(name) if name.isdecimal() else known[name] for name in names)
 
 
 def _exact(value: Value) -> Value:

@@ -15,9 +15,9 @@ def claims_declarations(plan: Plan) -> Compute | None:
     """Return an operator of a file with the name of a declared one, which only a configuration may give; None without one."""
     for segment in plan.segments.values():
         for operator in segment.operators:
-            own = operator.forward if isinstance(operator, Backward) else operator
-            if isinstance(own, Compute) and own.op.startswith(PREFIX):
-                return own
+            this_operator = operator.forward if isinstance(operator, Backward) else operator
+            if isinstance(this_operator, Compute) and this_operator.op.startswith(PREFIX):
+                return this_operator
     return None
 
 
@@ -38,8 +38,8 @@ def with_declared(plan: Plan, declared: Sequence[Declared]) -> Plan:
         if isinstance(operator, Compute):
             return forward(operator)
         if isinstance(operator, Backward):
-            own = forward(operator.forward)
-            return operator if own is operator.forward else replace(operator, forward=own)
+            this_operator = forward(operator.forward)
+            return operator if this_operator is operator.forward else replace(operator, forward=this_operator)
         return operator
 
     segments = {

@@ -26,5 +26,5 @@ def gradient(
         moved[position] = moved[position].astype(complex)
         moved[position][place] += 1j * _STEP
         outputs = evaluate(bound, moved, Floats())
-        result[place] = sum(float((np.imag(outputs[i]) * own).sum()) for i, own in gradients.items()) / _STEP
+        result[place] = sum(float((np.imag(outputs[i]) * gradient).sum()) for i, gradient in gradients.items()) / _STEP
     return result

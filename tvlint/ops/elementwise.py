@@ -45,15 +45,15 @@ def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
     operands = []
     for shape in shapes:
         offset = rank - len(shape)
-        own = []
+        own_names = []
         for position, size in enumerate(shape):
             wide = sizes[offset + position]
             if size not in (1, wide):
                 said = f"`{call.op}` of shapes {', '.join(map(str, shapes))}"
                 expected = f"dimension {position} of {shape}, {size} long, has to be 1 or {wide} long"
                 raise MisfitError(said, expected)
-            own.append(names[offset + position] if size == wide else ONE)
-        operands.append(tuple(own))
+            own_names.append(names[offset + position] if size == wide else ONE)
+        operands.append(tuple(own_names))
     return tuple(operands), names, tuple(literals)
 
 

@@ -16,10 +16,10 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 def _bind(
-    call: Call, *, own: dict[str, Value], reductions: tuple[str, ...], commutative: bool, switches: tuple[str, ...]
+    call: Call, *, options: dict[str, Value], reductions: tuple[str, ...], commutative: bool, switches: tuple[str, ...]
 ) -> Bound:
     call = call.with_arguments()
-    call.reject_unknown("size_average", "reduce", "reduction", "weight", "pos_weight", *switches, *own)
+    call.reject_unknown("size_average", "reduce", "reduction", "weight", "pos_weight", *switches, *options)
     call.expect(2)
     for name in ("size_average", "reduce", "weight", "pos_weight"):
         if call.attributes.get(name) is not None:
@@ -35,9 +35,9 @@ def _bind(
     names = stars(len(call.shape(0)))
     averaged = names if reduction == "mean" else names[:1] if reduction == "batchmean" else ()
     scalar = (ONE,) if call.outputs and call.outputs[0] == (1,) else ()
-    constants = tuple(call.attributes.get(name, value) for name, value in own.items())
+    constants = tuple(call.attributes.get(name, value) for name, value in options.items())
     if not all(isinstance(value, int | float) and value > 0 for value in constants):
-        raise UnsupportedError(f"`{call.op}` with {', '.join(own)} {constants}")
+        raise UnsupportedError(f"`{call.op}` with {', '.join(options)} {constants}")
     return Bound(
         (names, names),
         (names if reduction == "none" else scalar,),
@@ -110,13 +110,13 @@ def _spec(
     commutative: bool = False,
     reductions: tuple[str, ...] = _REDUCTIONS,
     switches: tuple[str, ...] = (),
-    **own: Value,
+    **options: Value,
 ) -> OpSpec:
     function = name.replace("-", "_")
     return OpSpec(
         name,
         (f"torch.nn.functional.{function}", f"torch.{function}", f"torch._C._nn.{function}"),
-        partial(_bind, own=own, reductions=reductions, commutative=commutative, switches=switches),
+        partial(_bind, options=options, reductions=reductions, commutative=commutative, switches=switches),
         evaluate=partial(_evaluate, each),
     )
 

@@ -78,7 +78,7 @@ def _sorted_places(bound: Bound, operands: Sequence[Array], field: Field) -> tup
             low, high = (row, other) if (j < i) != falls else (other, row)
             is_less = field.less(low, high)
             place = place + (zero if j == i else field.where(is_less, zero, one) if j < i else field.where(is_less, one, zero))
-        found = [field.where(field.equal(place, number), field.number(i), own) for number, own in enumerate(found)]
+        found = [field.where(field.equal(place, number), field.number(i), places) for number, places in enumerate(found)]
     return (np.moveaxis(np.stack(found), 0, axis),)
 
 
@@ -96,7 +96,7 @@ def _sorted(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     rows, orders = np.moveaxis(operands[0], axis, 0), np.moveaxis(places, axis, 0)
     found = np.stack(
         [
-            reduce(lambda kept, own: field.where(field.equal(order, own[0]), own[1], kept), enumerate(rows), rows[0])
+            reduce(lambda kept, pair: field.where(field.equal(order, pair[0]), pair[1], kept), enumerate(rows), rows[0])
             for order in orders
         ]
     )
@@ -110,7 +110,10 @@ def _dispatch(call: Call) -> Bound:
     tokens, chosen = call.shape(0), call.shape(1)
     if len(tokens) < 2 or chosen[:-1] != tokens[:-1]:
         raise UnsupportedError(f"`{call.op}` of shapes {tokens} and {chosen}")
-    sizes = {name: whole_number(call, own, call.attributes.get(own)) for name, own in (("e", "experts"), ("c", "capacity"))}
+    sizes = {
+        name: whole_number(call, each_name, call.attributes.get(each_name))
+        for name, each_name in (("e", "experts"), ("c", "capacity"))
+    }
     if min(sizes.values()) < 1:
         raise UnsupportedError(f"`{call.op}` with {sizes['e']} experts of capacity {sizes['c']}")
     groups = stars(len(tokens) - 2)

@@ -72,10 +72,10 @@ def _matmul(call: Call) -> Bound:
     batch = stars(rank)
 
     def batch_names(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[str, ...]:
-        own = len(shape) - 2
+        batch_dims = len(shape) - 2
         names = []
-        for position in range(own):
-            index = rank - own + position
+        for position in range(batch_dims):
+            index = rank - batch_dims + position
             theirs = index - (rank - (len(other) - 2))
             size = other[theirs] if theirs >= 0 else 1
             names.append(ONE if shape[position] == 1 and size != 1 else batch[index])

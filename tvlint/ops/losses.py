@@ -97,17 +97,17 @@ def _in_rows(rows: str) -> Callable[[Call], Steps]:
         counts_all = reduction == "mean" and isinstance(ignored, int) and ignored < 0
         rank = len(call.shape(0))
         last = 0 if rank == 2 else sequence.then("permute", 0, Literal((0, *range(2, rank), 1)))
-        each = sequence.then(rows, last, 1, *((Literal(smoothing),) if smoothing else ()))
+        made = sequence.then(rows, last, 1, *((Literal(smoothing),) if smoothing else ()))
         counts = [sequence.then("index_select", 2, Literal(0), 1)] if len(call.inputs) == 3 else []
         if not counts_all and ignored != _NEVER:
             counts.append(sequence.then("ne", 1, Literal(ignored)))
         for count in counts:
-            each = sequence.then("mul", each, count)
+            made = sequence.then("mul", made, count)
         if reduction == "mean" and counts:
             count = counts[0] if len(counts) == 1 else sequence.then("mul", *counts)
-            sequence.then("div", sequence.then("sum", each), sequence.then("sum", count))
+            sequence.then("div", sequence.then("sum", made), sequence.then("sum", count))
         elif reduction != "none":
-            sequence.then(reduction, each)
+            sequence.then(reduction, made)
         return sequence.steps()
 
     return steps
@@ -134,7 +134,7 @@ class _Sequence:
     def steps(self) -> Steps:
         """Return the operators, with results counted back from where they are read."""
         return tuple(
-            (op, tuple(own.number - at if isinstance(own, _Made) else own for own in operands))
+            (op, tuple(operand.number - at if isinstance(operand, _Made) else operand for operand in operands))
             for at, (op, operands) in enumerate(self.made)
         )
 
@@ -190,8 +190,8 @@ def _smoothed(scores: Array, target: Array, smoothing: Value, field: Field) -> A
 
 def _entropies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     scores, target = operands
-    each = _smoothed(scores, target, bound.attributes[0] if bound.attributes else 0, field)
-    return (field.where(field.equal(target, _NEVER), field.number(0), each),)
+    array = _smoothed(scores, target, bound.attributes[0] if bound.attributes else 0, field)
+    return (field.where(field.equal(target, _NEVER), field.number(0), array),)
 
 
 def _picked_rows(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:

@@ -13,9 +13,9 @@ from tvlint.ops.spec import ONE, Bound, Names
 def align(array: Array, names: Names, onto: Sequence[str]) -> Array:
     """`array` with its axes in the order of `onto`, of size 1 where it has no such name."""
     kept = [(name, size) for name, size in zip(names, array.shape, strict=True) if name != ONE]
-    own = [name for name, _ in kept]
+    kept_names = [name for name, _ in kept]
     bare = array.reshape([size for _, size in kept])
-    ordered = bare.transpose([own.index(name) for name in onto if name in own])
+    ordered = bare.transpose([kept_names.index(name) for name in onto if name in kept_names])
     sizes = dict(kept)
     result: Array = ordered.reshape([sizes.get(name, 1) for name in onto])
     return result

@@ -83,7 +83,7 @@ def _spec(name: str, states: int, defaults: Mapping[str, float], step: _Step, de
         call.expect(2 + states)
         shape = call.shape(0)
         if any(call.shape(position) != shape for position in range(2 + states)):
-            said = f"`{call.op}` of shapes {', '.join(str(own) for own in call.inputs)}"
+            said = f"`{call.op}` of shapes {', '.join(str(each_input) for each_input in call.inputs)}"
             raise MisfitError(said, "the weight, its gradient and its states have to be of one shape")
         names, numbers = stars(len(shape)), _numbers(call, defaults)
         decayed = decays and numbers[list(defaults).index("weight_decay")] != 0

@@ -38,9 +38,9 @@ def _moved(call: Call) -> tuple[int, ...]:
     call.expect(1)
     rank = len(call.shape(0))
     given = [call.attributes.get(name) for name in ("source", "destination")]
-    sources, targets = ([own] if isinstance(own, int) else list(own) if isinstance(own, tuple) else [] for own in given)
-    both = [[dimension(Call(call.op, (), {"dim": dim}), "dim", rank) for dim in own] for own in (sources, targets)]
-    if not both[0] or len(both[0]) != len(both[1]) or any(len(set(own)) < len(own) for own in both):
+    sources, targets = ([dims] if isinstance(dims, int) else list(dims) if isinstance(dims, tuple) else [] for dims in given)
+    both = [[dimension(Call(call.op, (), {"dim": dim}), "dim", rank) for dim in dims] for dims in (sources, targets)]
+    if not both[0] or len(both[0]) != len(both[1]) or any(len(set(dims)) < len(dims) for dims in both):
         raise UnsupportedError(f"`{call.op}` of dims {given[0]} to {given[1]}")
     placed = dict(zip(both[1], both[0], strict=True))
     others = iter(dim for dim in range(rank) if dim not in both[0])
@@ -179,7 +179,7 @@ def _expanded(call: Call, as_wide: Mapping[int, str]) -> Bound:
     if not isinstance(size, tuple) or len(size) < len(shape) or not all(isinstance(n, int) for n in size):
         raise UnsupportedError(f"`{call.op}` to {size}")
     made = call.outputs[0] if call.outputs else size
-    stated = [n in (-1, own) or i in as_wide for i, (n, own) in enumerate(zip(size, made, strict=False))]
+    stated = [n in (-1, size_made) or i in as_wide for i, (n, size_made) in enumerate(zip(size, made, strict=False))]
     if len(made) != len(size) or not all(stated):
         raise UnsupportedError(f"`{call.op}` to {size}, whose result is declared {made}")
     new = len(size) - len(shape)

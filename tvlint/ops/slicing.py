@@ -200,7 +200,7 @@ def ranges_taken(bound: Bound, shape: Shape) -> tuple[tuple[tuple[int, int], ...
         dim = next(i for i, name in enumerate(names) if name in bound.whole)
         starts = [sum(lengths[:i]) for i in range(len(lengths))]
         found = [(low, low + size) for low, size in zip(starts, lengths, strict=True) if size]
-        return tuple((*everything[:dim], own, *everything[dim + 1 :]) for own in found)
+        return tuple((*everything[:dim], part, *everything[dim + 1 :]) for part in found)
     for dim, entry in enumerate(bound.attributes):
         if entry is None:
             continue
@@ -278,7 +278,7 @@ def _marked(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     import numpy as np
 
     (index,), one, zero = operands, field.number(1), field.number(0)
-    return (np.stack([field.where(field.equal(index, own), one, zero) for own in range(bound.sizes["class"])], axis=-1),)
+    return (np.stack([field.where(field.equal(index, number), one, zero) for number in range(bound.sizes["class"])], axis=-1),)
 
 
 def _scatter(call: Call) -> Bound:
@@ -292,10 +292,10 @@ def _scatter(call: Call) -> Bound:
     call.expect(3)
     shape, index, given = (call.shape(i) for i in range(3))
     dim, names = dimension(call, "dim", len(shape)), stars(len(shape))
-    others = [own[:dim] + own[dim + 1 :] for own in (shape, index, given)]
+    others = [part[:dim] + part[dim + 1 :] for part in (shape, index, given)]
     if index != given or others[0] != others[1] or len(index) != len(shape):
         raise UnsupportedError(f"`{call.op}` of shape {shape} with indices of shape {index} and values of shape {given}")
-    source, place = ((*names[:dim], own, *names[dim + 1 :]) for own in ("source", "place"))
+    source, place = ((*names[:dim], part, *names[dim + 1 :]) for part in ("source", "place"))
     return Bound(
         (source, place, place),
         (source,),
@@ -312,7 +312,7 @@ def _put(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, 
     import numpy as np
 
     axis = bound.operands[0].index("source")
-    total, index, given = (np.moveaxis(own, axis, 0) for own in operands)
+    total, index, given = (np.moveaxis(operand, axis, 0) for operand in operands)
     rows = list(total)
     for place, value in zip(index, given, strict=True):
         rows = [field.where(field.equal(place, number), value, row) for number, row in enumerate(rows)]
@@ -331,7 +331,7 @@ def _index_sum(call: Call) -> Bound:
     dim, names = dimension(call, "dim", len(given)), stars(len(given))
     if index not in (given, given[dim : dim + 1]):
         raise UnsupportedError(f"`{call.op}` with indices of shape {index} and values of shape {given}")
-    place, source = ((*names[:dim], own, *names[dim + 1 :]) for own in ("place", "source"))
+    place, source = ((*names[:dim], part, *names[dim + 1 :]) for part in ("place", "source"))
     return Bound(
         (place if index == given and len(given) > 1 else ("place",), place),
         (source,),
@@ -404,7 +404,7 @@ def _sum_at(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     axis = bound.operands[1].index("place")
     index = align(operands[0], bound.operands[0], bound.operands[1])
     rows = [field.where(field.equal(index, row), operands[1], field.number(0)) for row in range(bound.sizes["source"])]
-    return (np.stack([own.sum(axis=axis) for own in rows], axis=axis),)
+    return (np.stack([row.sum(axis=axis) for row in rows], axis=axis),)
 
 
 def _sum_added(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
@@ -434,8 +434,8 @@ def _choose(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     index = align(operands[1], bound.operands[1], result)
     total: Any = field.number(0)
     for row in range(operands[0].shape[axis]):
-        own = align(operands[0].take(row, axis=axis), (*source[:axis], *source[axis + 1 :]), result)
-        total = field.where(field.equal(index, row), own, total)
+        array = align(operands[0].take(row, axis=axis), (*source[:axis], *source[axis + 1 :]), result)
+        total = field.where(field.equal(index, row), array, total)
     return (total,)
 
 

@@ -69,7 +69,7 @@ def spellings(op: str) -> tuple[str, ...]:
         return (f"{module}.{name}",) if module else ()
     name = _RENAMED.get(name, name)
     others = ("torch", "torch.Tensor", "torch.ops.aten", *(("torch.nn.functional",) if name in _FUNCTIONAL else ()))
-    return tuple(f"{own}.{name}" for own in (module, *others))
+    return tuple(f"{prefix}.{name}" for prefix in (module, *others))
 
 _OF_TWO = ("add", "sub", "mul", "div", "matmul", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge")
 _OF_WEIGHTS = ("linear", "layer_norm", "rms_norm", "group_norm", "conv1d", "conv2d", "conv3d", "embedding")

@@ -32,7 +32,7 @@ def launch_in(path: str, data: bytes) -> Finding | None:
 def launches_in(path: str, data: bytes, spans: Iterable[tuple[int, int]], followed: frozenset[int | None]) -> Iterator[Finding]:
     """Yield a finding for each of the byte ranges `spans` that passes an option on a line that is not among `followed`."""
     for span in spans:
-        finding = next((each for each in _passed(path, data, [span]) if each.location.line not in followed), None)
+        finding = next((finding for finding in _passed(path, data, [span]) if finding.location.line not in followed), None)
         if finding is not None:
             yield finding
 

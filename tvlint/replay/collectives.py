@@ -33,7 +33,10 @@ def combine(values: Sequence[Array], how: str, members: int = 0) -> Array:
 def exchange(members: Sequence[Communicate], values: Sequence[Array | None], ranks: Sequence[int]) -> list[Array | None]:
     """Return what each member gets; `values` are what they give, in the order of `ranks`."""
     first = members[0]
-    if any((own.kind, own.reduce, own.dim, own.root) != (first.kind, first.reduce, first.dim, first.root) for own in members):
+    if any(
+        (member.kind, member.reduce, member.dim, member.root) != (first.kind, first.reduce, first.dim, first.root)
+        for member in members
+    ):
         raise NotReplayedError("members of a collective run different ones")
     match first.kind:
         case Collective.BARRIER:
@@ -60,7 +63,7 @@ def exchange(members: Sequence[Communicate], values: Sequence[Array | None], ran
         case Collective.SCATTER:
             return list(_parts(given[0 if at_root is None else at_root], first.dim, len(ranks), first.splits))
         case Collective.ALL_TO_ALL:
-            sent = [_parts(value, own.dim, len(ranks), own.splits) for value, own in zip(given, members, strict=True)]
+            sent = [_parts(value, member.dim, len(ranks), member.splits) for value, member in zip(given, members, strict=True)]
             return [_joined([parts[at] for parts in sent], first.concat_dim) for at in range(len(ranks))]
     raise AssertionError(f"a collective of a kind that is not run: {first.kind}")
 

@@ -47,7 +47,7 @@ def _call(
     if spec is None:
         raise NotReplayedError(f"`{op}` is not in the operator table")
     shapes = iter(operands)
-    given = tuple(each if isinstance(each, Literal) else next(shapes).shape for each in inputs)
+    given = tuple(each_input if isinstance(each_input, Literal) else next(shapes).shape for each_input in inputs)
     return spec, Call(op, given, attributes, tuple(results))  # type: ignore[arg-type]
 
 
@@ -88,7 +88,7 @@ def _check_indices(bound: Bound, call: Call, operands: Sequence[Array]) -> None:
     if "start" in call.attributes:
         return
     both = zip(bound.operands, operands, strict=False)
-    named = [pair for own, operand in both for pair in zip(own, operand.shape, strict=True)]
+    named = [pair for names, operand in both for pair in zip(names, operand.shape, strict=True)]
     sizes = dict(named)
     for place, name in bound.indices.items():
         given = np.real(operands[place])
@@ -138,16 +138,16 @@ def _through(steps: Steps, call: Call, operands: Sequence[Array], incoming: Arra
     made: list[Array] = []
     for name, places in steps:
         results: Sequence[Shape] = call.outputs if len(made) + 1 == len(steps) else ()
-        own = _operands(places, operands, made)
-        made.append(np.asarray(_evaluate(*_step(name, places, own, results), own)[0]))
+        arrays = _operands(places, operands, made)
+        made.append(np.asarray(_evaluate(*_step(name, places, arrays, results), arrays)[0]))
     known = {len(steps) - 1: incoming.reshape(made[-1].shape)}
     total = np.zeros(operands[position].shape)
     for index, (name, places) in reversed([*enumerate(steps)]):
-        own = _operands(places, operands, made[:index])
-        spec, inner = _step(name, places, own, (made[index].shape,))
+        arrays = _operands(places, operands, made[:index])
+        spec, inner = _step(name, places, arrays, (made[index].shape,))
         for at, place in enumerate(place for place in places if isinstance(place, int)):
             if index in known and (place < 0 or place == position):
-                gradient = _gradient(spec, inner, own, {0: known[index]}, at)
+                gradient = _gradient(spec, inner, arrays, {0: known[index]}, at)
                 if place < 0:
                     known[index + place] = known.get(index + place, 0) + gradient
                 else:
@@ -163,7 +163,7 @@ def _operands(places: Sequence[int | Literal], operands: Sequence[Array], made: 
 def _step(
     name: str, places: Sequence[int | Literal], operands: Sequence[Array], results: Sequence[Shape]
 ) -> tuple[OpSpec, Call]:
-    spec, shapes = spec_of(name), iter([own.shape for own in operands])
+    spec, shapes = spec_of(name), iter([operand.shape for operand in operands])
     if spec is None:
         raise NotReplayedError(f"`{name}` is not in the operator table")
     inputs = tuple(place if isinstance(place, Literal) else next(shapes) for place in places)
@@ -206,8 +206,8 @@ def _spread(spec: OpSpec, call: Call, bound: Bound, operands: Sequence[Array], i
 
     names, sizes = bound.operands[0], operands[0].shape
     kept = [name for name in bound.outputs[0] if name != "1"]
-    own = incoming.reshape([sizes[names.index(name)] for name in kept])
-    ordered = own.transpose([kept.index(name) for name in names if name in kept])
+    array = incoming.reshape([sizes[names.index(name)] for name in kept])
+    ordered = array.transpose([kept.index(name) for name in names if name in kept])
     count = prod(size for name, size in zip(names, sizes, strict=True) if name in bound.averaged)
     wide = ordered.reshape([size if name in kept else 1 for name, size in zip(names, sizes, strict=True)])
     return np.array(np.broadcast_to(wide / count, sizes))
@@ -221,15 +221,17 @@ def _contracted(bound: Bound, operands: Sequence[Array], incoming: Array, positi
     import numpy as np
 
     other = 1 - position
-    own, result = bound.operands[position], bound.outputs[0]
-    if not {name for name in own if name != ONE} <= {*result, *bound.operands[other]} or bound.averaged:
+    operand_names, result = bound.operands[position], bound.outputs[0]
+    if not {name for name in operand_names if name != ONE} <= {*result, *bound.operands[other]} or bound.averaged:
         return None
-    numbers = {name: at for at, name in enumerate(dict.fromkeys((*result, *own, *bound.operands[other]))) if name != ONE}
+    numbers = {
+        name: at for at, name in enumerate(dict.fromkeys((*result, *operand_names, *bound.operands[other]))) if name != ONE
+    }
     arguments: list[Any] = []
     for array, names in ((incoming, result), (operands[other], bound.operands[other])):
         sizes = [size for size, name in zip(array.shape, names, strict=True) if name != ONE]
         arguments += [array.reshape(sizes), [numbers[name] for name in names if name != ONE]]
-    found = np.einsum(*arguments, [numbers[name] for name in own if name != ONE], optimize=True)
+    found = np.einsum(*arguments, [numbers[name] for name in operand_names if name != ONE], optimize=True)
     return np.asarray(found).reshape(operands[position].shape)
 
 
@@ -244,9 +246,9 @@ def _by_steps(
     """Return the gradient by tiny imaginary steps; elements that no common result depends on are moved together."""
     import numpy as np
 
-    own, sizes = bound.operands[position], operands[position].shape
-    common = [name for name in own if _is_separate(name, bound, incoming)]
-    apart = [i for i, name in enumerate(own) if name not in common]
+    operand_names, sizes = bound.operands[position], operands[position].shape
+    common = [name for name in operand_names if _is_separate(name, bound, incoming)]
+    apart = [i for i, name in enumerate(operand_names) if name not in common]
     places = list(product(*(range(sizes[i]) for i in apart)))
     work = len(places) * max(prod(operand.shape) for operand in operands)
     if work > MOST_WORK:
@@ -266,7 +268,7 @@ def _by_steps(
             slope = np.imag(np.asarray(outputs[at])).reshape(gradient.shape) * gradient / _STEP
             gone = tuple(i for i, name in enumerate(names) if name not in common)
             left = [name for name in names if name in common]
-            total = total + slope.sum(axis=gone).transpose([left.index(name) for name in own if name in common])
+            total = total + slope.sum(axis=gone).transpose([left.index(name) for name in operand_names if name in common])
         result[tuple(index)] = total
     return result
 

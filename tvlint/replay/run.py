@@ -106,7 +106,7 @@ class _World:
         self.progress = 0
         self.queues: dict[object, dict[int, deque[Post]]] = {}
         self.weight_of = accumulators(plan)
-        self.seeds = _roots(plan) | {name for name, own in plan.tensors.items() if own.gradient_of in plan.outputs}
+        self.seeds = _roots(plan) | {name for name, tensor in plan.tensors.items() if tensor.gradient_of in plan.outputs}
 
     def run(self, rank: int, shift: int, steps: tuple[Step, ...]) -> Iterator[None]:
         """Run the steps of the rank of one replica, whose ranks are those of the first with `shift`; yields while it waits."""
@@ -134,16 +134,16 @@ def _roots(plan: Plan) -> set[str]:
     """Return the gradients that nothing makes and that are only taken where they start: at the value that they are named
     after, or at what a collective puts that together from.
     """
-    operators = [own for segment in plan.segments.values() for own in segment.operators]
+    operators = [each_operator for segment in plan.segments.values() for each_operator in segment.operators]
     made_of: dict[str, set[str]] = {}
-    for own in operators:
-        if isinstance(own, Communicate):
-            for name in own.outputs:
-                made_of.setdefault(name, {name}).update(own.inputs)
+    for operator in operators:
+        if isinstance(operator, Communicate):
+            for name in operator.outputs:
+                made_of.setdefault(name, {name}).update(operator.inputs)
     places: dict[str, set[str]] = {}
-    for own in operators:
-        if isinstance(own, Backward):
-            for name, of in zip(own.inputs, own.forward.outputs, strict=False):
+    for operator in operators:
+        if isinstance(operator, Backward):
+            for name, of in zip(operator.inputs, operator.forward.outputs, strict=False):
                 places.setdefault(name, set()).add(of)
     found = {name for name in places.keys() - made(plan) if named_after(name)}
     return {name for name in found if places[name] <= made_of.get(named_after(name), {named_after(name)})}
@@ -152,22 +152,22 @@ def _roots(plan: Plan) -> set[str]:
 def _complete(posts: list[Post], members: tuple[int, ...]) -> None:
     first = posts[0].operator
     if isinstance(first, Send | Receive):
-        send = next(own for own in posts if isinstance(own.operator, Send))
-        for own in posts:
-            own.results = list(send.values)
+        send = next(post for post in posts if isinstance(post.operator, Send))
+        for each_post in posts:
+            each_post.results = list(send.values)
     elif isinstance(first, Communicate):
-        operators = [own.operator for own in posts]
-        columns = list(zip(*[own.values for own in posts], strict=True)) or [(None,) * len(posts)]
+        operators = [post.operator for post in posts]
+        columns = list(zip(*[post.values for post in posts], strict=True)) or [(None,) * len(posts)]
         rows = [exchange(operators, column, members) for column in columns]
-        for at, own in enumerate(posts):
-            own.results = [row[at] for row in rows]
+        for at, each_post in enumerate(posts):
+            each_post.results = [row[at] for row in rows]
     else:
-        if len({(own.operator.reduce, own.operator.divisor, len(own.values)) for own in posts}) > 1:
+        if len({(post.operator.reduce, post.operator.divisor, len(post.values)) for post in posts}) > 1:
             raise UnreplayableError("reducers of different kinds meet", getattr(first, "source", None))
-        held = [_there(column) for column in zip(*[own.values for own in posts], strict=True)]
+        held = [_there(column) for column in zip(*[post.values for post in posts], strict=True)]
         summed = [combine(values, first.reduce, len(posts)) if values else None for values in held]
-        for own in posts:
-            own.results = [None if value is None else value / (first.divisor or 1) for value in summed]
+        for each_post in posts:
+            each_post.results = [None if value is None else value / (first.divisor or 1) for value in summed]
 
 
 def _there(values: Iterable[Array | None]) -> list[Array]:
@@ -204,37 +204,37 @@ class _Rank:
         names_out = segment.outputs if step.outputs is None else step.outputs
         keys_in = [name if step.inputs is not None else (self.micro_batch, name) for name in names_in]
         keys_out = [name if step.outputs is not None else (self.micro_batch, name) for name in names_out]
-        self.body = {own: self.outside[key] for own, key in zip(segment.inputs, keys_in, strict=True) if key in self.outside}
-        for own, name in zip(segment.inputs, names_in, strict=True):
-            self.made_of[own] = self.made_of.get(name, frozenset())
+        self.body = {name: self.outside[key] for name, key in zip(segment.inputs, keys_in, strict=True) if key in self.outside}
+        for each_name, name in zip(segment.inputs, names_in, strict=True):
+            self.made_of[each_name] = self.made_of.get(name, frozenset())
         entered = dict(self.body)
         if segment.phase is Phase.DATA:
-            self.body.update({own: self._given(own) for own in segment.outputs})
+            self.body.update({name: self._given(name) for name in segment.outputs})
         for operator in segment.operators if segment.phase is not Phase.DATA else ():
             try:
                 yield from self.operate(operator)
             except NotReplayedError as error:
                 raise UnreplayableError(str(error), getattr(operator, "source", None)) from None
         self.saved.setdefault(self.micro_batch, {}).update(self.body)
-        for own, key in zip(segment.outputs, keys_out, strict=True):
-            if own in self.body and self.body[own] is not entered.get(own):
-                yield from self._leave(own, key)
-        for own, name in zip(segment.outputs, names_out, strict=True):
-            self.made_of[name] = self.made_of.get(own, frozenset())
+        for each_name, key in zip(segment.outputs, keys_out, strict=True):
+            if each_name in self.body and self.body[each_name] is not entered.get(each_name):
+                yield from self._leave(each_name, key)
+        for each_name, name in zip(segment.outputs, names_out, strict=True):
+            self.made_of[name] = self.made_of.get(each_name, frozenset())
 
-    def _leave(self, own: str, key: object) -> Turns[None]:
-        value = yield from self.settled(self.body[own])
-        if key in self.outside and self._is_gradient(own):
+    def _leave(self, word: str, key: object) -> Turns[None]:
+        value = yield from self.settled(self.body[word])
+        if key in self.outside and self._is_gradient(word):
             before = yield from self.settled(self.outside[key])
             value = before + value
         self.outside[key] = value
-        name = key if isinstance(key, str) else own
+        name = key if isinstance(key, str) else word
         if name in self.plan.outputs:
             self.world.result.returned[self.rank, max(self.micro_batch, 0), name] = value
 
     def _is_gradient(self, name: str) -> bool:
-        own = self.plan.tensors.get(name)
-        return own is not None and own.role is Role.GRADIENT
+        tensor = self.plan.tensors.get(name)
+        return tensor is not None and tensor.role is Role.GRADIENT
 
     def arrived(self, value: Array | _Pending) -> Turns[Array | None]:
         """Wait until a value is there, and return it; None where the communication gives this rank nothing."""
@@ -268,11 +268,11 @@ class _Rank:
     def _given(self, name: str) -> Array:
         import numpy as np
 
-        own = self.plan.tensors.get(name)
-        if own is not None and name in self.world.seeds:
-            return np.ones(own.shape)
-        if own is not None and own.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT):
-            key = f"{name} {self.micro_batch if own.role is Role.INPUT else -1}"
+        tensor = self.plan.tensors.get(name)
+        if tensor is not None and name in self.world.seeds:
+            return np.ones(tensor.shape)
+        if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT):
+            key = f"{name} {self.micro_batch if tensor.role is Role.INPUT else -1}"
             if key not in self.kept:
                 value = self.world.given(self.rank, name, max(self.micro_batch, 0))
                 if value is None:
@@ -283,9 +283,9 @@ class _Rank:
 
     def write(self, name: str, value: Array | _Pending, inputs: Iterable[object]) -> Turns[None]:
         """Put a value under a name; gradients of one name are summed, but for what is made out of the one that it replaces."""
-        names = [own for own in inputs if isinstance(own, str)]
-        weights = frozenset(self.world.weight_of[own] for own in names if own in self.world.weight_of)
-        self.made_of[name] = made_of = weights.union(*(self.made_of.get(own, frozenset()) for own in names))
+        names = [each_input for each_input in inputs if isinstance(each_input, str)]
+        weights = frozenset(self.world.weight_of[each_name] for each_name in names if each_name in self.world.weight_of)
+        self.made_of[name] = made_of = weights.union(*(self.made_of.get(each_name, frozenset()) for each_name in names))
         weight = self.world.weight_of.get(name)
         if weight is not None:
             known = self.accumulated.get(weight)
@@ -332,11 +332,11 @@ class _Rank:
 
     def _operands(self, compute: Compute) -> Turns[list[Array]]:
         found: list[Array] = []
-        for each in compute.inputs:
-            if isinstance(each, str):
-                value = yield from self.read(each)
+        for operand in compute.inputs:
+            if isinstance(operand, str):
+                value = yield from self.read(operand)
                 is_mask = len(found) == _MASK and has_trait(compute.op, Trait.ATTENTION)
-                found.append(self._as_addend(each, value) if is_mask else value)
+                found.append(self._as_addend(operand, value) if is_mask else value)
         return found
 
     def _as_addend(self, name: str, mask: Array) -> Array:
@@ -371,7 +371,7 @@ class _Rank:
 
     def _members(self, group: Group, everywhere: bool = False) -> tuple[int, ...]:
         if group.name and not group.ranks and not group.axes:
-            group = next((own for own in self.plan.communicators if own.name == group.name), group)
+            group = next((communicator for communicator in self.plan.communicators if communicator.name == group.name), group)
         if not group.ranks:
             return self.plan.mesh.along(self.rank, group.axes)
         stride = self.plan.replication.stride
@@ -393,9 +393,9 @@ class _Rank:
         if peer.rank is not None:
             return peer.rank + self.shift
         mesh = self.plan.mesh
-        own = mesh.coordinates(self.rank)
-        at, size = own[peer.axis] + peer.offset, mesh.axis_size(peer.axis)
-        return mesh.rank({**own, peer.axis: at % size}) if peer.wrap or 0 <= at < size else None
+        coordinates = mesh.coordinates(self.rank)
+        at, size = coordinates[peer.axis] + peer.offset, mesh.axis_size(peer.axis)
+        return mesh.rank({**coordinates, peer.axis: at % size}) if peer.wrap or 0 <= at < size else None
 
     def _message(self, operator: Send | Receive) -> Turns[None]:
         other = self._peer(operator.peer)

@@ -34,12 +34,12 @@ class Both:
         return evaluate_expression(expression, self._value, self._is_set)
 
     def _value(self, name: str) -> Result:
-        values, own = self._side(name)
-        return values.value(own)
+        values, word = self._side(name)
+        return values.value(word)
 
     def _is_set(self, name: str) -> Result:
-        values, own = self._side(name)
-        return values.is_set(own)
+        values, word = self._side(name)
+        return values.is_set(word)
 
     def _side(self, name: str) -> tuple[Values, str]:
         if name.startswith(BEFORE):
@@ -84,7 +84,11 @@ def _same(old: Setting | None, new: Setting | None) -> bool:
 def _finding(rule: Rule, before: Configuration, after: Configuration, both: Both) -> Finding:
     """At the changed settings that the rule reads, those that it names first before the others."""
     changed = {name: (old, new) for name, old, new in written(before, after)}
-    reads = {own for name in names(parse(rule.require)) for own in read_by_text(name.removeprefix(BEFORE).removeprefix(AFTER))}
+    reads = {
+        each_name
+        for name in names(parse(rule.require))
+        for each_name in read_by_text(name.removeprefix(BEFORE).removeprefix(AFTER))
+    }
     causes = [name for name in (*rule.location, *changed) if name in changed and name in reads]
     places = [(name, new.location) for name in dict.fromkeys(causes) if (new := changed[name][1]) is not None]
     removed = [old.written for name in dict.fromkeys(causes) if (old := changed[name][0]) and changed[name][1] is None]

@@ -55,13 +55,13 @@ def evaluate(
 
         changes = {rule.name: str(repair) for rule, repair in nearest(configuration, known, violated)}
         for rule in violated:
-            own = supposed if rule.name in unless else values
-            if rule.name not in changes and not fill_known(rule.help, own.evaluate):
-                changes[rule.name] = demanded(rule, own, known)
+            this_values = supposed if rule.name in unless else values
+            if rule.name not in changes and not fill_known(rule.help, this_values.evaluate):
+                changes[rule.name] = demanded(rule, this_values, known)
     for rule, holds in outcomes:
         if holds is False:
-            own = supposed if rule.name in unless else values
-            yield _finding(rule, own, changes.get(rule.name, ""), unless.get(rule.name, ""))
+            this_values = supposed if rule.name in unless else values
+            yield _finding(rule, this_values, changes.get(rule.name, ""), unless.get(rule.name, ""))
         elif holds is not True:
             reason = holds.reason if isinstance(holds, Unknown) else f"{show(holds)} is neither true nor false"
             more = fill_known(rule.unknown, values.evaluate)
@@ -73,18 +73,18 @@ def _in_cases(configuration: Configuration, rules: Iterable[Rule], repairs: bool
     """Yield the errors of the cases of a configuration, each of the first case that has it."""
     left = {rule.name: rule for rule in rules if rule.severity is Severity.ERROR}
     for case in configuration.cases:
-        own = replace(case, version=configuration.version, framework=configuration.framework)
-        for result in [*evaluate(own, left, repairs=repairs)]:
+        this_configuration = replace(case, version=configuration.version, framework=configuration.framework)
+        for result in [*evaluate(this_configuration, left, repairs=repairs)]:
             if isinstance(result, Finding) and result.severity is Severity.ERROR:
                 left.pop(result.rule, None)
                 yield result
 
 
 def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
-    own = values.configuration.path
+    path = values.configuration.path
     given = [setting for name in rule.location if (setting := values.setting(name)) is not None]
     blamed = _blamed(rule, values)
-    given.sort(key=lambda setting: (setting.location.path != own, setting.name != blamed))
+    given.sort(key=lambda setting: (setting.location.path != path, setting.name != blamed))
     location = given[0].location if given else _whole(values.configuration)
     related = tuple(Related(_stands(setting), setting.location) for setting in given[1:])
     message = fill(rule.message, values.evaluate) + values.configuration.condition + unless
@@ -111,7 +111,7 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
 def _refuses_options(rule: Rule) -> bool:
     """Return whether the rule is that some options are not given, whatever else is."""
     demands = conjuncts(parse(rule.require))
-    return not rule.when and all(isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not) for each in demands)
+    return not rule.when and all(isinstance(demand, ast.UnaryOp) and isinstance(demand.op, ast.Not) for demand in demands)
 
 
 def _blamed(rule: Rule, values: Values) -> str:
@@ -120,13 +120,13 @@ def _blamed(rule: Rule, values: Values) -> str:
     It is the only place that the broken demand asks about, where the page's first place belongs to another demand and is no
     condition of the page that this one is not.
     """
-    demands = [(each, set(names(each))) for each in conjuncts(parse(rule.require))]
+    demands = [(conjunct, set(names(conjunct))) for conjunct in conjuncts(parse(rule.require))]
     broken, asks = next((demand for demand in demands if values.evaluate(demand[0]) is False), (None, set()))
     asked = [name for name in rule.location if name in asks]
     first = next((name for name in rule.location if values.setting(name) is not None), "")
-    elsewhere = any(first in others for each, others in demands if each is not broken)
+    elsewhere = any(first in others for node, others in demands if node is not broken)
     conditions = set(names(parse(rule.when))) if rule.when else set()
-    alike = first not in conditions or asked[:1] == [each for each in asked if each in conditions]
+    alike = first not in conditions or asked[:1] == [name for name in asked if name in conditions]
     return asked[0] if len(asked) == 1 and first not in asks and elsewhere and alike else ""
 
 

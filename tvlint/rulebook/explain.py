@@ -24,7 +24,7 @@ def explain(rule: Rule, width: int) -> str:
         lines += _wrapped(f"when: {rule.when or 'always'}", width, "  ")
         lines += _wrapped(f"require: {rule.require}", width, "  ")
     if rule.frameworks:
-        lines += ["", "Holds for", *(_range(*each) for each in rule.frameworks.items())]
+        lines += ["", "Holds for", *(_range(*framework) for framework in rule.frameworks.items())]
     if rule.sources:
         lines += ["", "Sources", *(f"  {source}" for source in rule.sources)]
     return "\n".join(lines).rstrip() + "\n"

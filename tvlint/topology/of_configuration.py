@@ -177,7 +177,7 @@ def _notes(configuration: Configuration, settings: Settings, held: tuple[StageMe
     given = "vocab_size" in configuration.settings
     if given and isinstance(tokenizer, str) and tokenizer not in ("NullTokenizer", "NullMultimodalTokenizer", "TikTokenizer"):
         said.append(f"`vocab_size` is taken for the size that `{tokenizer[:40]}` really has")
-    told = not isinstance(held, Unknown) and any(not isinstance(stage.activations, Unknown) for stage in held)
-    if told and settings.lookup("keeps_attention_scores") is False and settings.lookup("use_flash_attn") is not True:
+    reported = not isinstance(held, Unknown) and any(not isinstance(stage.activations, Unknown) for stage in held)
+    if reported and settings.lookup("keeps_attention_scores") is False and settings.lookup("use_flash_attn") is not True:
         said.append("attention is taken to be fused, so that its scores are not kept")
     return said

@@ -146,8 +146,8 @@ def layer(model: Model, number: int, split: Split) -> Count:
     if experts.shared_ffn:
         dense += mlp(model, model.hidden, experts.shared_ffn, split.tp, False)
         dense += model.hidden if experts.shared_gate else 0
-    own = divide(experts.count, split.ep, "the number of experts:")
-    return Count(dense, own * mlp(model, hidden, experts.ffn, split.expert_tp, model.bias))
+    local = divide(experts.count, split.ep, "the number of experts:")
+    return Count(dense, local * mlp(model, hidden, experts.ffn, split.expert_tp, model.bias))
 
 
 def extra_layer(model: Model, split: Split) -> Count:

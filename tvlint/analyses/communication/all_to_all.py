@@ -177,41 +177,46 @@ def _compute(
     roles = {name: tensors[name].role if name in tensors else Role.ACTIVATION for name in names}
     data = [name for name in names if roles.get(name) in (Role.ACTIVATION, Role.INPUT)]
     exchanged = [name for name in data if tokens.get(name, _Tokens()).open]
-    own = tokens[exchanged[0]] if exchanged else _Tokens()
+    this_tokens = tokens[exchanged[0]] if exchanged else _Tokens()
     if exchanged and has_trait(operator.op, Trait.SUM) and len(data) == 2:
         other = next(name for name in (*data, "") if name != exchanged[0])
-        if tokens.get(other, _Tokens()).open != own.open and own.worked and own.swaps_rows() and other in roles:
-            _, given, dispatched, _ = own.open[-1]
+        if (
+            tokens.get(other, _Tokens()).open != this_tokens.open
+            and this_tokens.worked
+            and this_tokens.swaps_rows()
+            and other in roles
+        ):
+            _, given, dispatched, _ = this_tokens.open[-1]
             yield Unpaired(*where, exchanged[0], given, "", other, dispatched, program.ranks)
-            own = _Tokens()
-    if exchanged and own.worked and has_kind(operator.op, Trait.TOKEN_COMBINE) and data[:1] == exchanged[:1]:
-        _, given, dispatched, _ = own.open[-1]
+            this_tokens = _Tokens()
+    if exchanged and this_tokens.worked and has_kind(operator.op, Trait.TOKEN_COMBINE) and data[:1] == exchanged[:1]:
+        _, given, dispatched, _ = this_tokens.open[-1]
         yield Unpaired(*where, exchanged[0], given, "", "", dispatched, program.ranks)
-        own = _Tokens()
+        this_tokens = _Tokens()
     weights = [tensors[name] for name, role in roles.items() if role is Role.WEIGHT]
-    worked = own.worked or (bool(weights) and (own.routed or _is_expert(operator, weights)))
+    worked = this_tokens.worked or (bool(weights) and (this_tokens.routed or _is_expert(operator, weights)))
     passed = len(data) == 1 and not weights and tokens.get(data[0], _Tokens()).routed
-    routed = passed or has_kind(operator.op, Trait.TOKEN_DISPATCH) or (own.routed and bool(own.open))
+    routed = passed or has_kind(operator.op, Trait.TOKEN_DISPATCH) or (this_tokens.routed and bool(this_tokens.open))
     held = [tokens.get(name) or _given(tensors.get(name)) for name in data]
-    split = frozenset[str]().union(*(each.split for each in held))
-    stayed = None if own.open else _stayed(operator, where, weights, held, split)
+    split = frozenset[str]().union(*(each_tokens.split for each_tokens in held))
+    stayed = None if this_tokens.open else _stayed(operator, where, weights, held, split)
     for output in operator.outputs:
-        tokens[output] = _Tokens(own.open, worked and bool(own.open), routed, stayed, split)
+        tokens[output] = _Tokens(this_tokens.open, worked and bool(this_tokens.open), routed, stayed, split)
 
 
 def _given(tensor: Tensor | None) -> _Tokens:
     """Return what is known of the tokens of an input."""
     placed = (tensor.placements or {}).items() if tensor is not None and tensor.role is Role.INPUT else ()
-    return _Tokens(split=frozenset(axis for axis, own in placed if isinstance(own, Shard) and own.dim == 0))
+    return _Tokens(split=frozenset(axis for axis, placement in placed if isinstance(placement, Shard) and placement.dim == 0))
 
 
 def _stayed(
     operator: Compute, where: tuple[str, int], weights: list[Tensor], given: list[_Tokens], split: frozenset[str]
 ) -> tuple[frozenset[str], tuple[str, int]] | None:
     """Return over which axes experts lie that the operator, or one before it, applies to tokens of the ranks' own."""
-    before = next((own.stayed for own in given if own.stayed is not None), None)
+    before = next((tokens.stayed for tokens in given if tokens.stayed is not None), None)
     if before is not None or not weights or not _is_expert(operator, weights):
         return before
     placed = [entry for weight in weights for entry in (weight.placements or {}).items()]
-    axes = frozenset(axis for axis, own in placed if isinstance(own, Shard) and own.dim == 0)
+    axes = frozenset(axis for axis, placement in placed if isinstance(placement, Shard) and placement.dim == 0)
     return (axes, where) if axes and axes <= split else None

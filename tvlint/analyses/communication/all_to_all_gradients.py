@@ -37,7 +37,7 @@ class _Uses:
 
 def astray(facts: Facts) -> Iterator[Astray]:
     """Backward operators of what an all-to-all alone takes further, whose gradient no communication has brought."""
-    if not any(_exchanges(facts, each) for each in collectives(facts.plan)):
+    if not any(_exchanges(facts, collective) for collective in collectives(facts.plan)):
         return
     seen: set[Where] = set()
     for program in facts.plan.programs:

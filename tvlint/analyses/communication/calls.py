@@ -121,8 +121,10 @@ def _unroll(
             if isinstance(operator, (Communicate, ReduceGradients)):
                 place = places.get(site)
                 if place is None:
-                    own = _communicator(fold, operator.group, rank, known)
-                    place = places[site] = by_communicator.setdefault(own, _Place(own, rank in own.ranks))
+                    communicator = _communicator(fold, operator.group, rank, known)
+                    place = places[site] = by_communicator.setdefault(
+                        communicator, _Place(communicator, rank in communicator.ranks)
+                    )
                 _meet(call, place, found)
             elif isinstance(operator, (Send, Receive)):
                 if site not in peers:
@@ -186,30 +188,30 @@ class _Place:
 
 def _communicator(fold: Fold, group: Group, rank: int, known: _Known) -> _Communicator:
     """Return the communicator of a group as the rank has it; one that lists its ranks is the same on all of them."""
-    if (own := known.listed.get(id(group))) is not None:
-        return own
+    if (communicator := known.listed.get(id(group))) is not None:
+        return communicator
     key = fold.communicator(group, rank)
-    own = known.by_key.get(key)
-    if own is None:
+    communicator = known.by_key.get(key)
+    if communicator is None:
         members = fold.members(group, rank)
         walked = tuple(member for member in members if fold.representative(member) == member)
-        own = known.by_key[key] = _Communicator(key, members, frozenset(members), walked)
+        communicator = known.by_key[key] = _Communicator(key, members, frozenset(members), walked)
     if fold.declared(group).ranks:
-        known.listed[id(group)] = own
-    return own
+        known.listed[id(group)] = communicator
+    return communicator
 
 
 def _meet(call: Call, place: _Place, found: Traffic) -> None:
-    own = place.communicator
-    call.members, call.communicator = own.members, own.key
+    communicator = place.communicator
+    call.members, call.communicator = communicator.members, communicator.key
     if not place.is_member:
         found.outside.append(call)
         return
-    if place.turn == len(own.meetings):
-        own.meetings.append(Meeting(own.key, own.walked))
+    if place.turn == len(communicator.meetings):
+        communicator.meetings.append(Meeting(communicator.key, communicator.walked))
         if place.turn == 0:
-            found.meetings[own.key] = own.meetings
-    call.meeting = own.meetings[place.turn]
+            found.meetings[communicator.key] = communicator.meetings
+    call.meeting = communicator.meetings[place.turn]
     call.meeting.calls[call.rank] = call
     place.turn += 1
 

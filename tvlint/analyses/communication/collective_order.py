@@ -101,11 +101,11 @@ def _reordered(meetings: list[Meeting]) -> Disagreement | None:
     if len(meetings) < 2 or all(len({call.site for call in meeting.calls.values()}) < 2 for meeting in meetings):
         return None
     first, *others = meetings[0].members
-    own = [_brought(meeting.calls[first]) for meeting in meetings]
+    brought = [_brought(meeting.calls[first]) for meeting in meetings]
     for rank in others:
         theirs = [_brought(meeting.calls[rank]) for meeting in meetings]
-        if own != theirs and len(set(own)) == len(own) and set(own) == set(theirs):
-            turn = next(at for at, (one, other) in enumerate(zip(own, theirs, strict=True)) if one != other)
+        if brought != theirs and len(set(brought)) == len(brought) and set(brought) == set(theirs):
+            turn = next(at for at, (one, other) in enumerate(zip(brought, theirs, strict=True)) if one != other)
             return Disagreement("order", (meetings[turn].calls[first],), (meetings[turn].calls[rank],))
     return None
 

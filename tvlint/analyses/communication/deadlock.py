@@ -144,7 +144,7 @@ class _Run:
 
         graph = self._wait_for_graph(blocked)
         cycles: list[tuple[Call, ...]] = []
-        for component in [each for each in nx.strongly_connected_components(graph) if len(each) > 1]:
+        for component in [component for component in nx.strongly_connected_components(graph) if len(component) > 1]:
             part: nx.DiGraph[Call | Meeting] = nx.DiGraph()
             part.add_nodes_from(node for node in graph if node in component)
             part.add_edges_from((tail, head) for tail, head in graph.edges if tail in component and head in component)
@@ -171,8 +171,8 @@ class _Run:
             for needed in self._needs(call):
                 if isinstance(needed, Meeting) and needed not in graph:
                     missing = (needed.calls.get(rank) for rank in needed.members)
-                    own = [each for each in missing if each is not None and each not in self.posted]
-                    graph.add_edges_from((needed, at) for each in own for at in _standing_before(each, at_rank))
+                    calls = [call for call in missing if call is not None and call not in self.posted]
+                    graph.add_edges_from((needed, at) for call in calls for at in _standing_before(call, at_rank))
                 if isinstance(needed, Meeting):
                     graph.add_edge(call, needed)
                 else:

@@ -49,7 +49,7 @@ def hazards(plan: Plan) -> Iterator[Hazard]:
     asynchronous = frozenset(
         name
         for name, segment in plan.segments.items()
-        if any(isinstance(own, Wait) or handle_of(own) for _, own in of_kinds(segment.operators, _ASYNCHRONOUS))
+        if any(isinstance(operator, Wait) or handle_of(operator) for _, operator in of_kinds(segment.operators, _ASYNCHRONOUS))
     )
     for program in plan.programs if asynchronous else ():
         walk = _Walk(plan, program, asynchronous)
@@ -125,8 +125,8 @@ class _Walk:
         """Return the gradients of the operator's weights, which all micro-batches add up to, by their keys."""
         tensors = (self.plan.tensors.get(weight) for weight in operator.weights)
         names = [tensor.gradient for tensor in tensors if tensor is not None and tensor.gradient]
-        own = {self._key(name, inner, renamed, step, number): name for name in names}
-        return own | {(name, micro_batch): name for name in names for micro_batch in self.batches}
+        name_of_gradient = {self._key(name, inner, renamed, step, number): name for name in names}
+        return name_of_gradient | {(name, micro_batch): name for name in names for micro_batch in self.batches}
 
     def _reissued(self, issue: _Issue, operator: Communicate, together: int) -> _Issue | None:
         """Return the collective that is still under way on the handle of another one.
@@ -136,9 +136,9 @@ class _Walk:
         """
         run = (issue.segment, issue.step, issue.micro_batch)
         under_way = self.first.setdefault(issue.handle, {}).setdefault(run, {})
-        own = (operator.kind, operator.group)
-        before = next((each for kind, each in under_way.items() if each.index < together or kind != own), None)
-        under_way.setdefault(own, issue)
+        kind_and_group = (operator.kind, operator.group)
+        before = next((each for kind, each in under_way.items() if each.index < together or kind != kind_and_group), None)
+        under_way.setdefault(kind_and_group, issue)
         return before
 
     def _collisions(self, read: dict[object, str], written: dict[object, str], segment: str, index: int) -> Iterator[Hazard]:

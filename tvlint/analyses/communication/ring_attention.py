@@ -222,8 +222,8 @@ def _axis(facts: Facts, rank: int, others: set[int]) -> str:
     mesh = facts.plan.mesh
     if not others or max(others) >= mesh.size or rank >= mesh.size:
         return ""
-    own = mesh.coordinates(rank)
-    axes = {axis.name for other in others for axis in mesh.axes if mesh.coordinates(other)[axis.name] != own[axis.name]}
+    coordinates = mesh.coordinates(rank)
+    axes = {axis.name for other in others for axis in mesh.axes if mesh.coordinates(other)[axis.name] != coordinates[axis.name]}
     return axes.pop() if len(axes) == 1 else ""
 
 

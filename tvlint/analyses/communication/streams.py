@@ -65,8 +65,8 @@ def _crossings(plan: Plan, program: Program, strict: bool) -> Iterator[Crossing]
                 events[operator.event] = {**clock, stream: now.get(stream, 0)}
                 continue
             if isinstance(operator, Wait):
-                for each in {stream} if strict else {*clocks, stream}:
-                    _join(clocks.setdefault(each, {}), handles.get(operator.handle, {}))
+                for each_name in {stream} if strict else {*clocks, stream}:
+                    _join(clocks.setdefault(each_name, {}), handles.get(operator.handle, {}))
                 pending = {key: handle for key, handle in pending.items() if handle != operator.handle}
                 continue
             now[stream] = now.get(stream, 0) + 1

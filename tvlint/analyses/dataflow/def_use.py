@@ -78,8 +78,8 @@ def names_in(plan: Plan) -> set[str]:
     for program in plan.programs:
         for step in program.steps:
             segment = plan.segments[step.segment]
-            for own, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
-                found.update(outer for name, outer in zip(own, outside, strict=True) if name in inside[step.segment])
+            for names, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
+                found.update(outer for name, outer in zip(names, outside, strict=True) if name in inside[step.segment])
     return found
 
 

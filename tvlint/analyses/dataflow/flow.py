@@ -25,9 +25,9 @@ def way(facts: Facts, cause: tuple[str, int], use: tuple[str, int], name: str, m
     """Return the operators by which what `cause` makes comes to `use` as `name`; `made` says what stands at the cause."""
     first = Related(made, facts.place(*cause), leads=True)
     operators = facts.plan.segments[cause[0]].operators
-    known = {each: _Made(each, cause[1], None) for each in writes(operators[cause[1]])}
+    known = {each_name: _Made(each_name, cause[1], None) for each_name in writes(operators[cause[1]])}
     for index in range(cause[1] + 1, use[1] if cause[0] == use[0] else 0):
-        source = next((known[each] for each in reads(operators[index]) if each in known), None)
+        source = next((known[each_name] for each_name in reads(operators[index]) if each_name in known), None)
         for each in writes(operators[index]):
             known.pop(each, None)
             if source is not None:

@@ -49,7 +49,7 @@ def floored_shape(
         if placement.order and len(placement.order) != size:
             raise ValueError(f"`order` lists {len(placement.order)} coordinates, axis `{axis}` has {size}")
         pieces = sum(map(len, placement.order)) if placement.order else size
-        own = len(placement.order[0]) if placement.order else 1
+        count = len(placement.order[0]) if placement.order else 1
         length = shape[placement.dim]
         if placement.parts and sum(placement.parts) != whole[placement.dim]:
             parts = list(placement.parts)
@@ -60,11 +60,11 @@ def floored_shape(
         if uneven and undivided is None:
             undivided = Undivided(placement.dim, uneven[0], pieces, axis, True)
         if uneven:
-            shape[placement.dim] = sum(max(part // pieces, min(part, 1)) for part in placement.parts) * own
+            shape[placement.dim] = sum(max(part // pieces, min(part, 1)) for part in placement.parts) * count
             continue
         if length % pieces and undivided is None:
             undivided = Undivided(placement.dim, length, pieces, axis)
-        shape[placement.dim] = max(length // pieces, min(length, 1)) * own
+        shape[placement.dim] = max(length // pieces, min(length, 1)) * count
     return tuple(shape), undivided
 
 
@@ -76,8 +76,8 @@ def whole_shape(mesh: Mesh, local: tuple[int, ...], placements: Mapping[str, Pla
             continue
         if not -len(shape) <= placement.dim < len(shape):
             return None
-        own = {len(pieces) for pieces in placement.order}
-        if own and (len(own) > 1 or 0 in own or shape[placement.dim] % min(own)):
+        counts = {len(pieces) for pieces in placement.order}
+        if counts and (len(counts) > 1 or 0 in counts or shape[placement.dim] % min(counts)):
             return None
         shape[placement.dim] *= mesh.axis_size(axis)
     return tuple(shape) if all(size < 2**62 for size in shape) else None

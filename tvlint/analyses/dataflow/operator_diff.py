@@ -11,7 +11,7 @@ def difference(first: Compute, second: Compute) -> str:
     """Return what one operator computes and the other does not, in words."""
     if first.op != second.op:
         return f"`{first.op}` and `{second.op}`"
-    constants = [[operand.value for operand in each.inputs if isinstance(operand, Literal)] for each in (first, second)]
+    constants = [[operand.value for operand in operator.inputs if isinstance(operand, Literal)] for operator in (first, second)]
     if constants[0] != constants[1]:
         return f"{_words(constants[0])} and {_words(constants[1])}"
     for name in {**first.attributes, **second.attributes}:

@@ -66,8 +66,8 @@ class Fold:
         return self._first_alike(rank)
 
     def _first_alike(self, rank: int) -> int:
-        own = self.mesh.coordinates(rank)
-        return self.mesh.rank({name: 0 if name in self.alike else at for name, at in own.items()})
+        coordinates = self.mesh.coordinates(rank)
+        return self.mesh.rank({name: 0 if name in self.alike else at for name, at in coordinates.items()})
 
     def everywhere(self, ranks: tuple[int, ...]) -> tuple[int, ...]:
         """Return all ranks that the representatives `ranks` stand for, ascending."""
@@ -111,16 +111,16 @@ class Fold:
         self, rank: int, names: tuple[str, ...], along: Callable[[int, tuple[str, ...]], tuple[int, ...]]
     ) -> tuple[int, ...]:
         """Return the ranks of `rank`'s line along `names`, found once for all of them."""
-        own = self.mesh.coordinates(rank)
-        key = (names, self.mesh.rank({name: 0 if name in names else at for name, at in own.items()}))
+        coordinates = self.mesh.coordinates(rank)
+        key = (names, self.mesh.rank({name: 0 if name in names else at for name, at in coordinates.items()}))
         if key not in self._lines:
             self._lines[key] = along(rank, names)
         return self._lines[key]
 
     def _walked_along(self, rank: int, names: tuple[str, ...]) -> tuple[int, ...]:
-        own, ranks = self.mesh.coordinates(rank), [0]
+        coordinates, ranks = self.mesh.coordinates(rank), [0]
         for axis in self.mesh.axes:
-            steps = self._shortened.get(axis.name, range(axis.size)) if axis.name in names else (own[axis.name],)
+            steps = self._shortened.get(axis.name, range(axis.size)) if axis.name in names else (coordinates[axis.name],)
             ranks = [base * axis.size + step for base in ranks for step in steps]
         return tuple(ranks)
 
@@ -137,17 +137,17 @@ class Fold:
         size = self.mesh.axis_size(peer.axis)
         if rank >= self.mesh.size:
             return None
-        own = self.mesh.coordinates(rank)
+        coordinates = self.mesh.coordinates(rank)
         walked = self._shortened.get(peer.axis)
-        if walked is not None and own[peer.axis] in walked:
-            target = walked.index(own[peer.axis]) + peer.offset
+        if walked is not None and coordinates[peer.axis] in walked:
+            target = walked.index(coordinates[peer.axis]) + peer.offset
             if not 0 <= target < len(walked) and not peer.wrap:
                 return None
-            return self.mesh.rank({**own, peer.axis: walked[target % len(walked)]})
-        target = own.get(peer.axis, 0) + peer.offset
+            return self.mesh.rank({**coordinates, peer.axis: walked[target % len(walked)]})
+        target = coordinates.get(peer.axis, 0) + peer.offset
         if not 0 <= target < size and not peer.wrap:
             return None
-        return self.mesh.rank({**own, peer.axis: target % size})
+        return self.mesh.rank({**coordinates, peer.axis: target % size})
 
 
 def operators(plan: Plan) -> Iterator[Operator]:

@@ -36,11 +36,11 @@ def uneven_backwards(plan: Plan) -> Iterator[Count]:
         for name, batch in runs:
             used.setdefault(name, set()).add(batch)
         for forward in used:
-            own = [name for name in mirrors.get(forward, ()) if name in used]
-            for backward in own:
+            names = [name for name in mirrors.get(forward, ()) if name in used]
+            for backward in names:
                 for batch in sorted(used[forward] | used[backward]):
                     times, expected = runs[backward, batch], runs[forward, batch]
-                    if times > expected or (times < expected and len(own) == 1):
+                    if times > expected or (times < expected and len(names) == 1):
                         yield Count(backward, forward, batch, times, expected, program.ranks)
 
 

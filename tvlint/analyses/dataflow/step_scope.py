@@ -17,4 +17,4 @@ def micro_batches_of(plan: Plan) -> int:
 def only_ends(segment: Segment) -> bool:
     """Return whether the segment only reduces what micro-batches add up to, updates, and waits."""
     once = segment.phase in (Phase.REDUCE, Phase.OPTIMIZER)
-    return once and all(isinstance(own, _ENDS) for own in segment.operators)
+    return once and all(isinstance(operator, _ENDS) for operator in segment.operators)

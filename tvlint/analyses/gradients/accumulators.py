@@ -18,6 +18,6 @@ def accumulators(plan: Plan) -> dict[str, str]:
     others: set[str] = set()
     for program in plan.programs:
         segments = {step.segment for step in program.steps}
-        made = {name for segment in segments for own in plan.segments[segment].operators for name in writes(own)}
+        made = {name for segment in segments for operator in plan.segments[segment].operators for name in writes(operator)}
         others.update(name for name in made & owners.keys() if name != chosen[owners[name]] and chosen[owners[name]] in made)
     return {name: owner for name, owner in owners.items() if name not in others}

@@ -59,5 +59,5 @@ def _reduced_over(plan: Plan) -> Iterator[Group]:
 def axes_apart(facts: Facts, group: Group) -> frozenset[str]:
     """The axes along which the ranks of `group` lie apart."""
     group, mesh = facts.fold.declared(group), facts.plan.mesh
-    own = [mesh.coordinates(rank) for rank in set(group.ranks) if rank < mesh.size]
-    return frozenset(group.axes) | {axis.name for axis in mesh.axes if len({each[axis.name] for each in own}) > 1}
+    coordinates = [mesh.coordinates(rank) for rank in set(group.ranks) if rank < mesh.size]
+    return frozenset(group.axes) | {axis.name for axis in mesh.axes if len({each[axis.name] for each in coordinates}) > 1}

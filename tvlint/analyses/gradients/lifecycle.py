@@ -161,7 +161,7 @@ def _across(facts: Facts, weight: str, programs: list[int], reduced: dict[tuple[
         for group in reduced.get((weight, number), ()):
             if not group.ranks and not group.axes and not group.name:
                 return True
-            members = {each for rank in first for each in facts.fold.members(group, rank)}
+            members = {member for rank in first for member in facts.fold.members(group, rank)}
             if len({of[member] for member in members if member in of}) > 1 or not members & of.keys():
                 return True
     return False

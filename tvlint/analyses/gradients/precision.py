@@ -60,8 +60,8 @@ def lowered(plan: Plan) -> Iterator[Lowered]:
             if operator.reduce not in ("", "sum", "avg"):
                 continue
             for source, output in zip(operator.inputs, operator.outputs, strict=False):
-                own = plan.tensors[source].dtype if source in plan.tensors else ""
-                used = operator.dtype or own
+                word = plan.tensors[source].dtype if source in plan.tensors else ""
+                used = operator.dtype or word
                 origin = casts.get(source, "")
                 narrowed = origin and _of(plan, origin) > bits(used) and output in wider
                 stored = wider[output] if narrowed else output
@@ -125,7 +125,7 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
             if not isinstance(operator, Compute):
                 continue
             names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
-            peaks = frozenset().union(*(from_peak.get(each, frozenset()) for each in names))
+            peaks = frozenset().union(*(from_peak.get(name, frozenset()) for name in names))
             if names and _keeps_peak(operator.op):
                 alike.update(dict.fromkeys(operator.outputs, alike.get(names[0], names[0])))
             if is_peak(operator) and names:
@@ -140,10 +140,10 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
             for operand in sorted(peaks & quantised.keys()):
                 segment, at, scale = quantised[operand]
                 makes_scale = scale in changed or has_kind(operator.op, Trait.SCALE)
-                if makes_scale and not any(_is_history(plan, each) for each in names):
+                if makes_scale and not any(_is_history(plan, name) for name in names):
                     yield Stale(segment, at, operand, scale, (name, index), program.ranks)
-            for each in changed:
-                from_peak[each] = frozenset() if _is_history(plan, each) else peaks
+            for each_name in changed:
+                from_peak[each_name] = frozenset() if _is_history(plan, each_name) else peaks
 
 
 _KEPT = (Role.BUFFER, Role.STATE, Role.INPUT)

@@ -41,7 +41,7 @@ def foreign_scales(plan: Plan) -> Iterator[Foreign]:
 
 
 def _in_program(plan: Plan, program: Program) -> Iterator[Foreign]:
-    own: dict[str, frozenset[str]] = {}
+    scales: dict[str, frozenset[str]] = {}
     """Numbers that follow from the greatest magnitudes, on this rank, of those tensors."""
     coded: dict[str, str] = {}
     joined: dict[str, tuple[str, Where]] = {}
@@ -53,7 +53,7 @@ def _in_program(plan: Plan, program: Program) -> Iterator[Foreign]:
                     if operator.kind in _JOINS and source in coded:
                         joined[output] = (coded[source], where)
                     elif operator.kind in _REDUCES:
-                        own.pop(output, None)
+                        scales.pop(output, None)
                 continue
             if not isinstance(operator, Compute):
                 continue
@@ -63,9 +63,9 @@ def _in_program(plan: Plan, program: Program) -> Iterator[Foreign]:
                     scale, at = joined[codes]
                     yield Foreign(codes, scale, where, at, program.ranks)
             if is_quantisation(operator) and len(names) > 1:
-                if names[0] in own.get(names[1], ()):
+                if names[0] in scales.get(names[1], ()):
                     coded.update(dict.fromkeys(operator.outputs, names[1]))
             elif is_peak(operator):
-                own.update(dict.fromkeys(writes(operator), frozenset(names)))
-            elif names and all(each in own for each in names):
-                own.update(dict.fromkeys(writes(operator), frozenset().union(*(own[each] for each in names))))
+                scales.update(dict.fromkeys(writes(operator), frozenset(names)))
+            elif names and all(name in scales for name in names):
+                scales.update(dict.fromkeys(writes(operator), frozenset().union(*(scales[name] for name in names))))

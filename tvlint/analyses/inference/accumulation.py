@@ -42,26 +42,26 @@ def with_reducers(plan: Plan) -> Plan:
     weight_of = {gradient: names[0] for gradient, names in owners.items() if len(names) == 1}
     found = {
         name for name, segment in plan.segments.items()
-        if any(replaces_gradients(own, weight_of) for own in segment.operators)
+        if any(replaces_gradients(operator, weight_of) for operator in segment.operators)
     }  # fmt: skip
     if not found or not all(_at_the_end(plan, plan.segments[name], weight_of) for name in found):
         return plan
     segments = {name: _reducing(segment, weight_of) if name in found else segment for name, segment in plan.segments.items()}
     programs = tuple(
         replace(
-            own,
-            steps=tuple(Step(step.segment, source=step.source) if step.segment in found else step for step in own.steps),
+            program,
+            steps=tuple(Step(step.segment, source=step.source) if step.segment in found else step for step in program.steps),
         )
-        for own in plan.programs
+        for program in plan.programs
     )
     return replace(plan, segments=segments, programs=programs)
 
 
 def _at_the_end(plan: Plan, segment: Segment, weight_of: Mapping[str, str]) -> bool:
     """Return whether the segment only reduces and updates, and no rank runs it more than once."""
-    if not all(isinstance(own, _ENDS) or replaces_gradients(own, weight_of) for own in segment.operators):
+    if not all(isinstance(operator, _ENDS) or replaces_gradients(operator, weight_of) for operator in segment.operators):
         return False
-    if segment.mirror or any(own.mirror == segment.name for own in plan.segments.values()):
+    if segment.mirror or any(each_segment.mirror == segment.name for each_segment in plan.segments.values()):
         return False
     for program in plan.programs:
         runs = [step for step in program.steps if step.segment == segment.name]
@@ -72,14 +72,25 @@ def _at_the_end(plan: Plan, segment: Segment, weight_of: Mapping[str, str]) -> b
 
 def _reducing(segment: Segment, weight_of: Mapping[str, str]) -> Segment:
     operators: list[Operator] = []
-    for own in segment.operators:
-        if isinstance(own, Communicate):
-            weights = tuple(weight_of[name] for name in own.inputs)
-            how = own.reduce or "sum"
+    for operator in segment.operators:
+        if isinstance(operator, Communicate):
+            weights = tuple(weight_of[name] for name in operator.inputs)
+            how = operator.reduce or "sum"
             operators.append(
-                ReduceGradients(weights, own.group, how, 1, False, False, own.handle, own.stream, own.source, own.label)
+                ReduceGradients(
+                    weights,
+                    operator.group,
+                    how,
+                    1,
+                    False,
+                    False,
+                    operator.handle,
+                    operator.stream,
+                    operator.source,
+                    operator.label,
+                )
             )
         else:
-            operators.append(own)
+            operators.append(operator)
     phase = segment.phase if segment.phase is Phase.OPTIMIZER else Phase.REDUCE
     return replace(segment, phase=phase, inputs=(), outputs=(), operators=tuple(operators))

@@ -43,7 +43,7 @@ def operand_fit(facts: Facts) -> OperandFit:
 
 def _operand_fit(plan: Plan) -> OperandFit:
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
-    kinds = {name: numbers.setdefault((own.shape, own.dtype), len(numbers)) for name, own in plan.tensors.items()}
+    kinds = {name: numbers.setdefault((tensor.shape, tensor.dtype), len(numbers)) for name, tensor in plan.tensors.items()}
     given: dict[tuple[str, int], Types] = {}
     misfits: list[Misfit] = []
     seen: dict[object, Types | MisfitError] = {}
@@ -73,7 +73,9 @@ def _use(operator: Operator, kinds: Mapping[str, int]) -> object:
     Constants stand as they are written, since `True` equals 1.
     """
     if isinstance(operator, Compute):
-        operands = tuple([kinds.get(own) if isinstance(own, str) else repr(own.value) for own in operator.inputs])
+        operands = tuple(
+            [kinds.get(operand) if isinstance(operand, str) else repr(operand.value) for operand in operator.inputs]
+        )
         if None in operands:
             return None
         return operator.op, operands, repr(operator.attributes) if operator.attributes else "", len(operator.outputs)
@@ -103,8 +105,8 @@ def _other_shapes(plan: Plan, operator: Backward, kinds: Mapping[str, int]) -> M
         for gradient, of in zip(gradients, values, strict=False):
             if kinds.get(gradient) == kinds.get(of) or gradient not in kinds or of not in kinds:
                 continue
-            own, shape = plan.tensors[gradient].shape, plan.tensors[of].shape
-            if own != shape and prod((*own, *shape)) != 1:
-                said = f"`{gradient}` of shape {list(own)} is the gradient of `{of}`"
+            gradient_shape, shape = plan.tensors[gradient].shape, plan.tensors[of].shape
+            if gradient_shape != shape and prod((*gradient_shape, *shape)) != 1:
+                said = f"`{gradient}` of shape {list(gradient_shape)} is the gradient of `{of}`"
                 return MisfitError(said, f"it has to be of the same shape, {list(shape)}")
     return None

@@ -22,7 +22,7 @@ OwnTypes = Mapping[int, Mapping[str, Tensor]]
 _LOGICAL = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
 
 
-def with_own_types(plan: Plan, own: OwnTypes, stated: Collection[str]) -> Plan:
+def with_own_types(plan: Plan, per_program: OwnTypes, stated: Collection[str]) -> Plan:
     """Return the plan with the programs on tensors of their own types: those of `own`, and those of results that differ.
 
     A result whose name is not among `stated` (the names of which the plan says a type for all programs) has the type that
@@ -30,10 +30,10 @@ def with_own_types(plan: Plan, own: OwnTypes, stated: Collection[str]) -> Plan:
     """
     if len(plan.programs) > 1:
         following = {number: _following(plan, program, stated) for number, program in enumerate(plan.programs)}
-        own = {number: {**types, **own.get(number, {})} for number, types in following.items()}
-    for number in sorted(own):
-        if not all(_says_nothing_new(plan.tensors.get(name), tensor) for name, tensor in own[number].items()):
-            plan = _with_types_of(plan, number, own[number])
+        per_program = {number: {**types, **per_program.get(number, {})} for number, types in following.items()}
+    for number in sorted(per_program):
+        if not all(_says_nothing_new(plan.tensors.get(name), tensor) for name, tensor in per_program[number].items()):
+            plan = _with_types_of(plan, number, per_program[number])
     return plan
 
 
@@ -80,7 +80,7 @@ def where(ranks: Iterable[int], mesh: Mesh) -> str:
     return compact(chosen)
 
 
-def _with_types_of(plan: Plan, number: int, own: Mapping[str, Tensor]) -> Plan:
+def _with_types_of(plan: Plan, number: int, types_of_program: Mapping[str, Tensor]) -> Plan:
     program = plan.programs[number]
     mark = where(program.ranks, plan.mesh)
     run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
@@ -91,15 +91,17 @@ def _with_types_of(plan: Plan, number: int, own: Mapping[str, Tensor]) -> Plan:
         for name in (*writes(operator), *(reads(operator) if isinstance(operator, Backward) else ()))
     }
     outer = {name for step in program.steps for name in (*(step.inputs or ()), *(step.outputs or ()))}
-    names = {name: _marked(name, mark, plan.tensors) for name in sorted(made | outer | own.keys())}
+    names = {name: _marked(name, mark, plan.tensors) for name in sorted(made | outer | types_of_program.keys())}
     operators = [_renamed(operator, names, {}) for segment in run for operator in plan.segments[segment].operators]
-    stated = {name: plan.tensors[name] for name in own if name in plan.tensors}
+    stated = {name: plan.tensors[name] for name in types_of_program if name in plan.tensors}
     with_own, without = (
         derive_tensors({**plan.tensors, **_typed(plan, types, names)}, frozenset(), operators, plan.mesh)
-        for types in (own, stated)
+        for types in (types_of_program, stated)
     )
-    changed = {name for name, new in names.items() if name not in own and _differs(without.get(new), with_own.get(new))}
-    changed |= {name for name, tensor in own.items() if not _says_nothing_new(plan.tensors.get(name), tensor)}
+    changed = {
+        name for name, new in names.items() if name not in types_of_program and _differs(without.get(new), with_own.get(new))
+    }
+    changed |= {name for name, tensor in types_of_program.items() if not _says_nothing_new(plan.tensors.get(name), tensor)}
     weights = {name for name in changed if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT}
     changed |= {name for name in names.keys() & plan.tensors.keys() if plan.tensors[name].gradient_of in weights}
     names = {name: new for name, new in names.items() if name in changed}
@@ -115,10 +117,10 @@ def _marked(name: str, mark: str, taken: Mapping[str, Tensor]) -> str:
     return new
 
 
-def _typed(plan: Plan, own: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
+def _typed(plan: Plan, types: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
     """Return the tensors of `own` under their names on these ranks, with what is known of them on all ranks."""
     found: dict[str, Tensor] = {}
-    for name, tensor in own.items():
+    for name, tensor in types.items():
         known = plan.tensors.get(name, tensor)
         logical = tensor.logical or known.logical or (name if known.role in _LOGICAL else "")
         found[names[name]] = replace(
@@ -134,9 +136,9 @@ def _differs(known: Tensor | None, derived: Tensor | None) -> bool:
 
 def _kept(plan: Plan, name: str, new: str, names: Mapping[str, str], derived: Mapping[str, Tensor]) -> Tensor:
     """Return the tensor `new`: its type is what was derived, its role that of `name`."""
-    known, own = plan.tensors.get(name, derived[new]), derived[new]
+    known, tensor = plan.tensors.get(name, derived[new]), derived[new]
     of = names.get(known.gradient_of, known.gradient_of)
-    return replace(own, role=known.role, gradient_of=of, gradient=names.get(known.gradient, known.gradient))
+    return replace(tensor, role=known.role, gradient_of=of, gradient=names.get(known.gradient, known.gradient))
 
 
 def _moved(plan: Plan, number: int, run: Iterable[str], names: Mapping[str, str], mark: str) -> Plan:

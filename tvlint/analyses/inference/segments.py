@@ -141,5 +141,5 @@ def _phase(operator: Operator, phase: Phase, within: Phase, of_step: Collection[
 
 def _cut(phase: Phase, operators: Sequence[Operator], everywhere: Collection[str], micro_batch: int) -> ImplicitSegment:
     inputs, outputs = signature(operators, everywhere)
-    own = micro_batch if phase in (Phase.FORWARD, Phase.BACKWARD) else -1
-    return ImplicitSegment(phase, tuple(operators), inputs, outputs, own)
+    number = micro_batch if phase in (Phase.FORWARD, Phase.BACKWARD) else -1
+    return ImplicitSegment(phase, tuple(operators), inputs, outputs, number)

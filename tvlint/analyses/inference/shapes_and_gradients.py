@@ -78,7 +78,7 @@ def _made(operator: Compute) -> list[tuple[tuple[int, ...], str]]:
     spec = spec_of(operator.op)
     if spec is None or any(isinstance(operand, str) for operand in operator.inputs):
         return []
-    given = tuple(own for own in operator.inputs if isinstance(own, Literal))
+    given = tuple(operand for operand in operator.inputs if isinstance(operand, Literal))
     try:
         bound = spec.bind(Call(operator.op, given, operator.attributes))
         sizes = bound.sizes_of(operator.op, [])
@@ -109,9 +109,9 @@ def link_gradients(tensors: Mapping[str, Tensor]) -> tuple[dict[str, str], dict[
     chosen: dict[str, str] = {}
     undecided: dict[str, list[str]] = {}
     for name, gradients in candidates.items():
-        own = f"grad({name})"
-        if len(gradients) == 1 or own in gradients:
-            chosen[name] = own if own in gradients else gradients[0]
+        word = f"grad({name})"
+        if len(gradients) == 1 or word in gradients:
+            chosen[name] = word if word in gradients else gradients[0]
         else:
             undecided[name] = gradients
     return chosen, undecided
@@ -265,7 +265,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     dtypes_of = [dtype] * len(outputs)
     if is_choice:
         dtypes_of[-1:] = ["int64"] * len(dtypes_of[-1:])
-    return [(tuple(sizes[name] for name in names), own) for names, own in zip(outputs, dtypes_of, strict=True)]
+    return [(tuple(sizes[name] for name in names), each_name) for names, each_name in zip(outputs, dtypes_of, strict=True)]
 
 
 _KEEP_ELEMENTS = (
@@ -279,11 +279,11 @@ def _of_whole_numbers(operator: Compute, dtype: str) -> str:
         return dtype
     if has_trait(operator.op, Trait.REDUCTION) and not has_trait(operator.op, Trait.REAL, Trait.SOFTMAX):
         return "" if "dtype" in operator.attributes else "int64"
-    constants = [own.value for own in operator.inputs if isinstance(own, Literal)]
+    constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
     is_product = has_trait(operator.op, Trait.SCALING) and has_trait(operator.op, Trait.PRODUCT)
     if dtype == "bool":
         return dtype if is_product and not constants else ""
-    whole = all(isinstance(own, int) and not isinstance(own, bool) for own in constants)
+    whole = all(isinstance(constant, int) and not isinstance(constant, bool) for constant in constants)
     return dtype if whole and (is_product or has_trait(operator.op, Trait.SUM)) else ""
 
 

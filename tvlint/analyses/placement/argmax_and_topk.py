@@ -23,10 +23,10 @@ def choices(walk: Walk, operator: Compute) -> Iterator[tuple[str, str, str]]:
     rank, (at, usual) = len(walk.shape(first) or ()), row.dimension
     constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
     dim = operator.attributes.get("dim", constants[at] if len(constants) > at else usual)
-    own = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan)) | SEQUENCE_AXES
+    names = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan)) | SEQUENCE_AXES
     for axis in walk.axes:
         on = walk.value(first).on.get(axis)
-        if not isinstance(on, Shard) or not rank or axis in own:
+        if not isinstance(on, Shard) or not rank or axis in names:
             continue
         along = dim is None or (isinstance(dim, int) and not isinstance(dim, bool) and dim % rank == on.dim % rank)
         if along and not sent_on(walk, [name for name in operator.outputs if name], axis):

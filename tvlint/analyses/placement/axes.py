@@ -26,20 +26,20 @@ def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
     name, or where its ranks compute mostly different values and never meet in a collective along it. Folded replicas have data
     of their own: their axis counts where the plan says how something lies over it.
     """
-    names = facts.derived("computed names", lambda: [_computed(facts, each) for each in facts.plan.programs])
+    names = facts.derived("computed names", lambda: [_computed(facts, program) for program in facts.plan.programs])
     exchanging = facts.derived("collective axes", lambda: _exchanging(facts))
     silent = facts.derived("silent axes", lambda: _silent(facts))
     mesh, fold = facts.plan.mesh, facts.fold
-    places = facts.derived("places of programs", lambda: {id(each): at for at, each in enumerate(facts.plan.programs)})
+    places = facts.derived("places of programs", lambda: {id(program): at for at, program in enumerate(facts.plan.programs)})
     number = places[id(program)]
-    own, rank = names[number], min(program.ranks, default=0)
+    tensor, rank = names[number], min(program.ranks, default=0)
     found = []
     for axis in mesh.axes:
         if axis.size == 1 or rank >= mesh.size or axis.name in PIPELINE_AXES or axis.name in silent:
             continue
         others = _programs_along(facts, rank, axis.name) - {number} if axis.name not in fold.uniform else frozenset()
         compared = sorted(others)[:_COMPARED]
-        alike = all(2 * len(own & names[other]) >= len(own | names[other]) for other in compared)
+        alike = all(2 * len(tensor & names[other]) >= len(tensor | names[other]) for other in compared)
         if alike or axis.name in exchanging:
             found.append(axis.name)
     return tuple(found)

@@ -88,8 +88,8 @@ def send(walk: Walk, operator: Send) -> None:
     value = walk.value(operator.tensor)
     mesh, peer, crossed = walk.plan.mesh, operator.peer, {operator.peer.axis}
     if peer.rank is not None and max(peer.rank, walk.rank) < mesh.size:
-        own, other = mesh.coordinates(walk.rank), mesh.coordinates(peer.rank)
-        crossed = {axis for axis in own if own[axis] != other[axis]}
+        coordinates, other = mesh.coordinates(walk.rank), mesh.coordinates(peer.rank)
+        crossed = {axis for axis in coordinates if coordinates[axis] != other[axis]}
     on = dict(value.on)
     for axis, placement in value.on.items():
         is_piece = isinstance(placement, Shard) and (axis in crossed or peer.rank is not None)

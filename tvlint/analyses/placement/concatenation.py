@@ -14,10 +14,10 @@ from tvlint.ops.spec import Bound
 def packed(walk: Walk, bound: Bound, names: Sequence[str]) -> dict[str, On]:
     """Return by axis: how the concatenation `bound` of `names` lies, where each is split along the dimension that is joined."""
     lengths = [shape for name in names if (shape := walk.shape(name)) is not None]
-    own = [set(operand) - set(bound.outputs[0]) for operand in bound.operands]
-    if len(names) < 2 or len(lengths) < len(names) or any(len(part) != 1 for part in own):
+    reduced = [set(operand) - set(bound.outputs[0]) for operand in bound.operands]
+    if len(names) < 2 or len(lengths) < len(names) or any(len(part) != 1 for part in reduced):
         return {}
-    dim = next(at for at, name in enumerate(bound.operands[0]) if name in own[0])
+    dim = next(at for at, name in enumerate(bound.operands[0]) if name in reduced[0])
     found: dict[str, On] = {}
     for axis in walk.axes:
         placed = [walk.value(name).on.get(axis) for name in names]

@@ -134,14 +134,14 @@ def _at_collective(facts: Facts, calls: Sequence[Call]) -> Iterator[Defect]:
     first = operators[0]
     if not isinstance(first, Communicate) or not first.inputs or not first.outputs:
         return
-    pairs = [_tensors(facts, each) for each in operators if isinstance(each, Communicate)]
+    pairs = [_tensors(facts, operator) for operator in operators if isinstance(operator, Communicate)]
     givens = [before for before, _ in pairs if before is not None and before.region is not None]
     result = pairs[0][1]
-    if len(givens) < len(calls) or result is None or result.region is None or len({each.logical for each in givens}) > 1:
+    if len(givens) < len(calls) or result is None or result.region is None or len({tensor.logical for tensor in givens}) > 1:
         return
     if givens[0].logical != result.logical:
         return
-    rule, has, other = _contradiction(first, [each.region or () for each in givens], givens, result)
+    rule, has, other = _contradiction(first, [tensor.region or () for tensor in givens], givens, result)
     if rule:
         ranks = tuple(call.rank for call in calls)
         where = (calls[0].site.segment, calls[0].site.index)
@@ -158,13 +158,13 @@ def _contradiction(
             return "allreduce-of-shards", f"region {_box(regions[0])} on one rank, {_box(regions[1])} on another", result.name
         if regions[0] != box:
             return "unfounded-claim", _box(regions[0]), _box(box)
-        if activation and all(each.part == (0, 1) for each in givens) and (operator.reduce or "sum") == "sum":
+        if activation and all(tensor.part == (0, 1) for tensor in givens) and (operator.reduce or "sum") == "sum":
             return "doubled-allreduce", "R", result.name
-    complete = activation and len(givens) > 1 and all(each.part == (0, 1) for each in givens)
+    complete = activation and len(givens) > 1 and all(tensor.part == (0, 1) for tensor in givens)
     if operator.kind is Collective.REDUCE_SCATTER and complete and len(set(regions)) == 1:
         return "reduce-scatter-of-replicated", "R", result.name
     if operator.kind is Collective.ALL_GATHER and operator.dim is not None:
-        if activation and any(each.part[1] > 1 for each in givens):
+        if activation and any(tensor.part[1] > 1 for tensor in givens):
             return "gather-of-partial", "P", result.name
         dim = operator.dim
         if not -len(box) <= dim < len(box):

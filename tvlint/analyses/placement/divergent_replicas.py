@@ -29,13 +29,13 @@ def mates(walk: Walk, operator: Compute) -> None:
         return
     runs = walk.facts.derived("operators by what they take and give", lambda: _runs(walk.facts)).get(_key(operator), [])
     first = str(operator.inputs[0])
-    own = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan)) | SEQUENCE_AXES
+    names = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan)) | SEQUENCE_AXES
     for axis in walk.axes if len(runs) > 1 else ():
         on = walk.value(first).on.get(axis)
         scaling = _scales(operator)
         if not isinstance(on, Shard) if scaling else not (isinstance(on, Shard) or is_whole(on)):
             continue
-        if scaling and axis in own:
+        if scaling and axis in names:
             continue
         others = _others(walk, axis, runs, operator)
         if others is not None:

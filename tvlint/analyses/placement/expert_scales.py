@@ -76,18 +76,22 @@ def _in_program(facts: Facts, program: Program, trading: frozenset[str]) -> Iter
         name: frozenset(axis for axis, on in (plan.tensors[name].placements or {}).items() if isinstance(on, Shard))
         for name in reduced
     }
-    for weight, own in reduced.items():
-        for axis in sorted(split[weight] & trading - own.axes):
+    for weight, each_reduced in reduced.items():
+        for axis in sorted(split[weight] & trading - each_reduced.axes):
             others = {
                 other: there
                 for other, there in reduced.items()
-                if not split[other] and there.axes == own.axes | {axis} and there.divisor is not None
+                if not split[other] and there.axes == each_reduced.axes | {axis} and there.divisor is not None
             }
-            if own.divisor is None or not others or any(there.divisor == own.divisor for there in others.values()):
+            if (
+                each_reduced.divisor is None
+                or not others
+                or any(there.divisor == each_reduced.divisor for there in others.values())
+            ):
                 continue
             other, there = next(iter(others.items()))
             if there.divisor is not None:
-                yield Share(weight, own.divisor, other, there.divisor, axis, *own.where)
+                yield Share(weight, each_reduced.divisor, other, there.divisor, axis, *each_reduced.where)
 
 
 def _reduced(facts: Facts, program: Program) -> dict[str, _Reduced]:

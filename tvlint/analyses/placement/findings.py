@@ -35,7 +35,7 @@ def report(facts: Facts, rule: Rule, message: Callable[[Defect], str], help: Cal
             related = way(facts, defect.made, defect.where, defect.name, _made(facts, defect, defect.made))
         ranks = facts.fold.everywhere(defect.ranks or facts.ranks_running(defect.where[0]))
         text, advice = (
-            each.replace("`{axis}`", "{axis}") if defect.ranks else each for each in (message(defect), help(defect))
+            name.replace("`{axis}`", "{axis}") if defect.ranks else name for name in (message(defect), help(defect))
         )
         shown = {name: getattr(defect, name) for name in SHOWN}
         yield rule.finding(

@@ -172,8 +172,8 @@ def _over_own_keys(walk: Walk, axis: str, names: list[str], ranks: list[int]) ->
     trading = walk.facts.derived("axes that are traded or split by weights", lambda: traded_axes(walk.plan))
     if axis in trading or len(names) < 3 or ranks[0] < 3:
         return "", 0
-    own, keys = walk.value(names[0]).on.get(axis), walk.value(names[1]).on.get(axis)
-    alike = isinstance(own, Shard) and own == keys and 0 < own.dim % ranks[0] < ranks[0] - 1
+    placement, keys = walk.value(names[0]).on.get(axis), walk.value(names[1]).on.get(axis)
+    alike = isinstance(placement, Shard) and placement == keys and 0 < placement.dim % ranks[0] < ranks[0] - 1
     return ("attention-over-local-keys", 1) if alike else ("", 0)
 
 

@@ -31,13 +31,13 @@ def _reduced(walk: Walk, operator: ReduceGradients, gradient: str, weight: str, 
     for axis in axes or ():
         if axis not in walk.axes:
             continue
-        own = value.on.get(axis)
+        placement = value.on.get(axis)
         scale = operator.divisor in (0, walk.plan.mesh.axis_size(axis)) or operator.divisor > 1
-        if is_whole(own) and operator.reduce == "sum" and not scale:
+        if is_whole(placement) and operator.reduce == "sum" and not scale:
             walk.say("doubled-gradient-reduction", gradient, axis, other=weight)
-        elif isinstance(own, Shard) or (own is None and not operator.scatter and _is_split(walk, weight, axis)):
+        elif isinstance(placement, Shard) or (placement is None and not operator.scatter and _is_split(walk, weight, axis)):
             walk.say("allreduce-of-shards", gradient, axis, "reduce-gradients", "sum")
-        elif isinstance(own, Partial) and operator.reduce not in ("sum", "avg", "mean"):
+        elif isinstance(placement, Partial) and operator.reduce not in ("sum", "avg", "mean"):
             walk.say("wrong-reduce-op", gradient, axis, "reduce-gradients", operator.reduce)
         on[axis] = None if operator.scatter else Replicate()
     return on
@@ -53,14 +53,14 @@ def _is_split(walk: Walk, weight: str, axis: str) -> bool:
 def update(walk: Walk, operator: Update) -> None:
     """Says which weights are updated with gradients that are pieces of another shard."""
     for weight in operator.weights:
-        own = walk.value(weight)
+        placed = walk.value(weight)
         for gradient in _final(walk, weight):
             value = walk.value(gradient)
             for axis in walk.axes:
-                has, against = value.on.get(axis), own.on.get(axis)
+                has, against = value.on.get(axis), placed.on.get(axis)
                 if isinstance(has, Shard) and (
                     (isinstance(against, Shard) and has.dim != against.dim)
-                    or (is_whole(against) and _swapped(walk, value.on, own.on))
+                    or (is_whole(against) and _swapped(walk, value.on, placed.on))
                 ):
                     walk.say("gradient-sharded-unlike-weight", gradient, axis, words(against), weight)
 
@@ -72,7 +72,7 @@ def _swapped(walk: Walk, gradient: Mapping[str, On], weight: Mapping[str, On]) -
 
 def ends(walk: Walk) -> None:
     """Says what is wrong with the outputs, the loss and the gradients of values that are declared invariant."""
-    own = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan))
+    names = walk.facts.derived("batch axes", lambda: batch_axes(walk.plan))
     for name in walk.plan.outputs:
         value, tensor = walk.values.get(name), walk.plan.tensors.get(name)
         if value is None or name not in walk.producer:
@@ -85,7 +85,7 @@ def ends(walk: Walk) -> None:
                 walk.say("pieces-not-in-rank-order", name, axis, "output", "in order")
             if not isinstance(value.on.get(axis), Partial):
                 continue
-            if not _is_of_weight(walk, name) and axis not in (own if _is_number(walk, name) else DATA_AXES):
+            if not _is_of_weight(walk, name) and axis not in (names if _is_number(walk, name) else DATA_AXES):
                 walk.say("missing-allreduce", name, axis, other="output")
     _invariants(walk)
 

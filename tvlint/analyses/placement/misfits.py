@@ -47,8 +47,8 @@ def _changed_on_the_way(facts: Facts) -> Iterator[str]:
             if send.partner is None:
                 continue
             (sent,), (received,) = uses(send.operator), writes(send.partner.operator)
-            own, other = tensors.get(sent), tensors.get(received)
-            if own is not None and other is not None and (own.shape, own.dtype) != (other.shape, other.dtype):
+            tensor, other = tensors.get(sent), tensors.get(received)
+            if tensor is not None and other is not None and (tensor.shape, tensor.dtype) != (other.shape, other.dtype):
                 yield received
 
 

@@ -34,9 +34,11 @@ def states(walk: Walk, operator: Compute) -> None:
                 walk.say("state-of-another-shard", state.name, "", operator.op, other.name, *lies)
                 return
             for axis in walk.axes:
-                own, against = walk.value(state.name).on.get(axis), walk.value(other.name).on.get(axis)
-                if isinstance(own, Shard) and isinstance(against, Shard) and own != against:
-                    walk.say("state-of-another-shard", state.name, axis, operator.op, other.name, words(own), words(against))
+                placement, against = walk.value(state.name).on.get(axis), walk.value(other.name).on.get(axis)
+                if isinstance(placement, Shard) and isinstance(against, Shard) and placement != against:
+                    walk.say(
+                        "state-of-another-shard", state.name, axis, operator.op, other.name, words(placement), words(against)
+                    )
                     return
 
 

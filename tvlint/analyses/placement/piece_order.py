@@ -40,7 +40,7 @@ def strided(walk: Walk, operator: Communicate, source: str, axes: Sequence[str])
     outer, inner = mesh.axis_size(held[0]), mesh.axis_size(held[1])
     if outer * inner > 4096:
         return {}
-    order = tuple(tuple(block * inner + own for block in range(outer)) for own in range(inner))
+    order = tuple(tuple(block * inner + index for block in range(outer)) for index in range(inner))
     return {held[1]: Shard(dim, order)}
 
 
@@ -52,7 +52,7 @@ def _split_again(walk: Walk, axis: str) -> bool:
     """Return whether anything in the plan splits values over the axis."""
 
     def find() -> frozenset[str]:
-        every = [each.name for each in walk.plan.mesh.axes]
+        every = [axis.name for axis in walk.plan.mesh.axes]
         return frozenset(
             name for segment in walk.plan.segments.values() for operator in segment.operators
             if isinstance(operator, Communicate) and operator.kind in _SPLITS for name in operator.group.axes or every
@@ -76,11 +76,16 @@ def noted(walk: Walk, operator: Compute) -> None:
     dim %= len(shape)
     low = operator.attributes.get("start", constants[1] if len(constants) > 1 else None) if narrow else 0
     for name in operator.outputs:
-        own = walk.shape(name)
-        if own is None or len(own) != len(shape) or not isinstance(low, int) or not 0 <= low <= shape[dim] - own[dim]:
+        local_shape = walk.shape(name)
+        if (
+            local_shape is None
+            or len(local_shape) != len(shape)
+            or not isinstance(low, int)
+            or not 0 <= low <= shape[dim] - local_shape[dim]
+        ):
             return
-        walk.pieces[name] = source, dim, low, low + own[dim]
-        low += own[dim]
+        walk.pieces[name] = source, dim, low, low + local_shape[dim]
+        low += local_shape[dim]
 
 
 def reordered(walk: Walk, operator: Compute) -> dict[str, On]:
@@ -92,7 +97,7 @@ def reordered(walk: Walk, operator: Compute) -> dict[str, On]:
     if len(slices) < 2 or slices[0] is None or any(each is None or each[:2] != slices[0][:2] for each in slices):
         return {}
     source, dim = slices[0][:2]
-    taken = [each[2:] for each in slices if each is not None]
+    taken = [each_slice[2:] for each_slice in slices if each_slice is not None]
     shape, along = walk.shape(source), operator.attributes.get("dim", 0)
     ends = [low for low, _ in sorted(taken)] + [max(high for _, high in taken)]
     whole = ends[0] == 0 and shape is not None and ends[-1] == shape[dim]

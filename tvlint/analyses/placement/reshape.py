@@ -21,32 +21,32 @@ def reshaped(placement: On, before: tuple[int, ...] | None, after: tuple[int, ..
     if not -len(before) <= placement.dim < len(before):
         return None
     dim = placement.dim % len(before)
-    outside, own = prod(before[:dim]), before[dim]
-    if _is_open(after, outside, own) and parts > 1:
-        heads = (*before[:-1], 1, own)
+    outside, size = prod(before[:dim]), before[dim]
+    if _is_open(after, outside, size) and parts > 1:
+        heads = (*before[:-1], 1, size)
         return Shard(dim) if dim == len(before) - 1 > 0 and after == heads and not placement.order else None
-    found = _same_start(after, outside, own)
+    found = _same_start(after, outside, size)
     if placement.order:
-        return _unmerged(placement, after, outside, parts) if found is None else _kept(placement, found, own, after)
-    return Shard(found) if found is not None else _merged(after, outside, own * prod(before[dim + 1 :]), parts)
+        return _unmerged(placement, after, outside, parts) if found is None else _kept(placement, found, size, after)
+    return Shard(found) if found is not None else _merged(after, outside, size * prod(before[dim + 1 :]), parts)
 
 
-def _same_start(after: tuple[int, ...], outside: int, own: int) -> int | None:
+def _same_start(after: tuple[int, ...], outside: int, size: int) -> int | None:
     """The dimension that begins where the sharded one did; one of size 1 only stands for one of size 1."""
     starts = [at for at in range(len(after)) if prod(after[:at]) == outside]
-    wide = [at for at in starts if own == 1 or after[at] != 1]
+    wide = [at for at in starts if size == 1 or after[at] != 1]
     return wide[0] if wide else None
 
 
-def _is_open(after: tuple[int, ...], outside: int, own: int) -> bool:
+def _is_open(after: tuple[int, ...], outside: int, size: int) -> bool:
     """Return whether local shapes do not tell which dimension is sharded: one of size 1 may be what is left of the outer one.
     """
     starts = [at for at in range(len(after)) if prod(after[:at]) == outside]
-    return own != 1 and len(starts) > 1 and after[starts[0]] == 1
+    return size != 1 and len(starts) > 1 and after[starts[0]] == 1
 
 
-def _kept(placement: Shard, at: int, own: int, after: tuple[int, ...]) -> On:
-    return Shard(at, placement.order) if after[at] == own else None
+def _kept(placement: Shard, at: int, size: int, after: tuple[int, ...]) -> On:
+    return Shard(at, placement.order) if after[at] == size else None
 
 
 def _merged(after: tuple[int, ...], outside: int, piece: int, parts: int) -> On:

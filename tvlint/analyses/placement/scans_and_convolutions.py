@@ -38,7 +38,7 @@ def _runs_along(walk: Walk, operator: Compute, dim: int, rank: int, axis: str) -
         at, _ = row.dimension
         given = operator.attributes.get("dim", operator.attributes.get("dims", constants[at] if len(constants) > at else None))
         dims = given if isinstance(given, tuple) else (given,)
-        return any(isinstance(each, int) and each % rank == dim for each in dims)
+        return any(isinstance(each_dim, int) and each_dim % rank == dim for each_dim in dims)
     if has_kind(operator.op, Trait.CONVOLUTION):
         return dim >= 2 and _kernel(walk, operator, dim) > 1
     if has_kind(operator.op, Trait.RECURRENCE) and axis in SEQUENCE_AXES and rank > 2 and dim in (1, 2):
@@ -79,7 +79,7 @@ def channelwise(walk: Walk, operator: Compute) -> dict[str, On]:
         lies = [walk.value(name).on.get(axis) for name in names]
         if isinstance(lies[0], Shard) and lies[0].dim % len(source) == 1 and all(each == Shard(0) for each in lies[1:]):
             found[axis] = Shard(1)
-        elif isinstance(lies[0], Shard | Replicate) and all(isinstance(each, Replicate) for each in lies[1:]):
+        elif isinstance(lies[0], Shard | Replicate) and all(isinstance(placement, Replicate) for placement in lies[1:]):
             split = isinstance(lies[0], Shard) and lies[0].dim % len(source) > 0
             found[axis] = None if split else lies[0]
     return {axis: on for axis, on in found.items() if on is not None}

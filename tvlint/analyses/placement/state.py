@@ -100,18 +100,20 @@ class Walk:
         value = self.values[name]
         kept = dict(value.on)
         for axis in self.axes:
-            claim, own = placements.get(axis, Replicate()), value.on.get(axis)
-            if own is None:
+            claim, placement = placements.get(axis, Replicate()), value.on.get(axis)
+            if placement is None:
                 if axis in placements and axis not in value.on:
                     kept[axis] = placements[axis]
                 continue
-            if same(own, claim) or (isinstance(own, Partial) and isinstance(claim, Partial)):
+            if same(placement, claim) or (isinstance(placement, Partial) and isinstance(claim, Partial)):
                 continue
-            if isinstance(claim, Shard) and isinstance(own, Shard) and (claim.parts or own.parts):
+            if isinstance(claim, Shard) and isinstance(placement, Shard) and (claim.parts or placement.parts):
                 continue
-            if isinstance(own, Partial):
+            if isinstance(placement, Partial):
                 self.say("missing-allreduce", name, axis, other="claim")
-            elif isinstance(own, Shuffled) or (isinstance(own, Shard) and isinstance(claim, Shard) and own.dim == claim.dim):
+            elif isinstance(placement, Shuffled) or (
+                isinstance(placement, Shard) and isinstance(claim, Shard) and placement.dim == claim.dim
+            ):
                 self.say("pieces-not-in-rank-order", name, axis, other=words(claim))
             else:
                 self.say("wrong-placement-claim", name, axis, other=words(claim))
@@ -126,8 +128,8 @@ class Walk:
         ranks, mesh = tuple(sorted(set(group.ranks))), self.plan.mesh
         if self.rank not in ranks or ranks[-1] >= mesh.size:
             return None
-        own = [mesh.coordinates(rank) for rank in ranks]
-        axes = tuple(axis.name for axis in mesh.axes if len({each[axis.name] for each in own}) > 1)
+        coordinates = [mesh.coordinates(rank) for rank in ranks]
+        axes = tuple(axis.name for axis in mesh.axes if len({each[axis.name] for each in coordinates}) > 1)
         size = 1
         for axis in axes:
             size *= mesh.axis_size(axis)

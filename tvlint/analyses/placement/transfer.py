@@ -68,14 +68,14 @@ def gradient_form(bound: Bound, operand: int, present: Sequence[int]) -> Form:
     """
     gradients = tuple(bound.outputs[position] for position in present)
     count = len(gradients)
-    own = next((group for group in bound.linear if operand in group), None)
-    needs = {other for group in bound.linear if own is not None and operand not in group for other in group}
-    if own is None:
+    linear_operands = next((group for group in bound.linear if operand in group), None)
+    needs = {other for group in bound.linear if linear_operands is not None and operand not in group for other in group}
+    if linear_operands is None:
         needs = set(range(len(bound.operands)))
     names = bound.operands[operand]
     everything = {name for group in (*gradients, *bound.operands) for name in group if name != ONE}
     linear: list[frozenset[int]] = [frozenset(range(count))]
-    if own is not None:
+    if linear_operands is not None:
         linear += [frozenset({count + other for other in group}) for group in bound.linear if operand not in group]
     shape_only = frozenset(count + other for other in range(len(bound.operands)) if other not in needs)
     relevant = {
@@ -89,7 +89,7 @@ def gradient_form(bound: Bound, operand: int, present: Sequence[int]) -> Form:
         names,
         frozenset((everything & relevant) - set(names)),
         frozenset(),
-        bound.whole if own is None else frozenset(),
+        bound.whole if linear_operands is None else frozenset(),
         tuple(linear),
         shape_only - {count + operand} if count + operand not in shape_only else shape_only,
     )

@@ -85,8 +85,8 @@ def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
         return {}
     each = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
     return {
-        axis: own for axis, (own, keys, values) in each.items()
-        if isinstance(own, Replicate | Shard) and keys == values and (keys == own or isinstance(keys, Replicate))
+        axis: placement for axis, (placement, keys, values) in each.items()
+        if isinstance(placement, Replicate | Shard) and keys == values and (keys == placement or isinstance(keys, Replicate))
     }  # fmt: skip
 
 

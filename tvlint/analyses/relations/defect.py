@@ -123,10 +123,10 @@ def reasons(plan: Plan, defects: Iterable[Defect], draw: Draw | None = None) -> 
         key = defect.cause or (defect.name, defect.message, defect.label, defect.source, defect.expected)
         groups.setdefault(key, []).append(defect)
     ordered = sorted(groups.values(), key=lambda members: not members[0].refutes)
-    told = [_reason(plan, members) for members in ordered]
+    reported = [_reason(plan, members) for members in ordered]
     if draw is not None:
-        told[:_MOST_DRAWN] = [drawn(*each) for each in zip(told[:_MOST_DRAWN], map(draw, ordered), strict=False)]
-    return tuple(told)
+        reported[:_MOST_DRAWN] = [drawn(*each) for each in zip(reported[:_MOST_DRAWN], map(draw, ordered), strict=False)]
+    return tuple(reported)
 
 
 def drawn(reason: Reason, scenes: tuple[Scene, ...]) -> Reason:

@@ -70,25 +70,28 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
     What was exchanged in another order is gathered so at many places; a collective out of turn puts all later ones out.
     """
     alone = relations(facts)
-    defects = [own for own in sure_defects(alone) if _rule_of(facts, own) in rules] if alone is not None else []
+    defects = [defect for defect in sure_defects(alone) if _rule_of(facts, defect) in rules] if alone is not None else []
     if alone is None or not defects:
         return
-    reported = [own for own in found if own.severity is not Severity.NOTE]
+    reported = [finding for finding in found if finding.severity is not Severity.NOTE]
     explained = _explained(facts, reported)
-    known = {own.rule for own in reported} & {"pieces-not-in-rank-order"}
-    if any(own.rule in rules and rules[own.rule].topic == "plan/communication" for own in reported):
+    known = {finding.rule for finding in reported} & {"pieces-not-in-rank-order"}
+    if any(finding.rule in rules and rules[finding.rule].topic == "plan/communication" for finding in reported):
         known.add("mismatched-collective")
-    together = {own.cause for own in defects if own.cause is not None and id(own.place) in explained}
+    together = {defect.cause for defect in defects if defect.cause is not None and id(defect.place) in explained}
     named: dict[str, list[Defect]] = {}
-    for own in defects:
-        if id(own.place) not in explained and own.cause not in together and own.name not in known:
-            named.setdefault(_rule_of(facts, own), []).append(replace(own, refutes=False))
+    for each_defect in defects:
+        if id(each_defect.place) not in explained and each_defect.cause not in together and each_defect.name not in known:
+            named.setdefault(_rule_of(facts, each_defect), []).append(replace(each_defect, refutes=False))
     for name, members in named.items():
         at: dict[Location, list[Reason]] = {}
         for reason in reasons(alone.plan, members):
             at.setdefault(reason.location, []).append(reason)
         for alike in at.values():
-            first, ranks = min(alike, key=lambda own: own.ranks), tuple(sorted({rank for own in alike for rank in own.ranks}))
+            first, ranks = (
+                min(alike, key=lambda sighting: sighting.ranks),
+                tuple(sorted({rank for reason in alike for rank in reason.ranks})),
+            )
             yield Finding(name, Severity.ERROR, first.message, first.location, _HELP[name], first.related, ranks)
 
 
@@ -111,7 +114,7 @@ def _claims_region(facts: Facts, operator: Operator | None) -> bool:
 
 def _explained(facts: Facts, found: list[Finding]) -> set[int]:
     """Return the operators, by identity, that something was found at, and those that follow from them."""
-    places = {place for own in found for place in (own.location, *(related.location for related in own.related))}
+    places = {place for finding in found for place in (finding.location, *(related.location for related in finding.related))}
     doubtful: set[str] = set()
     explained: set[int] = set()
     for name, segment in facts.plan.segments.items():

@@ -42,20 +42,20 @@ def misused_gradients(facts: Facts) -> Iterator[Misused]:
     alone = relations(facts)
     if alone is None:
         return
-    told = set[tuple[str, str]]()
+    reported = set[tuple[str, str]]()
     owners = _owners(alone)
-    for own in (*_taken(alone, owners), *_given(alone), *_steps(alone, owners)):
-        if (own.how, own.tensor) not in told:
-            told.add((own.how, own.tensor))
-            yield own
+    for misused in (*_taken(alone, owners), *_given(alone), *_steps(alone, owners)):
+        if (misused.how, misused.tensor) not in reported:
+            reported.add((misused.how, misused.tensor))
+            yield misused
 
 
 def _owners(alone: Alone) -> dict[Held, dict[Held, str]]:
     """Return by gradient the values that backward operators give it for, with their names."""
     owners: dict[Held, dict[Held, str]] = {}
-    for own in alone.derived.pulled:
-        if own.is_given:
-            owners.setdefault(_plain(alone.world.terms, own.gradient), {})[own.value] = own.of
+    for pulled in alone.derived.pulled:
+        if pulled.is_given:
+            owners.setdefault(_plain(alone.world.terms, pulled.gradient), {})[pulled.value] = pulled.of
     return owners
 
 
@@ -66,26 +66,26 @@ def _plain(terms: Terms, held: Held) -> Held:
 def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:
     """Yield backward operators that start with the gradient of another value."""
     terms = alone.world.terms
-    for own in alone.derived.pulled:
-        known = {} if own.is_given else owners.get(_plain(terms, own.gradient), {})
-        if not known or own.value in known or own.of in known.values() or not _are_terms((own.value, *known)):
+    for pulled in alone.derived.pulled:
+        known = {} if pulled.is_given else owners.get(_plain(terms, pulled.gradient), {})
+        if not known or pulled.value in known or pulled.of in known.values() or not _are_terms((pulled.value, *known)):
             continue
-        if _passed(terms, own.value).isdisjoint(*(_passed(terms, other) for other in known)):
-            yield Misused(own.name, next(iter(known.values())), own.of, "taken", own.operator, own.rank)
+        if _passed(terms, pulled.value).isdisjoint(*(_passed(terms, other) for other in known)):
+            yield Misused(pulled.name, next(iter(known.values())), pulled.of, "taken", pulled.operator, pulled.rank)
 
 
 def _are_terms(held: tuple[Held, ...]) -> bool:
-    return all(isinstance(own, int) for own in held)
+    return all(isinstance(term, int) for term in held)
 
 
 def _passed(terms: Terms, held: Held) -> set[Held]:
     """Return the values to which the gradient of one goes on without a change, and itself."""
     found, waiting = {held}, [held]
     while waiting:
-        own = waiting.pop()
-        if isinstance(own, int):
-            passes = has_trait(str(terms.keys[own][0]), *_PASSES)
-            below = {unchanged(terms, own), *(terms.operands[own] if passes else ())}
+        term = waiting.pop()
+        if isinstance(term, int):
+            passes = has_trait(str(terms.keys[term][0]), *_PASSES)
+            below = {unchanged(terms, term), *(terms.operands[term] if passes else ())}
             waiting.extend(below - found)
             found |= below
     return found
@@ -94,14 +94,18 @@ def _passed(terms: Terms, held: Held) -> set[Held]:
 def _given(alone: Alone) -> Iterator[Misused]:
     """Yield gradients that stand at the place of another weight, or operand, than the one whose gradient they are called."""
     tensors = alone.plan.tensors
-    for own in alone.derived.pulled:
-        named = tensors[own.name].gradient_of if own.name in tensors else ""
-        if own.is_given and named not in ("", own.of) and {named, own.of} <= tensors.keys():
-            one, other, operands = tensors[named], tensors[own.of], own.operator.forward.inputs
-            tied = (one.logical or named) == (other.logical or own.of) or (one.storage or named) == other.storage
-            beside = operands.count(named) and operands.count(own.of) == 1 and not has_trait(own.operator.forward.op, Trait.SUM)
+    for pulled in alone.derived.pulled:
+        named = tensors[pulled.name].gradient_of if pulled.name in tensors else ""
+        if pulled.is_given and named not in ("", pulled.of) and {named, pulled.of} <= tensors.keys():
+            one, other, operands = tensors[named], tensors[pulled.of], pulled.operator.forward.inputs
+            tied = (one.logical or named) == (other.logical or pulled.of) or (one.storage or named) == other.storage
+            beside = (
+                operands.count(named)
+                and operands.count(pulled.of) == 1
+                and not has_trait(pulled.operator.forward.op, Trait.SUM)
+            )
             if beside or (one.role is other.role is Role.WEIGHT and not tied):
-                yield Misused(own.name, named, own.of, "given", own.operator, own.rank)
+                yield Misused(pulled.name, named, pulled.of, "given", pulled.operator, pulled.rank)
 
 
 def _steps(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:
@@ -120,14 +124,14 @@ def _steps(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
 
 def _copied(plan: Plan) -> dict[str, str]:
     """Return by state the weight into which it is copied, in whatever type and shape, where it is one."""
-    run = (own for segment in plan.segments.values() for own in segment.operators)
-    operators = [own for own in run if isinstance(own, Compute | Communicate)]
-    made = {name: own.inputs for own in operators for name in own.outputs}
+    run = (operator for segment in plan.segments.values() for operator in segment.operators)
+    operators = [operator for operator in run if isinstance(operator, Compute | Communicate)]
+    made = {name: operator.inputs for operator in operators for name in operator.outputs}
     found: dict[str, set[str]] = {}
-    for own in operators:
-        written = overwritten(own) if isinstance(own, Compute) and len(own.inputs) == 2 else ()
+    for each_operator in operators:
+        written = overwritten(each_operator) if isinstance(each_operator, Compute) and len(each_operator.inputs) == 2 else ()
         for weight in (name for name in written if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT):
-            sources, seen = [name for name in own.inputs if name != weight and isinstance(name, str)], set[str]()
+            sources, seen = [name for name in each_operator.inputs if name != weight and isinstance(name, str)], set[str]()
             while len(sources) == 1 and sources[0] in made.keys() - seen:
                 seen.add(sources[0])
                 sources = [name for name in made[sources[0]] if isinstance(name, str)]

@@ -61,7 +61,12 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
     for rank, loss, value in ((rank, loss, held.get(loss)) for rank, held in environments for loss in facts.plan.losses):
         times = None if value is None else _odd(alone, value.term, _factor(alone, value))
         if times is not None:
-            made = next(own for segment in alone.plan.segments.values() for own in segment.operators if loss in writes(own))
+            made = next(
+                operator
+                for segment in alone.plan.segments.values()
+                for operator in segment.operators
+                if loss in writes(operator)
+            )
             found.setdefault((loss, "", times, ""), (made, set()))[1].add(rank)
     for step, times, other in _of_steps(alone):
         found.setdefault((step.name, step.weight, times, other), (step.operator, set()))[1].add(step.rank)
@@ -78,8 +83,8 @@ def place_of(facts: Facts, operator: Operator) -> Location:
 def where_of(facts: Facts, operator: Operator) -> tuple[str, int]:
     """Return the segment of an operator of the plan, and its position there."""
     for name, segment in facts.plan.segments.items():
-        for index, own in enumerate(segment.operators):
-            if own is operator:
+        for index, each_operator in enumerate(segment.operators):
+            if each_operator is operator:
                 return name, index
     raise AssertionError(operator)
 
@@ -93,9 +98,9 @@ def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, Fraction, str]]:
         used = {start: _weights_of(alone.world.terms, start[0]) for start in starts}
     for (loss, seed), weights in used.items() if not alone.derived.roots_open else ():
         others = {name for start, names in used.items() if start != (loss, seed) for name in names}
-        own = [step for step in alone.derived.steps if step.weight in weights]
-        own = [step for step in own if others.isdisjoint({step.weight, *step.made_of})]
-        yield from _of_loss(alone, loss, seed * _bare(alone, loss)[0], own)
+        steppeds = [step for step in alone.derived.steps if step.weight in weights]
+        steppeds = [step for step in steppeds if others.isdisjoint({step.weight, *step.made_of})]
+        yield from _of_loss(alone, loss, seed * _bare(alone, loss)[0], steppeds)
 
 
 def _weights_of(terms: Terms, term: int) -> set[str]:
@@ -105,7 +110,7 @@ def _weights_of(terms: Terms, term: int) -> set[str]:
         below = set(terms.operands[waiting.pop()]) - seen
         seen |= below
         waiting.extend(below)
-    return {terms.keys[own][1] for own in seen if terms.keys[own][0] == "weight"}
+    return {terms.keys[term][1] for term in seen if terms.keys[term][0] == "weight"}
 
 
 def _of_loss(alone: Alone, loss: int, seed: Fraction, steps: list[Stepped]) -> Iterator[tuple[Stepped, Fraction, str]]:
@@ -155,9 +160,9 @@ def _bare(alone: Alone, term: int) -> tuple[Fraction, int]:
         else:
             path.append((term, below[0]))
             term = below[1]
-    for own, factor in reversed(path):
+    for condition, factor in reversed(path):
         total, inner = alone.bare[term]
-        alone.bare[own], term = (total * factor, inner), own
+        alone.bare[condition], term = (total * factor, inner), condition
     return alone.bare[term]
 
 
@@ -169,7 +174,7 @@ def _below(terms: Terms, term: int) -> tuple[Fraction, int] | None:
     below, operands = _kept(terms, term), terms.operands[term]
     if below is not None or not is_gradient(terms, term):
         return below
-    found = next((own for own in operands if is_gradient(terms, bare_term(terms, own))), None)
+    found = next((operand for operand in operands if is_gradient(terms, bare_term(terms, operand))), None)
     return None if found is None else (Fraction(1), found)
 
 
@@ -203,9 +208,9 @@ def _piece(terms: Terms, term: int, whole: int) -> tuple[Fraction, int]:
         low = head[2][0][0]
     else:
         return Fraction(1), whole
-    starts = accumulate((terms.shape[own][0] for own in terms.operands[bucket]), initial=0)
+    starts = accumulate((terms.shape[operand][0] for operand in terms.operands[bucket]), initial=0)
     held = zip(starts, terms.operands[bucket], strict=False)
-    found = next((own for start, own in held if start == low and terms.shape[own] == terms.shape[term]), None)
+    found = next((piece for start, piece in held if start == low and terms.shape[piece] == terms.shape[term]), None)
     return (Fraction(1), whole) if found is None else (factor, found)
 
 
@@ -228,9 +233,14 @@ def _elements(alone: Alone, term: int) -> tuple[list[int], int]:
 
 def _averages(plan: Plan) -> bool:
     """Return whether the plan averages gradients over ranks, or divides them as it reduces them."""
-    reducers = (own for segment in plan.segments.values() for own in segment.operators if isinstance(own, ReduceGradients))
-    divided = any(own.reduce in _AVERAGES or own.divisor > 1 for own in reducers)
-    return divided or any(own.reduce in _AVERAGES for own in collectives(plan))
+    reducers = (
+        operator
+        for segment in plan.segments.values()
+        for operator in segment.operators
+        if isinstance(operator, ReduceGradients)
+    )
+    divided = any(reducer.reduce in _AVERAGES or reducer.divisor > 1 for reducer in reducers)
+    return divided or any(collective.reduce in _AVERAGES for collective in collectives(plan))
 
 
 def _likely(plan: Plan, batches: int) -> set[Fraction]:

@@ -44,8 +44,10 @@ def unreduced_gradients(facts: Facts) -> Iterator[Unreduced]:
     if alone is None:
         return
     ranks: dict[tuple[str, str, str, str], tuple[Operator, set[int]]] = {}
-    for own in (*_stepped(alone), *_left(facts, alone)):
-        ranks.setdefault((own.weight, own.name, own.axis, own.has), (own.operator, set()))[1].update(own.ranks)
+    for unreduced in (*_stepped(alone), *_left(facts, alone)):
+        ranks.setdefault((unreduced.weight, unreduced.name, unreduced.axis, unreduced.has), (unreduced.operator, set()))[
+            1
+        ].update(unreduced.ranks)
     for (weight, name, axis, has), (operator, members) in ranks.items():
         yield Unreduced(weight, name, axis, has, operator, facts.fold.everywhere(tuple(sorted(members))))
 
@@ -59,7 +61,7 @@ def _stepped(alone: Alone) -> Iterator[Unreduced]:
         held.setdefault(step.weight, {})[step.rank] = step.gradient, step.opaque
     for step in alone.derived.steps:
         gradients = {rank: gradient for rank, (gradient, _) in held[step.weight].items()}
-        opaque = {rank: own for rank, (_, own) in held[step.weight].items()}
+        opaque = {rank: opaque for rank, (_, opaque) in held[step.weight].items()}
         differing = (axis for axis in _differing(alone, step.rank, opaque) if not _is_split(alone.plan, step.weight, axis))
         parts = ((axis, "stepped") for axis in _partial_axes(alone, step.rank, gradients))
         for axis, has in (*parts, *((axis, "differs") for axis in differing)):
@@ -69,12 +71,14 @@ def _stepped(alone: Alone) -> Iterator[Unreduced]:
 
 def _reduced(plan: Plan, program: Program) -> Iterator[tuple[str, str]]:
     """Yield the weights whose gradients the program reduces at any time, with the axes."""
-    for own in (own for name in {step.segment for step in program.steps} for own in plan.segments[name].operators):
-        group = resolved(plan, own.group) if isinstance(own, ReduceGradients) else None
-        if isinstance(own, ReduceGradients) and group is not None:
+    for each_operator in (
+        operator for name in {step.segment for step in program.steps} for operator in plan.segments[name].operators
+    ):
+        group = resolved(plan, each_operator.group) if isinstance(each_operator, ReduceGradients) else None
+        if isinstance(each_operator, ReduceGradients) and group is not None:
             along = {axis.name for axis in plan.mesh.axes if not group.ranks or _runs_along(plan, group, axis.name)}
-            axes = {*(group.axes or along), *([plan.replication.axis] if own.replicated else [])}
-            yield from ((weight, axis) for weight in own.weights for axis in axes)
+            axes = {*(group.axes or along), *([plan.replication.axis] if each_operator.replicated else [])}
+            yield from ((weight, axis) for weight in each_operator.weights for axis in axes)
 
 
 def _runs_along(plan: Plan, group: Group, axis: str) -> bool:
@@ -87,7 +91,7 @@ def _left(facts: Facts, alone: Alone) -> Iterator[Unreduced]:
     final = facts.derived("axes of final gradients", lambda: final_axes(facts))
     weights = {name for gradients in alone.derived.gradients.values() for name in gradients} - done
     for weight in sorted(weights):
-        gradients = {rank: own.get(weight) for rank, own in alone.derived.gradients.items()}
+        gradients = {rank: value.get(weight) for rank, value in alone.derived.gradients.items()}
         for rank in gradients:
             for axis in _partial_axes(alone, rank, gradients):
                 name, operator = _last(plan, weight, rank)
@@ -100,10 +104,10 @@ def _left(facts: Facts, alone: Alone) -> Iterator[Unreduced]:
 def _last(plan: Plan, weight: str, rank: int) -> tuple[str, Operator | None]:
     """Return the gradient of the weight that a rank makes last and nothing takes further, and the operator that makes it."""
     steps = (step.segment for program in plan.programs if rank in program.ranks for step in program.steps)
-    operators = [own for name in dict.fromkeys(steps) for own in plan.segments[name].operators]
-    names = {own.name for own in plan.tensors.values() if own.gradient_of == weight} | {plan.tensors[weight].gradient}
-    names -= {name for own in operators for name in reads(own) if name not in writes(own)}
-    found = [(name, own) for own in operators for name in writes(own) if name in names]
+    operators = [operator for name in dict.fromkeys(steps) for operator in plan.segments[name].operators]
+    names = {tensor.name for tensor in plan.tensors.values() if tensor.gradient_of == weight} | {plan.tensors[weight].gradient}
+    names -= {name for operator in operators for name in reads(operator) if name not in writes(operator)}
+    found = [(name, operator) for operator in operators for name in writes(operator) if name in names]
     return found[-1] if found else ("", None)
 
 
@@ -113,31 +117,31 @@ def _partial_axes(alone: Alone, rank: int, held: Mapping[int, Slot]) -> list[str
     A part of a sum that an operator took for complete before is that mistake.
     """
     plan, value = alone.plan, held.get(rank)
-    pending = {(own.origin, own.number) for leaf in value.leaves for own in leaf.pending} if value is not None else set()
+    pending = {(entry.origin, entry.number) for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
     if value is None or not pending or not pending.isdisjoint(alone.derived.incomplete):
         return []
-    found = [plan.replication.axis] if any(own.one_replica for leaf in value.leaves for own in leaf.pending) else []
+    found = [plan.replication.axis] if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending) else []
     unknown = []
     for axis in (axis.name for axis in plan.mesh.axes if axis.size > 1):
         others = [held[other] for other in plan.mesh.along(rank, (axis,)) if other != rank and other in held]
-        parts = [own for own in others if own is not None and is_other_part(value, own)]
+        parts = [each_value for each_value in others if each_value is not None and is_other_part(value, each_value)]
         if others and len(parts) == len(others):
             found.append(axis)
-        elif others and not any(own is not None for own in others):
+        elif others and not any(value is not None for value in others):
             unknown.append(axis)
     return found or unknown
 
 
 def _differing(alone: Alone, rank: int, held: Mapping[int, Opaque | None]) -> Iterator[str]:
     """Yield the axes along which all ranks hold other values of unknown relation than a rank does."""
-    plan, own = alone.plan, held[rank]
-    if own is None:
+    plan, opaque = alone.plan, held[rank]
+    if opaque is None:
         return
-    if own.of_replica and plan.replication.count > 1:
+    if opaque.of_replica and plan.replication.count > 1:
         yield plan.replication.axis
     for axis in (axis.name for axis in plan.mesh.axes if axis.size > 1):
         others = [held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank]
-        if all(other is not None and other.number != own.number for other in others):
+        if all(other is not None and other.number != opaque.number for other in others):
             yield axis
 
 

@@ -47,11 +47,11 @@ class Placement:
 
     def ranks_of(self, stage: int) -> tuple[int, ...]:
         """Return all ranks that run the pipeline stage."""
-        return tuple(sorted({own[stage] for own in self.directions if stage in own}))
+        return tuple(sorted({direction[stage] for direction in self.directions if stage in direction}))
 
     def chunks(self, rank: int) -> tuple[int, ...]:
         """Return the pipeline stages on a rank, lowest first."""
-        return tuple(sorted({stage for own in self.directions for stage, home in own.items() if home == rank}))
+        return tuple(sorted({stage for direction in self.directions for stage, home in direction.items() if home == rank}))
 
     def micro_batches(self, rank: int, held: int) -> float:
         """As how many micro-batches `held` of them count, each in one pipeline stage of the rank.
@@ -97,7 +97,7 @@ def _one_direction(steps: tuple[Step, ...], counts: Mapping[int, Counter[int]], 
     for step in steps:
         if step.computes and step.rank in (rank := _most(counts[step.stage]), ranks - 1 - rank):
             taken.setdefault(step.micro_batch, {}).setdefault(step.stage, step.rank)
-    whole = Counter(tuple(own[stage] for stage in sorted(own)) for own in taken.values() if len(own) == len(counts))
+    whole = Counter(tuple(chunks[stage] for stage in sorted(chunks)) for chunks in taken.values() if len(chunks) == len(counts))
     found = [dict(zip(sorted(counts), way, strict=True)) for way, _ in whole.most_common()]
     found += [{stage: _most(count) for stage, count in counts.items()}]
     return next((way for way in found if _shape(way, ranks) is not Shape.OTHER), found[0])

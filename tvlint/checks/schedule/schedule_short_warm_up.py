@@ -19,13 +19,13 @@ def check(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
         return
     rows = [[step for step in row if step.computes] for row in facts.rows]
     counts = [next((at for at, step in enumerate(row) if step.kind is not ActionKind.FORWARD), len(row)) for row in rows]
-    for rank, (own, following) in enumerate(pairwise(counts)):
+    for rank, (count, following) in enumerate(pairwise(counts)):
         forwards = sum(step.kind is ActionKind.FORWARD for step in rows[rank])
-        if own > following or own == forwards:
+        if count > following or count == forwards:
             continue
-        step = rows[rank][own]
+        step = rows[rank][count]
         yield rule.finding(
-            f"pipeline rank {rank} runs {own} forwards before its first backward {step}, and rank {rank + 1} as many: it has "
+            f"pipeline rank {rank} runs {count} forwards before its first backward {step}, and rank {rank + 1} as many: it has "
             "nothing to run while the gradient travels",
             step.location,
             f"run one more forward before {step}",

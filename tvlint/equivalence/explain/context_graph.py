@@ -30,8 +30,8 @@ def scenes(plan: Plan, terms: Terms, derived: Derived, defects: Sequence[Defect]
         return ()
     alike: dict[Hashable, tuple[tuple[SceneStep, ...], list[int]]] = {}
     for rank in sorted({rank for defect in defects for rank in _mates(plan, defect)}):
-        place = next((own.place for own in defects if own.rank == rank and own.place is not None), first.place)
-        segment = next((own.segment for own in defects if own.rank == rank and own.segment), first.segment)
+        place = next((defect.place for defect in defects if defect.rank == rank and defect.place is not None), first.place)
+        segment = next((defect.segment for defect in defects if defect.rank == rank and defect.segment), first.segment)
         steps = _steps(plan, terms, derived, rank, segment, place) if place is not None else ()
         if steps:
             alike.setdefault(_nameless(steps), (steps, []))[1].append(rank)

@@ -93,7 +93,7 @@ class Candidate(Generic[Changed]):
 
 def first_proved(candidates: Iterable[Candidate[Changed]], proves: Callable[[Changed], bool]) -> Repair | None:
     """Return the first of the changes that makes the plan prove; None where none does."""
-    found = next((own for own in candidates if proves(own.changed)), None)
+    found = next((candidate for candidate in candidates if proves(candidate.changed)), None)
     return None if found is None else Repair(found.words, places=found.places)
 
 
@@ -114,11 +114,11 @@ def repair(
     best = first_proved(candidates, proves)
     if best is not None or judged is None or _run(plan) > _LARGEST_OF_SEVERAL:
         return best
-    for own in candidates[:_JUDGED]:
-        verdict = judged(own.changed)
+    for candidate in candidates[:_JUDGED]:
+        verdict = judged(candidate.changed)
         besides = tuple(reason for reason in verdict.reasons if reason.refutes) if verdict is not None else ()
         if besides and besides[0].repair and (best is None or len(besides) < len(best.besides)):
-            best = Repair(own.words, besides)
+            best = Repair(candidate.words, besides)
     return best
 
 
@@ -136,13 +136,16 @@ def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:
     Where several repairs make the plan prove, each reason that has one is a cause, and what was left open follows from them.
     """
     if not found.besides:
-        return (_at(replace(reasons[0], repair=found.words), found.places), *(replace(own, repair="") for own in reasons[1:]))
-    own = [reason for reason in reasons if not any(_same(reason, other) for other in found.besides)]
-    mended = next((reason for reason in own if reason.refutes), own[0] if own else None)
-    if mended is None:
+        return (
+            _at(replace(reasons[0], repair=found.words), found.places),
+            *(replace(reason, repair="") for reason in reasons[1:]),
+        )
+    others = [reason for reason in reasons if not any(_same(reason, other) for other in found.besides)]
+    repaired = next((reason for reason in others if reason.refutes), others[0] if others else None)
+    if repaired is None:
         return found.besides
-    rest = [reason for reason in own if reason.refutes and reason is not mended]
-    return (replace(mended, refutes=mended.name in REFUTING, repair=found.words), *rest, *found.besides)
+    rest = [reason for reason in others if reason.refutes and reason is not repaired]
+    return (replace(repaired, refutes=repaired.name in REFUTING, repair=found.words), *rest, *found.besides)
 
 
 def _at(reason: Reason, places: Sequence[Location]) -> Reason:
@@ -192,25 +195,27 @@ def _candidates(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pl
 
 def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
     """The tensors all-reduced over each set of mesh axes that splits the ranks into groups."""
-    for over, group_of in _groupings(plan, {rank: each.producer for rank, each in sums.items()}):
+    for over, group_of in _groupings(plan, {rank: each_sum.producer for rank, each_sum in sums.items()}):
         edits: dict[int, list[Operator]] = {}
         for rank, each in sums.items():
             tensor = (each.tensor,)
             reduce = Communicate(Collective.ALL_REDUCE, tensor, tensor, group_of[rank], source=each.producer.source)
             edits[id(each.producer)] = [each.producer, reduce]
-        what = ", ".join(dict.fromkeys(f"`{each.tensor}`" for each in sums.values()))
+        what = ", ".join(dict.fromkeys(f"`{each_sum.tensor}`" for each_sum in sums.values()))
         producer = name_of(next(iter(sums.values())).producer)
         yield f"all-reduce {what} over {over} after {producer}", edited(plan, edits)
 
 
 def _collected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
     """Another collective, which makes the declared shape, in the place of one that does not fit what its ranks hold."""
-    misfits = [(own, own.place) for own in defects if own.name in _MISFITS and isinstance(own.place, Communicate)]
+    misfits = [
+        (defect, defect.place) for defect in defects if defect.name in _MISFITS and isinstance(defect.place, Communicate)
+    ]
     if not misfits:
         return
     (first, wrong), *_ = misfits
-    told = (first.name, first.label, first.message)
-    places = {own.rank: place for own, place in misfits if (own.name, own.label, own.message) == told}
+    reported = (first.name, first.label, first.message)
+    places = {defect.rank: place for defect, place in misfits if (defect.name, defect.label, defect.message) == reported}
     for kind, dim in _kinds(plan, wrong):
         what = f"use `{kind.value}`" + ("" if dim is None else f" along dimension {dim}")
         own_groups = (
@@ -226,19 +231,27 @@ def _collected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pla
 
 def _redirected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
     """The messages whose pieces a collective puts together, from senders in the order of its ranks, and those back to these."""
-    gather = {own.rank: own.place for own in defects if own.name in _CROSSED and isinstance(own.place, Communicate)}
-    messages = [(rank, own, peer) for rank, own, peer, _ in _messages(plan)] if gather else []
+    gather = {
+        defect.rank: defect.place for defect in defects if defect.name in _CROSSED and isinstance(defect.place, Communicate)
+    }
+    messages = [(rank, operator, peer) for rank, operator, peer, _ in _messages(plan)] if gather else []
     if not messages:
         return
     wanted = {rank: set(place.inputs) for rank, place in gather.items()}
-    given = {rank: peer for rank, own, peer in messages if isinstance(own, Receive) and own.tensor in wanted.get(rank, ())}
+    given = {
+        rank: peer
+        for rank, operator, peer in messages
+        if isinstance(operator, Receive) and operator.tensor in wanted.get(rank, ())
+    }
     if given.keys() != gather.keys() or len(set(given.values())) < len(given) or set(given) & set(given.values()):
         return
     right = dict(zip(sorted(given), sorted(given.values()), strict=True))
     moved = {(rank, peer): right[rank] for rank, peer in given.items() if right[rank] != peer}
     moved.update({(peer, rank): next(to for to, by in right.items() if by == peer) for rank, peer in moved})
     edits = {
-        id(own): [replace(own, peer=Peer(rank=moved[rank, peer]))] for rank, own, peer in messages if (rank, peer) in moved
+        id(operator): [replace(operator, peer=Peer(rank=moved[rank, peer]))]
+        for rank, operator, peer in messages
+        if (rank, peer) in moved
     }
     changed = [f"{sender} -> {receiver}" for receiver, sender in right.items() if given[receiver] != sender]
     if changed:
@@ -251,24 +264,24 @@ def _messages(plan: Plan) -> Iterator[tuple[int, Send | Receive, int, int]]:
         return
     for program in plan.programs:
         for segment, runs in Counter(step.segment for step in program.steps).items():
-            for own in plan.segments[segment].operators:
-                if isinstance(own, Send | Receive) and own.peer.rank is not None:
-                    yield program.ranks[0], own, own.peer.rank, runs
+            for operator in plan.segments[segment].operators:
+                if isinstance(operator, Send | Receive) and operator.peer.rank is not None:
+                    yield program.ranks[0], operator, operator.peer.rank, runs
 
 
 def _met(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
     """The messages whose other end is not there, to the rank that has that end: those sent, those received, and each alone."""
-    if not any(own.name in _UNMET for own in defects):
+    if not any(defect.name in _UNMET for defect in defects):
         return
     surplus: Counter[tuple[int, int, tuple[int, ...]]] = Counter()
     ends = []
-    for rank, own, peer, runs in _messages(plan):
-        shape = plan.tensors[own.tensor].shape if own.tensor in plan.tensors else ()
-        sends = isinstance(own, Send)
+    for rank, each_operator, peer, runs in _messages(plan):
+        shape = plan.tensors[each_operator.tensor].shape if each_operator.tensor in plan.tensors else ()
+        sends = isinstance(each_operator, Send)
         surplus[(rank, peer, shape) if sends else (peer, rank, shape)] += runs if sends else -runs
-        ends.append((rank, own, peer, shape, sends))
+        ends.append((rank, each_operator, peer, shape, sends))
     found: dict[bool, list[tuple[str, Send | Receive, int]]] = {True: [], False: []}
-    for rank, own, peer, shape, sends in ends:
+    for rank, each_operator, peer, shape, sends in ends:
         others = [
             receiver if sends else sender
             for (sender, receiver, size), count in surplus.items()
@@ -276,38 +289,41 @@ def _met(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
         ]
         count = surplus[(rank, peer, shape) if sends else (peer, rank, shape)]
         if len(others) == 1 and (count > 0 if sends else count < 0):
-            what = f"send `{own.tensor}` to" if sends else f"receive `{own.tensor}` from"
-            found[sends].append((f"{what} rank {others[0]} instead of rank {peer}", own, others[0]))
+            what = f"send `{each_operator.tensor}` to" if sends else f"receive `{each_operator.tensor}` from"
+            found[sends].append((f"{what} rank {others[0]} instead of rank {peer}", each_operator, others[0]))
     for moved in found.values():
         for chosen in (moved, *([each] for each in moved if len(moved) > 1)):
             if chosen:
                 words = " and ".join(dict.fromkeys(words for words, _, _ in chosen))
-                yield words, edited(plan, {id(own): [replace(own, peer=Peer(rank=peer))] for _, own, peer in chosen})
+                yield (
+                    words,
+                    edited(plan, {id(operator): [replace(operator, peer=Peer(rank=peer))] for _, operator, peer in chosen}),
+                )
 
 
 def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
     """The reducers of gradients among all ranks that hold the same piece, by a sum or a mean, and those that are missing."""
-    if not any(own.name in _UNREDUCED for own in defects):
+    if not any(defect.name in _UNREDUCED for defect in defects):
         return
     holders = _holders(plan)
     reducers = [
-        (rank, own)
+        (rank, operator)
         for program in plan.programs
         for segment in {step.segment: None for step in program.steps}
-        for own in plan.segments[segment].operators
-        if isinstance(own, ReduceGradients)
+        for operator in plan.segments[segment].operators
+        if isinstance(operator, ReduceGradients)
         for rank in program.ranks
     ]
     edits: dict[int, list[Operator]] = {}
-    for rank, own in reducers:
-        together = {holders.get((rank, weight), ()) for weight in own.weights}
-        if len(together) == 1 and own.group.ranks and (right := next(iter(together))) != tuple(sorted(own.group.ranks)):
-            edits[id(own)] = [replace(own, group=Group(ranks=right))] if len(right) > 1 else []
+    for rank, reducer in reducers:
+        together = {holders.get((rank, weight), ()) for weight in reducer.weights}
+        if len(together) == 1 and reducer.group.ranks and (right := next(iter(together))) != tuple(sorted(reducer.group.ranks)):
+            edits[id(reducer)] = [replace(reducer, group=Group(ranks=right))] if len(right) > 1 else []
     if edits:
         yield _regrouped(plan, reducers, edits), edited(plan, edits)
     for how in ("sum", "avg"):
         other = {
-            id(own): [replace(own, reduce=how)] for _, own in reducers if own.reduce != how
+            id(each_reducer): [replace(each_reducer, reduce=how)] for _, each_reducer in reducers if each_reducer.reduce != how
         }
         if other:
             yield f"reduce gradients by `{how}`", edited(plan, other)
@@ -316,8 +332,8 @@ def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]
 
 def _regrouped(plan: Plan, reducers: Sequence[tuple[int, ReduceGradients]], edits: Mapping[int, Sequence[Operator]]) -> str:
     """Return in words what becomes of the first reducer that stays, or else of the first that goes."""
-    changed = [own for _, own in reducers if id(own) in edits]
-    first = next((own for own in changed if edits[id(own)]), changed[0])
+    changed = [reducer for _, reducer in reducers if id(reducer) in edits]
+    first = next((reducer for reducer in changed if edits[id(reducer)]), changed[0])
     what = f"`{first.weights[0]}`{f' and {len(first.weights) - 1} more' if len(first.weights) > 1 else ''}"
     for right in edits[id(first)]:
         if isinstance(right, ReduceGradients):
@@ -329,8 +345,8 @@ def _with_reducers(
     plan: Plan, reducers: Sequence[tuple[int, ReduceGradients]], holders: Mapping[tuple[int, str], tuple[int, ...]]
 ) -> Iterator[tuple[str, Plan]]:
     """The plan with reducers for gradients that several ranks have and none reduces, before what ends the step."""
-    known = {(rank, weight) for rank, own in reducers for weight in own.weights}
-    how, divisor = next(((own.reduce, own.divisor) for _, own in reducers), ("sum", 1))
+    known = {(rank, weight) for rank, reducer in reducers for weight in reducer.weights}
+    how, divisor = next(((reducer.reduce, reducer.divisor) for _, reducer in reducers), ("sum", 1))
     replicated = plan.replication.count > 1
     segments, programs, added = dict(plan.segments), [], list[tuple[str, tuple[int, ...]]]()
     for program in plan.programs:
@@ -351,7 +367,7 @@ def _with_reducers(
         added += lacking
     if added:
         weight, ranks = added[0]
-        more = f" and {len({own for own, _ in added}) - 1} more" if len({own for own, _ in added}) > 1 else ""
+        more = f" and {len({name for name, _ in added}) - 1} more" if len({name for name, _ in added}) > 1 else ""
         changed = replace(plan, segments=segments, programs=tuple(programs))
         yield f"reduce the gradients of `{weight}`{more} over {_on_all_replicas(plan, ranks)}", changed
 
@@ -366,8 +382,12 @@ def _holders(plan: Plan) -> dict[tuple[int, str], tuple[int, ...]]:
     """Return, for each rank and weight that it uses, the ranks that hold the same piece."""
     pieces: dict[tuple[int, str], tuple[str, Box]] = {}
     for program in plan.programs:
-        operators = [own for name in {step.segment for step in program.steps} for own in plan.segments[name].operators]
-        named = {name for own in operators if isinstance(own, Compute) for name in own.inputs if isinstance(name, str)}
+        operators = [
+            operator for name in {step.segment for step in program.steps} for operator in plan.segments[name].operators
+        ]
+        named = {
+            name for operator in operators if isinstance(operator, Compute) for name in operator.inputs if isinstance(name, str)
+        }
         for name in sorted(named):
             tensor = plan.tensors.get(name)
             if tensor is None or tensor.role is not Role.WEIGHT or tensor.gradient == "":
@@ -380,7 +400,7 @@ def _holders(plan: Plan) -> dict[tuple[int, str], tuple[int, ...]]:
     ranks: dict[tuple[str, Box], set[int]] = {}
     for (rank, _), piece in pieces.items():
         ranks.setdefault(piece, set()).add(rank)
-    return {own: tuple(sorted(ranks[piece])) for own, piece in pieces.items()}
+    return {value: tuple(sorted(ranks[piece])) for value, piece in pieces.items()}
 
 
 def _groupings(plan: Plan, places: Mapping[int, Operator]) -> Iterator[tuple[str, dict[int, Group]]]:
@@ -446,29 +466,29 @@ def _folded(plan: Plan) -> str:
 def _constant(plan: Plan, fixes: Sequence[Constant]) -> Iterator[tuple[str, Plan]]:
     edits: dict[int, list[Operator]] = {}
     for fix in fixes:
-        own = fix.operator
+        operator = fix.operator
         inputs = tuple(
             Literal(fix.expected) if isinstance(operand, Literal) and operand.value == fix.actual else operand
-            for operand in own.inputs
+            for operand in operator.inputs
         )
         attributes: dict[str, Value] = {
-            name: fix.expected if value == fix.actual else value for name, value in own.attributes.items()
+            name: fix.expected if value == fix.actual else value for name, value in operator.attributes.items()
         }
-        edits[id(own)] = [replace(own, inputs=inputs, attributes=attributes)]
-    told = (f"{fix.expected} instead of {fix.actual} in {name_of(fix.operator)}" for fix in fixes)
-    yield f"use {', and '.join(dict.fromkeys(told))}", edited(plan, edits)
+        edits[id(operator)] = [replace(operator, inputs=inputs, attributes=attributes)]
+    reported = (f"{fix.expected} instead of {fix.actual} in {name_of(fix.operator)}" for fix in fixes)
+    yield f"use {', and '.join(dict.fromkeys(reported))}", edited(plan, edits)
 
 
 def _exchanged(plan: Plan, fix: Exchange) -> tuple[str, Plan]:
     one, other = fix.names
     swap = {one: other, other: one}
-    own = fix.operator
+    operator = fix.operator
     changed = replace(
-        own,
-        inputs=tuple(swap.get(name, name) for name in own.inputs),
-        outputs=tuple(swap.get(name, name) for name in own.outputs),
+        operator,
+        inputs=tuple(swap.get(name, name) for name in operator.inputs),
+        outputs=tuple(swap.get(name, name) for name in operator.outputs),
     )
-    return f"exchange `{one}` and `{other}` in {name_of(own)}", edited(plan, {id(own): [changed]})
+    return f"exchange `{one}` and `{other}` in {name_of(operator)}", edited(plan, {id(operator): [changed]})
 
 
 def edited(plan: Plan, edits: Mapping[int, Sequence[Operator]]) -> Plan:
@@ -479,11 +499,11 @@ def edited(plan: Plan, edits: Mapping[int, Sequence[Operator]]) -> Plan:
 def _edited_segment(segment: Segment, edits: Mapping[int, Sequence[Operator]]) -> Segment:
     operators: list[Operator] = []
     changed = False
-    for own in segment.operators:
-        found = list(edits.get(id(own), (own,)))
-        if isinstance(own, Backward) and id(own.forward) in edits and id(own) not in edits:
-            forward = edits[id(own.forward)][0]
-            found = [replace(own, forward=forward)] if isinstance(forward, Compute) else found
-        changed = changed or found != [own]
+    for operator in segment.operators:
+        found = list(edits.get(id(operator), (operator,)))
+        if isinstance(operator, Backward) and id(operator.forward) in edits and id(operator) not in edits:
+            forward = edits[id(operator.forward)][0]
+            found = [replace(operator, forward=forward)] if isinstance(forward, Compute) else found
+        changed = changed or found != [operator]
         operators.extend(found)
     return replace(segment, operators=tuple(operators)) if changed else segment

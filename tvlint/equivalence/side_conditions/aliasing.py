@@ -55,8 +55,8 @@ class Renames:
             batches.setdefault(step.segment, set()).add(step.micro_batch < 0)
         made: dict[bool, set[str]] = {True: set(), False: set()}
         for name, once in batches.items():
-            for own in self._plan.segments[name].operators:
-                made[once == {True}].update(writes(own))
+            for operator in self._plan.segments[name].operators:
+                made[once == {True}].update(writes(operator))
         return made[True] - made[False]
 
     def _names(self, segment: Segment) -> _Names:
@@ -66,11 +66,11 @@ class Renames:
 
     def _found(self, segment: Segment) -> _Names:
         tensors = self._plan.tensors
-        communicated = {name for _, own in of_kinds(segment.operators, _COMMUNICATION) for name in writes(own)}
+        communicated = {name for _, operator in of_kinds(segment.operators, _COMMUNICATION) for name in writes(operator)}
         place = {name: at for at, name in enumerate(segment.outputs)}
         both = not place.keys().isdisjoint(segment.inputs)
-        others = (own for own in segment.operators if type(own) not in _COMMUNICATION) if both else ()
-        computed = {name for own in others for name in writes(own)}
+        others = (operator for operator in segment.operators if type(operator) not in _COMMUNICATION) if both else ()
+        computed = {name for operator in others for name in writes(operator)}
         return _Names(
             tuple(i for i, name in enumerate(segment.inputs) if name in tensors and tensors[name].role in _GIVEN),
             tuple(i for i, name in enumerate(segment.outputs) if name in self._owner),
@@ -80,12 +80,12 @@ class Renames:
 
     def defects(self, program: Program) -> Iterator[Defect]:
         """Names by which a run has another value than its segment says, or its own share of one that others have."""
-        told: set[str] = set()
+        reported: set[str] = set()
         many = self._plan.micro_batches > 1
         users: _Users = {}
         for number, step in enumerate(program.steps):
             segment = self._plan.segments[step.segment]
-            if segment.name in told:
+            if segment.name in reported:
                 continue
             text = self._of_none(segment, step) if many and step.micro_batch < 0 else ""
             name = "outside-micro-batches" if text else "renamed-value"
@@ -95,7 +95,7 @@ class Renames:
                 users = users or self._users(program)
                 text = self._replaced(program, number, users)
             if text:
-                told.add(segment.name)
+                reported.add(segment.name)
                 yield Defect(name, False, text, -1, segment.name, source=step.source)
 
     def _role(self, name: str) -> Role | None:
@@ -104,11 +104,11 @@ class Renames:
 
     def _of_none(self, segment: Segment, step: Step) -> str:
         """A run of no micro-batch that has a value of one."""
-        for own in (*segment.inputs, *segment.outputs, *(step.inputs or ()), *(step.outputs or ())):
-            tensor = self._plan.tensors.get(own)
+        for name in (*segment.inputs, *segment.outputs, *(step.inputs or ()), *(step.outputs or ())):
+            tensor = self._plan.tensors.get(name)
             lasts = tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE)
-            if not lasts and own not in self._owner and own not in self._of_step and segment.phase is not Phase.DATA:
-                return f"`{segment.name}` on {{ranks}} belongs to no micro-batch and has `{own}`, a value of one"
+            if not lasts and name not in self._owner and name not in self._of_step and segment.phase is not Phase.DATA:
+                return f"`{segment.name}` on {{ranks}} belongs to no micro-batch and has `{name}`, a value of one"
         return ""
 
     def _renamed(self, program: Program, segment: Segment, step: Step) -> str:
@@ -141,8 +141,8 @@ class Renames:
             roles: dict[str, set[Role | None]] = {}
             for step in program.steps:
                 segment = self._plan.segments[step.segment]
-                for own, outer in zip(segment.outputs, step.outside(segment)[1], strict=False):
-                    roles.setdefault(outer, set()).add(self._role(own))
+                for output, outer in zip(segment.outputs, step.outside(segment)[1], strict=False):
+                    roles.setdefault(outer, set()).add(self._role(output))
             self._roles[program.ranks] = roles
         return self._roles[program.ranks].get(name) == {self._role(inner)}
 
@@ -177,4 +177,4 @@ class Renames:
 
 
 def _computes_with(segment: Segment, name: str) -> bool:
-    return any(isinstance(own, Compute) and name in own.inputs for own in segment.operators)
+    return any(isinstance(operator, Compute) and name in operator.inputs for operator in segment.operators)

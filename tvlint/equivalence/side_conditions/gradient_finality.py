@@ -47,7 +47,7 @@ class Finals:
 
     def _touches_of(self, segment: str) -> tuple[_Touches, ...]:
         if segment not in self._known:
-            touches = (self._touches(own) for own in self._plan.segments[segment].operators)
+            touches = (self._touches(operator) for operator in self._plan.segments[segment].operators)
             self._known[segment] = tuple(touch for touch in touches if touch is not None)
         return self._known[segment]
 
@@ -73,16 +73,16 @@ class Finals:
             return
         final: dict[str, tuple[str, Operator]] = {}
         updated: dict[str, tuple[str, Operator]] = {}
-        told = set()
+        reported = set()
         whole = [step.micro_batch < 0 or only_ends(self._plan.segments[step.segment]) for step in program.steps]
-        first = next((i for i, own in enumerate(whole) if own or program.steps[i].segment in self._ending), len(whole))
+        first = next((i for i, names in enumerate(whole) if names or program.steps[i].segment in self._ending), len(whole))
         steps = program.steps[first:]
         means = self._means(steps)
         for step, of_step in zip(steps, whole[first:], strict=True):
             for touch in self._touches_of(step.segment):
                 for name in touch.adds if not of_step else ():
-                    if name in final and name not in told:
-                        told.add(name)
+                    if name in final and name not in reported:
+                        reported.add(name)
                         where, taker = final[name]
                         how = "reduced" if isinstance(taker, ReduceGradients) else "read"
                         text = (
@@ -95,8 +95,8 @@ class Finals:
                             Defect("reducer-before-last-backward", how == "reduced" and name not in means, text, -1),
                         )
                 for name in (*touch.adds, *touch.reads) if not of_step else ():
-                    if name in updated and name not in told:
-                        told.add(name)
+                    if name in updated and name not in reported:
+                        reported.add(name)
                         where, update = updated[name]
                         text = f"`{name}` on {{ranks}} is updated while it or its gradient is still in use"
                         yield at(update, where, Defect("update-before-final-gradient", name in touch.adds, text, -1))
@@ -114,9 +114,10 @@ class Finals:
                     reducers.setdefault(name, []).append(touch.operator)
         return {
             name
-            for name, own in reducers.items()
-            if len(own) > 1 and len({(each.reduce, each.divisor, each.group) for each in own}) == 1
-            if own[0].reduce == "avg" and own[0].divisor == 1
+            for name, reducers_of_name in reducers.items()
+            if len(reducers_of_name) > 1
+            and len({(reducer.reduce, reducer.divisor, reducer.group) for reducer in reducers_of_name}) == 1
+            if reducers_of_name[0].reduce == "avg" and reducers_of_name[0].divisor == 1
         }
 
 

@@ -14,22 +14,22 @@ def reused_handles(plan: Plan) -> Iterator[Defect]:
     """Communication that takes a handle which another run has under way for the same micro-batch."""
     talking: dict[str, list[Operator]] = {}
     for name, segment in plan.segments.items():
-        found = [own for own in segment.operators if isinstance(own, Wait) or handle_of(own)]
+        found = [operator for operator in segment.operators if isinstance(operator, Wait) or handle_of(operator)]
         if found:
             talking[name] = found
     for program in plan.programs if talking else ():
         started: dict[tuple[str, int], int] = {}
-        told: set[str] = set()
+        reported: set[str] = set()
         for number, step in enumerate(program.steps):
-            for own in talking.get(step.segment, ()):
-                if isinstance(own, Wait):
-                    key = (own.handle, step.micro_batch)
-                    oldest = next((other for other in started if other[0] == own.handle), key)
+            for each_operator in talking.get(step.segment, ()):
+                if isinstance(each_operator, Wait):
+                    key = (each_operator.handle, step.micro_batch)
+                    oldest = next((other for other in started if other[0] == each_operator.handle), key)
                     started.pop(key if key in started else oldest, None)
                     continue
-                handle = handle_of(own)
-                if started.setdefault((handle, step.micro_batch), number) != number and handle not in told:
-                    told.add(handle)
+                handle = handle_of(each_operator)
+                if started.setdefault((handle, step.micro_batch), number) != number and handle not in reported:
+                    reported.add(handle)
                     text = f"`{handle}` on {{ranks}} is under way already, so that it is open what a wait for it completes"
                     for rank in program.ranks:
-                        yield at(own, step.segment, Defect("reused-handle", False, text, rank))
+                        yield at(each_operator, step.segment, Defect("reused-handle", False, text, rank))

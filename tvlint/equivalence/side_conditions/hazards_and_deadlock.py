@@ -51,7 +51,7 @@ def check_order(plan: Plan) -> Iterator[Defect]:
             )
     yield from reused_handles(plan)
     sure = set(crossings(plan))
-    for crossing in (*sure, *(own for own in crossings(plan, strict=True) if own not in sure)):
+    for crossing in (*sure, *(crossing for crossing in crossings(plan, strict=True) if crossing not in sure)):
         text = f"`{crossing.name}` on {{ranks}} is used on another stream than the one that makes it, without waiting"
         for rank in crossing.ranks:
             yield Defect("cross-stream-access", crossing in sure, text, rank, crossing.segment)

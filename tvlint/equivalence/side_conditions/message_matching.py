@@ -69,7 +69,7 @@ def mispaired(plan: Plan) -> Iterator[Defect]:
     """Messages and collectives meet their counterparts of the same micro-batch, in the pattern of the first."""
     ends = _Ends(plan)
     found = {name: of_kinds(segment.operators, _TALKING) for name, segment in plan.segments.items()}
-    talking = {name: [own for _, own in operators] for name, operators in found.items() if operators}
+    talking = {name: [operator for _, operator in operators] for name, operators in found.items() if operators}
     said: dict[int, dict[str, list[tuple[_End, _Talk]]]] = {}
     for program in plan.programs:
         steps = [step for step in program.steps if step.segment in talking]
@@ -77,7 +77,7 @@ def mispaired(plan: Plan) -> Iterator[Defect]:
             known = said.setdefault(rank, {})
             for step in steps:
                 if step.segment not in known:
-                    talks = (ends.talk(own, rank) for own in talking[step.segment])
+                    talks = (ends.talk(operator, rank) for operator in talking[step.segment])
                     known[step.segment] = [talk for talk in talks if talk is not None]
                 for end, talk in known[step.segment]:
                     end.said.append(talk)
@@ -104,9 +104,9 @@ def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator
         return
     if len(one.said) != len(other.said):
         one_sided = not one.said or not other.said or one.said[0].rank == other.said[0].rank
-        own = (one.said or other.said)[0] if one_sided else other.said[0]
+        talk = (one.said or other.said)[0] if one_sided else other.said[0]
         text = f"{{ranks}} has {len(one.said)} {what}s where the other end has {len(other.said)}"
-        yield Defect(_unmatched(one, other, what), certain, text, own.rank, source=own.source)
+        yield Defect(_unmatched(one, other, what), certain, text, talk.rank, source=talk.source)
         return
     meets: dict[_Talk, _Talk] = {}
     for left, left_batch, right, right_batch in zip(one.said, one.batches, other.said, other.batches, strict=True):

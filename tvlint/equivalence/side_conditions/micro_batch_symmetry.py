@@ -50,11 +50,11 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
     for step in program.steps:
         steps[step.segment].append(step)
     every = set(range(micro_batches))
-    for name, own in steps.items():
-        if len(own) == micro_batches and {step.micro_batch for step in own} == every:
+    for name, places in steps.items():
+        if len(places) == micro_batches and {step.micro_batch for step in places} == every:
             continue
-        segment, batches = plan.segments[name], Counter(step.micro_batch for step in own)
-        if _once(plan, segment) or (set(batches) == {-1} and (micro_batches == 1 or _is_of_the_step(segment, own))):
+        segment, batches = plan.segments[name], Counter(step.micro_batch for step in places)
+        if _once(plan, segment) or (set(batches) == {-1} and (micro_batches == 1 or _is_of_the_step(segment, places))):
             continue
         what = f"{segment.phase.value} of `{name}`"
         if set(batches) == {-1}:
@@ -71,12 +71,12 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
             certain = _needed(plan, segment) and not _stands_in(plan, steps, name, lacking)
             if not certain:
                 text += ": write what all micro-batches do alike as one segment, and run it for each of them"
-            nearest = min(own, key=lambda step: abs(step.micro_batch - lacking[0]))
+            nearest = min(places, key=lambda step: abs(step.micro_batch - lacking[0]))
             yield Defect("missing-micro-batch", certain, text, -1, name, source=nearest.source)
         elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
             text = f"the {what} on {{ranks}} does not run as often for every micro-batch"
-            again = [step for step in own if batches[step.micro_batch] == max(batches.values())]
-            adds = any(own in totals for operator in segment.operators for own in writes(operator))
+            again = [step for step in places if batches[step.micro_batch] == max(batches.values())]
+            adds = any(name in totals for operator in segment.operators for name in writes(operator))
             yield Defect("repeated-micro-batch", adds, text, -1, name, source=again[-1].source)
 
 
@@ -87,14 +87,14 @@ def _is_of_the_step(segment: Segment, steps: Sequence[Step]) -> bool:
 
 def _needed(plan: Plan, segment: Segment) -> bool:
     """Return whether gradients go through the segment."""
-    made = {name for own in segment.operators for name in (own.outputs if isinstance(own, Compute) else ())}
-    back = [own for part in plan.segments.values() for own in part.operators if isinstance(own, Backward)]
-    return any(own in segment.operators or made.intersection(own.forward.outputs) for own in back)
+    made = {name for operator in segment.operators for name in (operator.outputs if isinstance(operator, Compute) else ())}
+    back = [operator for part in plan.segments.values() for operator in part.operators if isinstance(operator, Backward)]
+    return any(operator in segment.operators or made.intersection(operator.forward.outputs) for operator in back)
 
 
 def _stands_in(plan: Plan, steps: Mapping[str, Sequence[Step]], name: str, lacking: Sequence[int]) -> bool:
     """Return whether another segment computes for what this one lacks, and not for all that this one runs for."""
-    batches = {own: {step.micro_batch for step in runs} for own, runs in steps.items()}
+    batches = {each_name: {step.micro_batch for step in runs} for each_name, runs in steps.items()}
     return any(
         other != name
         and has(plan.segments[other].operators, {Backward, Compute})
@@ -107,9 +107,9 @@ def _stands_in(plan: Plan, steps: Mapping[str, Sequence[Step]], name: str, lacki
 def _once(plan: Plan, segment: Segment) -> bool:
     """Return whether the segment makes nothing that belongs to a micro-batch, or only loads what another check sees missing."""
     if segment.phase is Phase.DATA:
-        names = (name for own in segment.operators if isinstance(own, Compute) for name in own.outputs)
+        names = (name for operator in segment.operators if isinstance(operator, Compute) for name in operator.outputs)
         loads = all(name in plan.tensors and plan.tensors[name].role is Role.INPUT for name in names)
-        return loads and all(isinstance(own, Compute) for own in segment.operators)
+        return loads and all(isinstance(operator, Compute) for operator in segment.operators)
     return only_ends(segment)
 
 
@@ -120,11 +120,11 @@ def _mixed(plan: Plan) -> Iterator[Defect]:
             given is not None
             for step in program.steps
             if step.micro_batch >= 0
-            for given, own in (
+            for given, names in (
                 (step.inputs, plan.segments[step.segment].inputs),
                 (step.outputs, plan.segments[step.segment].outputs),
             )
-            if own
+            if names
         }
         if len(ways) > 1:
             text = "some runs of {ranks} name their values and others do not"
@@ -155,6 +155,6 @@ def _returned(plan: Plan) -> Iterator[Defect]:
             if missing and len(missing) < len(names):
                 text = f"`{missing[0][0]}` of micro-batch {missing[0][1]} on {{ranks}} is not returned, and those of others are"
                 yield from (Defect("missing-output", True, text, rank) for rank in program.ranks)
-        if len({tuple(own[1:] for own in sorted(found)) for found in places.values()}) > 1:
+        if len({tuple(place[1:] for place in sorted(found)) for found in places.values()}) > 1:
             text = "values on {ranks} are returned of some micro-batches in another order than of others"
             yield from (Defect("returned-in-another-order", False, text, rank) for rank in program.ranks)

@@ -15,43 +15,44 @@ def taken_anew(plan: Plan) -> Iterator[Defect]:
 
     Where the one gives the input and the other is given it, it is what the runs say.
     """
-    loaded = {name for own in plan.segments.values() if own.phase is Phase.DATA for name in own.outputs}
+    loaded = {name for segment in plan.segments.values() if segment.phase is Phase.DATA for name in segment.outputs}
     changing = {name: _changed(plan, segment, loaded) for name, segment in plan.segments.items()}
     if not any(changing.values()):
         return
-    made = {own.outputs for part in plan.segments.values() for own in part.operators if isinstance(own, Compute)}
+    made = {operator.outputs for part in plan.segments.values() for operator in part.operators if isinstance(operator, Compute)}
     taken = {name: _taken(segment, made) for name, segment in plan.segments.items()}
     for program in plan.programs:
-        told: set[str] = set()
+        reported: set[str] = set()
         replaced: dict[int, list[tuple[Segment, str, set[str]]]] = {}
         for step in program.steps:
             segment, before = plan.segments[step.segment], replaced.setdefault(max(step.micro_batch, 0), [])
-            for maker, own, known in before if segment.name not in told else ():
+            for maker, old, known in before if segment.name not in reported else ():
                 found = {name for name in taken[segment.name] if not known.isdisjoint(_names(segment, step, name))}
-                if found and not (own in maker.outputs and found.issubset(segment.inputs)):
-                    told.add(segment.name)
-                    text = f"`{segment.name}` on {{ranks}} takes the input `{own}` as it was before `{maker.name}` replaced it"
+                if found and not (old in maker.outputs and found.issubset(segment.inputs)):
+                    reported.add(segment.name)
+                    text = f"`{segment.name}` on {{ranks}} takes the input `{old}` as it was before `{maker.name}` replaced it"
                     yield from (Defect("input-taken-anew", False, text, rank, segment.name) for rank in program.ranks)
                     break
-            before.extend((segment, own, _names(segment, step, own)) for own in changing[segment.name])
+            before.extend((segment, name, _names(segment, step, name)) for name in changing[segment.name])
 
 
 def _names(segment: Segment, step: Step, name: str) -> set[str]:
     """Return what the segment calls a value, and what a run of it does."""
     both = zip((segment.inputs, segment.outputs), step.outside(segment), strict=True)
-    pairs = (pair for own, given in both for pair in zip(own, given, strict=False))
+    pairs = (pair for names, given in both for pair in zip(names, given, strict=False))
     return {name, *(outer for inner, outer in pairs if inner == name)}
 
 
 def _changed(plan: Plan, segment: Segment, loaded: set[str]) -> list[str]:
     """The inputs that communication puts something in, and that no segment loads."""
-    names = dict.fromkeys(name for _, own in of_kinds(segment.operators, {Communicate, Receive}) for name in writes(own))
+    operators = (operator for _, operator in of_kinds(segment.operators, {Communicate, Receive}))
+    names = dict.fromkeys(name for operator in operators for name in writes(operator))
     return [name for name in names if name in plan.tensors and plan.tensors[name].role is Role.INPUT and name not in loaded]
 
 
 def _taken(segment: Segment, made: set[tuple[str, ...]]) -> set[str]:
     """Return what the segment is given or reads, by its own names; what a forward operator kept is not read again."""
-    return {*segment.inputs, *(name for own in segment.operators for name in _read(own, made))}
+    return {*segment.inputs, *(name for operator in segment.operators for name in _read(operator, made))}
 
 
 def _read(operator: Operator, made: set[tuple[str, ...]]) -> Iterator[str]:

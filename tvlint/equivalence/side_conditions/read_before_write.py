@@ -23,7 +23,7 @@ class Early:
     def _gradients(self) -> set[str]:
         found = {name for name, tensor in self._plan.tensors.items() if tensor.role is Role.GRADIENT}
         for segment in self._plan.segments.values():
-            found.update(name for own in segment.operators if isinstance(own, Backward) for name in own.outputs)
+            found.update(name for operator in segment.operators if isinstance(operator, Backward) for name in operator.outputs)
         return found - {""}
 
     @cached_property
@@ -37,13 +37,13 @@ class Early:
             first: dict[str, Operator] = {}
             made: set[str] = set()
             late: set[str] = set()
-            for own in segment.operators:
-                takes = isinstance(own, Backward | Communicate | Send)
-                for name in self._gradients.intersection(reads(own)) if takes else ():
+            for operator in segment.operators:
+                takes = isinstance(operator, Backward | Communicate | Send)
+                for name in self._gradients.intersection(reads(operator)) if takes else ():
                     if name not in made:
-                        first.setdefault(name, own)
-                given = self._gradients.intersection(writes(own))
-                late.update(name for name in given if name in first and first[name] is not own)
+                        first.setdefault(name, operator)
+                given = self._gradients.intersection(writes(operator))
+                late.update(name for name in given if name in first and first[name] is not operator)
                 made |= given
             self._known[segment.name] = first, frozenset(late), frozenset(made)
         return self._known[segment.name]
@@ -52,7 +52,7 @@ class Early:
         """Reads of gradients that nothing has made yet, and that the rank makes later for the same micro-batch."""
         lacking: dict[str, tuple[str, Operator]] = {}
         held: set[str] = set()
-        told: set[str] = set()
+        reported: set[str] = set()
         for step in program.steps:
             if step.micro_batch > 0:
                 continue
@@ -67,15 +67,15 @@ class Early:
                 outside = name if name in self._of_weights else inward.get(name, "")
                 if outside in held:
                     continue
-                if name in late and name not in told:
-                    told.add(name)
+                if name in late and name not in reported:
+                    reported.add(name)
                     yield self._trouble(segment.name, operator, name)
                 if outside:
                     lacking.setdefault(outside, (segment.name, operator))
             for name in made:
                 outside = name if name in self._of_weights else outward.get(name, "")
-                if outside in lacking and lacking[outside][0] != segment.name and outside not in told:
-                    told.add(outside)
+                if outside in lacking and lacking[outside][0] != segment.name and outside not in reported:
+                    reported.add(outside)
                     yield self._trouble(*lacking[outside], outside)
                 held.add(outside)
             held.discard("")

@@ -25,7 +25,7 @@ def without_repeated_runs(plan: Plan) -> Plan:
     makers = Counter(
         name
         for segment in plan.segments.values()
-        for name in {name for own in segment.operators if isinstance(own, Compute) for name in own.outputs}
+        for name in {name for operator in segment.operators if isinstance(operator, Compute) for name in operator.outputs}
     )
     pure = {name for name, segment in plan.segments.items() if _only_computes(plan, segment, makers)}
     programs = tuple(replace(program, steps=_without(plan, program, pure)) for program in plan.programs)
@@ -41,11 +41,18 @@ def _only_computes(plan: Plan, segment: Segment, makers: Counter[str]) -> bool:
     """Return whether all that the segment does is to make values by pure operators, of names that no other segment makes."""
     if segment.phase not in (Phase.FORWARD, Phase.BACKWARD):
         return False
-    for own in segment.operators:
-        spec = spec_of(own.op) if isinstance(own, Compute) else None
-        if spec is None or spec.may_draw or not isinstance(own, Compute) or own.in_place or not own.outputs or own.stream:
+    for operator in segment.operators:
+        spec = spec_of(operator.op) if isinstance(operator, Compute) else None
+        if (
+            spec is None
+            or spec.may_draw
+            or not isinstance(operator, Compute)
+            or operator.in_place
+            or not operator.outputs
+            or operator.stream
+        ):
             return False
-        if any(makers[name] > 1 or _is_gradient(plan, name) for name in own.outputs):
+        if any(makers[name] > 1 or _is_gradient(plan, name) for name in operator.outputs):
             return False
     return not any(_is_gradient(plan, name) for name in (*segment.inputs, *segment.outputs))
 
@@ -66,8 +73,8 @@ def _without(plan: Plan, program: Program, pure: set[str]) -> tuple[Step, ...]:
         if step.micro_batch < 0 or _may_change_anything(segment):
             ran.clear()
             continue
-        changed = _keys(plan, step, {*segment.outputs, *(name for own in segment.operators for name in writes(own))})
-        ran = {key: own for key, own in ran.items() if changed.isdisjoint(_keys(plan, own))}
+        changed = _keys(plan, step, {*segment.outputs, *(name for operator in segment.operators for name in writes(operator))})
+        ran = {key: step for key, step in ran.items() if changed.isdisjoint(_keys(plan, step))}
         if step.segment in pure:
             ran[step.segment, step.micro_batch] = step
     return tuple(kept)
@@ -75,8 +82,8 @@ def _without(plan: Plan, program: Program, pure: set[str]) -> tuple[Step, ...]:
 
 def _may_change_anything(segment: Segment) -> bool:
     """Return whether the segment updates weights, or calls what may change more than it gives."""
-    calls = (own for own in segment.operators if isinstance(own, Compute))
-    return only_ends(segment) or any(own.in_place or not own.outputs or spec_of(own.op) is None for own in calls)
+    calls = (operator for operator in segment.operators if isinstance(operator, Compute))
+    return only_ends(segment) or any(call.in_place or not call.outputs or spec_of(call.op) is None for call in calls)
 
 
 def _keys(plan: Plan, step: Step, chosen: set[str] | None = None) -> set[object]:

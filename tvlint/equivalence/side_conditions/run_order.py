@@ -31,7 +31,7 @@ class Turns:
         ran: dict[int, int] = {}
         first: dict[tuple[str, int], int] = {}
         turns: Counter[tuple[str, int]] = Counter()
-        told: set[str] = set()
+        reported: set[str] = set()
         for step in program.steps:
             segment = self._plan.segments[step.segment]
             if segment.phase is Phase.DATA and step.micro_batch < 0:
@@ -43,16 +43,16 @@ class Turns:
             turn = turns[segment.name, step.micro_batch]
             turns[segment.name, step.micro_batch] = turn + 1
             expected = first.setdefault((segment.name, turn), before)
-            if expected != before and segment.name not in told:
+            if expected != before and segment.name not in reported:
                 defect = self._out_of_turn(segment, step, histories.names(before), histories.names(expected))
                 if defect is not None:
-                    told.add(segment.name)
+                    reported.add(segment.name)
                     yield defect
             ran[step.micro_batch] = histories.after(before, segment.name)
 
     def _out_of_turn(self, segment: Segment, step: Step, before: Sequence[str], expected: Sequence[str]) -> Defect | None:
         kept = self._kept_in(segment)
-        here, there = ([name for name in own if name in kept] for own in (before, expected))
+        here, there = ([name for name in sequence if name in kept] for sequence in (before, expected))
         if here != there:
             how = "before its forward run" if not here else "after other forward runs than for the first"
             text = f"`{segment.name}` on {{ranks}} runs for micro-batch {step.micro_batch} {how}"
@@ -64,7 +64,7 @@ class Turns:
 
     def _kept_in(self, segment: Segment) -> frozenset[str]:
         """The segments whose operators keep what gradients in the segment need."""
-        needed = {own.forward.outputs for own in segment.operators if isinstance(own, Backward)}
+        needed = {operator.forward.outputs for operator in segment.operators if isinstance(operator, Backward)}
         return frozenset(name for outputs in needed for name in self._makers.get(outputs, ()))
 
     def _drawn(self, names: Sequence[str]) -> list[str]:
@@ -74,16 +74,16 @@ class Turns:
     def _judged(self) -> frozenset[str]:
         """The segments that have gradients, keep something for them, or draw, whatever their phases."""
         kept = (self._kept_in(segment) for segment in self._plan.segments.values())
-        own = (name for name, segment in self._plan.segments.items() if has(segment.operators, {Backward}))
-        return self._drawing.union(own, *kept)
+        names = (name for name, segment in self._plan.segments.items() if has(segment.operators, {Backward}))
+        return self._drawing.union(names, *kept)
 
     @cached_property
     def _makers(self) -> dict[tuple[str, ...], set[str]]:
         found: dict[tuple[str, ...], set[str]] = {}
         for name, segment in self._plan.segments.items():
-            for own in segment.operators:
-                if isinstance(own, Compute):
-                    found.setdefault(own.outputs, set()).add(name)
+            for operator in segment.operators:
+                if isinstance(operator, Compute):
+                    found.setdefault(operator.outputs, set()).add(name)
         return found
 
     @cached_property

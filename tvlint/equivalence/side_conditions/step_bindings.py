@@ -47,7 +47,7 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
     makers: dict[tuple[str, int], list[tuple[_Place, frozenset[_Place]]]] = {}
     forward: dict[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
     turns: Counter[tuple[str, int]] = Counter()
-    told: set[object] = set()
+    reported: set[object] = set()
     taken: dict[str, frozenset[str]] = {}
     for step in program.steps:
         segment, micro_batch = plan.segments[step.segment], step.micro_batch
@@ -68,14 +68,14 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
         given = (pair for pair in zip(segment.inputs, inputs, strict=True) if pair[0] in used)
         pairs = (*given, *zip(segment.outputs, outputs, strict=True))
         unlike = next((pair for pair in pairs if pair[0] != pair[1] and not _alike(plan, *pair, known)), None)
-        if unlike is not None and unlike not in told:
-            told.add(unlike)
+        if unlike is not None and unlike not in reported:
+            reported.add(unlike)
             how = "is another weight or input, or declared with another shape, type or slice"
             text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and {how}"
             yield Defect("unlike-values", False, text, -1, segment.name, source=step.source)
         read, made = _keys(step, inputs, step.inputs), _keys(step, outputs, step.outputs)
-        if segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in told:
-            told.add(segment.name)
+        if segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in reported:
+            reported.add(segment.name)
             text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {micro_batch}"
             yield Defect("loaded-twice", False, text, -1, segment.name, source=step.source)
         if micro_batch >= 0:
@@ -87,12 +87,12 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
                 if len(sources) == 1 and sources[0].micro_batch == micro_batch and sources[0].alone == pattern[position]:
                     continue
                 defect = _stale(segment, micro_batch, inputs[position], sources, pattern, position)
-                if defect is not None and (segment.name, position) not in told:
-                    told.add((segment.name, position))
+                if defect is not None and (segment.name, position) not in reported:
+                    reported.add((segment.name, position))
                     yield replace(defect, source=step.source)
             defect = _of_other_forward(plan, segment, micro_batch, inputs, outputs, forward, held)
-            if defect is not None and segment.name not in told:
-                told.add(segment.name)
+            if defect is not None and segment.name not in reported:
+                reported.add(segment.name)
                 yield replace(defect, source=step.source)
         if segment.phase is not Phase.BACKWARD:
             forward.setdefault((segment.name, micro_batch), []).append((outputs, inputs))
@@ -108,16 +108,16 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
             else:
                 held[key] = [source]
             owner = owners.setdefault(key, micro_batch) if name not in totals and _adds_up(plan, inner, name) else micro_batch
-            if owner != micro_batch and ("owner", name) not in told:
-                told.add(("owner", name))
+            if owner != micro_batch and ("owner", name) not in reported:
+                reported.add(("owner", name))
                 text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {micro_batch}"
                 yield Defect("crossed-micro-batches", False, text, -1, segment.name, source=step.source)
 
 
 def _taken(segment: Segment) -> frozenset[str]:
     """Return the names that the segment reads, needs for gradients, or hands on."""
-    needed = (name for own in segment.operators if isinstance(own, Backward) for name in own.forward.outputs)
-    return frozenset((*segment.outputs, *needed, *(name for own in segment.operators for name in uses(own))))
+    needed = (name for operator in segment.operators if isinstance(operator, Backward) for name in operator.forward.outputs)
+    return frozenset((*segment.outputs, *needed, *(name for operator in segment.operators for name in uses(operator))))
 
 
 def _adds_up(plan: Plan, inner: str, outer: str) -> bool:
@@ -207,11 +207,11 @@ def _of_other_forward(
         return Defect("gradient-before-forward", True, text, -1, segment.name)
     given, taken = zip(segment.inputs, inputs, strict=True), zip(segment.outputs, outputs, strict=True)
     made = [(inner, outer) for inner, outer in given if outer in held or (micro_batch, outer) in held]
-    for pairs, own, which in ((made, mirror.outputs, 0), (list(taken), mirror.inputs, 1)):
+    for pairs, names, which in ((made, mirror.outputs, 0), (list(taken), mirror.inputs, 1)):
         for inner, outer in pairs:
             inner_of = plan.tensors[inner].gradient_of if inner in plan.tensors else ""
             outer_of = plan.tensors[outer].gradient_of if outer in plan.tensors else ""
-            if inner_of in own and outer_of and runs[-1][which][own.index(inner_of)] != outer_of:
+            if inner_of in names and outer_of and runs[-1][which][names.index(inner_of)] != outer_of:
                 several = len(set(runs)) > 1
                 what = "an earlier run, or of none" if several else "another run"
                 text = f"`{segment.name}` on {{ranks}} takes `{outer}` for micro-batch {micro_batch}, a gradient of {what}"

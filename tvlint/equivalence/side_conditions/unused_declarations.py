@@ -32,16 +32,20 @@ def check_unused(parallel: Plan, reference: Plan) -> Iterator[Defect]:
         if key not in here:
             text = f"the reference declares the {tensor.role.value} `{tensor.name}`, which nothing in it names"
             yield Defect("unused-declaration", False, text, first, source=tensor.source)
-    for own in (*_idle(reference), *_unread(reference)):
-        yield Defect(own.name, False, f"in the reference, {own.message}", first, source=own.source)
+    for defect in (*_idle(reference), *_unread(reference)):
+        yield Defect(defect.name, False, f"in the reference, {defect.message}", first, source=defect.source)
 
 
 def unused_tensors(plan: Plan) -> dict[Key, Tensor]:
     """Return the tensors that the plan declares and that no operator, run, returned value or named tensor names."""
     named = {*plan.outputs, *names_in(plan)}
-    named |= {name for own in plan.tensors.values() if own.name in named for name in (own.logical, own.gradient)}
-    idle = (own for own in plan.tensors.values() if own.name not in named and (own.gradient_of or own.name) not in named)
-    return {(own.role, own.logical or own.name): own for own in idle}
+    named |= {name for tensor in plan.tensors.values() if tensor.name in named for name in (tensor.logical, tensor.gradient)}
+    idle = (
+        tensor
+        for tensor in plan.tensors.values()
+        if tensor.name not in named and (tensor.gradient_of or tensor.name) not in named
+    )
+    return {(tensor.role, tensor.logical or tensor.name): tensor for tensor in idle}
 
 
 def _idle(plan: Plan) -> Iterator[Defect]:
@@ -55,7 +59,7 @@ def _idle(plan: Plan) -> Iterator[Defect]:
     for rank in range(plan.mesh.size) if len(ranks) * plan.replication.count < plan.mesh.size else ():
         if rank not in ranks and (not axis or plan.mesh.coordinates(rank)[axis] == 0):
             yield Defect("idle-rank", False, "{ranks} of the mesh run no program", rank)
-    used = {communicator_of(own)[0] for segment in plan.segments.values() for own in segment.operators}
+    used = {communicator_of(operator)[0] for segment in plan.segments.values() for operator in segment.operators}
     for group in plan.communicators:
         if group.name and group.name not in used:
             yield Defect("unused-communicator", False, f"nothing communicates by `{group.name}`", first)
@@ -66,13 +70,13 @@ def _unread(plan: Plan) -> Iterator[Defect]:
     given = made(plan)
     for name, segment in plan.segments.items():
         inside = names_inside(segment)
-        unread = [(position, own) for position, own in enumerate(segment.inputs) if own not in inside]
+        unread = [(position, name) for position, name in enumerate(segment.inputs) if name not in inside]
         for program in plan.programs if unread else ():
             for step in program.steps:
                 outside = step.outside(segment)[0] if step.segment == name else ()
-                for position, own in unread if outside else ():
+                for position, each_name in unread if outside else ():
                     outer = outside[position]
                     tensor = plan.tensors.get(outer)
                     if outer not in given and (tensor is None or tensor.role not in GIVEN):
-                        text = f"`{own}` comes into `{name}`, and nothing gives it or reads it there"
+                        text = f"`{each_name}` comes into `{name}`, and nothing gives it or reads it there"
                         yield Defect("unused-input", False, text, program.ranks[0], name, source=step.source)

@@ -73,7 +73,7 @@ def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, tim
         whole = _evaluate(spec, call, operands, field)
         cuts = _parts(spec, call, bound, name, parts, operands)
         try:
-            results = [_evaluate(spec, own, cut, field) for own, cut, _ in cuts]
+            results = [_evaluate(spec, each_call, cut, field) for each_call, cut, _ in cuts]
         except (UnsupportedError, ValueError, IndexError) as error:
             raise CannotRunError(f"a part of `{name}` does not run: {error}") from error
         if any(len(result) != len(whole) for result in results):
@@ -191,7 +191,7 @@ def _parts(
 
 
 def _cut(operand: Array, names: Names, name: str, low: int, high: int) -> Array:
-    result: Array = operand[tuple(slice(low, high) if own == name else slice(None) for own in names)]
+    result: Array = operand[tuple(slice(low, high) if each_name == name else slice(None) for each_name in names)]
     return result
 
 

@@ -166,7 +166,7 @@ def _over_numbers(claim: Any, facts: Sequence[Any], end: float) -> bool:
     about = [fact for fact in (known.translate(context) for known in facts) if _values(fact).keys() <= values.keys()]
     solver = z3.SolverFor("QF_NRA", ctx=context)
     solver.set("timeout", max(1, int((end - time.monotonic()) * 150)))
-    return bool(solver.check(*(z3.substitute(own, *pairs) for own in (*about, claim))) == z3.unsat)
+    return bool(solver.check(*(z3.substitute(formula, *pairs) for formula in (*about, claim))) == z3.unsat)
 
 
 def _values(claim: Any) -> dict[int, Any]:

@@ -69,4 +69,4 @@ def has_run(derived: Derived) -> bool:
 def check_side_conditions(case: Case) -> tuple[Defect, ...]:
     """Return what keeps one micro-batch from standing for all; where nothing refutes that, also what depends on the order."""
     found = tuple(check_micro_batches(case.parallel, case.micro_batches))
-    return found if any(own.refutes for own in found) else (*found, *check_order(case.written))
+    return found if any(defect.refutes for defect in found) else (*found, *check_order(case.written))

@@ -75,14 +75,14 @@ def causes(attempt: Attempt, recovery: Recovery, differing: Sequence[Defect]) ->
     """
     case, derived = attempt.case, recovery.derivation.derived
     corrected = put_right_later(case.parallel, case.reference, derived)
-    known = [replace(own, refutes=False) if own in corrected else own for own in derived.defects]
+    known = [replace(defect, refutes=False) if defect in corrected else defect for defect in derived.defects]
     found = [*violations_of_one_replica(attempt), *known, *differing]
-    if not any(own.refutes for own in found):
+    if not any(defect.refutes for defect in found):
         replaced = any(entry.nearest is not None for entry in derived.foreign)
-        differences = [own for own in recovery.differences if not (replaced and own.name in FACTORS)]
-        found += [replace(own, refutes=own.refutes and not corrected) for own in differences]
-    if any(own.refutes for own in found):
-        found = [own for own in found if own.refutes or own.name not in CONSEQUENCES]
+        differences = [difference for difference in recovery.differences if not (replaced and difference.name in FACTORS)]
+        found += [replace(difference, refutes=difference.refutes and not corrected) for difference in differences]
+    if any(defect.refutes for defect in found):
+        found = [defect for defect in found if defect.refutes or defect.name not in CONSEQUENCES]
     return found
 
 

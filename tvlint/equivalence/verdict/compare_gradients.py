@@ -119,8 +119,8 @@ def _judged(
         return
     held = world.values.pieces_of(value)
     if held != pieces:
-        pairs = ((own, united(made)) for wanted, made in zip(pieces, held, strict=True) for own in wanted)
-        lacks = any(not any(low <= own[0] and own[1] <= high for low, high in made) for own, made in pairs)
+        pairs = ((piece, united(made)) for wanted, made in zip(pieces, held, strict=True) for piece in wanted)
+        lacks = any(not any(low <= piece[0] and piece[1] <= high for low, high in made) for piece, made in pairs)
         yield Defect("gradient-of-another-slice", lacks, f"{subject} is that of another slice than the weight's", rank)
         return
     value = _of_the_reference(world, world.values.out_of_pieces(value), right, pieces)
@@ -154,26 +154,28 @@ def _judged(
 def _of_the_reference(world: World, value: Value, right: Value, pieces: tuple[Pieces, ...]) -> Value:
     """Return a piece of a value as that of the reference's, where both are the same on the piece."""
     terms = world.terms
-    if value.term == right.term or not terms.arithmetic or any(len(own) > 1 for own in pieces):
+    if value.term == right.term or not terms.arithmetic or any(len(piece) > 1 for piece in pieces):
         return value
-    own, other = value.term, right.term
+    term, other = value.term, right.term
     for dim, ((start, stop),) in enumerate(pieces):
         if (start, stop) == (0, terms.shape[right.term][dim]):
             continue
-        parts = some_of(terms, own, dim, start, stop), some_of(terms, other, dim, start, stop)
+        parts = some_of(terms, term, dim, start, stop), some_of(terms, other, dim, start, stop)
         if parts[0] is None or parts[1] is None:
             return value
-        own, other = parts[0], parts[1]
-    return world.values.retermed(value, right.term) if own == other else value
+        term, other = parts[0], parts[1]
+    return world.values.retermed(value, right.term) if term == other else value
 
 
 def _made_under_another_name(plan: Plan, name: str, rank: int) -> str:
     """Return what the rank makes that is declared as a gradient of the weight; empty where there is nothing."""
-    weights = [own for own in plan.tensors.values() if own.role is Role.WEIGHT and (own.logical or own.name) == name]
-    known, updated = {own.name for own in weights}, {own.gradient for own in weights}
-    gradients = {own.name for own in plan.tensors.values() if own.gradient_of in known and own.name not in updated}
+    weights = [
+        tensor for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT and (tensor.logical or tensor.name) == name
+    ]
+    known, updated = {weight.name for weight in weights}, {weight.gradient for weight in weights}
+    gradients = {tensor.name for tensor in plan.tensors.values() if tensor.gradient_of in known and tensor.name not in updated}
     segments = {step.segment for program in plan.programs if rank in program.ranks for step in program.steps}
-    made = (name for own in segments for operator in plan.segments[own].operators for name in writes(operator))
+    made = (name for each_name in segments for operator in plan.segments[each_name].operators for name in writes(operator))
     return next((name for name in made if name in gradients), "")
 
 
@@ -215,8 +217,8 @@ def judge_updates(
             how = "is never updated" if times == 0 else f"is updated {times} times"
             certain = (rank, tensor.name) not in changed
             yield Defect("not-updated-once", certain, f"the weight `{name}` on {{ranks}} {how}", rank)
-    for rank, own in updates:
-        name = _full_name(plan, own)
+    for rank, each_name in updates:
+        name = _full_name(plan, each_name)
         if name not in trained:
             text = f"the weight `{name}` on {{ranks}} is updated and in the reference it is not trained"
             yield Defect("updates-frozen-weight", False, text, rank)

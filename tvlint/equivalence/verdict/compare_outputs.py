@@ -76,7 +76,7 @@ def _misdeclared(plan: Plan, name: str, rank: int, pieces: tuple[Pieces, ...]) -
         yield Defect("output-is-no-part", False, text, rank)
     if tensor.region is None and tensor.placements is None:
         return
-    shards = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
+    shards = {axis: placement for axis, placement in (tensor.placements or {}).items() if not isinstance(placement, Partial)}
     try:
         declared = pieces_held(plan, replace(tensor, placements=shards, part=(0, 1)), rank)
     except Mismatch as mismatch:
@@ -101,7 +101,7 @@ class Returned:
         value = self._derived.environments[rank][name]
         if not _KNOWN.issuperset(kinds.values()):
             return None
-        group = Group(axes=tuple(axis for kind in ("sum", "avg") for axis, own in kinds.items() if own == kind))
+        group = Group(axes=tuple(axis for kind in ("sum", "avg") for axis, each_kind in kinds.items() if each_kind == kind))
         if not group.axes or value is None:
             return value
         members = self._groups.members(group, rank)

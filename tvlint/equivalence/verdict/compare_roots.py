@@ -58,7 +58,7 @@ def _unequal(terms: Terms, reference: Derived, derived: Derived, certain: bool) 
         ratios = {addend: found[addend] / expected[addend] for addend in sorted(found) if expected[addend]}
         first = next(iter(ratios.values()), Fraction(0))
         for root in roots if first else ():
-            odd = [ratios[own] / first for own in addends(terms, root.value.term) if ratios.get(own, first) != first]
+            odd = [ratios[addend] / first for addend in addends(terms, root.value.term) if ratios.get(addend, first) != first]
             if odd:
                 text = f"the gradient that starts at `{root.of}` on {{ranks}} counts {odd[0]} times as much beside the others"
                 unequal = Defect("unequal-roots", certain, f"{text} as in the reference", rank)
@@ -87,15 +87,15 @@ def multiples(terms: Terms, term: int) -> dict[int, Fraction]:
     found: dict[int, Fraction] = {}
     waiting = {term: Fraction(1)}
     while waiting:
-        own = max(waiting)
-        share = waiting.pop(own)
-        below, operands = multiplied(terms, own), terms.operands[own]
-        alike = len(operands) == 2 and all(terms.shape[each] == terms.shape[own] for each in operands)
+        latest = max(waiting)
+        share = waiting.pop(latest)
+        below, operands = multiplied(terms, latest), terms.operands[latest]
+        alike = len(operands) == 2 and all(terms.shape[operand] == terms.shape[latest] for operand in operands)
         if below is not None:
             waiting[below[1]] = waiting.get(below[1], Fraction(0)) + share * below[0]
-        elif alike and has_trait(str(terms.keys[own][0]), Trait.SUM):
-            for each in operands:
-                waiting[each] = waiting.get(each, Fraction(0)) + share
+        elif alike and has_trait(str(terms.keys[latest][0]), Trait.SUM):
+            for each_operand in operands:
+                waiting[each_operand] = waiting.get(each_operand, Fraction(0)) + share
         else:
-            found[own] = share
+            found[latest] = share
     return found

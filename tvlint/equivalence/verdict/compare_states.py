@@ -40,12 +40,12 @@ def compare_states(world: World, plan: Plan, derived: Derived, expected: Expecte
 
 def _differences(world: World, plan: Plan, derived: Derived, expected: Expected, steps: _Steps) -> Iterator[Defect]:
     pieces: dict[str, list[Box]] = {}
-    own = written_out(plan, derived)
+    names = written_out(plan, derived)
     kept: list[tuple[int, Tensor]] = []
     for rank, tensor in _held(plan, derived):
         name = tensor.logical or tensor.name
         right = expected.left.get(name)
-        if right is None and name not in own:
+        if right is None and name not in names:
             kept += [(rank, tensor)] if tensor.name in derived.renewed[rank] else []
             continue
         try:
@@ -150,15 +150,15 @@ class _Steps:
         terms = self._world.terms
         if terms.keys[state][0] != "state" or self._owner.setdefault(state, name) != name:
             return False
-        for own, value in self._derived.renewed[rank].items():
-            tensor = self._plan.tensors[own]
-            if tensor.role is Role.STATE and (tensor.logical or own) == terms.keys[state][1]:
+        for each_name, value in self._derived.renewed[rank].items():
+            tensor = self._plan.tensors[each_name]
+            if tensor.role is Role.STATE and (tensor.logical or each_name) == terms.keys[state][1]:
                 if value is None or not value.clean or value.box != _box(self._plan, tensor, rank):
                     return False
                 operands = terms.operands[value.term]
                 if terms.keys[value.term][:3] != head or operands[-1] != state or gradient not in operands[:-1]:
                     return False
-                self.states.add((rank, own))
+                self.states.add((rank, each_name))
         return True
 
 

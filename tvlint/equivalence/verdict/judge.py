@@ -30,7 +30,7 @@ def find_proof(case: Case, progress: Progress) -> Attempt | None:
     one = fold_replicas(case)
     ways = [case] if one is None else [one] if _is_large(case) else [one, case]
     attempts = (attempt_proof(way, progress) for way in ways)
-    return next((own for own in attempts if isinstance(own, Attempt) and own.is_proved), None)
+    return next((attempt for attempt in attempts if isinstance(attempt, Attempt) and attempt.is_proved), None)
 
 
 def judge(case: Case, progress: Progress, most_causes: int = _CAUSES) -> Attempt | Verdict:
@@ -79,12 +79,12 @@ def explain(attempt: Attempt, progress: Progress, most_causes: int) -> Verdict:
     recovery = recover(attempt)
     derivation, explain_all = recovery.derivation, recovery.is_complete
     differing = differing_operators(derivation, explain_all)
-    if not explain_all and any(own.fix is not None for own in differing):
+    if not explain_all and any(defect.fix is not None for defect in differing):
         explain_all = find_repair(attempt.case, differing, progress, most_causes=1) is not None
         differing = differing_operators(derivation, explain_all)
     found = causes(attempt, recovery, differing)
     verdict = state_defects(attempt, derivation, found)
-    if verdict.outcome is not Outcome.REFUTED and not any(isinstance(own.fix, Declare) for own in found):
+    if verdict.outcome is not Outcome.REFUTED and not any(isinstance(defect.fix, Declare) for defect in found):
         return verdict
     change = find_repair(attempt.case, found, progress, most_causes)
     if change is None:
@@ -99,12 +99,12 @@ def find_repair(case: Case, defects: list[Defect], progress: Progress, most_caus
     found = on_all_replicas(case, defects) if case.folded_axis else defects
 
     def proves(changed: Plan) -> bool:
-        own = pair(changed, case.reference, case.assume)
-        return isinstance(own, Case) and find_proof(own, progress) is not None
+        changed_case = pair(changed, case.reference, case.assume)
+        return isinstance(changed_case, Case) and find_proof(changed_case, progress) is not None
 
     def judged(changed: Plan) -> Verdict | None:
-        own = pair(changed, case.reference, case.assume)
-        verdict = judge(own, progress, most_causes - 1) if isinstance(own, Case) else None
+        changed_case = pair(changed, case.reference, case.assume)
+        verdict = judge(changed_case, progress, most_causes - 1) if isinstance(changed_case, Case) else None
         return verdict if isinstance(verdict, Verdict) else None
 
     return repair(case.written, found, proves, judged if most_causes > 1 else None)

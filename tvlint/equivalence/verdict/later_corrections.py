@@ -28,19 +28,26 @@ _VIEWS = (Trait.VIEW, Trait.BROADCAST)
 def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Defect]:
     """Return what is told of split dimensions that a right plan may have as well."""
     pieces = [
-        own
-        for own in derived.defects
-        if own.refutes and own.name == "mismatched-shards" and isinstance(own.place, Compute) and _has_pieces(plan, own.rank)
+        defect
+        for defect in derived.defects
+        if defect.refutes
+        and defect.name == "mismatched-shards"
+        and isinstance(defect.place, Compute)
+        and _has_pieces(plan, defect.rank)
     ]
     pieces = pieces if pieces and _cuts(reference) else []
-    found = [own for own in derived.defects if own.refutes and own.name in ("split-dimension", *_STATISTICS)]
+    found = [defect for defect in derived.defects if defect.refutes and defect.name in ("split-dimension", *_STATISTICS)]
     if not found:
         return pieces
     readers, known = readers_of(plan), _computed(reference, reference.programs[0].ranks[0])
-    split = [own for own in found if own.name not in _STATISTICS]
+    split = [defect for defect in found if defect.name not in _STATISTICS]
     more = {rank for rank in {defect.rank for defect in split} if _computed(plan, rank) - known}
-    shifts = [own for own in found if own.name in _STATISTICS and _shifts(plan, readers, own)]
-    return [*pieces, *shifts, *(own for own in split if derived.foreign or own.rank in more or _read_again(readers, own))]
+    shifts = [defect for defect in found if defect.name in _STATISTICS and _shifts(plan, readers, defect)]
+    return [
+        *pieces,
+        *shifts,
+        *(defect for defect in split if derived.foreign or defect.rank in more or _read_again(readers, defect)),
+    ]
 
 
 def _has_pieces(plan: Plan, rank: int) -> bool:
@@ -50,7 +57,9 @@ def _has_pieces(plan: Plan, rank: int) -> bool:
     regions: dict[str, set[object]] = {}
     for program in plan.programs:
         segments = {step.segment for step in program.steps} if rank in program.ranks else set()
-        for operator in (own for name in segments for own in plan.segments[name].operators if isinstance(own, Compute)):
+        for operator in (
+            operator for name in segments for operator in plan.segments[name].operators if isinstance(operator, Compute)
+        ):
             for tensor in (plan.tensors[name] for name in operator.inputs if isinstance(name, str) and name in plan.tensors):
                 if tensor.logical and tensor.region is not None:
                     regions.setdefault(tensor.logical, set()).add(tensor.region)
@@ -59,8 +68,10 @@ def _has_pieces(plan: Plan, rank: int) -> bool:
 
 def _cuts(plan: Plan) -> bool:
     """Return whether the plan takes slices of what it computes."""
-    computes = (own for segment in plan.segments.values() for own in segment.operators if isinstance(own, Compute))
-    return any(has_trait(own.op, Trait.RANGES) for own in computes)
+    computes = (
+        operator for segment in plan.segments.values() for operator in segment.operators if isinstance(operator, Compute)
+    )
+    return any(has_trait(compute.op, Trait.RANGES) for compute in computes)
 
 
 def _read_again(readers: Readers, defect: Defect) -> bool:
@@ -69,9 +80,11 @@ def _read_again(readers: Readers, defect: Defect) -> bool:
         return False
     forward = defect.place.forward if isinstance(defect.place, Backward) else defect.place
     spec = spec_of(forward.op)
-    again = [own for name in forward.inputs if isinstance(name, str) for own in readers.get(name, ())]
+    again = [reader for name in forward.inputs if isinstance(name, str) for reader in readers.get(name, ())]
     return (
-        spec is not None and Trait.SOFTMAX in spec.traits and any(isinstance(own, Compute) and own != forward for own in again)
+        spec is not None
+        and Trait.SOFTMAX in spec.traits
+        and any(isinstance(operator, Compute) and operator != forward for operator in again)
     )
 
 
@@ -85,7 +98,7 @@ def _computed(plan: Plan, rank: int) -> Counter[str]:
         for step in program.steps:
             segment = plan.segments[step.segment]
             if segment.phase is Phase.FORWARD and step.micro_batch in (-1, first):
-                found.update(own.op for own in segment.operators if isinstance(own, Compute))
+                found.update(operator.op for operator in segment.operators if isinstance(operator, Compute))
     total: Counter[str] = Counter()
     for op, times in found.items():
         spec = spec_of(op)
@@ -101,8 +114,8 @@ def _shifts(plan: Plan, readers: Readers, defect: Defect) -> bool:
         return place.kind is Collective.ALL_REDUCE and all(_is_shift(readers, name) for name in place.outputs)
     if not isinstance(place, Compute) or defect.actual or not _is(place, "exp"):
         return False
-    common = [own for part in plan.segments.values() for own in part.operators if isinstance(own, Communicate)]
-    totals = {name for own in common if own.kind is Collective.ALL_REDUCE for name in own.outputs}
+    common = [operator for part in plan.segments.values() for operator in part.operators if isinstance(operator, Communicate)]
+    totals = {name for operator in common if operator.kind is Collective.ALL_REDUCE for name in operator.outputs}
     return any(place in after for name in totals for after in _shifted(readers, name))
 
 
@@ -110,7 +123,8 @@ def _is_shift(readers: Readers, name: str) -> bool:
     """Return whether the value is only subtracted from scores of which powers are taken and summed."""
     found = _shifted(readers, name)
     return bool(found) and all(
-        any(_is(own, "exp") and isinstance(own, Compute) and _summed(readers, own) for own in after) for after in found
+        any(_is(operator, "exp") and isinstance(operator, Compute) and _summed(readers, operator) for operator in after)
+        for after in found
     )
 
 
@@ -120,21 +134,26 @@ def _shifted(readers: Readers, name: str) -> list[Sequence[Operator | None]]:
     names, seen = [name], {name}
     while names:
         shift = names.pop()
-        for own in readers.get(shift, ()):
-            if isinstance(own, Compute) and _is(own, "sub") and tuple(own.inputs[1:2]) == (shift,) and own.inputs[0] != shift:
-                found.append(readers.get(own.outputs[0], ()))
-            elif isinstance(own, Compute) and has_trait(own.op, *_VIEWS) and own.outputs:
-                names += [own.outputs[0]] if own.outputs[0] not in seen else []
-                seen.add(own.outputs[0])
+        for reader in readers.get(shift, ()):
+            if (
+                isinstance(reader, Compute)
+                and _is(reader, "sub")
+                and tuple(reader.inputs[1:2]) == (shift,)
+                and reader.inputs[0] != shift
+            ):
+                found.append(readers.get(reader.outputs[0], ()))
+            elif isinstance(reader, Compute) and has_trait(reader.op, *_VIEWS) and reader.outputs:
+                names += [reader.outputs[0]] if reader.outputs[0] not in seen else []
+                seen.add(reader.outputs[0])
             else:
                 found.append(())
     return found
 
 
 def _summed(readers: Readers, power: Compute) -> bool:
-    return any(_is(own, "sum") for own in readers.get(power.outputs[0], ()))
+    return any(_is(reader, "sum") for reader in readers.get(power.outputs[0], ()))
 
 
-def _is(own: Operator | None, *names: str) -> bool:
-    spec = spec_of(own.op) if isinstance(own, Compute) else None
+def _is(operator: Operator | None, *names: str) -> bool:
+    spec = spec_of(operator.op) if isinstance(operator, Compute) else None
     return spec is not None and spec.name in names

@@ -57,45 +57,47 @@ def with_stated_ranges(plan: Plan) -> Plan:
     for program in plan.programs:
         if any(step.inputs is not None or step.outputs is not None for step in program.steps):
             continue
-        own = {step.segment: plan.segments[step.segment] for step in program.steps if runs[step.segment] == 1}
-        if not any(_overwrites(segment) for segment in own.values()):
-            segments.update(_replaced(plan, program, own))
+        run_once = {step.segment: plan.segments[step.segment] for step in program.steps if runs[step.segment] == 1}
+        if not any(_overwrites(segment) for segment in run_once.values()):
+            segments.update(_replaced(plan, program, run_once))
     if segments == dict(plan.segments):
         return plan
     gone = _named(plan.segments) - _named(segments)
-    return replace(plan, segments=segments, tensors={name: own for name, own in plan.tensors.items() if name not in gone})
+    return replace(plan, segments=segments, tensors={name: tensor for name, tensor in plan.tensors.items() if name not in gone})
 
 
 def _named(segments: Mapping[str, Segment]) -> set[str]:
     """Return all names that operators read or give."""
-    operators = [own for segment in segments.values() for own in segment.operators]
-    return {name for own in operators for name in (*reads(own), *writes(own))}
+    operators = [operator for segment in segments.values() for operator in segment.operators]
+    return {name for operator in operators for name in (*reads(operator), *writes(operator))}
 
 
 def _overwrites(segment: Segment) -> bool:
     """Return whether a forward or backward segment changes a value in place, which all its views see, or a weight."""
-    changes = (isinstance(own, Update) or (isinstance(own, Compute) and own.in_place) for own in segment.operators)
+    changes = (
+        isinstance(operator, Update) or (isinstance(operator, Compute) and operator.in_place) for operator in segment.operators
+    )
     return segment.phase in _RUNS and any(changes)
 
 
 def _made_once(segment: Segment) -> dict[str, Compute]:
     """Return what makes each name that one operator makes, of what was there before it and is the same later."""
-    times = Counter(name for own in segment.operators for name in writes(own))
+    times = Counter(name for each_operator in segment.operators for name in writes(each_operator))
     made: dict[str, Compute] = {}
     there: set[str] = set()
-    for own in segment.operators:
-        early = any(times[name] > 1 or (times[name] and name not in there) for name in reads(own))
-        there.update(writes(own))
-        if isinstance(own, Compute) and not early and not stream_of(own):
-            made.update((name, own) for name in own.outputs if name and times[name] == 1)
+    for operator in segment.operators:
+        early = any(times[name] > 1 or (times[name] and name not in there) for name in reads(operator))
+        there.update(writes(operator))
+        if isinstance(operator, Compute) and not early and not stream_of(operator):
+            made.update((name, operator) for name in operator.outputs if name and times[name] == 1)
     return made
 
 
 def _found(plan: Plan, program: Program, segment: Segment) -> Iterator[_Masked]:
     """Yield the masked lookups of a segment."""
-    computed = [own for own in segment.operators if isinstance(own, Compute)]
+    computed = [operator for operator in segment.operators if isinstance(operator, Compute)]
     made = _made_once(segment)
-    for last in (own for own in computed if not stream_of(own)):
+    for last in (operator for operator in computed if not stream_of(operator)):
         scene = _Scene(plan, program, made)
         for place, name in enumerate(last.inputs):
             chain = scene.chain(name) if isinstance(name, str) else ()
@@ -120,13 +122,13 @@ class _Scene:
     def chain(self, name: str) -> tuple[Compute, ...]:
         """Return the lookup that `name` is, and the views of it in between."""
         found: list[Compute] = []
-        while (own := self.made.get(name)) is not None and len(own.outputs) == 1 and len(found) < _MOST_OPERATORS:
-            spec = spec_of(own.op)
-            found.insert(0, own)
+        while (operator := self.made.get(name)) is not None and len(operator.outputs) == 1 and len(found) < _MOST_OPERATORS:
+            spec = spec_of(operator.op)
+            found.insert(0, operator)
             if spec is None or spec.name in (LOOKUP, PICK):
                 return tuple(found) if spec is not None else ()
-            first = own.inputs[0] if own.inputs else None
-            if not _is_view(own) or not isinstance(first, str):
+            first = operator.inputs[0] if operator.inputs else None
+            if not _is_view(operator) or not isinstance(first, str):
                 return ()
             name = first
         return ()
@@ -136,11 +138,11 @@ class _Scene:
         spec = spec_of(chain[0].op)
         assert spec is not None
         picks = spec.name == PICK
-        names = [own for own in chain[0].inputs if isinstance(own, str)]
+        names = [operand for operand in chain[0].inputs if isinstance(operand, str)]
         if len(names) != 2 or len(last.outputs) != 1 or (chain[0].attributes and not picks):
             return None
         table, indices = names if picks else names[::-1]
-        mask = [own for own in last.inputs if isinstance(own, str) and own != last.inputs[place]]
+        mask = [operand for operand in last.inputs if isinstance(operand, str) and operand != last.inputs[place]]
         if len(mask) != 1 or last.in_place:
             return None
         index, flag = self.made_of(indices), self.made_of(mask[0])
@@ -170,7 +172,7 @@ class _Scene:
         return _Masked((*chain, last), replace(lookup, annotation=""))
 
     def _picks_along_the_last(self, lookup: Compute, count: int) -> bool:
-        given = [own.value for own in lookup.inputs if isinstance(own, Literal)]
+        given = [operand.value for operand in lookup.inputs if isinstance(operand, Literal)]
         return lookup.attributes.get("dim", given[0] if given else None) in (-1, count - 1)
 
     def _fits(self, mask: str, rows: tuple[int, ...], picks: bool) -> bool:
@@ -192,15 +194,15 @@ class _Scene:
         sources: set[str] = set()
         stack, seen = [(name, False)], {name}
         while stack:
-            each, below_is_done = stack.pop()
-            below = self._operands(each)
+            word, below_is_done = stack.pop()
+            below = self._operands(word)
             if below is None:
-                sources.add(each)
+                sources.add(word)
             elif below_is_done:
-                order.append((self.made[each], tuple(below)))
+                order.append((self.made[word], tuple(below)))
             else:
-                stack.append((each, True))
-                stack.extend((own, False) for own in below if own not in seen)
+                stack.append((word, True))
+                stack.extend((each_name, False) for each_name in below if each_name not in seen)
                 seen.update(below)
             if len(seen) > _MOST_OPERATORS:
                 return None
@@ -208,17 +210,17 @@ class _Scene:
 
     def _operands(self, name: str) -> list[str] | None:
         """Return what `name` is made of, one element of each; None where it is not made so, and stands for itself."""
-        own = self.made.get(name)
-        if own is None or len(own.outputs) != 1:
+        operator = self.made.get(name)
+        if operator is None or len(operator.outputs) != 1:
             return None
-        names = [each for each in own.inputs if isinstance(each, str)]
-        shapes = [self.shape(each) for each in (*names, name)]
+        names = [operand for operand in operator.inputs if isinstance(operand, str)]
+        shapes = [self.shape(each_name) for each_name in (*names, name)]
         if not names or any(shape is None for shape in shapes):
             return None
-        if _is_view(own):
+        if _is_view(operator):
             before, after = (shape or () for shape in shapes[-2:])
             return names if prod(before) == prod(after) and _without_last(before) == _without_last(after) else None
-        if len(set(shapes)) > 1 or not has_trait(own.op, *_BY_ELEMENT):
+        if len(set(shapes)) > 1 or not has_trait(operator.op, *_BY_ELEMENT):
             return None
         return names
 
@@ -233,18 +235,20 @@ class _OfIndices:
     def end(self) -> int:
         """Return the sum of the magnitudes of all constants, each as often as what it is added to is used."""
         ends = {self.source: 0}
-        for own, below in self.order:
-            given = [each.value for each in own.inputs if isinstance(each, Literal)] + list(own.attributes.values())
+        for operator, below in self.order:
+            given = [operand.value for operand in operator.inputs if isinstance(operand, Literal)] + list(
+                operator.attributes.values()
+            )
             numbers = [abs(each) for each in given if isinstance(each, int | float) and not isinstance(each, bool)]
-            total = int(min(sum(numbers), _MOST)) + 1 + sum(ends[each] for each in below)
-            ends[own.outputs[0]] = min(total, 2 * _MOST)
+            total = int(min(sum(numbers), _MOST)) + 1 + sum(ends[name] for name in below)
+            ends[operator.outputs[0]] = min(total, 2 * _MOST)
         return ends[self.order[-1][0].outputs[0]] if self.order else 0
 
     def values(self, every: Array) -> Array:
         """Return what is made of each of these indices."""
         found = {self.source: every}
-        for own, below in self.order:
-            found[own.outputs[0]] = _value(own, [found[each] for each in below])
+        for operator, below in self.order:
+            found[operator.outputs[0]] = _value(operator, [found[name] for name in below])
         return found[self.order[-1][0].outputs[0]] if self.order else every
 
 
@@ -269,20 +273,22 @@ def _range(index: _OfIndices, mask: _OfIndices, last: Compute, place: int, held:
     return int(inside[0]), int(inside[0]) + held
 
 
-def _value(own: Compute, operands: list[Array]) -> Array:
+def _value(operator: Compute, operands: list[Array]) -> Array:
     """Return what an operator by element makes; UnsupportedError where that need not be linear on pieces."""
     import numpy as np
 
-    if _is_view(own):
+    if _is_view(operator):
         return operands[0]
-    flags = [bool(np.all((each == 0) | (each == 1))) for each in operands]
-    if has_trait(own.op, Trait.SCALING) and not (has_trait(own.op, Trait.PRODUCT) and len(operands) == 2 and any(flags)):
-        raise UnsupportedError(f"`{own.op}` of whole numbers")
-    if has_trait(own.op, Trait.CONVERSION):
+    flags = [bool(np.all((operand == 0) | (operand == 1))) for operand in operands]
+    if has_trait(operator.op, Trait.SCALING) and not (
+        has_trait(operator.op, Trait.PRODUCT) and len(operands) == 2 and any(flags)
+    ):
+        raise UnsupportedError(f"`{operator.op}` of whole numbers")
+    if has_trait(operator.op, Trait.CONVERSION):
         if not flags[0]:
-            raise UnsupportedError(f"`{own.op}` of whole numbers")
+            raise UnsupportedError(f"`{operator.op}` of whole numbers")
         return operands[0]
-    return forward(own, operands, [operands[0].shape])[0]
+    return forward(operator, operands, [operands[0].shape])[0]
 
 
 _BY_ELEMENT = (Trait.SUM, Trait.COMPARISON, Trait.MASKING, Trait.SCALING, Trait.CONVERSION)
@@ -306,8 +312,8 @@ def _factor(last: Compute, place: int, flags: Array) -> Array | None:
     spec = spec_of(last.op)
     if spec is None or not has_trait(last.op, Trait.MASKING, Trait.SCALING):
         return None
-    tensors = [at for at, own in enumerate(last.inputs) if not isinstance(own, Literal)]
-    given = tuple(own if isinstance(own, Literal) else flags.shape for own in last.inputs)
+    tensors = [at for at, operand in enumerate(last.inputs) if not isinstance(operand, Literal)]
+    given = tuple(operand if isinstance(operand, Literal) else flags.shape for operand in last.inputs)
     bound = spec.bind(Call(last.op, given, last.attributes, (flags.shape,)))
     if frozenset({tensors.index(place)}) not in bound.linear:
         return None
@@ -329,31 +335,31 @@ class _Uses:
         for segment in segments.values():
             for name in (*segment.inputs, *segment.outputs):
                 self.ends[name].add(segment.name)
-            for position, own in enumerate(segment.operators):
-                self.places[id(own)] = segment.name, position
-                for name in uses(own):
-                    self.readers[name].append(own)
-                for name in writes(own):
-                    self.makers[name].append(own)
-                if isinstance(own, Backward):
-                    self.gradients[own.forward.outputs].append(own)
+            for position, operator in enumerate(segment.operators):
+                self.places[id(operator)] = segment.name, position
+                for name in uses(operator):
+                    self.readers[name].append(operator)
+                for name in writes(operator):
+                    self.makers[name].append(operator)
+                if isinstance(operator, Backward):
+                    self.gradients[operator.forward.outputs].append(operator)
 
     def only(self, names: Iterable[str], operators: Iterable[Operator]) -> bool:
         """Return whether these operators alone read these names, which one of them makes."""
-        known = {id(own) for own in operators}
+        known = {id(operator) for operator in operators}
         return all(
-            len(self.makers[name]) == 1 and all(id(own) in known for own in (*self.readers[name], *self.makers[name]))
+            len(self.makers[name]) == 1 and all(id(operator) in known for operator in (*self.readers[name], *self.makers[name]))
             for name in names
         )
 
     def segment_of(self, operators: Iterable[Operator]) -> str:
         """Return the segment in which these run in this order with only computations in between; empty where none is."""
-        places = [self.places[id(own)] for own in operators]
+        places = [self.places[id(operator)] for operator in operators]
         (name, first), (_, last) = places[0], places[-1]
-        if places != sorted(places) or {own for own, _ in places} != {name}:
+        if places != sorted(places) or {name for name, _ in places} != {name}:
             return ""
         between = self._segments[name].operators[first:last]
-        return name if all(isinstance(own, Compute | Backward) for own in between) else ""
+        return name if all(isinstance(operator, Compute | Backward) for operator in between) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,52 +392,52 @@ def _replaced(plan: Plan, program: Program, segments: Mapping[str, Segment]) -> 
 
 
 def _with(segment: Segment, instead: Mapping[int, Operator | None], gone: set[str], more: list[str]) -> Segment:
-    changed = (instead.get(id(own), own) for own in segment.operators)
+    changed = (instead.get(id(operator), operator) for operator in segment.operators)
     new = dict.fromkeys(name for name in more if name not in segment.inputs)
     return replace(
         segment,
-        operators=tuple(own for own in changed if own is not None),
-        inputs=(*(own for own in segment.inputs if own not in gone), *new),
-        outputs=tuple(own for own in segment.outputs if own not in gone),
+        operators=tuple(operator for operator in changed if operator is not None),
+        inputs=(*(name for name in segment.inputs if name not in gone), *new),
+        outputs=tuple(name for name in segment.outputs if name not in gone),
     )
 
 
 def _change(plan: Plan, found: _Masked, known: _Uses) -> _Change | None:
     """Return what puts the lookup in the place of its operators; None where something could see the difference."""
-    back = [own for ran in reversed(found.operators) for own in known.gradients[ran.outputs]]
+    back = [gradient for ran in reversed(found.operators) for gradient in known.gradients[ran.outputs]]
     gradient = _gradient(found, back) if back else None
     places = [known.segment_of(found.operators), *([known.segment_of(back)] if back else [])]
     if (back and gradient is None) or not all(places):
         return None
-    inner = {name for own in found.operators[:-1] for name in own.outputs}
-    between = {name for own in back[:-1] for name in own.outputs if name}
-    ends = {each for name in inner | between for each in known.ends[name]}
+    inner = {name for operator in found.operators[:-1] for name in operator.outputs}
+    between = {name for operator in back[:-1] for name in operator.outputs if name}
+    ends = {each_name for name in inner | between for each_name in known.ends[name]}
     if not known.only(inner | between, (*found.operators, *back)) or not ends <= set(places):
         return None
     outer = [*found.lookup.outputs, *(gradient.inputs if gradient is not None else ())]
     if any(len(known.makers[name]) > 1 for name in outer) or not inner.isdisjoint(plan.outputs):
         return None
-    instead: dict[int, Operator | None] = {id(own): None for own in (*found.operators, *back)}
+    instead: dict[int, Operator | None] = {id(operator): None for operator in (*found.operators, *back)}
     instead[id(found.operators[-1])] = found.lookup
     inputs: dict[str, tuple[str, ...]] = {places[0]: ()}
     if gradient is not None:
         instead[id(back[-1])] = gradient
-        inputs[places[1]] = tuple(own for own in found.lookup.inputs if isinstance(own, str))
+        inputs[places[1]] = tuple(operand for operand in found.lookup.inputs if isinstance(operand, str))
     return _Change(instead, frozenset(inner | between), inputs)
 
 
 def _gradient(found: _Masked, back: list[Backward]) -> Backward | None:
     """Return the gradient of the lookup in the place of those of its operators, each of the very operator that ran."""
-    if len(back) != len(found.operators) or any(stream_of(own) for own in back):
+    if len(back) != len(found.operators) or any(stream_of(operator) for operator in back):
         return None
-    if not all(_is_gradient_of(own, ran) for own, ran in zip(back, reversed(found.operators), strict=True)):
+    if not all(_is_gradient_of(operator, ran) for operator, ran in zip(back, reversed(found.operators), strict=True)):
         return None
     for before, after in pairwise(back):
         if not after.inputs or after.inputs[0] not in before.outputs or sum(bool(name) for name in before.outputs) != 1:
             return None
     first, last = back[0], back[-1]
     table = str(found.lookup.inputs[0 if found.lookup.op == PICK_IN_RANGE else 1])
-    names = [own for own in last.forward.inputs if isinstance(own, str)]
+    names = [operand for operand in last.forward.inputs if isinstance(operand, str)]
     given = dict(zip(names, last.outputs, strict=False))
     if any(gradient and name != table for name, gradient in given.items()):
         return None

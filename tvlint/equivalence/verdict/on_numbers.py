@@ -137,8 +137,10 @@ def _is_too_large(case: Case) -> bool:
 def _weights_by_program(plan: Plan) -> Iterator[list[str]]:
     """Yield the full names of the weights that each program uses."""
     for program in plan.programs:
-        operators = [own for name in {step.segment for step in program.steps} for own in plan.segments[name].operators]
-        read = dict.fromkeys(name for own in operators for name in reads(own))
+        operators = [
+            operator for name in {step.segment for step in program.steps} for operator in plan.segments[name].operators
+        ]
+        read = dict.fromkeys(name for operator in operators for name in reads(operator))
         weights = [plan.tensors[name] for name in read if name in plan.tensors]
         yield [tensor.logical or tensor.name for tensor in weights if tensor.role is Role.WEIGHT]
 
@@ -159,7 +161,7 @@ def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Defect, .
         return tuple(Defect("other-numbers", refutes, text, rank) for rank in ranks)
     name, _, operator = found.first
     text += f"; the first result that is not the reference's of that name is `{name}`"
-    segment = next((own.name for own in plan.segments.values() if operator in own.operators), "")
+    segment = next((segment.name for segment in plan.segments.values() if operator in segment.operators), "")
     return tuple(at(operator, segment, Defect("other-numbers", refutes, text, rank)) for rank in ranks)
 
 
@@ -188,22 +190,24 @@ def _is_generated(parallel: Plan, reference: Plan) -> bool:
 
 def _read_inputs(plan: Plan) -> set[str]:
     """Return the full names of the inputs that operators read."""
-    operators = (own for segment in plan.segments.values() for own in segment.operators)
-    tensors = (plan.tensors[name] for own in operators for name in reads(own) if name in plan.tensors)
+    operators = (operator for segment in plan.segments.values() for operator in segment.operators)
+    tensors = (plan.tensors[name] for operator in operators for name in reads(operator) if name in plan.tensors)
     return {tensor.logical or tensor.name for tensor in tensors if tensor.role is Role.INPUT}
 
 
 def _looked_up_inputs(plan: Plan) -> set[str]:
     """Return the full names of the inputs that are indices of rows of weights, classes of losses or choices of experts."""
     found: set[str] = set()
-    computed = [own for segment in plan.segments.values() for own in segment.operators if isinstance(own, Compute)]
-    for own in reversed(computed):
-        names = [each for each in own.inputs if isinstance(each, str)]
-        if has_trait(own.op, *_KEEP_ELEMENTS) and found.intersection(own.outputs):
+    computed = [
+        operator for segment in plan.segments.values() for operator in segment.operators if isinstance(operator, Compute)
+    ]
+    for each_operator in reversed(computed):
+        names = [operand for operand in each_operator.inputs if isinstance(operand, str)]
+        if has_trait(each_operator.op, *_KEEP_ELEMENTS) and found.intersection(each_operator.outputs):
             found.update(names)
-        tables = {each for each in names if each in plan.tensors and plan.tensors[each].role is Role.WEIGHT}
-        if tables or has_trait(own.op, *_LOOK_UP):
-            found.update(_looked_up(plan, own))
+        tables = {name for name in names if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT}
+        if tables or has_trait(each_operator.op, *_LOOK_UP):
+            found.update(_looked_up(plan, each_operator))
     return {plan.tensors[name].logical or name for name in found if name in plan.tensors}
 
 
@@ -220,10 +224,12 @@ def _inconclusive(parallel: Plan, reference: Plan) -> str:
         if any(len(set(runs)) < len(runs) for runs in map(_runs_of, plan.programs)):
             return "a segment runs twice for one micro-batch"
         for segment in plan.segments.values():
-            for own in segment.operators:
-                if isinstance(own, Compute) and own.in_place:
-                    return f"`{own.op}` overwrites its operand"
-                if any(plan.tensors[name].role in (Role.WEIGHT, Role.STATE) for name in writes(own) if name in plan.tensors):
+            for operator in segment.operators:
+                if isinstance(operator, Compute) and operator.in_place:
+                    return f"`{operator.op}` overwrites its operand"
+                if any(
+                    plan.tensors[name].role in (Role.WEIGHT, Role.STATE) for name in writes(operator) if name in plan.tensors
+                ):
                     return "the plan writes out how weights are updated"
     return ""
 
@@ -232,8 +238,10 @@ def _size(plan: Plan) -> int:
     """Return how many numbers the ranks hold, those of a tensor once on each rank that names it."""
     found = 0
     for program in plan.programs:
-        operators = [own for name in {step.segment for step in program.steps} for own in plan.segments[name].operators]
-        named = {name for own in operators for name in (*reads(own), *writes(own)) if name in plan.tensors}
+        operators = [
+            operator for name in {step.segment for step in program.steps} for operator in plan.segments[name].operators
+        ]
+        named = {name for operator in operators for name in (*reads(operator), *writes(operator)) if name in plan.tensors}
         found += len(program.ranks) * sum(prod(plan.tensors[name].shape) for name in named)
     return found * plan.replication.count
 
@@ -247,8 +255,10 @@ def _runs(plan: Plan) -> int:
 
 def _least_index(reference: Plan) -> int:
     """Return a number of which all that are below it are indices of every table that is looked up in, and classes of losses."""
-    computed = [own for segment in reference.segments.values() for own in segment.operators if isinstance(own, Compute)]
-    looked_up = [size for own in computed for size in _looked_up(reference, own).values()]
+    computed = [
+        operator for segment in reference.segments.values() for operator in segment.operators if isinstance(operator, Compute)
+    ]
+    looked_up = [size for operator in computed for size in _looked_up(reference, operator).values()]
     weights = (tensor for tensor in reference.tensors.values() if tensor.role is Role.WEIGHT)
     sizes = looked_up or [size for tensor in weights for size in whole_shape(tensor) if size > 1]
     return min(sizes, default=2)
@@ -257,18 +267,18 @@ def _least_index(reference: Plan) -> int:
 def _looked_up(plan: Plan, operator: Compute) -> dict[str, int]:
     """Return the lengths of the dimensions in which the operator looks something up, by the tensor that holds the indices."""
     spec = spec_of(operator.op)
-    names = [own for own in operator.inputs if isinstance(own, str)]
+    names = [operand for operand in operator.inputs if isinstance(operand, str)]
     if spec is None or any(name not in plan.tensors for name in names):
         return {}
-    given = tuple(own if isinstance(own, Literal) else plan.tensors[own].shape for own in operator.inputs)
+    given = tuple(operand if isinstance(operand, Literal) else plan.tensors[operand].shape for operand in operator.inputs)
     try:
         bound = spec.bind(Call(operator.op, given, operator.attributes))
     except UnsupportedError:
         return {}
     sizes = {
         name: size
-        for own, tensor in zip(bound.operands, names, strict=False)
-        for name, size in zip(own, plan.tensors[tensor].shape, strict=True)
+        for operand, tensor in zip(bound.operands, names, strict=False)
+        for name, size in zip(operand, plan.tensors[tensor].shape, strict=True)
     }
     return {names[place]: sizes[name] for place, name in bound.indices.items() if name in sizes}
 
@@ -364,18 +374,21 @@ def _places(plan: Plan, tensor: Tensor, rank: int) -> tuple[Any, ...]:
     import numpy as np
 
     placements = tensor.placements or {}
-    if tensor.region is not None or not any(isinstance(own, Shard) and (own.order or own.parts) for own in placements.values()):
+    if tensor.region is not None or not any(
+        isinstance(each_placement, Shard) and (each_placement.order or each_placement.parts)
+        for each_placement in placements.values()
+    ):
         return tuple(slice(low, high) for low, high in region(plan, tensor, rank))
     held = [np.arange(size) for size in whole_shape(tensor)]
     coordinates = plan.mesh.coordinates(rank)
     for axis in plan.mesh.axes:
-        own = placements.get(axis.name)
-        if not isinstance(own, Shard):
+        placement = placements.get(axis.name)
+        if not isinstance(placement, Shard):
             continue
-        parts = np.split(held[own.dim], np.cumsum(own.parts)[:-1]) if own.parts else [held[own.dim]]
-        chosen = own.order[coordinates[axis.name]] if own.order else (coordinates[axis.name],)
-        count = sum(map(len, own.order)) or axis.size
-        held[own.dim] = np.concatenate([np.split(part, count)[piece] for part in parts for piece in chosen])
+        parts = np.split(held[placement.dim], np.cumsum(placement.parts)[:-1]) if placement.parts else [held[placement.dim]]
+        chosen = placement.order[coordinates[axis.name]] if placement.order else (coordinates[axis.name],)
+        count = sum(map(len, placement.order)) or axis.size
+        held[placement.dim] = np.concatenate([np.split(part, count)[piece] for part in parts for piece in chosen])
     return np.ix_(*held)
 
 
@@ -392,9 +405,9 @@ def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
     for rank, name in used:
         tensor = plan.tensors[name]
         right = expected.get(tensor.logical or name)
-        own = many.gradients.get((rank, name))
+        gradient = many.gradients.get((rank, name))
         if right is None:
-            if own is not None:
+            if gradient is not None:
                 return NotRun("the plans train different weights")
             continue
         first = rank % plan.replication.stride if plan.replication.count > 1 else rank
@@ -402,7 +415,7 @@ def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
             piece = right[_places(plan, tensor, first)]
         except (Mismatch, IndexError):
             return NotRun(f"`{name}` is no piece of the reference's")
-        held = np.zeros(piece.shape) if own is None else own
+        held = np.zeros(piece.shape) if gradient is None else gradient
         if held.shape != piece.shape:
             return NotRun(f"the gradient of `{name}` has another shape than the reference's")
         scale = float(np.abs(right).max(initial=0))
@@ -415,7 +428,7 @@ def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
     if not errors:
         return NotRun(f"the plan does not say by what it divides the gradient of `{scaled}`") if scaled else None
     scales = {name: float(np.abs(expected[plan.tensors[name].logical or name]).max(initial=0)) for name in errors}
-    name = max(errors, key=lambda own: max(errors[own].values()) / max(scales[own], _NOTHING))
+    name = max(errors, key=lambda name_of_weight: max(errors[name_of_weight].values()) / max(scales[name_of_weight], _NOTHING))
     error = max(errors[name].values())
     if error <= _CERTAIN * max(scales[name], _NOTHING):
         return NotRun(f"the gradient of `{name}` differs by what rounding may do")
@@ -424,8 +437,13 @@ def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
 
 def _undivided(plan: Plan) -> set[str]:
     """Return the weights whose gradients go through a reducer of which the plan does not say by what it divides."""
-    operators = (own for segment in plan.segments.values() for own in segment.operators)
-    return {name for own in operators if isinstance(own, ReduceGradients) and not own.divisor for name in own.weights}
+    operators = (operator for segment in plan.segments.values() for operator in segment.operators)
+    return {
+        name
+        for operator in operators
+        if isinstance(operator, ReduceGradients) and not operator.divisor
+        for name in operator.weights
+    }
 
 
 def _is_multiple(held: Array, piece: Array, scale: float) -> bool:
@@ -444,9 +462,9 @@ def _with_first(difference: Difference, plan: Plan, alone: _Run, many: _Run) -> 
     completed = {
         name
         for segment in plan.segments.values()
-        for own in segment.operators
-        if isinstance(own, Communicate)
-        for name in own.inputs
+        for operator in segment.operators
+        if isinstance(operator, Communicate)
+        for name in operator.inputs
     }
     for rank, operator, name, value in many.given:
         known = right.get(name)
@@ -464,8 +482,8 @@ def _used(plan: Plan) -> Iterable[tuple[int, str]]:
         named = {
             name
             for segment in {step.segment for step in program.steps}
-            for own in plan.segments[segment].operators
-            for name in (own.weights if isinstance(own, ReduceGradients | Update) else reads(own))
+            for operator in plan.segments[segment].operators
+            for name in (operator.weights if isinstance(operator, ReduceGradients | Update) else reads(operator))
             if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT
         }
         yield from ((rank + shift, name) for rank in program.ranks for shift in shifts for name in sorted(named))
@@ -478,16 +496,16 @@ def _same_returned(parallel: Plan, reference: Plan, count: int, alone: Result, m
     """
     if not parallel.outputs:
         return True
-    right = [value for name in reference.outputs for (_, _, own), value in alone.returned.items() if own == name]
+    right = [value for name in reference.outputs for (_, _, each_name), value in alone.returned.items() if each_name == name]
     ranks = {rank for rank, _, _ in many.returned}
     for rank in ranks:
         found = _totals(parallel, many, rank)
         if len(found) != len(right):
             return False
-        for own, value in zip(found, right, strict=True):
-            if own is None or own.shape != value.shape:
+        for array, value in zip(found, right, strict=True):
+            if array is None or array.shape != value.shape:
                 return False
-            if not any(_close(own / share, value, float(abs(value).max(initial=0))) for share in (1, count)):
+            if not any(_close(array / share, value, float(abs(value).max(initial=0))) for share in (1, count)):
                 return False
     return bool(ranks)
 
@@ -496,10 +514,10 @@ def _totals(plan: Plan, many: Result, rank: int) -> list[Array | None]:
     """Return what a rank returns, in order, over all micro-batches, each of which may have a name of its own for it."""
     names: dict[int, list[str]] = {}
     for name in plan.outputs:
-        for own, micro_batch, other in many.returned:
-            if (own, other) == (rank, name):
+        for returned, micro_batch, other in many.returned:
+            if (returned, other) == (rank, name):
                 names.setdefault(micro_batch, []).append(name)
-    if len({len(own) for own in names.values()}) != 1:
+    if len({len(returned) for returned in names.values()}) != 1:
         return []
     return [_total(plan, many, rank, dict(zip(names, column, strict=True))) for column in zip(*names.values(), strict=True)]
 
@@ -513,15 +531,15 @@ def _total(plan: Plan, many: Result, rank: int, names: Mapping[int, str]) -> Arr
     for micro_batch, name in names.items():
         tensor: Tensor | None = plan.tensors.get(name)
         placements = (tensor.placements if tensor is not None else None) or {}
-        partial = {axis: own for axis, own in placements.items() if isinstance(own, Partial)}
-        if {own.reduce for own in partial.values()} - {"sum", "avg"}:
+        partial = {axis: placement for axis, placement in placements.items() if isinstance(placement, Partial)}
+        if {placement.reduce for placement in partial.values()} - {"sum", "avg"}:
             return None
         folded = (plan.replication.axis,) if plan.replication.count > 1 else ()
         members = plan.mesh.along(rank, tuple(dict.fromkeys((*partial, *folded))))
         found = [many.returned[key] for member in members if (key := (member, micro_batch, name)) in many.returned]
         if not found or len({value.shape for value in found}) > 1:
             return None
-        averaged = prod(plan.mesh.axis_size(axis) for axis, own in partial.items() if own.reduce == "avg")
+        averaged = prod(plan.mesh.axis_size(axis) for axis, placement in partial.items() if placement.reduce == "avg")
         part = sum(found[1:], start=found[0]) / averaged
         if total is not None and total.shape != part.shape:
             return None

@@ -102,8 +102,8 @@ def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
     stated = (plan for plan in (parallel, reference) if plan.losses)
     places = {tuple(place for place, name in enumerate(plan.outputs) if name in plan.losses) for plan in stated}
     if len(places) > 1:
-        own, other = (", ".join(f"`{name}`" for name in plan.losses) for plan in (parallel, reference))
-        text = f"the loss of the plan is {own}, and that of the reference, {other}, is another result"
+        word, other = (", ".join(f"`{name}`" for name in plan.losses) for plan in (parallel, reference))
+        text = f"the loss of the plan is {word}, and that of the reference, {other}, is another result"
         return Defect("other-loss", False, text, first_rank(parallel))
     if _gradients_returned(parallel) != _gradients_returned(reference):
         text = "the plans return the gradients of different weights, which are compared as gradients only"

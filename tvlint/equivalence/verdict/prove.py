@@ -103,11 +103,11 @@ def prove(
 def _not_understood(plan: Plan) -> list[Defect]:
     """Return the statements of a plan that may do anything: what it lacks may stand in them."""
     return [
-        Defect("unsupported-operator", False, why_unknown(own), program.ranks[0], source=own.source, place=own)
+        Defect("unsupported-operator", False, why_unknown(operator), program.ranks[0], source=operator.source, place=operator)
         for program in plan.programs
         for step in program.steps
-        for own in plan.segments[step.segment].operators
-        if isinstance(own, Compute) and NOT_UNDERSTOOD in own.attributes and not own.outputs
+        for operator in plan.segments[step.segment].operators
+        if isinstance(operator, Compute) and NOT_UNDERSTOOD in operator.attributes and not operator.outputs
     ]
 
 
@@ -120,7 +120,7 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
     if isinstance(case, Defect):
         return False
     once = _once(case)
-    found = any(find_proof(replace(once, telling=own), lambda text, share: None) is not None for own in Telling)
+    found = any(find_proof(replace(once, telling=telling), lambda text, share: None) is not None for telling in Telling)
     return found and (once.parallel is parallel or not check_order(parallel))
 
 
@@ -137,7 +137,7 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Ve
     found = judge(once, progress)
     verdict = _confirmed(case, found) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
     open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in _OF_VALUES for reason in verdict.reasons)
-    for telling in (own for own in Telling if own is not Telling.AS_WRITTEN and open_):
+    for telling in (telling for telling in Telling if telling is not Telling.AS_WRITTEN and open_):
         progress("deriving normal forms", 0.9)
         proof = find_proof(replace(once, telling=telling), progress)
         again = verdict if proof is None else _stated(proof, progress, solver_seconds)
@@ -202,9 +202,14 @@ def _with_repair(case: Case, verdict: Verdict) -> Verdict:
 
 def _stage_counts_of(verdict: Verdict, shown: tuple[Reason, ...]) -> StageCounts:
     """Return the counts of a verdict with these reasons before its own."""
-    own, refuted = verdict.stages, sum(reason.refutes for reason in shown)
-    open_ = max(0, own.unknown - refuted)
-    return replace(own, refuted=own.refuted + refuted, unknown=open_, proved=max(0, own.total - own.refuted - refuted - open_))
+    stage_counts, refuted = verdict.stages, sum(reason.refutes for reason in shown)
+    open_ = max(0, stage_counts.unknown - refuted)
+    return replace(
+        stage_counts,
+        refuted=stage_counts.refuted + refuted,
+        unknown=open_,
+        proved=max(0, stage_counts.total - stage_counts.refuted - refuted - open_),
+    )
 
 
 def _in_order(plan: Plan, verdict: Verdict) -> Verdict:

@@ -37,8 +37,13 @@ def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool]) -> Repair | 
     left = iter(range(_MOST_PROOFS))
 
     def mends(changed: Plan) -> bool:
-        own = pair(changed, case.reference, case.assume)
-        return isinstance(own, Case) and not a_run_differs(own) and next(left, None) is not None and proves(changed)
+        changed_case = pair(changed, case.reference, case.assume)
+        return (
+            isinstance(changed_case, Case)
+            and not a_run_differs(changed_case)
+            and next(left, None) is not None
+            and proves(changed)
+        )
 
     return first_proved(islice(_edits(case), _MOST_EDITS), mends)
 
@@ -46,22 +51,26 @@ def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool]) -> Repair | 
 def _edits(case: Case) -> Iterator[Candidate[Plan]]:
     statements: dict[Hashable, list[Operator]] = {}
     for segment in case.parallel.segments.values():
-        for own in segment.operators:
-            key = _statement(own)
+        for each_operator in segment.operators:
+            key = _statement(each_operator)
             if key is not None:
-                statements.setdefault(key, []).append(own)
+                statements.setdefault(key, []).append(each_operator)
     yield from _reduced_otherwise(case.parallel, statements)
-    yield from _reducers(case.parallel, [own for group in statements.values() for own in group])
+    yield from _reducers(case.parallel, [operator for group in statements.values() for operator in group])
     yield from _constants(case, statements)
 
 
-def _statement(own: Operator) -> Hashable | None:
+def _statement(operator: Operator) -> Hashable | None:
     """Return what is the same of the operators that one statement of several ranks or programs gives."""
-    if isinstance(own, Compute):
-        return own.op, own.outputs, tuple((each.value if isinstance(each, Literal) else each) for each in own.inputs)
-    if isinstance(own, Communicate):
-        return own.kind, own.outputs, own.inputs, own.reduce
-    return ("reduce", own.weights, own.reduce) if isinstance(own, ReduceGradients) else None
+    if isinstance(operator, Compute):
+        return (
+            operator.op,
+            operator.outputs,
+            tuple((each.value if isinstance(each, Literal) else each) for each in operator.inputs),
+        )
+    if isinstance(operator, Communicate):
+        return operator.kind, operator.outputs, operator.inputs, operator.reduce
+    return ("reduce", operator.weights, operator.reduce) if isinstance(operator, ReduceGradients) else None
 
 
 def _candidate(plan: Plan, words: str, changes: Mapping[int, Sequence[Operator]], where: Operator) -> Candidate[Plan]:
@@ -73,10 +82,10 @@ def _reduced_otherwise(plan: Plan, statements: Mapping[Hashable, Sequence[Operat
     """Collectives and reducers that sum for those that average, and the other way round; alone, and with all of their kind."""
     alike: dict[Hashable, list[Communicate | ReduceGradients]] = {}
     for key, group in reversed([*statements.items()]):  # of two that reduce one value the later is one too many
-        for own in group:
-            if isinstance(own, ReduceGradients) or (isinstance(own, Communicate) and own.reduce):
-                alike.setdefault(key, []).append(own)
-                alike.setdefault((type(own), own.group, own.reduce), []).append(own)
+        for operator in group:
+            if isinstance(operator, ReduceGradients) or (isinstance(operator, Communicate) and operator.reduce):
+                alike.setdefault(key, []).append(operator)
+                alike.setdefault((type(operator), operator.group, operator.reduce), []).append(operator)
     seen: set[frozenset[int]] = set()
     for same in alike.values():
         ids, first = frozenset(map(id, same)), same[0]
@@ -87,14 +96,16 @@ def _reduced_otherwise(plan: Plan, statements: Mapping[Hashable, Sequence[Operat
             if way != first.reduce:
                 gradients = isinstance(first, ReduceGradients)
                 words = f"reduce gradients by `{way}`" if gradients else f"reduce by `{way}` in {name_of(first)}"
-                yield _candidate(plan, words, {id(own): [replace(own, reduce=way)] for own in same}, first)
+                yield _candidate(plan, words, {id(operator): [replace(operator, reduce=way)] for operator in same}, first)
 
 
 def _reducers(plan: Plan, operators: Sequence[Operator]) -> Iterator[Candidate[Plan]]:
     """Reducers of weights that none reduces, over each set of axes."""
-    reducers = [own for own in operators if isinstance(own, ReduceGradients)]
-    known = {weight for own in reducers for weight in own.weights}
-    read = {name for own in operators if isinstance(own, Compute) for name in own.inputs if isinstance(name, str)}
+    reducers = [operator for operator in operators if isinstance(operator, ReduceGradients)]
+    known = {weight for reducer in reducers for weight in reducer.weights}
+    read = {
+        name for operator in operators if isinstance(operator, Compute) for name in operator.inputs if isinstance(name, str)
+    }
     lacking = [name for name in sorted(read) if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT]
     lacking = [name for name in lacking if name not in known and plan.tensors[name].gradient != ""]
     axes = [axis.name for axis in plan.mesh.axes if axis.size > 1]
@@ -133,9 +144,12 @@ def _constants(case: Case, statements: Mapping[Hashable, Sequence[Operator]]) ->
 
 def _stated(segment: Segment) -> Iterator[int | float]:
     """Yield the numbers that the operators of a reference state, wherever they do."""
-    for own in segment.operators:
-        if isinstance(own, Compute):
-            given = (*(each.value for each in own.inputs if isinstance(each, Literal)), *own.attributes.values())
+    for operator in segment.operators:
+        if isinstance(operator, Compute):
+            given = (
+                *(operand.value for operand in operator.inputs if isinstance(operand, Literal)),
+                *operator.attributes.values(),
+            )
             yield from (each for each in given if isinstance(each, int | float) and not isinstance(each, bool) and each)
 
 
@@ -144,7 +158,9 @@ def _with_numbers(
 ) -> Iterator[Candidate[Plan]]:
     for other in others:
         if other != value:
-            changes = {id(own): [_with_number(own, value, other)] for own in group if isinstance(own, Compute)}
+            changes = {
+                id(operator): [_with_number(operator, value, other)] for operator in group if isinstance(operator, Compute)
+            }
             yield _candidate(plan, f"use {other} instead of {value} in {name_of(group[0])}", changes, group[0])
 
 
@@ -152,18 +168,21 @@ def _exact(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
-def _numbers(own: Operator) -> Iterator[int | float]:
+def _numbers(operator: Operator) -> Iterator[int | float]:
     """Yield the numbers that the operator takes as an addend or a factor."""
-    if not isinstance(own, Compute) or not has_trait(own.op, Trait.SUM, Trait.SCALING):
+    if not isinstance(operator, Compute) or not has_trait(operator.op, Trait.SUM, Trait.SCALING):
         return
-    for given in (*(each.value for each in own.inputs if isinstance(each, Literal)), own.attributes.get("alpha")):
+    for given in (
+        *(operand.value for operand in operator.inputs if isinstance(operand, Literal)),
+        operator.attributes.get("alpha"),
+    ):
         if isinstance(given, int | float) and not isinstance(given, bool) and given:
             yield given
 
 
-def _with_number(own: Compute, before: int | float, after: int | float) -> Compute:
-    inputs = tuple(Literal(after) if isinstance(each, Literal) and each.value == before else each for each in own.inputs)
+def _with_number(operator: Compute, before: int | float, after: int | float) -> Compute:
+    inputs = tuple(Literal(after) if isinstance(each, Literal) and each.value == before else each for each in operator.inputs)
     attributes: dict[str, Value] = {
-        name: after if name == "alpha" and value == before else value for name, value in own.attributes.items()
+        name: after if name == "alpha" and value == before else value for name, value in operator.attributes.items()
     }
-    return replace(own, inputs=inputs, attributes=attributes)
+    return replace(operator, inputs=inputs, attributes=attributes)

@@ -22,7 +22,7 @@ def fold_replicas(case: Case) -> Case | None:
     if found is None:
         return None
     axis, slots, tensors = found
-    if any(dim not in (-1, own) for dim, own in zip(case.slots, slots, strict=True)):
+    if any(dim not in (-1, slot) for dim, slot in zip(case.slots, slots, strict=True)):
         return None
     one = pair(first_replica(case.parallel, axis, tensors), case.reference, case.assume)
     if not isinstance(one, Case) or one.slots != slots:
@@ -64,20 +64,20 @@ def _returned(case: Case, world: World, derived: Derived) -> Iterator[tuple[int,
 def of_first_replica(case: Case, defects: Iterable[Defect]) -> list[Defect]:
     """Return the defects on ranks of the folded plan; those of other replicas are the same."""
     ranks = {rank for program in case.parallel.programs for rank in program.ranks}
-    return [own for own in defects if own.rank in ranks]
+    return [defect for defect in defects if defect.rank in ranks]
 
 
 def on_all_replicas(case: Case, defects: Iterable[Defect]) -> list[Defect]:
     """Return the defects of the folded plan on the ranks of the written one."""
-    return [replace(own, rank=rank) for own in defects for rank in everywhere(case.parallel, (own.rank,))]
+    return [replace(defect, rank=rank) for defect in defects for rank in everywhere(case.parallel, (defect.rank,))]
 
 
 def _declared_slot(tensor: Tensor, axis: str) -> int:
     """The dimension that the tensor declares the axis to cut; -1 for none."""
-    own = (tensor.placements or {}).get(axis)
-    if not isinstance(own, Shard) or tensor.region is not None or tensor.whole is None:
+    placement = (tensor.placements or {}).get(axis)
+    if not isinstance(placement, Shard) or tensor.region is not None or tensor.whole is None:
         return -1
-    return own.dim % len(tensor.whole)
+    return placement.dim % len(tensor.whole)
 
 
 

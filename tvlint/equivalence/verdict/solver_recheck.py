@@ -60,8 +60,14 @@ def second_opinion(world: World, uses: Iterable[OpUse], timeout: float) -> Opini
     return Opinion(
         sum(1 for _, decision in sentences if isinstance(decision, Proved)),
         tuple(f"{what}: {decision.counterexample}" for what, decision in sentences if isinstance(decision, Refuted)),
-        tuple(f"{what}: {own.reason}" for what, own in sentences if isinstance(own, Unknown) and own.in_time),
-        tuple(f"{what}: {own.reason}" for what, own in sentences if isinstance(own, Unknown) and not own.in_time),
+        tuple(
+            f"{what}: {decision.reason}" for what, decision in sentences if isinstance(decision, Unknown) and decision.in_time
+        ),
+        tuple(
+            f"{what}: {decision.reason}"
+            for what, decision in sentences
+            if isinstance(decision, Unknown) and not decision.in_time
+        ),
     )
 
 

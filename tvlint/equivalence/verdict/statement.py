@@ -63,6 +63,6 @@ def count_stages(case: Case, derivation: Derivation, found: Iterable[Reason]) ->
     """Return how many proof stages the plan has, and of how many the reasons say something."""
     replicas = case.parallel.replication.count if case.folded_axis else 1
     total, classes = (replicas * count for count in (derivation.derived.stages, derivation.derived.classes))
-    places = {kind: {own.location.pointer for own in found if own.refutes is kind} for kind in (True, False)}
+    places = {kind: {reason.location.pointer for reason in found if reason.refutes is kind} for kind in (True, False)}
     refuted, unknown = len(places[True]), len(places[False])
     return StageCounts(total, classes, max(0, total - refuted - unknown), refuted, unknown)

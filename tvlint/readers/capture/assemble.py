@@ -51,8 +51,8 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     """
     capture = with_communicators(capture)
     programs = without_equal_broadcasts([follow(tape) for tape in capture.tapes])
-    ranks = [prepare(capture.path, *own) for own in zip(capture.tapes, programs, strict=True)]
-    for rank, received in enumerate(received_numbers([own.lifted for own in ranks])):
+    ranks = [prepare(capture.path, *pair) for pair in zip(capture.tapes, programs, strict=True)]
+    for rank, received in enumerate(received_numbers([rank.lifted for rank in ranks])):
         if received:
             ranks[rank] = prepare(capture.path, capture.tapes[rank], programs[rank], received)
     prepared = with_own_parts(ranks)
@@ -67,24 +67,24 @@ def _add_units(prepared: Sequence[Prepared], found: Found, reference: Lifting) -
     """Let dimensions be factors of which ranks hold one index of what the reference has."""
     factors = reference.prepared[0].factors
     whole = {name: factors.of(value) for value, name in reference.found.names[0].items()}
-    for own, names in zip(prepared, found.names, strict=True):
+    for each_prepared, names in zip(prepared, found.names, strict=True):
         units: dict[str, dict[int, tuple[int, ...]]] = {}
         for value, name in names.items():
-            shapes = own.lifted.program.shape(value), found.wholes[name].shape
+            shapes = each_prepared.lifted.program.shape(value), found.wholes[name].shape
             for dim, (size, all_of_it) in enumerate(zip(*shapes, strict=True) if len(shapes[0]) == len(shapes[1]) else ()):
                 leaves = [(leaf, factors.sizes[leaf]) for leaf in factors.flat([whole[name][dim]])]
                 held = units_of(leaves, all_of_it // size) if size and all_of_it % size == 0 else ()
                 if held:
                     units.setdefault(value, {})[dim] = held
         weights = frozenset(value for value, name in names.items() if found.wholes[name].role is not Role.INPUT)
-        with_units(own.factors, own.lifted, units, weights)
+        with_units(each_prepared.factors, each_prepared.lifted, units, weights)
 
 
 def with_constants(reference: Lifting, parallel: Lifting) -> Lifting:
     """Return a reference in which what the parallel program shows to be constants are no inputs."""
-    constants = {name for name, own in parallel.found.wholes.items() if own.role is Role.BUFFER}
+    constants = {name for name, whole in parallel.found.wholes.items() if whole.role is Role.BUFFER}
     wholes = {
-        name: replace(own, role=Role.BUFFER) if name in constants else own for name, own in reference.found.wholes.items()
+        name: replace(whole, role=Role.BUFFER) if name in constants else whole for name, whole in reference.found.wholes.items()
     }
     if wholes == reference.found.wholes:
         return reference
@@ -100,23 +100,23 @@ def _mesh(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple
 
     A group that is none of axes, as of the first and the last stage, is written by its ranks.
     """
-    groups = {tuple(sorted(own)) for each in prepared for own in _groups(each)}
+    groups = {tuple(sorted(group)) for each_prepared in prepared for group in _groups(each_prepared)}
     said = [axes for axes, ranks in capture.tapes[0].meshes if ranks == tuple(range(capture.ranks))]
     candidates = [Mesh(axes) for axes in sorted(said, key=len)] + [mesh_of(sizes) for sizes in meshes(capture.ranks)]
     spanned = {mesh: sum(axes_of(mesh, group) is not None for group in groups) for mesh in candidates}
     for mesh in sorted(candidates, key=lambda mesh: -spanned[mesh]):
-        placements = {name: _placements(mesh, own) for name, own in found.wholes.items()}
-        known = {name: own for name, own in placements.items() if own is not None}
+        placements = {name: _placements(mesh, whole) for name, whole in found.wholes.items()}
+        known = {name: value for name, value in placements.items() if value is not None}
         if len(known) == len(placements):
             return _named(mesh, known, found, groups)
-    odd = next(name for name, own in found.wholes.items() if _placements(candidates[-1], own) is None)
+    odd = next(name for name, whole in found.wholes.items() if _placements(candidates[-1], whole) is None)
     text = f"how `{odd}` lies on the ranks cannot be said by axes of a mesh"
     raise ReadError(text, Location(capture.path), "capture a launch whose ranks form a grid")
 
 
 def _groups(prepared: Prepared) -> Iterable[tuple[int, ...]]:
     yield from (node.group for node in prepared.lifted.nodes if isinstance(node, Exchange))
-    yield from (own.group for own in prepared.reduced.reducers)
+    yield from (reducer.group for reducer in prepared.reduced.reducers)
 
 
 def _placements(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
@@ -129,7 +129,7 @@ def _placements(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
 
 def _of_input(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
     """Return how an input lies; replicas may read any slices of the batch that are theirs alone."""
-    cut = [dim for dim, (own, size) in enumerate(zip(whole.local, whole.shape, strict=True)) if own != size]
+    cut = [dim for dim, (local, size) in enumerate(zip(whole.local, whole.shape, strict=True)) if local != size]
     if len(cut) > 1:
         return None
     if not cut:
@@ -157,14 +157,14 @@ def _named(
     """Return the mesh with the names that people use, where the program gives none."""
     if not any(axis.name.startswith("axis") for axis in mesh.axes):
         return mesh, placements
-    data = {axis for name, own in placements.items() for axis in own if found.wholes[name].role is Role.INPUT}
+    data = {axis for name, value in placements.items() for axis in value if found.wholes[name].role is Role.INPUT}
     talks = {axis for group in groups for axis in axes_of(mesh, group) or ()}
     names: dict[str, str] = {}
     for axis in mesh.axes:
         kind = "dp" if axis.name in data else "tp" if axis.name in talks else "pp"
         names[axis.name] = kind if kind not in names.values() else axis.name
     renamed = Mesh(tuple(replace(axis, name=names[axis.name]) for axis in mesh.axes))
-    return renamed, {name: {names[axis]: one for axis, one in own.items()} for name, own in placements.items()}
+    return renamed, {name: {names[axis]: one for axis, one in value.items()} for name, value in placements.items()}
 
 
 # ---- the plan ----
@@ -179,15 +179,17 @@ def _plan(
     loss: Mapping[str, Placement] | None,
 ) -> Plan:
     try:
-        data = frozenset(name for name, own in found.wholes.items() if own.role is Role.INPUT)
-        pieces = {name: own.local for name, own in found.wholes.items()}
-        ranks = [write_rank(own, names, pieces, data) for own, names in zip(prepared, found.names, strict=True)]
+        data = frozenset(name for name, whole in found.wholes.items() if whole.role is Role.INPUT)
+        pieces = {name: whole.local for name, whole in found.wholes.items()}
+        ranks = [
+            write_rank(each_prepared, names, pieces, data) for each_prepared, names in zip(prepared, found.names, strict=True)
+        ]
         classes = _classes(ranks)
         if len(classes) > 1:
             prefixes = {rank: f"r{same[0]}." for same in classes for rank in same}
             ranks = [
-                write_rank(own, names, pieces, data, prefixes[rank])
-                for rank, (own, names) in enumerate(zip(prepared, found.names, strict=True))
+                write_rank(each_prepared, names, pieces, data, prefixes[rank])
+                for rank, (each_prepared, names) in enumerate(zip(prepared, found.names, strict=True))
             ]
     except CrossingError as error:
         text = "a value of one micro-batch is read in another one"
@@ -196,12 +198,12 @@ def _plan(
     segments: dict[str, Segment] = {}
     programs = []
     for same in classes:
-        own = ranks[same[0]]
-        for name, (shape, dtype) in own.declared.items():
+        rank_program = ranks[same[0]]
+        for name, (shape, dtype) in rank_program.declared.items():
             tensors.setdefault(name, Tensor(name, shape, dtype, Role.ACTIVATION))
         prefix = f"r{same[0]}." if len(classes) > 1 else ""
-        programs.append(Program(tuple(same), _steps(own, tensors, segments, prefix)))
-    losses = [root for each in prepared for root in each.lifted.roots if not root.start]
+        programs.append(Program(tuple(same), _steps(rank_program, tensors, segments, prefix)))
+    losses = [root for each_prepared in prepared for root in each_prepared.lifted.roots if not root.start]
     if losses:
         type = prepared[0].lifted.program.types.get(losses[0].value)
         shape = () if type is None else type.shape
@@ -220,7 +222,7 @@ def _loss_placements(
     mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], found: Found, is_sum: bool
 ) -> Mapping[str, Placement] | None:
     """Return that the loss is averaged, or summed, over the axes along which ranks read different data."""
-    axes = {axis for name, own in placements.items() if found.wholes[name].role is Role.INPUT for axis in own}
+    axes = {axis for name, value in placements.items() if found.wholes[name].role is Role.INPUT for axis in value}
     return {axis.name: Partial("sum" if is_sum else "avg") for axis in mesh.axes if axis.name in axes} or None
 
 
@@ -246,8 +248,8 @@ _SHARE = 0.75
 def _classes(ranks: Sequence[RankProgram]) -> list[list[int]]:
     """Return the ranks that run the same program, together."""
     classes: list[list[int]] = []
-    for rank, own in enumerate(ranks):
-        same = next((one for one in classes if ranks[one[0]] == own), None)
+    for rank, rank_program in enumerate(ranks):
+        same = next((one for one in classes if ranks[one[0]] == rank_program), None)
         if same is None:
             classes.append([rank])
         else:
@@ -258,19 +260,26 @@ def _classes(ranks: Sequence[RankProgram]) -> list[list[int]]:
 def _given(found: Found, placements: Mapping[str, Mapping[str, Placement]]) -> dict[str, Tensor]:
     """Return the weights, buffers and inputs, and the gradients of weights."""
     tensors: dict[str, Tensor] = {}
-    for name, own in found.wholes.items():
-        local = own.local or own.shape
+    for name, each_whole in found.wholes.items():
+        local = each_whole.local or each_whole.shape
         lies = placements.get(name, {})
-        whole = own.shape
-        if own.role is Role.INPUT:
-            whole = _whole_of_micro_batch(own, lies)
-        trained = own.role is Role.WEIGHT
+        whole = each_whole.shape
+        if each_whole.role is Role.INPUT:
+            whole = _whole_of_micro_batch(each_whole, lies)
+        trained = each_whole.role is Role.WEIGHT
         gradient = f"grad({name})" if trained else ""
         tensors[name] = Tensor(
-            name, local, own.dtype, own.role, whole=whole, placements=lies, gradient=gradient, requires_grad=trained
+            name,
+            local,
+            each_whole.dtype,
+            each_whole.role,
+            whole=whole,
+            placements=lies,
+            gradient=gradient,
+            requires_grad=trained,
         )
         if trained:
-            tensors[gradient] = Tensor(gradient, local, own.dtype, Role.GRADIENT, gradient_of=name)
+            tensors[gradient] = Tensor(gradient, local, each_whole.dtype, Role.GRADIENT, gradient_of=name)
     return tensors
 
 
@@ -279,14 +288,14 @@ def _whole_of_micro_batch(whole: Whole, placements: Mapping[str, Placement]) -> 
     if not placements:
         return whole.local
     most = max(len(by) for by in whole.held.values())
-    return tuple(size // most if own != size else size for own, size in zip(whole.local, whole.shape, strict=True))
+    return tuple(size // most if local != size else size for local, size in zip(whole.local, whole.shape, strict=True))
 
 
-def _steps(own: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, Segment], prefix: str) -> tuple[Step, ...]:
+def _steps(program: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, Segment], prefix: str) -> tuple[Step, ...]:
     """Return the steps of a rank, and add the segments that it runs; runs that do the same are one segment."""
     steps: list[Step] = []
     written: dict[str, object] = {}
-    for run, (inputs, outputs) in zip(own.runs, _borders(own, tensors), strict=True):
+    for run, (inputs, outputs) in zip(program.runs, _borders(program, tensors), strict=True):
         key = run.phase, inputs, outputs, _without_places(run.operators)
         name = next((name for name, known in written.items() if known == key), "")
         if not name:
@@ -294,8 +303,8 @@ def _steps(own: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, 
             segments[name] = Segment(name, Phase(run.phase), inputs, outputs, tuple(run.operators))
             written[name] = key
         steps.append(Step(name, run.micro_batch))
-    update: tuple[Operator, ...] = (Update(own.updated),)
-    ends = ((Phase.REDUCE, "reduce", own.reducers), (Phase.OPTIMIZER, "step", update))
+    update: tuple[Operator, ...] = (Update(program.updated),)
+    ends = ((Phase.REDUCE, "reduce", program.reducers), (Phase.OPTIMIZER, "step", update))
     for phase, word, operators in ends:
         if operators:
             name = _free(f"{prefix}{word}", segments)
@@ -307,8 +316,8 @@ def _steps(own: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, 
 def _without_places(operators: Sequence[Operator]) -> tuple[Operator, ...]:
     """Return operators without the lines that they stand at, which micro-batches in a loop written out do not share."""
     found: list[Operator] = []
-    for own in operators:
-        bare = replace(own, source=None)
+    for operator in operators:
+        bare = replace(operator, source=None)
         found.append(replace(bare, forward=replace(bare.forward, source=None)) if isinstance(bare, Backward) else bare)
     return tuple(found)
 
@@ -320,16 +329,16 @@ def _free(name: str, segments: Mapping[str, Segment]) -> str:
     return name if count == 1 else f"{name}{count}"
 
 
-def _borders(own: RankProgram, tensors: Mapping[str, Tensor]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+def _borders(rank_program: RankProgram, tensors: Mapping[str, Tensor]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return what enters and what leaves each run."""
     made: dict[tuple[int, str], int] = {}
-    for index, run in enumerate(own.runs):
+    for index, run in enumerate(rank_program.runs):
         for operator in run.operators:
             for name in makes_of(operator):
                 made.setdefault((run.micro_batch, name), index)
-    inputs: list[dict[str, None]] = [{} for _ in own.runs]
-    outputs: list[dict[str, None]] = [{} for _ in own.runs]
-    for index, run in enumerate(own.runs):
+    inputs: list[dict[str, None]] = [{} for _ in rank_program.runs]
+    outputs: list[dict[str, None]] = [{} for _ in rank_program.runs]
+    for index, run in enumerate(rank_program.runs):
         for name in _reads(run):
             maker = made.get((run.micro_batch, name))
             known = tensors.get(name)
@@ -353,7 +362,7 @@ def _reads(run: Run) -> Iterable[str]:
 def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple[str, ...]:
     """Return what the capture leaves to trust, in words for a verdict."""
     said = [f"captured with the {text}" for text in (*capture.replaced, *capture.sized_down)]
-    optimizers = sorted({own for each in prepared for own in each.lifted.program.updated.values()})
+    optimizers = sorted({name for each_prepared in prepared for name in each_prepared.lifted.program.updated.values()})
     if optimizers:
         said.append(f"the step of the optimizer itself (`{'`, `'.join(optimizers)}`) is not compared")
     reads = [event for tape in capture.tapes for event in tape.events if isinstance(event, Operation)]
@@ -362,16 +371,16 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
         said.append(f"the path of the program does not depend on the numbers that it reads at {', '.join(lines)}")
     if any(isinstance(event, Communication) and event.completes for tape in capture.tapes for event in tape.events):
         said.append("torch waits for the collectives that its own code issues outside of Python, as in its reducer")
-    if any(each.lifted.program.partial for each in prepared):
+    if any(each_prepared.lifted.program.partial for each_prepared in prepared):
         said.append("the optimizer completes the gradients that distributed tensors leave as partial sums")
-    if any(each.lifted.program.whole for each in prepared):
+    if any(each_prepared.lifted.program.whole for each_prepared in prepared):
         said.append("the optimizer takes of gradients that distributed tensors leave whole the part that its weight is")
-    unwaited = sorted({_line_of(mark) for each in prepared for mark in each.lifted.program.unwaited})
+    unwaited = sorted({_line_of(mark) for each_prepared in prepared for mark in each_prepared.lifted.program.unwaited})
     said += [f"torch keeps what is sent at {line}, for which the program never waits, until it is sent" for line in unwaited]
-    given = [own for each in prepared for own in each.lifted.program.constants]
+    given = [constant for each_prepared in prepared for constant in each_prepared.lifted.program.constants]
     constants = sorted({(_line_of(mark), number) for number, mark in given if number})
     said += [f"what the step is given at {line} is {number:g} throughout, as recorded" for line, number in constants if line]
-    absent = sorted({(_line_of(mark), number) for each in prepared for number, mark in each.lifted.absent})
+    absent = sorted({(_line_of(mark), number) for each_prepared in prepared for number, mark in each_prepared.lifted.absent})
     said += [f"what is compared with {number:g} at {line} is never {number:g}, as recorded" for line, number in absent if line]
     return (*said, *found.assumed)
 

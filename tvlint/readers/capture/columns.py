@@ -35,9 +35,9 @@ class Columns:
 
     def tiling(self, storage: int, low: int, width: int) -> list[tuple[int, Column]] | None:
         """Return the columns, with their places, of rows of this width; None where they are not all known."""
-        own, found, at = self.known.get(storage, {}), list[tuple[int, Column]](), low
+        columns, found, at = self.known.get(storage, {}), list[tuple[int, Column]](), low
         while at < low + width:
-            column = own.get(at)
+            column = columns.get(at)
             if column is None or not column.count:
                 return None
             found.append((at, column))

@@ -39,7 +39,14 @@ def with_communicators(capture: Capture) -> Capture:
     """
     _check_members(capture)
     _check_order(capture)
-    keys = sorted({(own.communicator, own.tag) for tape in capture.tapes for own in _talk(tape) if own.peer is not None})
+    keys = sorted(
+        {
+            (communication.communicator, communication.tag)
+            for tape in capture.tapes
+            for communication in _talk(tape)
+            if communication.peer is not None
+        }
+    )
     if len({communicator for communicator, _ in keys}) < 2:
         return capture
     tags = {key: number for number, key in enumerate(keys)}
@@ -78,7 +85,7 @@ def _check_members(capture: Capture) -> None:
 def _check_order(capture: Capture) -> None:
     """Let the members of a group that several communicators have use them in the same order."""
     for ranks, pairs in _side_by_side(capture):
-        if len({own.communicator for pair in pairs for own in pair if own is not None}) < 2:
+        if len({communication.communicator for pair in pairs for communication in pair if communication is not None}) < 2:
             continue
         for here, there in pairs:
             if here is None or there is None or here.communicator != there.communicator:
@@ -91,7 +98,10 @@ def different_collectives(capture: Capture) -> Different | None:
     for ranks, pairs in _side_by_side(capture):
         for here, there in pairs:
             if here is not None and there is not None and _collective(here) != _collective(there):
-                one, other = (f"rank {rank} runs {_collective(own)}" for rank, own in zip(ranks, (here, there), strict=True))
+                one, other = (
+                    f"rank {rank} runs {_collective(communication)}"
+                    for rank, communication in zip(ranks, (here, there), strict=True)
+                )
                 return Different(f"{one} where {other} in the same group", _at(here, capture), ranks)
     return None
 

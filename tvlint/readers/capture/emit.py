@@ -127,8 +127,8 @@ class Emitter:
         key = mark.phase, mark.micro_batch, ""
         runs = [run for run in self.runs if (run.phase, run.micro_batch, run.message) == key]
         self.inside = runs[-1] if runs else None
-        own = self.as_shape(value, shape)
-        self._add(Compute("torch.clone", (own,), (name,), source=self._place()))
+        word = self.as_shape(value, shape)
+        self._add(Compute("torch.clone", (word,), (name,), source=self._place()))
         self.inside = None
 
     def _run(self) -> Run:
@@ -202,7 +202,7 @@ class Emitter:
         """Return whether no data enters a call."""
         known = self.free.get(call.outputs[0])
         if known is None:
-            inputs = [self._root(each.name) for each in call.inputs if isinstance(each, Ref)]
+            inputs = [self._root(argument.name) for argument in call.inputs if isinstance(argument, Ref)]
             known = not any(name in self.titles for name in call.outputs) and all(map(self._is_constant, inputs))
             self.free[call.outputs[0]] = known
         return known
@@ -244,10 +244,10 @@ class Emitter:
     def write(self, call: Call, operands: Sequence[Shape], results: Sequence[Shape], **changed: Value) -> None:
         """Write a call on operands of these shapes, with results of these, and with attributes changed."""
         shapes, inputs = iter(operands), list[Operand]()
-        for each in call.inputs:
-            inputs.append(self.as_shape(each.name, next(shapes)) if isinstance(each, Ref) else Literal(each.value))
+        for argument in call.inputs:
+            inputs.append(self.as_shape(argument.name, next(shapes)) if isinstance(argument, Ref) else Literal(argument.value))
         outputs = tuple(self._result(value, shape) for value, shape in zip(call.outputs, results, strict=True))
-        attributes = {key: own for key, own in {**call.attributes, **changed}.items() if own is not None}
+        attributes = {key: value for key, value in {**call.attributes, **changed}.items() if value is not None}
         compute = Compute(call.op, tuple(inputs), outputs, attributes, source=self._place())
         self.finish(call, compute, operands, results)
 
@@ -327,7 +327,7 @@ class _Emit:
         self.emitter = emitter
         self.call = call
         self.factors = emitter.factors
-        self.values = [each.name for each in call.inputs if isinstance(each, Ref)]
+        self.values = [argument.name for argument in call.inputs if isinstance(argument, Ref)]
 
     def shape(self, value: str) -> Shape:
         """Return the local shape of a value."""
@@ -339,12 +339,14 @@ class _Emit:
 
     def as_called(self) -> None:
         """Write the call with the shapes that it was made with."""
-        self.emitter.write(self.call, [self.shape(own) for own in self.values], [self.shape(own) for own in self.call.outputs])
+        self.emitter.write(
+            self.call, [self.shape(name) for name in self.values], [self.shape(name) for name in self.call.outputs]
+        )
 
     def norm(self) -> None:
         """Write a norm, whose second operand is the shape of the dimensions that it is taken over."""
-        shapes = (own.value for own in self.call.inputs if isinstance(own, Literal))
-        self.leading(next((len(own) for own in shapes if isinstance(own, tuple)), 1))
+        shapes = (argument.value for argument in self.call.inputs if isinstance(argument, Literal))
+        self.leading(next((len(shape) for shape in shapes if isinstance(shape, tuple)), 1))
 
     def triangle(self) -> None:
         """Write a part of matrices on one side of a diagonal."""
@@ -354,14 +356,14 @@ class _Emit:
         """Write the call, which does the same for each place of the leading dimensions, with those as factors."""
         value = self.values[0]
         rank = len(self.shape(value))
-        own = (*self.factors.shape(self.factors.of(value)[: rank - last]), *self.shape(value)[rank - last :])
-        self.emitter.write(self.call, [own, *(self.shape(other) for other in self.values[1:])], [own])
+        shape = (*self.factors.shape(self.factors.of(value)[: rank - last]), *self.shape(value)[rank - last :])
+        self.emitter.write(self.call, [shape, *(self.shape(other) for other in self.values[1:])], [shape])
 
     def elementwise(self) -> None:
         """Write the call with all dimensions as factors; a dimension of size 1 is one for each factor of the result's."""
         (result,) = self.call.outputs
         wide = self.factors.of(result)
-        self.emitter.write(self.call, [self.spread(own, wide) for own in self.values], [self.flat(result)])
+        self.emitter.write(self.call, [self.spread(name, wide) for name in self.values], [self.flat(result)])
 
     def spread(self, value: str, wide: list[int]) -> Shape:
         """Return the shape of an operand that is broadcast to the dimensions `wide`."""
@@ -379,9 +381,9 @@ class _Emit:
         (value,), (result,) = self.values, self.call.outputs
         dims = self.call.attributes["dims"]
         assert isinstance(dims, tuple)
-        own = self.factors.of(value)
+        factors = self.factors.of(value)
         order, at = list[list[int]](), 0
-        for dim in own:
+        for dim in factors:
             count = len(self.factors.flat([dim]))
             order.append(list(range(at, at + count)))
             at += count
@@ -395,16 +397,16 @@ class _Emit:
     def view(self) -> None:
         """Write nothing where the factors are the same, and a permutation where units alone are in another place."""
         (value,), (result,) = self.values, self.call.outputs
-        here, there = (self.factors.flat(self.factors.of(own)) for own in (value, result))
+        here, there = (self.factors.flat(self.factors.of(name)) for name in (value, result))
         if here == there:
             self.emitter.aliases[result] = value
             return
-        rest, units = [own for own in here if own not in self.factors.units], self.factors.units
-        if rest != [own for own in there if own not in units] or set(here) != set(there):
+        rest, units = [factor for factor in here if factor not in self.factors.units], self.factors.units
+        if rest != [factor for factor in there if factor not in units] or set(here) != set(there):
             self.as_called()
             return
-        others = iter(place for place, own in enumerate(here) if own not in units)
-        wanted = tuple(here.index(own) if own in units else next(others) for own in there)
+        others = iter(place for place, factor in enumerate(here) if factor not in units)
+        wanted = tuple(here.index(factor) if factor in units else next(others) for factor in there)
         shape = self.factors.shape(self.factors.of(value))
         self.emitter.write(
             replace(self.call, op="torch.permute", inputs=self.call.inputs[:1]), [shape], [self.flat(result)], dims=wanted
@@ -413,7 +415,7 @@ class _Emit:
     def narrow(self) -> None:
         """Write a range of one dimension, of its outermost factor where it consists of whole ones."""
         (value,), (result,) = self.values, self.call.outputs
-        dim, start, length = (own.value for own in self.call.inputs if isinstance(own, Literal))
+        dim, start, length = (argument.value for argument in self.call.inputs if isinstance(argument, Literal))
         assert isinstance(dim, int)
         assert isinstance(start, int)
         assert isinstance(length, int)
@@ -431,8 +433,8 @@ class _Emit:
     def inner(self, value: str, dim: int, sizes: Sequence[int]) -> Shape:
         """Return the factors of a dimension but the outermost, where all sizes are whole numbers of them; none else."""
         whole = self.factors.of(value)[dim]
-        own = self.factors.shape([whole])[len(self.factors.outermost_units(whole)) + 1 :]
-        return own if all(size % prod(own) == 0 for size in sizes) else ()
+        inner_sizes = self.factors.shape([whole])[len(self.factors.outermost_units(whole)) + 1 :]
+        return inner_sizes if all(size % prod(inner_sizes) == 0 for size in sizes) else ()
 
     def cat(self) -> None:
         """Write a join along one dimension, of its outermost factor where it consists of whole ones, the others as factors."""
@@ -440,7 +442,7 @@ class _Emit:
         dim = self.call.attributes["dim"]
         assert isinstance(dim, int)
         before, after = self.emitter._around(result, dim)
-        sizes = [self.shape(own)[dim] for own in self.values]
+        sizes = [self.shape(name)[dim] for name in self.values]
         inner = self.inner(result, dim, sizes)
         shapes = [(*before, size // prod(inner), *inner, *after) for size in sizes]
         whole = (*before, sum(sizes) // prod(inner), *inner, *after)
@@ -526,8 +528,8 @@ class _Emit:
         """Write a pick of scores by targets, with the dimensions of the targets as factors."""
         scores, targets = self.values
         rows = self.flat(targets)
-        own = (*rows, self.shape(scores)[-1])
-        self.emitter.write(self.call, [own, rows], [rows], dim=len(rows))
+        shape = (*rows, self.shape(scores)[-1])
+        self.emitter.write(self.call, [shape, rows], [rows], dim=len(rows))
 
     def loss(self) -> None:
         """Write a loss over all elements, or one for each, with all dimensions as factors."""

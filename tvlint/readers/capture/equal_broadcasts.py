@@ -21,7 +21,7 @@ def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
     for nodes in _together([list(_broadcasts(program)) for program in programs]):
         held = [numbers[rank].of(node.inputs[0]) for rank, node in nodes]
         first = held[0]
-        if first is not None and all(own is not None and _are_equal(own, first) for own in held):
+        if first is not None and all(array is not None and _are_equal(array, first) for array in held):
             same.update(id(node) for _, node in nodes)
     return [_without(program, same) if same else program for program in programs]
 
@@ -29,7 +29,7 @@ def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
 def received_numbers(lifted: Sequence[Lifted]) -> list[dict[str, float]]:
     """Return, by rank, the values that are one number throughout, as the rank that broadcasts it computed it."""
     received: list[dict[str, float]] = [{} for _ in lifted]
-    for nodes in _together([list(_broadcasts(each)) for each in lifted]):
+    for nodes in _together([list(_broadcasts(each_lifted)) for each_lifted in lifted]):
         sent = [lifted[rank].numbers.get(node.inputs[0]) for rank, node in nodes if rank == node.root]
         for rank, node in nodes:
             if len(sent) == 1 and sent[0] is not None:
@@ -39,9 +39,9 @@ def received_numbers(lifted: Sequence[Lifted]) -> list[dict[str, float]]:
 
 def _together(broadcasts: Sequence[Sequence[Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:
     """Yield the broadcasts that the ranks of a group run together, each with its rank."""
-    for group in {node.group for own in broadcasts for node in own}:
+    for group in {node.group for broadcast in broadcasts for node in broadcast}:
         members = [[(rank, node) for node in broadcasts[rank] if node.group == group] for rank in group]
-        if len({len(own) for own in members}) == 1:
+        if len({len(member) for member in members}) == 1:
             yield from map(list, zip(*members, strict=True))
 
 
@@ -82,8 +82,8 @@ class _Numbers:
             return given.numbers
         if node is None or function_of(node.op) not in ("cat", *MOVES):
             return None
-        held = [self.of(own) for argument in node.arguments.values() for own in references(argument)]
-        known = [own for own in held if own is not None]
+        held = [self.of(each_name) for argument in node.arguments.values() for each_name in references(argument)]
+        known = [array for array in held if array is not None]
         if len(known) < len(held):
             return None
         if function_of(node.op) != "cat":

@@ -34,9 +34,9 @@ def without_expansions(lifted: Lifted) -> Lifted:
             made = [_narrow(node, makers, types)]
         elif isinstance(node, GradientOf) and id(node.forward) in narrowed:
             made = _gradient(lifted, node, *narrowed[id(node.forward)])
-        for own in made:
-            nodes.append(own)
-            makers.update(dict.fromkeys(outputs_of(own), own))
+        for made_node in made:
+            nodes.append(made_node)
+            makers.update(dict.fromkeys(outputs_of(made_node), made_node))
     return replace(lifted, nodes=nodes)
 
 
@@ -52,11 +52,15 @@ def _narrow(call: Call, makers: Mapping[str, LiftedNode], types: Mapping[str, Ty
     """Return the call on what its operands repeat, where the others are as wide as its result."""
     result = types[call.outputs[0]].shape
     inputs = list(call.inputs)
-    for at, each in enumerate(inputs):
-        source = _source(each, makers)
+    for at, argument in enumerate(inputs):
+        source = _source(argument, makers)
         if source is None:
             continue
-        shapes = [types[own.name].shape for place, own in enumerate(inputs) if isinstance(own, Ref) and place != at]
+        shapes = [
+            types[each_input.name].shape
+            for place, each_input in enumerate(inputs)
+            if isinstance(each_input, Ref) and place != at
+        ]
         if _broadcast([*shapes, types[source].shape]) == result:
             inputs[at] = Ref(source)
     return replace(call, inputs=tuple(inputs)) if tuple(inputs) != call.inputs else call
@@ -81,10 +85,10 @@ def _lookup(
     if len(indices) != len(wide) - 1:
         return [call]
     found = lifted.program.fresh(types[result].of_shape((*indices, wide[-1])))
-    own = replace(call, inputs=(Ref(source), *call.inputs[1:]), outputs=(found,))
+    this_call = replace(call, inputs=(Ref(source), *call.inputs[1:]), outputs=(found,))
     repeated = tuple(dim for dim, (here, there) in enumerate(zip(indices, wide, strict=False)) if here != there)
-    narrowed[id(call)] = own, repeated
-    return [own, Call(_EXPAND, (Ref(found),), {"size": wide}, (result,), call.mark)]
+    narrowed[id(call)] = this_call, repeated
+    return [this_call, Call(_EXPAND, (Ref(found),), {"size": wide}, (result,), call.mark)]
 
 
 def _gradient(lifted: Lifted, node: GradientOf, forward: Call, repeated: tuple[int, ...]) -> list[LiftedNode]:

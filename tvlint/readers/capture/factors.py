@@ -118,7 +118,7 @@ class Factors:
 
     def _relate(self, node: LiftedNode) -> None:
         if isinstance(node, GradientOf):
-            tensors = [each.name for each in node.forward.inputs if isinstance(each, Ref)]
+            tensors = [argument.name for argument in node.forward.inputs if isinstance(argument, Ref)]
             for gradient, value in (
                 *zip(node.inputs, node.forward.outputs, strict=False),
                 *zip(node.outputs, tensors, strict=False),
@@ -138,7 +138,7 @@ class Factors:
             self._alike(node.outputs[0], self.gathered.setdefault((node.inputs, node.group, node.dim), node.outputs[0]))
 
     def _called(self, call: Call) -> None:
-        operands = [each.name for each in call.inputs if isinstance(each, Ref)]
+        operands = [argument.name for argument in call.inputs if isinstance(argument, Ref)]
         spec = spec_of(call.op)
         if spec is None or not operands:
             return
@@ -159,7 +159,7 @@ class Factors:
 
 def table_call(call: Call, result: tuple[int, ...], shapes: dict[str, tuple[int, ...]]) -> TableCall:
     """Return a call as the operator table reads it."""
-    inputs = tuple(each if isinstance(each, Literal) else shapes[each.name] for each in call.inputs)
+    inputs = tuple(argument if isinstance(argument, Literal) else shapes[argument.name] for argument in call.inputs)
     return TableCall(call.op, inputs, call.attributes, (result,))
 
 
@@ -168,7 +168,7 @@ def misfit(call: Call, types: Mapping[str, Type]) -> str:
     spec = spec_of(call.op)
     if spec is None:
         return ""
-    operands = [types[each.name].shape for each in call.inputs if isinstance(each, Ref)]
+    operands = [types[argument.name].shape for argument in call.inputs if isinstance(argument, Ref)]
     results = [types[name].shape for name in call.outputs]
     if not results:
         return "" if spec.family is Family.INERT else f"`{call.op}` gives no result"
@@ -176,7 +176,7 @@ def misfit(call: Call, types: Mapping[str, Type]) -> str:
         fits = len(results) == len(operands) == 1 and prod(results[0]) == prod(operands[0])
         return "" if fits else f"`{call.op}` gives no tensor of shape {results[0]}"
     try:
-        shapes = {each.name: types[each.name].shape for each in call.inputs if isinstance(each, Ref)}
+        shapes = {argument.name: types[argument.name].shape for argument in call.inputs if isinstance(argument, Ref)}
         bound = spec.bind(table_call(call, results[0], shapes))
     except UnsupportedError:
         return ""
@@ -195,7 +195,7 @@ def misfit(call: Call, types: Mapping[str, Type]) -> str:
 def is_elementwise(call: Call, types: Mapping[str, Type]) -> bool:
     """Return whether each element of the result depends on the elements in its place alone, by the operator table."""
     spec = spec_of(call.op)
-    values = [each.name for each in call.inputs if isinstance(each, Ref)]
+    values = [argument.name for argument in call.inputs if isinstance(argument, Ref)]
     if spec is None or not values or len(call.outputs) != 1:
         return False
     try:
@@ -205,7 +205,7 @@ def is_elementwise(call: Call, types: Mapping[str, Type]) -> bool:
     if len(bound.outputs) != 1 or bound.whole or bound.reduced or bound.averaged or bound.indices or bound.draws or bound.sizes:
         return False
     (result,) = bound.outputs
-    return ONE not in result and all(_is_broadcast(own, result) for own in bound.operands)
+    return ONE not in result and all(_is_broadcast(operand, result) for operand in bound.operands)
 
 
 def _is_broadcast(operand: tuple[str, ...], result: tuple[str, ...]) -> bool:

@@ -231,14 +231,16 @@ class Lifting:
         source: Apply | None = None,
     ) -> Call:
         """Add a call."""
-        operands = tuple(self.operand(each) for each in inputs)
-        call = Call(op, operands, {key: own for key, own in attributes.items() if own is not None}, outputs, mark)
+        operands = tuple(self.operand(each_input) for each_input in inputs)
+        call = Call(
+            op, operands, {key: attribute for key, attribute in attributes.items() if attribute is not None}, outputs, mark
+        )
         self.add(call)
         if source is not None:
             self.lifted_from.update(dict.fromkeys(outputs, source))
-        for each in operands:
-            if isinstance(each, Ref):
-                self.uses.setdefault(each.name, []).append(call)
+        for operand in operands:
+            if isinstance(operand, Ref):
+                self.uses.setdefault(operand.name, []).append(call)
         return call
 
     def temporary(self, node: Apply, op: str, inputs: tuple[Argument, ...], shape: tuple[int, ...], **attributes: Value) -> Ref:
@@ -265,7 +267,7 @@ class Lifting:
 
     def gradient(self, forward: Call, inputs: tuple[Argument, ...], outputs: tuple[str, ...], mark: Mark) -> bool:
         """Add the gradient of a call."""
-        given = tuple(self.value(each) or "" for each in inputs)
+        given = tuple(self.value(each_input) or "" for each_input in inputs)
         self.add(GradientOf(forward, given, outputs, mark))
         return True
 
@@ -295,7 +297,7 @@ def lift(program: Program, equations: Mapping[str, tuple[Equation, ...]], receiv
     for node in program.nodes:
         _lift(lifting, node)
     result = replace(lifting.result, numbers=lifting.numbers)
-    result.gradients = {name: (lifting.name(value), own) for name, (value, own) in program.gradients.items()}
+    result.gradients = {name: (lifting.name(value), array) for name, (value, array) in program.gradients.items()}
     for root in program.roots:
         value = _scalar(lifting, root.value) if not root.start else lifting.name(root.value)
         result.roots.append(replace(root, value=value, start=lifting.name(root.start)))
@@ -345,8 +347,8 @@ def _exchange(lifting: Lifting, node: Exchange) -> None:
 def _unread(lifting: Lifting, node: Apply, read: _Arguments) -> Iterator[tuple[str, Mark]]:
     """Yield the arguments that an equation did not ask for: with them the operator may compute something else."""
     for name in sorted(read.keys() - read.asked - _OF_STORAGE - _OF_TYPE):
-        own = read.known[name]
-        if own is not None and not (name == "dtype" and own == lifting.dtype(node.outputs[0])):
+        call = read.known[name]
+        if call is not None and not (name == "dtype" and call == lifting.dtype(node.outputs[0])):
             yield f"no equation says what `{node.op}` does with `{name}`", node.mark
 
 
@@ -369,9 +371,9 @@ def function_of(op: str) -> str:
 def _keep(lifting: Lifting, node: Apply) -> None:
     """Leave an operator as it is: its tensors are its operands, the rest its attributes."""
     tensors = tuple(Ref(name) for argument in node.arguments.values() for name in references(argument))
-    for each in tensors:
-        _make(lifting, lifting.name(each.name))
-    attributes = {key: _constant(own) for key, own in node.arguments.items() if not references(own)}
+    for tensor in tensors:
+        _make(lifting, lifting.name(tensor.name))
+    attributes = {key: _constant(argument) for key, argument in node.arguments.items() if not references(argument)}
     call = lifting.emit(node.op, tensors, node.outputs, node.mark, attributes, node)
     lifting.result.unlifted.append(call)
 
@@ -381,7 +383,7 @@ def _make(lifting: Lifting, name: str) -> None:
     source = lifting.lifted_from.get(name)
     if source is None or name in lifting.made:
         return
-    tensors = tuple(Ref(own) for argument in source.arguments.values() for own in references(argument))
+    tensors = tuple(Ref(each_name) for argument in source.arguments.values() for each_name in references(argument))
     call = lifting.emit(f"{source.op} (its other results)", tensors, (name,), source.mark, {}, source)
     lifting.result.unlifted.append(call)
 
@@ -396,7 +398,7 @@ def outputs_of(node: LiftedNode) -> tuple[str, ...]:
 def inputs_of(node: LiftedNode) -> tuple[str, ...]:
     """Return the names of the values that a node reads; those that a gradient needs of its call are not among them."""
     if isinstance(node, Call):
-        return tuple(each.name for each in node.inputs if isinstance(each, Ref))
+        return tuple(argument.name for argument in node.inputs if isinstance(argument, Ref))
     if isinstance(node, Message):
         return (node.value,) if node.sends else ()
     return () if isinstance(node, End) else tuple(name for name in node.inputs if name)

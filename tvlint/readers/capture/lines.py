@@ -123,7 +123,7 @@ class _Rank:
             self._once(self.places, line["place"], "place")
             self.places[int(line["place"])] = Location(line["path"], int(line["line"]) or None, text=line.get("text", ""))
         elif "mesh" in line:
-            axes = tuple(Axis(own["axis"], int(own["size"])) for own in line["mesh"])
+            axes = tuple(Axis(entry["axis"], int(entry["size"])) for entry in line["mesh"])
             self.meshes.append((axes, _counts(line["of"])))
         else:
             self.events.append(self._event(line))
@@ -197,7 +197,7 @@ class _Rank:
         """Refuse results of which two elements are one place, unless they are views of what is given."""
         known = {self.windows[number].storage for number in given}
         windows = [self.windows[number] for number in outputs if self.windows[number].storage not in known]
-        windows.sort(key=lambda own: (own.storage, *span(own)))
+        windows.sort(key=lambda window: (window.storage, *span(window)))
         both = any(one.storage == other.storage and overlap(one, other) for one, other in pairwise(windows))
         if both or any(map(overlaps_itself, windows)):
             raise self._fail(f"two elements of what `{name}` gives are in one place")
@@ -258,10 +258,10 @@ class _Rank:
             return known
         if len(value) != 1:
             raise self._fail("a value of more than one kind")
-        ((kind, own),) = value.items()
+        ((kind, content),) = value.items()
         if kind == "t":
-            return Tensor(self._known(own))
-        return float(own) if kind == "float" else own if kind == "dtype" else Other(own)
+            return Tensor(self._known(content))
+        return float(content) if kind == "float" else content if kind == "dtype" else Other(content)
 
 
 def _fits(kind: str, read: int, written: int) -> bool:
@@ -289,7 +289,7 @@ def _counts(values: Any) -> tuple[int, ...]:
 def _placements(written: Mapping[str, Any] | None) -> Mapping[str, Placement] | None:
     if written is None:
         return None
-    return {axis: _placement(own) for axis, own in written.items()}
+    return {axis: _placement(value) for axis, value in written.items()}
 
 
 def _placement(written: Mapping[str, Any]) -> Placement:

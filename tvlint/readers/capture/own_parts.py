@@ -20,7 +20,7 @@ _RANGE = "torch.narrow"
 def with_own_parts(prepared: Sequence[Prepared]) -> tuple[Prepared, ...]:
     """Return the programs of all ranks with the ranges that are the ranks' own parts."""
     found: dict[int, LiftedNode] = {}
-    for group in sorted({group for each in prepared for group in _groups(each)}):
+    for group in sorted({group for each_prepared in prepared for group in _groups(each_prepared)}):
         members = [prepared[rank].lifted.nodes for rank in group]
         if len(group) < 2 or any(_kinds(nodes) != _kinds(members[0]) for nodes in members):
             continue
@@ -44,7 +44,7 @@ def _kinds(nodes: Sequence[LiftedNode]) -> list[str]:
 
 def _bounds(call: Call) -> tuple[int, int, int]:
     """Return the dimension, the start and the length of a range."""
-    dim, start, length = (own.value for own in call.inputs[1:] if isinstance(own, Literal))
+    dim, start, length = (argument.value for argument in call.inputs[1:] if isinstance(argument, Literal))
     assert isinstance(dim, int)
     assert isinstance(start, int)
     assert isinstance(length, int)

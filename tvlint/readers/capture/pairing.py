@@ -74,7 +74,7 @@ def alone(prepared: Prepared, path: str) -> Found:
     for use in uses_of(prepared):
         named = use.given.named
         role = _role(named.role, named.trained) if named is not None else Role.INPUT
-        name = named.name if named is not None else f"input{sum(own.role is Role.INPUT for own in wholes.values())}"
+        name = named.name if named is not None else f"input{sum(whole.role is Role.INPUT for whole in wholes.values())}"
         type = program.types[use.value]
         whole = Whole(name, role, type.shape, type.dtype, local=type.shape)
         whole.held[0] = {-1: Held(whole_box(type.shape), True)}
@@ -99,11 +99,11 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
     """
     (names,) = found.names
     numbers = {names[use.value]: use.given.numbers for use in uses_of(reference)}
-    wholes = {name: Whole(name, own.role, own.shape, own.dtype) for name, own in found.wholes.items()}
+    wholes = {name: Whole(name, whole.role, whole.shape, whole.dtype) for name, whole in found.wholes.items()}
     by_rank: list[dict[str, str]] = []
     assumed: dict[str, None] = {}
     for rank, prepared in enumerate(ranks):
-        own: dict[str, str] = {}
+        names_of_rank: dict[str, str] = {}
         taken: dict[int, set[str]] = {}
         for use in uses_of(prepared):
             name, held = _match(use, prepared, wholes, numbers, taken.setdefault(use.mark.micro_batch, set()), path)
@@ -118,12 +118,12 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
                 assumed[f"`{name}` lies in pieces of {local} in the order of the ranks, which its numbers do not show"] = (
                     None
                 )
-            own[use.value] = name
+            names_of_rank[use.value] = name
             if whole.role is Role.INPUT:
                 taken[use.mark.micro_batch].add(name)
-        by_rank.append(own)
+        by_rank.append(names_of_rank)
     _tell_constants(wholes)
-    return Found({name: own for name, own in wholes.items() if own.held}, tuple(by_rank), tuple(assumed))
+    return Found({name: whole for name, whole in wholes.items() if whole.held}, tuple(by_rank), tuple(assumed))
 
 
 def _match(
@@ -140,7 +140,7 @@ def _match(
             text = f"the reference has no {named.role} `{named.name}`"
             raise ReadError(text, _at(use.mark, path), "capture the same model as the reference, with the same names")
         return named.name, _piece(use, wholes[named.name], numbers.get(named.name), type.shape, prepared, path)
-    inputs = [name for name, own in wholes.items() if own.role is Role.INPUT and own.dtype == type.dtype]
+    inputs = [name for name, whole in wholes.items() if whole.role is Role.INPUT and whole.dtype == type.dtype]
     for name in sorted(inputs, key=lambda name: name in taken):
         whole = numbers.get(name)
         if whole is None or use.given.numbers is None:
@@ -160,15 +160,15 @@ def _boxes_of_one_sample(part: Array, whole: Array) -> list[Box]:
 
 def _beside(boxes: Sequence[Box], wholes: Mapping[str, Whole], rank: int, micro_batch: int) -> Box:
     """Return the box, of several with the same numbers, that lies in the samples of the micro-batch's other inputs."""
-    others = [own.held[rank][micro_batch].box for own in wholes.values() if micro_batch in own.held.get(rank, {})]
+    others = [whole.held[rank][micro_batch].box for whole in wholes.values() if micro_batch in whole.held.get(rank, {})]
     samples = {box[0] for box in others if box}
     return next((box for box in boxes if box and box[0] in samples), boxes[0])
 
 
 def _piece(use: Use, whole: Whole, numbers: Array | None, shape: tuple[int, ...], prepared: Prepared, path: str) -> Held:
     """Return the box of a weight or buffer that a rank holds: what its framework says, else what its numbers show."""
-    own = use.given.numbers
-    boxes = [] if numbers is None or own is None else boxes_of(own, numbers)
+    array = use.given.numbers
+    boxes = [] if numbers is None or array is None else boxes_of(array, numbers)
     said = _said(use, whole, shape, prepared)
     if said is not None:
         if boxes and said not in boxes:
@@ -178,7 +178,7 @@ def _piece(use: Use, whole: Whole, numbers: Array | None, shape: tuple[int, ...]
     if len(boxes) == 1:
         return Held(boxes[0], True)
     if shape == whole.shape:
-        if own is not None and numbers is not None and not boxes:
+        if array is not None and numbers is not None and not boxes:
             text = f"`{whole.name}` does not start as in the reference"
             raise ReadError(
                 text, _at(use.mark, path), "seed both programs alike, so that weights with the same names start equal"
@@ -197,7 +197,7 @@ def _said(use: Use, whole: Whole, shape: tuple[int, ...], prepared: Prepared) ->
     if named is None or named.placements is None:
         return None
     mesh = next((axes for axes, _ in prepared.meshes if {axis.name for axis in axes} >= named.placements.keys()), None)
-    ranks = next((own for axes, own in prepared.meshes if axes == mesh), None)
+    ranks = next((ranks_of_mesh for axes, ranks_of_mesh in prepared.meshes if axes == mesh), None)
     rank = prepared.lifted.program.rank
     if mesh is None or ranks is None or rank not in ranks:
         return None
@@ -222,7 +222,7 @@ def _said(use: Use, whole: Whole, shape: tuple[int, ...], prepared: Prepared) ->
 
 def _in_order(whole: Whole, shape: tuple[int, ...], rank: int, boxes: Sequence[Box], use: Use, path: str) -> Box:
     """Return the box that a rank holds if the pieces lie in the order of the ranks, where the numbers do not tell."""
-    cut = [dim for dim, (own, size) in enumerate(zip(shape, whole.shape, strict=False)) if own != size]
+    cut = [dim for dim, (local, size) in enumerate(zip(shape, whole.shape, strict=False)) if local != size]
     if len(shape) != len(whole.shape) or len(cut) != 1 or not shape[cut[0]] or whole.shape[cut[0]] % shape[cut[0]]:
         text = f"`{whole.name}` of shape {shape} is no piece of the reference's, of shape {whole.shape}"
         raise ReadError(text, _at(use.mark, path), "capture the same model as the reference, with the same names")
@@ -237,9 +237,9 @@ def _in_order(whole: Whole, shape: tuple[int, ...], rank: int, boxes: Sequence[B
 
 def _tell_constants(wholes: Mapping[str, Whole]) -> None:
     """Take what every rank reads whole in every micro-batch for a constant, where other inputs are cut."""
-    inputs = [own for own in wholes.values() if own.role is Role.INPUT and own.held]
-    cut = [own for own in inputs if own.local != own.shape]
-    for own in inputs if cut else ():
-        if own not in cut:
-            own.role = Role.BUFFER
-            own.held = {rank: {-1: held} for rank, by in own.held.items() for held in by.values()}
+    inputs = [each_whole for each_whole in wholes.values() if each_whole.role is Role.INPUT and each_whole.held]
+    cut = [each_input for each_input in inputs if each_input.local != each_input.shape]
+    for whole in inputs if cut else ():
+        if whole not in cut:
+            whole.role = Role.BUFFER
+            whole.held = {rank: {-1: held} for rank, by in whole.held.items() for held in by.values()}

@@ -25,15 +25,15 @@ def boxes_of(part: Array, whole: Array) -> list[Box]:
     if part.ndim != whole.ndim or part.dtype != whole.dtype:
         return []
     counts = []
-    for own, size in zip(part.shape, whole.shape, strict=True):
-        if not own or size % own:
+    for length, size in zip(part.shape, whole.shape, strict=True):
+        if not length or size % length:
             return []
-        counts.append(size // own)
+        counts.append(size // length)
     if prod(counts) > MOST_TRIES:
         return []
     found = []
     for places in product(*map(range, counts)):
-        box = tuple((place * own, (place + 1) * own) for place, own in zip(places, part.shape, strict=True))
+        box = tuple((place * length, (place + 1) * length) for place, length in zip(places, part.shape, strict=True))
         if (whole[tuple(slice(low, high) for low, high in box)] == part).all():
             found.append(box)
     return found
@@ -74,10 +74,10 @@ def placements_of(mesh: Mesh, boxes: Mapping[int, Box], whole: Sequence[int]) ->
     """Return the placements under which each rank holds its box; None where no placements say so."""
     found: dict[str, Placement] = {}
     for dim, size in enumerate(whole):
-        own = {rank: box[dim] for rank, box in boxes.items()}
-        if all(part == (0, size) for part in own.values()):
+        bounds = {rank: box[dim] for rank, box in boxes.items()}
+        if all(part == (0, size) for part in bounds.values()):
             continue
-        axes = _cutting(mesh, own, size)
+        axes = _cutting(mesh, bounds, size)
         if axes is None or found.keys() & set(axes):
             return None
         found.update(_shards(mesh, dim, axes))
@@ -90,7 +90,9 @@ def _shards(mesh: Mesh, dim: int, axes: tuple[str, ...]) -> dict[str, Placement]
     names = [axis.name for axis in mesh.axes]
     if len(axes) == 2 and names.index(axes[0]) > names.index(axes[1]):
         outer, inner = (mesh.axis_size(name) for name in axes)
-        found[axes[1]] = Shard(dim, tuple(tuple(place * inner + own for place in range(outer)) for own in range(inner)))
+        found[axes[1]] = Shard(
+            dim, tuple(tuple(place * inner + position for place in range(outer)) for position in range(inner))
+        )
     return found
 
 

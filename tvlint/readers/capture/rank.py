@@ -55,7 +55,7 @@ def prepare(path: str, tape: Tape, program: Program, received: Mapping[str, floa
     Raises ReadError where an operator cannot have given what was recorded, or may compute something else.
     """
     lifted = lift(program, EQUATIONS, received or {})
-    misfits = ((misfit(own, program.types), own.mark) for own in lifted.nodes if isinstance(own, Call))
+    misfits = ((misfit(node, program.types), node.mark) for node in lifted.nodes if isinstance(node, Call))
     for text, mark in (*lifted.unread, *misfits):
         if text:
             raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
@@ -63,7 +63,7 @@ def prepare(path: str, tape: Tape, program: Program, received: Mapping[str, floa
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(lifted)))
     reduced = reducers_of(lifted)
     gradients: dict[str, tuple[str, Array | None]] = {
-        f"{weight} {i}": (value, None) for weight, own in reduced.addends.items() for i, value in enumerate(own)
+        f"{weight} {i}": (value, None) for weight, names in reduced.addends.items() for i, value in enumerate(names)
     }
     kept = [node for node in lifted.nodes if id(node) not in reduced.gone]
     rest = without_dead(replace(lifted, nodes=kept, gradients=gradients))
@@ -89,7 +89,11 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
     readers: dict[str, list[LiftedNode]] = {}
     placed: dict[int, LiftedNode] = {}
     for node in reversed(lifted.nodes):
-        marks = {(own.mark.phase, own.mark.micro_batch): own.mark for name in outputs_of(node) for own in readers.get(name, ())}
+        marks = {
+            (reader.mark.phase, reader.mark.micro_batch): reader.mark
+            for name in outputs_of(node)
+            for reader in readers.get(name, ())
+        }
         moved = node
         receives = isinstance(node, Message) and not node.sends
         if marks and (receives or (isinstance(node, Call) and node.mark.phase == "forward")):
@@ -106,31 +110,34 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
     issued: dict[str, Mark] = {}
     ended: set[int] = set()
     for node in lifted.nodes:
-        own = placed[id(node)]
-        if own.mark.phase == "backward":
-            ended.add(own.mark.micro_batch)
-        if isinstance(own, Exchange) and own.mark.phase == "forward" and own.mark.micro_batch in ended:
-            sources = [makers.get(name) for name in own.inputs]
-            if all(isinstance(each, Call | Exchange) and _is_of_no_data(each) for each in sources):
-                own = replace(own, mark=replace(own.mark, phase="reduce", micro_batch=-1))
-        if isinstance(own, Call) and own.mark.micro_batch < 0:
-            before = [makers[name].mark for name in inputs_of(own) if name in makers]
-            own = replace(own, mark=max(before, key=lambda mark: mark.micro_batch, default=replace(own.mark, micro_batch=0)))
-        if isinstance(own, Message) and own.sends and own.value in makers:
-            mark = makers[own.value].mark
-            own = replace(own, mark=replace(own.mark, phase=mark.phase, micro_batch=mark.micro_batch))
-        if isinstance(own, Message | Exchange) and own.handle:
-            issued[own.handle] = own.mark
-        if isinstance(own, End) and own.handle in issued:
-            mark = issued[own.handle]
-            own = replace(own, mark=replace(own.mark, phase=mark.phase, micro_batch=mark.micro_batch))
-        source = makers.get(inputs_of(own)[0]) if isinstance(own, Call) and is_move(own.op) else None
-        if source is not None and 0 <= source.mark.micro_batch < own.mark.micro_batch:
-            own = replace(own, mark=source.mark)
-            nodes.insert(nodes.index(source) + 1, own)
+        placed_node = placed[id(node)]
+        if placed_node.mark.phase == "backward":
+            ended.add(placed_node.mark.micro_batch)
+        if isinstance(placed_node, Exchange) and placed_node.mark.phase == "forward" and placed_node.mark.micro_batch in ended:
+            sources = [makers.get(name) for name in placed_node.inputs]
+            if all(isinstance(source, Call | Exchange) and _is_of_no_data(source) for source in sources):
+                placed_node = replace(placed_node, mark=replace(placed_node.mark, phase="reduce", micro_batch=-1))
+        if isinstance(placed_node, Call) and placed_node.mark.micro_batch < 0:
+            before = [makers[name].mark for name in inputs_of(placed_node) if name in makers]
+            placed_node = replace(
+                placed_node,
+                mark=max(before, key=lambda mark: mark.micro_batch, default=replace(placed_node.mark, micro_batch=0)),
+            )
+        if isinstance(placed_node, Message) and placed_node.sends and placed_node.value in makers:
+            mark = makers[placed_node.value].mark
+            placed_node = replace(placed_node, mark=replace(placed_node.mark, phase=mark.phase, micro_batch=mark.micro_batch))
+        if isinstance(placed_node, Message | Exchange) and placed_node.handle:
+            issued[placed_node.handle] = placed_node.mark
+        if isinstance(placed_node, End) and placed_node.handle in issued:
+            mark = issued[placed_node.handle]
+            placed_node = replace(placed_node, mark=replace(placed_node.mark, phase=mark.phase, micro_batch=mark.micro_batch))
+        source = makers.get(inputs_of(placed_node)[0]) if isinstance(placed_node, Call) and is_move(placed_node.op) else None
+        if source is not None and 0 <= source.mark.micro_batch < placed_node.mark.micro_batch:
+            placed_node = replace(placed_node, mark=source.mark)
+            nodes.insert(nodes.index(source) + 1, placed_node)
         else:
-            nodes.append(own)
-        makers.update(dict.fromkeys(outputs_of(own), own))
+            nodes.append(placed_node)
+        makers.update(dict.fromkeys(outputs_of(placed_node), placed_node))
     return replace(lifted, nodes=nodes)
 
 
@@ -174,23 +181,25 @@ def _mark_of(value: str, lifted: Lifted) -> Mark:
 def _reducers(prepared: Prepared) -> tuple[ReduceGradients, ...]:
     """Return the reducers, those of neighbouring weights that do the same as one."""
     found: list[ReduceGradients] = []
-    for own in prepared.reduced.reducers:
-        group = Group(ranks=own.group)
+    for reducer in prepared.reduced.reducers:
+        group = Group(ranks=reducer.group)
         last = found[-1] if found else None
-        same = (group, own.reduce, own.divisor, own.scatter)
+        same = (group, reducer.reduce, reducer.divisor, reducer.scatter)
         alike = last is not None and (last.group, last.reduce, last.divisor, last.scatter) == same
-        if last is not None and alike and own.weight not in last.weights:
-            found[-1] = replace(last, weights=(*last.weights, own.weight))
+        if last is not None and alike and reducer.weight not in last.weights:
+            found[-1] = replace(last, weights=(*last.weights, reducer.weight))
             continue
-        place = own.mark.place
-        found.append(ReduceGradients((own.weight,), group, own.reduce, own.divisor, scatter=own.scatter, source=place))
+        place = reducer.mark.place
+        found.append(
+            ReduceGradients((reducer.weight,), group, reducer.reduce, reducer.divisor, scatter=reducer.scatter, source=place)
+        )
     return tuple(found)
 
 
 def reads_of(operator: Operator) -> tuple[str, ...]:
     """Return the names that an operator reads; those that a gradient needs of its computation are among them."""
     if isinstance(operator, Compute):
-        return tuple(own for own in operator.inputs if isinstance(own, str))
+        return tuple(operand for operand in operator.inputs if isinstance(operand, str))
     if isinstance(operator, Backward):
         return (*operator.inputs, *reads_of(operator.forward), *operator.forward.outputs)
     if isinstance(operator, Communicate):

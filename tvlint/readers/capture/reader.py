@@ -90,7 +90,7 @@ def _completed(lifting: Lifting, gradients: Mapping[tuple[int, str], Array | Non
     found = dict(gradients)
     for rank, tape in enumerate(lifting.capture.tapes):
         for weight, axes in lifting.prepared[rank].lifted.program.partial.items():
-            parts = [gradients.get((own, weight)) for own in group_along(tape, axes)]
+            parts = [gradients.get((member, weight)) for member in group_along(tape, axes)]
             known = [part for part in parts if part is not None]
             found[rank, weight] = sum(known[1:], known[0]) if known and len(known) == len(parts) else None
     return found

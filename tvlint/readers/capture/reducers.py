@@ -68,12 +68,12 @@ def reducers_of(lifted: Lifted) -> Reduced:
         kept |= read
     ends = {step.handle for _, _, steps in found.values() for step in steps} - {""}
     waits = {id(node) for node in lifted.nodes if isinstance(node, End) and node.handle in ends}
-    return Reduced(addends, tuple(own for _, reducers, _ in found.values() for own in reducers), gone | waits)
+    return Reduced(addends, tuple(reducer for _, reducers, _ in found.values() for reducer in reducers), gone | waits)
 
 
 def _read_elsewhere(lifted: Lifted, addends: Mapping[str, tuple[str, ...]], gone: frozenset[int]) -> frozenset[int]:
     """Return the reductions among `gone` whose results something reads that is there without them."""
-    values = [value for own in addends.values() for value in own]
+    values = [value for names in addends.values() for value in names]
     gradients: dict[str, tuple[str, Array | None]] = {str(place): (value, None) for place, value in enumerate(values)}
     kept = [node for node in lifted.nodes if id(node) not in gone]
     rest = without_dead(replace(lifted, nodes=kept, gradients=gradients))
@@ -122,7 +122,7 @@ class _Trace:
             if node.op == "torch.Tensor.view":
                 return self._parts(inputs_of(node)[0], kept)
             if node.op == "torch.cat" and node.attributes.get("dim") == 0:
-                return _joined([part for each in inputs_of(node) for part in self._parts(each, kept)])
+                return _joined([part for name in inputs_of(node) for part in self._parts(name, kept)])
             if node.op == "torch.narrow" and node.inputs[1] == Literal(0):
                 return self._range(node, kept)
         return [Part(value, 0, count)]
@@ -130,7 +130,7 @@ class _Trace:
     def _range(self, node: Call, kept: frozenset[int]) -> list[Part]:
         """Return the parts of a range of the first dimension."""
         source = inputs_of(node)[0]
-        start, length = (own.value for own in node.inputs[2:] if isinstance(own, Literal))
+        start, length = (argument.value for argument in node.inputs[2:] if isinstance(argument, Literal))
         assert isinstance(start, int)
         assert isinstance(length, int)
         row = self._count(source) // self.program.shape(source)[0]
@@ -221,6 +221,6 @@ def _addends(value: str, lifted: Lifted, makers: Mapping[str, LiftedNode]) -> li
     if not isinstance(node, Call) or node.op != "torch.add" or node.attributes.get("alpha", 1) != 1:
         return [value]
     operands = inputs_of(node)
-    if len(operands) != 2 or any(lifted.program.types[own] != lifted.program.types[value] for own in operands):
+    if len(operands) != 2 or any(lifted.program.types[operand] != lifted.program.types[value] for operand in operands):
         return [value]
-    return [addend for own in operands for addend in _addends(own, lifted, makers)]
+    return [addend for operand in operands for addend in _addends(operand, lifted, makers)]

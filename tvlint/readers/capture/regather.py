@@ -49,16 +49,16 @@ def _dim(call: Call) -> int:
 def _parts_of(call: Call, makers: dict[str, LiftedNode]) -> tuple[str, int] | None:
     """Return the value and the dimension whose parts the call joins, all of them in order and of one size; None for others."""
     found: list[tuple[str, int, int, int]] = []
-    for each in call.inputs:
-        part = makers.get(each.name) if isinstance(each, Ref) else None
+    for each_input in call.inputs:
+        part = makers.get(each_input.name) if isinstance(each_input, Ref) else None
         if not isinstance(part, Call) or part.op != "torch.narrow" or not isinstance(part.inputs[0], Ref):
             return None
-        dim, start, length = (own.value for own in part.inputs[1:] if not isinstance(own, Ref))
+        dim, start, length = (argument.value for argument in part.inputs[1:] if not isinstance(argument, Ref))
         assert isinstance(dim, int)
         assert isinstance(start, int)
         assert isinstance(length, int)
         found.append((part.inputs[0].name, dim, start, length))
     name, dim, _, size = found[0]
-    if any(own != (name, dim, at * size, size) for at, own in enumerate(found)):
+    if any(part != (name, dim, at * size, size) for at, part in enumerate(found)):
         return None
     return name, dim

@@ -46,10 +46,10 @@ class _Rewriting:
         total = ""
         made: list[Call] = []
         for maker, moves, name in addends:
-            own = self._scattered(node, maker, moves, name)
-            result = own if not total else self.program.fresh(self.program.types[own])
+            word = self._scattered(node, maker, moves, name)
+            result = word if not total else self.program.fresh(self.program.types[word])
             if total:
-                made.append(Call("torch.add", (Ref(total), Ref(own)), {}, (result,), node.mark))
+                made.append(Call("torch.add", (Ref(total), Ref(word)), {}, (result,), node.mark))
             total = result
         return [*made[:-1], replace(made[-1], outputs=node.outputs)]
 
@@ -59,8 +59,8 @@ class _Rewriting:
         if isinstance(node, Call) and is_move(node.op) and isinstance(node.inputs[0], Ref):
             return self._addends(node.inputs[0].name, (node, *moves))
         operands = inputs_of(node) if isinstance(node, Call) and node.op == "torch.add" and not node.attributes else ()
-        if len(operands) == 2 and all(self.program.types[own] == self.program.types[value] for own in operands):
-            return [each for own in operands for each in self._addends(own, moves)]
+        if len(operands) == 2 and all(self.program.types[operand] == self.program.types[value] for operand in operands):
+            return [addend for operand in operands for addend in self._addends(operand, moves)]
         return [(value, moves)]
 
     def _scattered(self, node: Exchange, maker: LiftedNode, moves: tuple[Call, ...], value: str) -> str:

@@ -51,12 +51,12 @@ def with_whole_biases(lifted: Lifted) -> Lifted:
 
 def _added(lifted: Lifted, node: Exchange, makers: dict[str, LiftedNode]) -> Call | None:
     """Return the addition whose result is summed, also where it is viewed before with the same last dimension."""
-    own = makers.get(node.inputs[0]) if node.inputs else None
-    if isinstance(own, Call) and own.op == "torch.Tensor.view" and isinstance(own.inputs[0], Ref):
-        here, there = lifted.program.shape(own.inputs[0].name), lifted.program.shape(own.outputs[0])
+    maker = makers.get(node.inputs[0]) if node.inputs else None
+    if isinstance(maker, Call) and maker.op == "torch.Tensor.view" and isinstance(maker.inputs[0], Ref):
+        here, there = lifted.program.shape(maker.inputs[0].name), lifted.program.shape(maker.outputs[0])
         if here and there and here[-1] == there[-1]:
-            own = makers.get(own.inputs[0].name)
-    return own if isinstance(own, Call) and own.op == "torch.add" and not own.attributes else None
+            maker = makers.get(maker.inputs[0].name)
+    return maker if isinstance(maker, Call) and maker.op == "torch.add" and not maker.attributes else None
 
 
 def _shared(
@@ -83,8 +83,8 @@ def _shared(
 
 def _is_weight(value: str, lifted: Lifted, makers: dict[str, LiftedNode]) -> bool:
     """Return whether a value is one that the program names, or gathered of such parts."""
-    own = makers.get(value)
-    if isinstance(own, Exchange) and own.kind == "all-gather":
-        return _is_weight(own.inputs[0], lifted, makers)
+    maker = makers.get(value)
+    if isinstance(maker, Exchange) and maker.kind == "all-gather":
+        return _is_weight(maker.inputs[0], lifted, makers)
     given = lifted.program.given.get(value)
     return given is not None and given.named is not None

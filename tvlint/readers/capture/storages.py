@@ -81,8 +81,8 @@ class _Follower:
         elif isinstance(event, Named):
             self._name(event)
         elif isinstance(event, Operation):
-            for each in _each(event):
-                made = self._operate(each)
+            for operation in _each(event):
+                made = self._operate(operation)
                 if made:
                     self.program.operations.setdefault(self.operations, made)
             self.operations += 1
@@ -99,7 +99,7 @@ class _Follower:
         elif isinstance(event, Gradient):
             window = self.tape.windows[event.window]
             numbers = self._held(window, _numbers(event.values, window))
-            summed = tuple(axis for axis, own in (event.placements or {}).items() if own == Partial("sum"))
+            summed = tuple(axis for axis, placement in (event.placements or {}).items() if placement == Partial("sum"))
             if summed:
                 self.program.partial[event.name] = summed
             value = self.read(event.window, Mark("backward"))
@@ -115,7 +115,7 @@ class _Follower:
 
     def _own_part(self, event: Gradient, value: str, numbers: Array | None) -> tuple[str, Array | None]:
         """Return the rank's part of a gradient that its framework leaves whole where the weight is in shards."""
-        weight = next((own for own in self.named.values() if own.name == event.name), None)
+        weight = next((named for named in self.named.values() if named.name == event.name), None)
         if weight is None or weight.placements is None or event.placements is None:
             return value, numbers
         for axis, placement in weight.placements.items():
@@ -134,7 +134,7 @@ class _Follower:
         """Return the rank's place on an axis that the program names, and the size of that."""
         for axes, ranks in self.tape.meshes:
             mesh = Mesh(axes)
-            if axis in {own.name for own in axes} and self.program.rank in ranks:
+            if axis in {each_axis.name for each_axis in axes} and self.program.rank in ranks:
                 return mesh.coordinates(ranks.index(self.program.rank))[axis], mesh.axis_size(axis)
         return 0, 1
 
@@ -149,9 +149,9 @@ class _Follower:
             mask = None if piece.entry is None else self._elsewhere().get(piece.entry.value)
             if piece.entry is None or mask is None:
                 continue
-            own = masked[piece.low - window.offset : piece.high - window.offset]
+            array = masked[piece.low - window.offset : piece.high - window.offset]
             start = piece.low - piece.entry.window.offset
-            own[:] = mask.reshape(-1)[start : start + own.size] if is_flat(piece.entry.window) else mask.any()
+            array[:] = mask.reshape(-1)[start : start + array.size] if is_flat(piece.entry.window) else mask.any()
         return np.ma.array(numbers, mask=masked.reshape(numbers.shape)) if masked.any() else numbers
 
     def _elsewhere(self) -> Mapping[str, Array]:
@@ -201,9 +201,9 @@ class _Follower:
 
     def _whole_of_name(self, window: Window) -> Window | None:
         """Return the window of the weight, buffer or input that the elements of `window` belong to."""
-        for own in self.named:
-            if own.storage == window.storage and own != window and moves(own, window) is not None:
-                return own
+        for each_window in self.named:
+            if each_window.storage == window.storage and each_window != window and moves(each_window, window) is not None:
+                return each_window
         return None
 
     def _give(self, window: Window, mark: Mark) -> str:
@@ -289,14 +289,14 @@ class _Follower:
     def _parts_of_flat(self, window: Window, mark: Mark) -> tuple[int, list[str]] | None:
         values = []
         for piece in self._pieces(window):
-            own = flat(window.storage, piece.low, piece.high, window.dtype)
+            this_window = flat(window.storage, piece.low, piece.high, window.dtype)
             if piece.entry is None:
-                values.append(self._give(own, mark))
+                values.append(self._give(this_window, mark))
                 continue
-            found = moves(piece.entry.window, own)
+            found = moves(piece.entry.window, this_window)
             if found is None:
                 return None
-            values.append(self._moved(piece.entry.value, found, own, mark))
+            values.append(self._moved(piece.entry.value, found, this_window, mark))
         return 0, values
 
     def _parts_of_box(self, window: Window, mark: Mark) -> tuple[int, list[str]] | None:
@@ -334,7 +334,7 @@ class _Follower:
 
     def _put(self, window: Window, value: str) -> None:
         self.columns.forget(window.storage)
-        for handle in [own for own, sent in self.sending.items() if sent.storage == window.storage and overlap(sent, window)]:
+        for handle in [name for name, sent in self.sending.items() if sent.storage == window.storage and overlap(sent, window)]:
             del self.sending[handle]
         low, high = span(window)
         whole = is_flat(window)
@@ -375,15 +375,15 @@ class _Follower:
             return self._copy(event)
         if event.op in _COLUMNS and _COLUMNS[event.op](self, event):
             return ""
-        functional = {name: own for name, own in event.arguments.items() if name != "out" or not event.writes}
+        functional = {name: argument for name, argument in event.arguments.items() if name != "out" or not event.writes}
         name = _functional(event.op) if event.writes else event.op
         if event.writes and name == "aten.zero.default":
             functional, name = {"size": windows[event.writes[0]].shape}, "aten.zeros.default"
         if event.writes and base.rstrip("_") in IN_PIECES and self._in_pieces(event, name):
             return ""
-        arguments = {key: self._argument(own, mark) for key, own in functional.items()}
+        arguments = {key: self._argument(value, mark) for key, value in functional.items()}
         targets = event.writes or event.outputs
-        made = tuple(self.program.fresh(Type(windows[own].shape, windows[own].dtype)) for own in targets)
+        made = tuple(self.program.fresh(Type(windows[target].shape, windows[target].dtype)) for target in targets)
         self.program.nodes.append(Apply(name, arguments, made, mark))
         for number, value in zip(targets, made, strict=True):
             self.write(number, value)
@@ -401,8 +401,8 @@ class _Follower:
         """Work on each piece of a flat buffer by itself; return whether the window is several pieces."""
         number = event.writes[0]
         window = self.tape.windows[number]
-        others = [own for key, own in event.arguments.items() if key not in ("self", "out")]
-        if any(isinstance(own, recorded.Tensor) and count(self.tape.windows[own.window]) != 1 for own in others):
+        others = [argument for key, argument in event.arguments.items() if key not in ("self", "out")]
+        if any(isinstance(tensor, recorded.Tensor) and count(self.tape.windows[tensor.window]) != 1 for tensor in others):
             return False
         if event.arguments.get("self") != recorded.Tensor(number) or not is_flat(window):
             return False
@@ -410,11 +410,11 @@ class _Follower:
         if len(pieces) < 2:
             return False
         moves_zeros = _base(event.op).rstrip("_") in ("add", "sub")
-        for own, value in self._each_piece(pieces if moves_zeros else self._filled(pieces, window), window, event.mark):
+        for each_window, value in self._each_piece(pieces if moves_zeros else self._filled(pieces, window), window, event.mark):
             rest = {key: self._argument(given, event.mark) for key, given in event.arguments.items() if key != "self"}
             made = self.program.fresh(self.program.types[value])
             self.program.nodes.append(Apply(name, {"self": Ref(value), **rest}, (made,), event.mark))
-            self._put(own, made)
+            self._put(each_window, made)
         return True
 
     def _filled(self, pieces: list[Piece], window: Window) -> list[Piece]:
@@ -424,8 +424,8 @@ class _Follower:
             return pieces
         found: list[Piece] = []
         for piece in pieces:
-            own = flat(window.storage, piece.low, piece.high, window.dtype)
-            numbers = _part_of(known, own) if piece.entry is None else None
+            this_window = flat(window.storage, piece.low, piece.high, window.dtype)
+            numbers = _part_of(known, this_window) if piece.entry is None else None
             if numbers is None or numbers.any():
                 found.append(piece)
         return found
@@ -437,15 +437,15 @@ class _Follower:
             if entry is not None and span(entry.window) == (piece.low, piece.high):
                 yield entry.window, entry.value
                 continue
-            own = flat(window.storage, piece.low, piece.high, window.dtype)
+            this_window = flat(window.storage, piece.low, piece.high, window.dtype)
             if entry is None:
-                yield own, self._give(own, mark)
+                yield this_window, self._give(this_window, mark)
                 continue
-            found = moves(entry.window, own)
+            found = moves(entry.window, this_window)
             if found is None:
-                yield own, self._unfollowed("a part of a buffer", own, mark)
+                yield this_window, self._unfollowed("a part of a buffer", this_window, mark)
             else:
-                yield own, self._moved(entry.value, found, own, mark)
+                yield this_window, self._moved(entry.value, found, this_window, mark)
 
     def _copy(self, event: Operation) -> str:
         """Follow `copy_`; return the value that is copied (empty: several)."""
@@ -482,8 +482,8 @@ class _Follower:
         if len(pieces) < 2:
             return False
         shift = target.offset - source.offset
-        for own, value in self._each_piece(pieces, source, mark):
-            self._put(Window(target.storage, own.offset + shift, own.shape, own.stride, own.dtype), value)
+        for window, value in self._each_piece(pieces, source, mark):
+            self._put(Window(target.storage, window.offset + shift, window.shape, window.stride, window.dtype), value)
         return True
 
     # ---- communication ----
@@ -526,8 +526,8 @@ class _Follower:
                     self.write(result, self.read(number, event.mark))
                 continue
             if len(pieces) > 1:
-                for own, value in list(self._each_piece(self._filled(pieces, window), window, event.mark)):
-                    self._put(own, self._exchange(event, value, self.program.types[value]))
+                for each_window, value in list(self._each_piece(self._filled(pieces, window), window, event.mark)):
+                    self._put(each_window, self._exchange(event, value, self.program.types[value]))
                 continue
             value = self.read(number, event.mark)
             self.write(result, self._exchange(event, value, self.program.types[value]))
@@ -594,7 +594,7 @@ class _Follower:
         for number in event.outputs:
             window = self.tape.windows[number]
             value = self.program.fresh(Type(window.shape, window.dtype))
-            read = tuple(Ref(self.read(own, event.mark)) for own in event.inputs)
+            read = tuple(Ref(self.read(each_input, event.mark)) for each_input in event.inputs)
             self.program.nodes.append(Apply("unfollowed", {"tensors": read}, (value,), event.mark))
             self.write(number, value)
 
@@ -610,10 +610,10 @@ class _Follower:
             return False
         target = self.tape.windows[output.window]
         at = target.offset + rank * numel
-        for each in inputs:
-            if not isinstance(each, recorded.Tensor):
+        for each_input in inputs:
+            if not isinstance(each_input, recorded.Tensor):
                 return False
-            shape, value = self._as_stored(self.tape.windows[each.window], event.mark)
+            shape, value = self._as_stored(self.tape.windows[each_input.window], event.mark)
             self._put(Window(target.storage, at, shape, strides_of(shape), target.dtype), value)
             at += prod(shape)
         return True
@@ -621,11 +621,16 @@ class _Follower:
     def _as_stored(self, window: Window, mark: Mark) -> tuple[tuple[int, ...], str]:
         """Return the shape and the value of a flat window, as what was written or named there, where that is all of it."""
         known = [*self.named, *(entry.window for entry in self.storages.get(window.storage, ()))]
-        for own in known:
-            if own.storage == window.storage and own.shape and is_flat(own) and span(own) == span(window):
-                number = next((key for key, each in self.tape.windows.items() if each == own), None)
+        for each_window in known:
+            if (
+                each_window.storage == window.storage
+                and each_window.shape
+                and is_flat(each_window)
+                and span(each_window) == span(window)
+            ):
+                number = next((key for key, each in self.tape.windows.items() if each == each_window), None)
                 if number is not None:
-                    return own.shape, self.read(number, mark)
+                    return each_window.shape, self.read(number, mark)
         number = next(key for key, each in self.tape.windows.items() if each == window)
         return window.shape, self.read(number, mark)
 
@@ -651,7 +656,7 @@ class _Follower:
         target = self.tape.windows[event.writes[0]]
         if len(target.shape) != 2:
             return False
-        values = [(self.read(each.window, event.mark), each) for each in tensors if isinstance(each, recorded.Tensor)]
+        values = [(self.read(tensor.window, event.mark), tensor) for tensor in tensors if isinstance(tensor, recorded.Tensor)]
         shapes = [self.program.shape(value) for value, _ in values]
         if not isinstance(ranks, int) or ranks < 1 or any(not shape or shape[0] % ranks for shape in shapes):
             return False
@@ -667,7 +672,7 @@ class _Follower:
         """Exchange each column of a buffer by itself; return whether the buffer has columns."""
         if len(event.inputs) != 1 or len(event.outputs) != 1:
             return False
-        whole, part = (self.tape.windows[own] for own in (event.inputs[0], event.outputs[0]))
+        whole, part = (self.tape.windows[tensor] for tensor in (event.inputs[0], event.outputs[0]))
         return (
             self._scatter_columns(event, whole, part)
             if event.kind == "reduce-scatter"
@@ -681,10 +686,10 @@ class _Follower:
             return False
         for place, column in found:
             shape = self.program.shape(column.value)
-            own = (shape[0] // ranks, *shape[1:])
-            made = self._exchange(event, column.value, Type(own, part.dtype), 0)
+            rows = (shape[0] // ranks, *shape[1:])
+            made = self._exchange(event, column.value, Type(rows, part.dtype), 0)
             at = part.offset + place - whole.offset
-            self._put(Window(part.storage, at, own, strides_of(own), part.dtype), made)
+            self._put(Window(part.storage, at, rows, strides_of(rows), part.dtype), made)
         return True
 
     def _gather_columns(self, event: Communication, whole: Window, part: Window) -> bool:
@@ -737,13 +742,13 @@ class _Follower:
         size = count(window) // len(event.group)
         borders = [window.offset + place * size for place in range(1, len(event.group))]
         pieces = self._cut(self._filled(self._pieces(window), window), borders)
-        for own, value in list(self._each_piece(pieces, window, event.mark)):
-            owner = event.group[(own.offset - window.offset) // size]
+        for each_window, value in list(self._each_piece(pieces, window, event.mark)):
+            owner = event.group[(each_window.offset - window.offset) // size]
             to_owner = replace(event, kind="reduce", root=owner)
             made = self._exchange(to_owner, value, self.program.types[value])
             if owner != self.program.rank:
                 self.program.elsewhere.add(made)
-            self._put(own, made)
+            self._put(each_window, made)
 
     def _cut(self, pieces: list[Piece], borders: list[int]) -> list[Piece]:
         """Return the pieces, none of which crosses a border."""
@@ -795,20 +800,24 @@ def _base(op: str) -> str:
 def _functional(op: str) -> str:
     """Return the operator of `aten` that gives as a result what `op` writes."""
     module, base, *overload = op.split(".")
-    named = [own for own in overload if own not in ("out", "default") and not own.endswith("_out")] or ["default"]
+    named = [name for name in overload if name not in ("out", "default") and not name.endswith("_out")] or ["default"]
     return ".".join((module, base.rstrip("_") if not base.startswith("_") else base.removesuffix("_"), *named))
 
 
 def _each(event: Operation) -> Iterator[Operation]:
     """Yield the operators that an operator on lists of tensors is; the operator itself where it is none."""
     base = _base(event.op)
-    lists = {name: own for name, own in event.arguments.items() if isinstance(own, tuple) and len(own) == _length(event)}
+    lists = {
+        name: argument
+        for name, argument in event.arguments.items()
+        if isinstance(argument, tuple) and len(argument) == _length(event)
+    }
     if not base.startswith(FOREACH) or not lists:
         yield event
         return
     op = event.op.replace(FOREACH, "", 1)
     for at in range(_length(event)):
-        arguments = {**event.arguments, **{name: own[at] for name, own in lists.items()}}
+        arguments = {**event.arguments, **{name: value[at] for name, value in lists.items()}}
         outputs = event.outputs[at : at + 1] if event.outputs else ()
         writes = event.writes[at : at + 1] if event.writes else ()
         yield Operation(op, arguments, outputs or writes, writes, None, event.mark)
@@ -840,8 +849,8 @@ def _array(values: bytes | None, dtype: str) -> Array | None:
 
 def _numbers(values: bytes | None, window: Window) -> Array | None:
     """Return recorded numbers in the shape of a window; None where they are not those of one."""
-    own = _array(values, window.dtype)
-    return None if own is None or own.size != count(window) else own.reshape(window.shape)
+    array = _array(values, window.dtype)
+    return None if array is None or array.size != count(window) else array.reshape(window.shape)
 
 
 def _same_throughout(numbers: Array | None) -> float | None:
@@ -857,11 +866,11 @@ def _part_of(given: Given, window: Window) -> Array | None:
     """Return the numbers of a window on a storage that was recorded."""
     import numpy as np
 
-    own = _array(given.values, window.dtype)
-    if own is None or span(window)[1] > own.size:
+    array = _array(given.values, window.dtype)
+    if array is None or span(window)[1] > array.size:
         return None
-    item = own.dtype.itemsize
+    item = array.dtype.itemsize
     view = np.lib.stride_tricks.as_strided(
-        own[window.offset :], window.shape, tuple(stride * item for stride in window.stride), writeable=False
+        array[window.offset :], window.shape, tuple(stride * item for stride in window.stride), writeable=False
     )
     return np.array(view)

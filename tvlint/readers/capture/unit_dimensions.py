@@ -33,15 +33,15 @@ def units_of(whole: Iterable[tuple[int, int]], parts: int) -> tuple[int, ...]:
 
 def with_units(factors: Factors, lifted: Lifted, units: Units, weights: frozenset[str]) -> None:
     """Add units to the factors of all values that they are factors of; those of `weights` are not summed over."""
-    own = _Followed(factors)
-    own.kept.update(name for value in weights for names in units.get(value, {}).values() for name in names)
+    followed = _Followed(factors)
+    followed.kept.update(name for value in weights for names in units.get(value, {}).values() for name in names)
     for value, dims in units.items():
         for dim, names in dims.items():
             for name in names:
-                own.put(value, dim, 0, name)
+                followed.put(value, dim, 0, name)
     for node in lifted.nodes if units else ():
-        own.follow(node)
-    own.add()
+        followed.follow(node)
+    followed.add()
 
 
 class _Followed:
@@ -67,12 +67,12 @@ class _Followed:
                     leaves[unit] = self.factors.unit()
                 dims[dim].insert(place, leaves[unit])
             sizes = self.types[value].shape
-            self.factors.dims[value] = [self.factors.listed(own, size) for own, size in zip(dims, sizes, strict=True)]
+            self.factors.dims[value] = [self.factors.listed(dim, size) for dim, size in zip(dims, sizes, strict=True)]
 
     def follow(self, node: LiftedNode) -> None:
         """Follow the units of what a node reads to what it makes."""
         if isinstance(node, GradientOf):
-            tensors = [each.name for each in node.forward.inputs if isinstance(each, Ref)]
+            tensors = [argument.name for argument in node.forward.inputs if isinstance(argument, Ref)]
             for gradient, value in zip(node.outputs, tensors, strict=False):
                 if gradient and self.types[gradient].shape == self.types[value].shape:
                     self._copy(value, gradient)
@@ -104,16 +104,16 @@ class _Followed:
         dims = self.factors.of(value), self.factors.of(result)
         if self.factors.flat(dims[0]) != self.factors.flat(dims[1]):
             return
-        here, there = ([self.factors.flat([dim]) for dim in own] for own in dims)
+        here, there = ([self.factors.flat([dim]) for dim in each_dim] for each_dim in dims)
         free = [dim for dim, size in enumerate(self.types[result].shape) if size == 1]
         for unit, (dim, place) in sorted(self.places.get(value, {}).items(), key=lambda item: item[1]):
             if free:
                 self.put(result, free.pop(0), 0, unit)
                 continue
             at = sum(map(len, here[:dim])) + place
-            ends = [sum(map(len, there[: own + 1])) for own in range(len(there))]
+            ends = [sum(map(len, there[: place + 1])) for place in range(len(there))]
             alone = self.types[value].shape[dim] == 1
-            found = next((own for own, end in enumerate(ends) if at < end or (alone and at == end and at)), len(ends) - 1)
+            found = next((place for place, end in enumerate(ends) if at < end or (alone and at == end and at)), len(ends) - 1)
             self.put(result, found, at - (ends[found] - len(there[found])), unit)
 
     def _multiplied(self, node: Call) -> None:
@@ -130,7 +130,7 @@ class _Followed:
         )
         last = len(self.factors.flat([self.factors.of(node.outputs[0])[0]]))
         for unit in {**here, **there}:
-            roles = [own[unit] for own in (here, there) if unit in own]
+            roles = [side[unit] for side in (here, there) if unit in side]
             names = {name for name, _ in roles}
             outer = next((role for role in roles if role[0] in "MN"), None)
             if names == {"K"} and len(roles) == 1:

@@ -247,19 +247,19 @@ def _written(
         ones = [i for i, size in enumerate(source.shape) if size == 1]
         found.append(Permute((*order, *ones)))
         shape = tuple(source.shape[i] for i in (*order, *ones))
-    taken = tuple(own for _, _, own in factors)
+    taken = tuple(taken_size for _, _, taken_size in factors)
     sizes = tuple(size for size, _, _ in factors)
     if taken != sizes:
         if shape != sizes:
             found.append(View(sizes))
-        found += [Narrow(i, starts[i], own) for i, own in enumerate(taken) if own != sizes[i]]
+        found += [Narrow(i, starts[i], taken_size) for i, taken_size in enumerate(taken) if taken_size != sizes[i]]
         shape = taken
-    strides = {stride: i for i, (_, stride, own) in enumerate(factors) if own > 1}
+    strides = {stride: i for i, (_, stride, taken_size) in enumerate(factors) if taken_size > 1}
     wanted = [strides[stride] for whole in parts for _, stride in whole]
     if wanted != sorted(wanted):
         if shape != taken:
             found.append(View(taken))
-        rest = [i for i, own in enumerate(taken) if own == 1]
+        rest = [i for i, taken_size in enumerate(taken) if taken_size == 1]
         found.append(Permute((*wanted, *rest)))
         shape = tuple(taken[i] for i in (*wanted, *rest))
     zeros = iter(repeated)

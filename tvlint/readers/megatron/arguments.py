@@ -114,7 +114,7 @@ def _is_value(item: Item, known: Option | None) -> bool:
         return False
     one = known.arity is None
     return all(
-        all(isinstance(each, Gap) or (isinstance(each, Word) and not flag_of(each)) for each in words)
+        all(isinstance(word, Gap) or (isinstance(word, Word) and not flag_of(word)) for word in words)
         and (len(words) == 1 or not one)
         for words in item.alternatives
     )
@@ -137,7 +137,7 @@ def _store(found: Arguments, known: Option | None, flag: str, name_span: Span, v
 
 
 def _span(values: list[Item]) -> Span:
-    spans = [span_of(each.pieces) if isinstance(each, Word) else each.span for each in values]
+    spans = [span_of(value.pieces) if isinstance(value, Word) else value.span for value in values]
     first, last = spans[0], spans[-1]
     if last.source is first.source and last.end >= first.start:
         return Span(first.source, first.start, last.end)
@@ -152,12 +152,12 @@ def _shown(span: Span) -> str:
 
 def _value(known: Option | None, values: list[Item]) -> SettingValue | Unknown:
     texts: list[str] = []
-    for each in values:
-        if not isinstance(each, Word):
-            return Unknown(each.reason, given=True)
-        text = known_text(each.pieces)
+    for value in values:
+        if not isinstance(value, Word):
+            return Unknown(value.reason, given=True)
+        text = known_text(value.pieces)
         if text is None:
-            return Unknown(unknown_reason(each.pieces), given=True)
+            return Unknown(unknown_reason(value.pieces), given=True)
         texts.append(text)
     if known is None:
         return typed(None, texts[0]) if len(texts) == 1 else tuple(typed(None, text) for text in texts)
@@ -175,10 +175,10 @@ def _undecided(found: Arguments, fork: Fork) -> None:
     for name in names:
         settings = [each[name] for each in last if name in each]
         first = settings[0]
-        if len(settings) == len(last) and all(_equal(each.value, first.value) for each in settings):
+        if len(settings) == len(last) and all(_equal(setting.value, first.value) for setting in settings):
             found.settings.append(first)
             continue
-        unknown = Unknown(fork.reason, given=len(settings) == len(last) and all(_given(each.value) for each in settings))
+        unknown = Unknown(fork.reason, given=len(settings) == len(last) and all(_given(setting.value) for setting in settings))
         found.settings.append(Setting(name, unknown, first.written, first.location, first.name_location))
 
 

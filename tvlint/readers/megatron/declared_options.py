@@ -25,7 +25,7 @@ def declared(parser: ParserSource, flag: str) -> Option | None:
 
 @kept
 def _declared(flag: str, modules: tuple[str, ...], checkout: str) -> Option | None:
-    found = {own for path in modules for name, own in _declarations(path, checkout) if name == flag}
+    found = {option for path in modules for name, option in _declarations(path, checkout) if name == flag}
     return found.pop() if len(found) == 1 else None
 
 
@@ -43,15 +43,15 @@ def _declarations(path: str, checkout: str) -> tuple[tuple[str, Option | None], 
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
             if called.endswith(DECLARES):
-                whole = called == DECLARES and all(each.arg for each in node.keywords)
-                keywords = {each.arg: each.value for each in node.keywords if each.arg}
+                whole = called == DECLARES and all(keyword.arg for keyword in node.keywords)
+                keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
                 found += ((name, _option(name, keywords) if whole else None) for name in _texts(node.args))
         elif isinstance(node, ast.Dict):
             keywords = {_text(key): value for key, value in zip(node.keys, node.values, strict=True) if key is not None}
             aliases = keywords.get(ALIASES)
             if isinstance(aliases, ast.List | ast.Tuple):
-                own = _option if "action" in keywords else lambda _name, _keywords: None
-                found += ((name, own(name, keywords)) for name in _texts(aliases.elts))
+                read_option = _option if "action" in keywords else lambda _name, _keywords: None
+                found += ((name, read_option(name, keywords)) for name in _texts(aliases.elts))
     return tuple(found)
 
 

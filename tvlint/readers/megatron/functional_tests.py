@@ -102,8 +102,8 @@ def _ranks(data: bytes, per_node: int) -> int:
     nodes, gpus, given = (set(each.findall(data)) for each in (NODES, GPUS, PER_NODE))
     if len(nodes) != 1 or len(gpus) != 1 or len(given) > 1 or RUNNER not in data:
         return 0
-    own = given.pop() if given else b"%d" % per_node
-    return int(nodes.pop()) * int(gpus.pop() if own == b"{gpus}" else own or 0)
+    per_task = given.pop() if given else b"%d" % per_node
+    return int(nodes.pop()) * int(gpus.pop() if per_task == b"{gpus}" else per_task or 0)
 
 
 def _listed(data: bytes) -> Iterator[str]:

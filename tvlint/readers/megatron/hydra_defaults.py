@@ -74,8 +74,8 @@ def _composed(known: Composing, path: str, root: YamlMapping, package: tuple[str
     if len(known.open) > DEEPEST:
         raise Uncertain
     entries = merged(root, known.visits)
-    own: list[tuple[YamlNode, YamlNode]] = [(key, value) for key, value in entries if key.text not in (KEY, PARENTS)]
-    mine: YamlNode = at(YamlMapping(own, root.location), package)
+    kept: list[tuple[YamlNode, YamlNode]] = [(key, value) for key, value in entries if key.text not in (KEY, PARENTS)]
+    mine: YamlNode = at(YamlMapping(kept, root.location), package)
     listed = [value for key, value in entries if key.text in (KEY, PARENTS)]
     if not listed:
         return mine

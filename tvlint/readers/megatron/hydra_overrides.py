@@ -37,7 +37,7 @@ GPUS = (("trainer.n_gpus_per_node", "trainer.nnodes"), ("trainer.devices", "trai
 
 def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
     """Yield what each command overrides in each section that has parallel sizes; never complete."""
-    launches = [(each, words) for each in evaluation.commands for words in readings(evaluation, each, _has_overrides)]
+    launches = [(command, words) for command in evaluation.commands for words in readings(evaluation, command, _has_overrides)]
     for command, words in launches:
         overrides = _overrides(words)
         world_size = _world_size(overrides)

@@ -54,7 +54,7 @@ def option_mistakes(
     yield from unknown_options(configuration, written, program, parser)
     if not parses_like_megatron(configuration.framework):
         return
-    own = configuration.framework == MEGATRON and all(is_option(each.written) for each in written)
+    is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
     version = configuration.version
     by_source = parser if parser is not None and parser.declares else None
     for setting in written:
@@ -64,27 +64,27 @@ def option_mistakes(
                 yield from _refused_by_source(setting, by_source)
             continue
         if known.kind == "store":
-            yield from (each for each in _refused(setting, known) if _is_of_parser(each, setting, own, version, parser))
-        elif own and not (version and not takes_the_same(known.dest, version)):
+            yield from (each for each in _refused(setting, known) if _is_of_parser(each, setting, is_megatron, version, parser))
+        elif is_megatron and not (version and not takes_the_same(known.dest, version)):
             yield from _switched(setting)
     for setting, word in surplus:
         known = option(setting.written)
-        if known is not None and ((own and not version) or _takes_as_few(by_source, known, setting.written)):
+        if known is not None and ((is_megatron and not version) or _takes_as_few(by_source, known, setting.written)):
             yield from _left_over(setting, known, word)
 
 
 def listed_option_mistakes(configuration: Configuration) -> Iterator[Finding]:
     """Yield findings about options that a launcher written in Python lists: those of every program that may take them."""
-    flags = frozenset(each.written for each in configuration.settings.values() if not is_option(each.written))
+    flags = frozenset(setting.written for setting in configuration.settings.values() if not is_option(setting.written))
     first, *others = [
         tuple(option_mistakes(configuration, (), program, is_listed=True))
         for program in programs_of(configuration.path, flags) or ("",)
     ]
-    places = [{(each.rule, each.location) for each in found} for found in others]
-    yield from (each for each in first if all((each.rule, each.location) in found for found in places))
+    places = [{(finding.rule, finding.location) for finding in found} for found in others]
+    yield from (finding for finding in first if all((finding.rule, finding.location) in found for found in places))
 
 
-def _is_of_parser(refusal: Finding, setting: Setting, own: bool, version: str, parser: ParserSource | None) -> bool:
+def _is_of_parser(refusal: Finding, setting: Setting, is_megatron: bool, version: str, parser: ParserSource | None) -> bool:
     """Return whether what the parser of Megatron-LM refuses, the parser of the launch refuses too.
 
     `own` says that all options of the launch are Megatron-LM's. Numbers stay numbers in forks and in older versions; choices
@@ -93,14 +93,14 @@ def _is_of_parser(refusal: Finding, setting: Setting, own: bool, version: str, p
     """
     if refusal.rule != CHOICE:
         return not (version and has_changed(setting.name) and not takes_the_same(setting.name, version))
-    if own and (not version or takes_the_same(setting.name, version)):
+    if is_megatron and (not version or takes_the_same(setting.name, version)):
         return True
     if parser is not None and setting.written in parser.flags:
         return not may_take(parser, setting.written, str(setting.value))
     meant = [edit.text for fix in refusal.fixes for edit in fix.edits]
     if has_changed(setting.name):
-        return any(_letters(each) == _letters(str(setting.value)) for each in meant)
-    return parser is not None or any(_is_misspelt(str(setting.value), each) for each in meant)
+        return any(_letters(name) == _letters(str(setting.value)) for name in meant)
+    return parser is not None or any(_is_misspelt(str(setting.value), name) for name in meant)
 
 
 def _is_misspelt(value: str, choice: str) -> bool:
@@ -116,11 +116,11 @@ def _letters(value: str) -> str:
 def still_refused(findings: Iterable[Finding], configurations: Iterable[Configuration]) -> Iterator[Finding]:
     """The findings of a file, without refusals of values by options that are otherwise in the version that is known by now."""
     otherwise = {
-        setting.location: (each, setting)
-        for each in configurations
-        if each.version
-        for setting in each.settings.values()
-        if not takes_the_same(setting.name, each.version)
+        setting.location: (configuration, setting)
+        for configuration in configurations
+        if configuration.version
+        for setting in configuration.settings.values()
+        if not takes_the_same(setting.name, configuration.version)
     }
     for finding in findings:
         at = otherwise.get(finding.location) if finding.rule in REFUSALS else None
@@ -162,18 +162,20 @@ def _switched(setting: Setting) -> Iterator[Finding]:
 def _refused_by_source(setting: Setting, parser: ParserSource) -> Iterator[Finding]:
     """Yield findings about the value of an option that is not Megatron-LM's, by how the source of the program declares it."""
     words = setting.value if isinstance(setting.value, tuple) else (setting.value,)
-    if any(each is None or isinstance(each, bool | Unknown) for each in words):
+    if any(word is None or isinstance(word, bool | Unknown) for word in words):
         return
-    own = declared(parser, setting.written)
-    if own is None:
+    option = declared(parser, setting.written)
+    if option is None:
         return
-    if own.arity is not None:
-        words = tuple(part for each in words for part in str(each).split())
-    most = 0 if own.kind != "store" else 1 if own.arity is None else len(words)
+    if option.arity is not None:
+        words = tuple(part for word in words for part in str(word).split())
+    most = 0 if option.kind != "store" else 1 if option.arity is None else len(words)
     if len(words) <= most:
-        values = tuple(typed(own, str(each)) for each in words)
-        read = replace(setting, value=values[0] if own.arity is None and values else values)
-        yield from (each for each in _refused(read, own) if each.rule != CHOICE or _is_of_parser(each, read, False, "", parser))
+        values = tuple(typed(option, str(word)) for word in words)
+        read = replace(setting, value=values[0] if option.arity is None and values else values)
+        yield from (
+            each for each in _refused(read, option) if each.rule != CHOICE or _is_of_parser(each, read, False, "", parser)
+        )
     elif not parser.takes_words:
         message = f"`{setting.written}` takes {TAKEN[most]}, and `{str(words[most])[:LONGEST]}` stands after it"
         yield Finding("value-after-complete-option", Severity.ERROR, message, setting.location, "remove it")
@@ -188,8 +190,8 @@ def _takes_as_few(parser: ParserSource | None, known: Option, flag: str) -> bool
         return False
     if flag not in parser.flags:
         return True
-    own = declared(parser, flag)
-    return own is not None and (own.kind == "store") == (known.kind == "store") and own.arity == known.arity
+    option = declared(parser, flag)
+    return option is not None and (option.kind == "store") == (known.kind == "store") and option.arity == known.arity
 
 
 def _left_over(setting: Setting, known: Option, word: Word) -> Iterator[Finding]:

@@ -131,24 +131,32 @@ def _with_cases(
     many texts, the first are tried, and a finding says so.
     """
     named = [(name, text) for name, texts in alternatives(evaluation.source).items() for text in texts]
-    cases: dict[Location | None, list[Configuration]] = {each.location: [] for each in configurations}
+    cases: dict[Location | None, list[Configuration]] = {configuration.location: [] for configuration in configurations}
     mistakes: dict[Finding, None] = {}
     steps, tried = evaluation.steps, 0
     for name, text in named[:MOST_CASES]:
-        own = evaluate(evaluation.source, supposed={name: text}, steps=steps)
-        steps = own.steps
-        if own.gave_up:
+        this_evaluation = evaluate(evaluation.source, supposed={name: text}, steps=steps)
+        steps = this_evaluation.steps
+        if this_evaluation.gave_up:
             break
         tried += 1
         condition = f" with `{name}={text}`" if not name.isdigit() else f" with `{text}` as argument {name}"
-        found = [(each, launch.path or launch.program) for each, _, launch, _ in launched(own, version)]
-        for each, program in found or [(each, "") for each in (of_lists(own, version) if only_lists else ())]:
-            mistakes.update(dict.fromkeys(option_mistakes(each, (), program)))
-            if TRAINS & each.settings.keys():
-                cases.setdefault(each.location, []).append(replace(each, condition=condition))
-    whole = {each.location: each for each in configurations}
+        found = [
+            (configuration, launch.path or launch.program) for configuration, _, launch, _ in launched(this_evaluation, version)
+        ]
+        for each_configuration, program in found or [
+            (configuration, "") for configuration in (of_lists(this_evaluation, version) if only_lists else ())
+        ]:
+            mistakes.update(dict.fromkeys(option_mistakes(each_configuration, (), program)))
+            if TRAINS & each_configuration.settings.keys():
+                cases.setdefault(each_configuration.location, []).append(replace(each_configuration, condition=condition))
+    whole = {configuration.location: configuration for configuration in configurations}
     judged = [replace(each, cases=tuple(distinct_cases(each, cases[each.location]))) for each in configurations]
-    judged += [replace(own[0], cases=tuple(own[1:])) for location, own in cases.items() if own and location not in whole]
+    judged += [
+        replace(findings[0], cases=tuple(findings[1:]))
+        for location, findings in cases.items()
+        if findings and location not in whole
+    ]
     return judged, [*mistakes, *([_untried(evaluation, tried, len(named))] if tried < len(named) else [])]
 
 
@@ -156,15 +164,15 @@ def distinct_cases(configuration: Configuration, cases: Iterable[Configuration])
     """Yield the cases that set something else than the configuration and the cases before."""
     seen = [_set_by(configuration)]
     for case in cases:
-        own = _set_by(case)
-        if own not in seen:
-            seen.append(own)
+        names = _set_by(case)
+        if names not in seen:
+            seen.append(names)
             yield case
 
 
 def _set_by(configuration: Configuration) -> dict[str, SettingValue | Unknown]:
     both = (*configuration.settings.values(), *configuration.environment.values())
-    return {each.written: each.value for each in both}
+    return {setting.written: setting.value for setting in both}
 
 
 def _untried(evaluation: Evaluation, tried: int, count: int) -> Finding:
@@ -175,7 +183,9 @@ def _untried(evaluation: Evaluation, tried: int, count: int) -> Finding:
 
 def _not_followed(evaluation: Evaluation, configurations: Iterable[Configuration]) -> Iterable[Finding]:
     """The options that the script passes where it is no syntax of a shell, and that no configuration has."""
-    settings = (each for own in configurations for each in (*own.overridden, *own.settings.values()))
+    settings = (
+        setting for configuration in configurations for setting in (*configuration.overridden, *configuration.settings.values())
+    )
     lines = frozenset(each.name_location.line for each in settings if each.name_location.path == evaluation.source.path)
     return launches_in(evaluation.source.path, evaluation.source.data, evaluation.errors, lines)
 
@@ -264,7 +274,7 @@ def _actors(settings: Mapping[str, Setting]) -> Setting | None:
     nodes, per_node = settings.get("actor_num_nodes"), settings.get("actor_num_gpus_per_node")
     if nodes is None or per_node is None:
         return None
-    known = [each.value for each in (nodes, per_node) if type(each.value) is int and 0 < each.value < 10**7]
+    known = [setting.value for setting in (nodes, per_node) if type(setting.value) is int and 0 < setting.value < 10**7]
     value = known[0] * known[1] if len(known) == 2 else Unknown("the number of GPUs that train is not known")
     return Setting("world_size", value, "world size", per_node.location, per_node.name_location)
 
@@ -300,7 +310,7 @@ def of_lists(evaluation: Evaluation, version: str) -> list[Configuration]:
             continue
         commands = [words]
         if isinstance(value, Scalar) and any(isinstance(piece, Text) and LINES.search(piece.text) for piece in value.pieces):
-            commands = [each for each in commands_in(value.pieces, lambda _: None) if _options(each)]
+            commands = [command for command in commands_in(value.pieces, lambda _: None) if _options(command)]
         for command in commands:
             for setting in read_arguments(split_launch(command).arguments).settings:
                 _add(found, setting)

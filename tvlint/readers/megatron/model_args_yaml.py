@@ -108,11 +108,11 @@ def _configurations(path: str, root: YamlNode, visits: Visits, program: str) -> 
     top = merged(root, visits)
     blocks = [(key, value) for key, value in top if BLOCK.fullmatch(key.text) and isinstance(value, YamlMapping)]
     shared = _mapping_at(top, "ENV_VARS")
-    own = _mapping_at(top, "MODEL_ENV_VARS")
+    yaml_mapping = _mapping_at(top, "MODEL_ENV_VARS")
     found = False
     for key, value in blocks:
         assert isinstance(value, YamlMapping)
-        configuration = _block(path, key, value, (shared, own), visits, program)
+        configuration = _block(path, key, value, (shared, yaml_mapping), visits, program)
         if configuration is not None:
             found = True
             yield configuration
@@ -144,9 +144,9 @@ def _block(
         settings[setting.name] = setting
     if not settings:
         return None
-    shared, own = environments
+    shared, yaml_mapping = environments
     environment = _environment(shared, visits)
-    specific = _mapping_at(merged(own, visits), key.text) if own is not None else None
+    specific = _mapping_at(merged(yaml_mapping, visits), key.text) if yaml_mapping is not None else None
     ours = _environment(specific, visits)
     if "GPUS_PER_NODE" in ours:
         settings["world_size"] = _world_size(ours, environment)
@@ -216,9 +216,9 @@ def _environment(mapping: YamlMapping | None, visits: Visits) -> dict[str, Setti
     return found
 
 
-def _world_size(own: dict[str, Setting], shared: dict[str, Setting]) -> Setting:
-    per_node = own["GPUS_PER_NODE"]
-    nodes = [each[name].value for each in (own, shared) for name in ("NUM_NODES", "NNODES") if name in each]
+def _world_size(settings: dict[str, Setting], shared: dict[str, Setting]) -> Setting:
+    per_node = settings["GPUS_PER_NODE"]
+    nodes = [each[name].value for each in (settings, shared) for name in ("NUM_NODES", "NNODES") if name in each]
     factors = [per_node.value, *nodes[:1]]
     total = 1
     for factor in factors:

@@ -113,9 +113,9 @@ def parser_of(program: str, script: str) -> ParserSource | None:
     """
     checkout = folder_around(script)
     path = program.lstrip("/") if program.endswith(".py") else program.replace(".", os.sep) + ".py"
-    own = _around(script, (path,)) if program else ""
-    if own:
-        return _parser_at(own, checkout)
+    name = _around(script, (path,)) if program else ""
+    if name:
+        return _parser_at(name, checkout)
     parser = _around(script, OF_MEGATRON)
     return replace(_parser_at(parser, checkout), closed=False, is_own=False, declares=False) if parser else None
 
@@ -144,8 +144,8 @@ def programs_of(launcher: str, flags: frozenset[str]) -> tuple[str, ...]:
     They are those that it names, or else those that modules name which it imports, whose own source names most of the flags.
     """
     modules, _ = _modules_from(launcher, folder_around(launcher))
-    own, imported = modules[launcher].programs, frozenset[str]().union(*(each.programs for each in modules.values()))
-    for named in (own, imported):
+    names, imported = modules[launcher].programs, frozenset[str]().union(*(module.programs for module in modules.values()))
+    for named in (names, imported):
         parsers = ((name, parser_of(name, launcher)) for name in sorted(named))
         found = [name for name, each in parsers if each and each.is_own and 2 * len(flags & each.naming.keys()) > len(flags)]
         if found:
@@ -161,7 +161,7 @@ def _modules_from(program: str, checkout: str) -> tuple[Mapping[str, Module], bo
     while waiting and len(modules) < MOST_MODULES:
         path = waiting.pop()
         modules[path] = _module(path, checkout)
-        waiting.extend(each for each in _files_imported(path, checkout, roots) if each not in modules)
+        waiting.extend(name for name in _files_imported(path, checkout, roots) if name not in modules)
     return modules, not waiting
 
 
@@ -183,23 +183,23 @@ def _files_imported_from(path: str, checkout: str, roots: tuple[tuple[str, str],
 @kept
 def _parser_at(program: str, checkout: str) -> ParserSource:
     modules, are_all = _modules_from(program, checkout)
-    flags = OF_LAUNCHERS.union(*(each.flags for each in modules.values()))
+    flags = OF_LAUNCHERS.union(*(each_module.flags for each_module in modules.values()))
     fields = _made_options(modules.values())
     flags |= {f"--{prefix}{name.replace('_', '-')}" for name in fields for prefix in ("", "no-", "disable-")}
-    if any(each.computes for each in modules.values()):
+    if any(each_module.computes for each_module in modules.values()):
         flags |= {f"--{name}" for name in fields}
-    whole = are_all and not any(each.is_open for each in modules.values())
-    has_parser = any(each.parses for each in modules.values()) and bool(TELLING & flags)
-    abbreviates = not any(each.is_exact for each in modules.values())
-    ignores = any(each.ignores for each in modules.values())
-    looks_ahead = [each for each in modules.values() if each.looks_ahead]
-    passes_over = ignores or (bool(looks_ahead) and not any(each.refuses for each in modules.values()))
-    takes_words = passes_over or any(each.takes_words for each in (modules[program], *looks_ahead))
+    whole = are_all and not any(each_module.is_open for each_module in modules.values())
+    has_parser = any(each_module.parses for each_module in modules.values()) and bool(TELLING & flags)
+    abbreviates = not any(each_module.is_exact for each_module in modules.values())
+    ignores = any(each_module.ignores for each_module in modules.values())
+    looks_ahead = [each_module for each_module in modules.values() if each_module.looks_ahead]
+    passes_over = ignores or (bool(looks_ahead) and not any(each_module.refuses for each_module in modules.values()))
+    takes_words = passes_over or any(each_module.takes_words for each_module in (modules[program], *looks_ahead))
     naming: dict[str, tuple[str, ...]] = {}
-    for path, each in modules.items():
-        for flag in each.flags:
+    for path, module in modules.items():
+        for flag in module.flags:
             naming[flag] = (*naming.get(flag, ()), path)
-    declares = not any(each.is_extended for each in modules.values())
+    declares = not any(each_module.is_extended for each_module in modules.values())
     closed = whole and has_parser
     return ParserSource(program, flags, closed, takes_words, abbreviates, naming, checkout, declares=declares)
 
@@ -207,13 +207,13 @@ def _parser_at(program: str, checkout: str) -> ParserSource:
 def _made_options(modules: Iterable[Module]) -> frozenset[str]:
     """Return the fields that are made options: all where options are computed, or made of what is no class of the modules."""
     every = tuple(modules)
-    known = {name for each in every for name, _, _ in each.classes}
-    wanted = {name for each in every for name in each.made_of}
-    if wanted - known or any(each.computes for each in every):
-        return frozenset(field for each in every for field in each.fields)
+    known = {name for module in every for name, _, _ in module.classes}
+    wanted = {name for module in every for name in module.made_of}
+    if wanted - known or any(module.computes for module in every):
+        return frozenset(field for module in every for field in module.fields)
     written: dict[str, list[tuple[frozenset[str], frozenset[str]]]] = {}
-    for each in every:
-        for name, bases, fields in each.classes:
+    for each_module in every:
+        for name, bases, fields in each_module.classes:
             written.setdefault(name, []).append((bases, fields))
     found, waiting = set[str](), list(wanted)
     while waiting:
@@ -232,9 +232,9 @@ def _negated(data: bytes) -> Iterator[str]:
 def _classes(data: bytes) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
     found = [*CLASS.finditer(data)]
     ends = [*(each.start() for each in found), len(data)][1:]
-    for own, end in zip(found, ends, strict=True):
-        bases = frozenset(name.decode() for name in WORD.findall(own[2] or b""))
-        yield own[1].decode(), bases, frozenset(name.decode() for name in FIELD.findall(data, own.end(), end))
+    for match, end in zip(found, ends, strict=True):
+        bases = frozenset(name.decode() for name in WORD.findall(match[2] or b""))
+        yield match[1].decode(), bases, frozenset(name.decode() for name in FIELD.findall(data, match.end(), end))
 
 
 @kept
@@ -315,5 +315,5 @@ def _files_of(root: str, module: str) -> tuple[str, ...]:
     if around and not around[-1].endswith(f"{os.sep}__init__.py"):
         return around
     path = os.path.join(root, *package.split("."), name)
-    own = next(filter(is_file, (os.path.join(path, "__init__.py"), path + ".py")), None)
-    return around if own is None else (*around, own)
+    word = next(filter(is_file, (os.path.join(path, "__init__.py"), path + ".py")), None)
+    return around if word is None else (*around, word)

@@ -103,9 +103,9 @@ def _content(known: Composing, wanted: str) -> YamlMapping | None:
     if read is None:
         return None
     root, _ = read
-    own = composing(wanted)
-    found = composed_alone(own, wanted, root)
-    return found if found is not None and not own.missing else None
+    this_composing = composing(wanted)
+    found = composed_alone(this_composing, wanted, root)
+    return found if found is not None and not this_composing.missing else None
 
 
 def _entry(mapping: YamlMapping, name: str) -> YamlNode | None:
@@ -114,7 +114,7 @@ def _entry(mapping: YamlMapping, name: str) -> YamlNode | None:
 
 def _with(mapping: YamlMapping, name: str, value: YamlNode) -> YamlMapping:
     """The mapping with another value under `name`, which it need not have."""
-    entries = [(key, value if isinstance(key, YamlScalar) and key.text == name else own) for key, own in mapping.entries]
+    entries = [(key, value if isinstance(key, YamlScalar) and key.text == name else old) for key, old in mapping.entries]
     if _entry(mapping, name) is None:
         entries.append((YamlScalar(name, False, mapping.location), value))
     return YamlMapping(entries, mapping.location)

@@ -58,7 +58,7 @@ def framework_of_program(program: str, script: str) -> str:
 
 
 def _imported(program: str, folder: str, script: str) -> str:
-    return next(filter(None, (_framework_at(os.path.join(each, program), script) for each in around(folder))), "")
+    return next(filter(None, (_framework_at(os.path.join(name, program), script) for name in around(folder))), "")
 
 
 @kept

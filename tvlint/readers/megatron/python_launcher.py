@@ -111,20 +111,20 @@ def read(path: str, data: bytes) -> Document | None:
     nodes = [node for node, _ in zip(ast.walk(module), range(MOST_NODES), strict=False)]
     names = read_names(nodes)
     of_module = set(map(id, module.body))
-    names.functions = {name: own for name, own in names.functions.items() if id(own) in of_module}
+    names.functions = {name: function for name, function in names.functions.items() if id(function) in of_module}
     functions = [node for node in nodes if isinstance(node, FUNCTIONS)]
     configurations, findings = _configurations(_evaluations(source, names, module, functions, functions))
     if not configurations:
         return None
-    cases: dict[Location | None, list[Configuration]] = {each.location: [] for each in configurations}
+    cases: dict[Location | None, list[Configuration]] = {configuration.location: [] for configuration in configurations}
     for branch, condition in _branches(nodes):
         names.supposed = branch
         try:
             evaluations = _evaluations(source, names, module, functions, _reaching(branch[0].lineno, functions, names))
         except ReadError:
             break
-        for each in _launches(evaluations) or _lists(evaluations):
-            cases.get(each.location, []).append(replace(each, condition=condition))
+        for launch in _launches(evaluations) or _lists(evaluations):
+            cases.get(launch.location, []).append(replace(launch, condition=condition))
     judged = tuple(replace(each, cases=tuple(distinct_cases(each, cases[each.location]))) for each in configurations)
     return Document(path, FORMAT, configurations=judged, findings=tuple(findings))
 
@@ -147,7 +147,7 @@ def _evaluations(
 def _configurations(evaluations: Sequence[Evaluation]) -> tuple[list[Configuration], dict[Finding, None]]:
     """Return the launches, or else the lists of options, with the mistakes in each."""
     findings: dict[Finding, None] = {}
-    for configuration, _, launch, arguments in (each for own in evaluations for each in launched(own, "")):
+    for configuration, _, launch, arguments in (each for evaluation in evaluations for each in launched(evaluation, "")):
         findings.update(dict.fromkeys(option_mistakes(configuration, arguments.surplus, launch.path or launch.program)))
     configurations = _launches(evaluations)
     if not configurations:
@@ -157,29 +157,33 @@ def _configurations(evaluations: Sequence[Evaluation]) -> tuple[list[Configurati
 
 
 def _launches(evaluations: Sequence[Evaluation]) -> list[Configuration]:
-    return [replace(configuration, format=FORMAT) for own in evaluations for configuration, *_ in launched(own, "")]
+    return [
+        replace(configuration, format=FORMAT) for evaluation in evaluations for configuration, *_ in launched(evaluation, "")
+    ]
 
 
 def _lists(evaluations: Sequence[Evaluation]) -> list[Configuration]:
-    found = [each for own in evaluations for each in of_lists(own, "")]
+    found = [of_list for evaluation in evaluations for of_list in of_lists(evaluation, "")]
     return [replace(each, format=FORMAT, section=f"line {each.location.line}") for each in found if each.location is not None]
 
 
 def _reaching(line: int, functions: Sequence[Function], names: Names) -> Sequence[Function]:
     """Return the functions that hold the line, and those that call them; all where it is the module's."""
-    within = [each for each in functions if each.lineno <= line <= (each.end_lineno or 0)]
-    lines = [line, *(call.lineno for each in within for call in names.calls.get(each.name, ()))]
-    own = [each for each in functions if any(each.lineno <= place <= (each.end_lineno or 0) for place in lines)]
-    return own if within else functions
+    within = [function for function in functions if function.lineno <= line <= (function.end_lineno or 0)]
+    lines = [line, *(call.lineno for node in within for call in names.calls.get(node.name, ()))]
+    nodes = [
+        function for function in functions if any(function.lineno <= place <= (function.end_lineno or 0) for place in lines)
+    ]
+    return nodes if within else functions
 
 
 def _branches(nodes: Iterable[ast.AST]) -> Iterable[tuple[list[ast.stmt], str]]:
     """Return the first branches that add to a list of options and go on after that, and the condition of each in words."""
     found = []
-    for node in (each for each in nodes if isinstance(each, ast.If)):
+    for node in (node for node in nodes if isinstance(node, ast.If)):
         for branch, word in ((node.body, "where"), (node.orelse, "where not")):
-            inner = [each for statement in branch for each in ast.walk(statement)]
-            if any(map(_is_flag, inner)) and not any(isinstance(each, LEAVES) for each in inner):
+            inner = [node for statement in branch for node in ast.walk(statement)]
+            if any(map(_is_flag, inner)) and not any(isinstance(node, LEAVES) for node in inner):
                 found.append((branch, f" {word} `{ast.unparse(node.test)[:LONGEST]}`"))
     return found[:MOST_BRANCHES]
 
@@ -198,15 +202,15 @@ def _follow_function(
 
     Of one `call`, with the arguments `given`, or of any.
     """
-    used = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+    used = [each_node for each_node in ast.walk(node) if isinstance(each_node, ast.Name)]
     _take_steps(outer, len(used), node)
-    stored = {each.id for each in used if not isinstance(each.ctx, ast.Load)}
+    stored = {each_node.id for each_node in used if not isinstance(each_node.ctx, ast.Load)}
     seen = {each.id: outer.variables[each.id] for each in used if each.id in outer.variables and each.id not in stored}
-    own = Scope(outer.source, outer.names, seen)
-    own.variables.update(_parameters(own, node.args, (call,) if call is not None else outer.names.calls.get(node.name, ())))
-    own.variables.update(given)
-    _follow(own, node.body, is_sure=True)
-    return own
+    scope = Scope(outer.source, outer.names, seen)
+    scope.variables.update(_parameters(scope, node.args, (call,) if call is not None else outer.names.calls.get(node.name, ())))
+    scope.variables.update(given)
+    _follow(scope, node.body, is_sure=True)
+    return scope
 
 
 def _follow(scope: Scope, body: Iterable[ast.stmt], is_sure: bool, depth: int = 0) -> None:
@@ -220,7 +224,7 @@ def _follow(scope: Scope, body: Iterable[ast.stmt], is_sure: bool, depth: int = 
             for target in statement.targets:
                 _assign(scope, target, value, is_sure)
             if isinstance(value, Array) and (len(statement.targets) > 1 or isinstance(statement.value, ast.Name)):
-                scope.shared.update(each.id for each in (*statement.targets, statement.value) if isinstance(each, ast.Name))
+                scope.shared.update(node.id for node in (*statement.targets, statement.value) if isinstance(node, ast.Name))
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             _assign(scope, statement.target, _value(scope, statement.value), is_sure)
         elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
@@ -232,16 +236,16 @@ def _follow(scope: Scope, body: Iterable[ast.stmt], is_sure: bool, depth: int = 
         else:
             if isinstance(statement, LOOPS):
                 stored = (
-                    each for each in ast.walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+                    node for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
                 )
-                scope.variables.update({each.id: _hole(scope, each) for each in stored if each.id in scope.variables})
+                scope.variables.update({node.id: _hole(scope, node) for node in stored if node.id in scope.variables})
                 for name in _changed(statement):
                     _change(scope, name, statement)
-            for each in ast.iter_child_nodes(statement):
-                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-                    scope.variables[each.id] = _hole(scope, each)
-                elif isinstance(each, (ast.ExceptHandler, ast.match_case)):
-                    _follow(scope, each.body, False, depth + 1)
+            for iter_child_node in ast.iter_child_nodes(statement):
+                if isinstance(iter_child_node, ast.Name) and isinstance(iter_child_node.ctx, ast.Store):
+                    scope.variables[iter_child_node.id] = _hole(scope, iter_child_node)
+                elif isinstance(iter_child_node, (ast.ExceptHandler, ast.match_case)):
+                    _follow(scope, iter_child_node.body, False, depth + 1)
             for name in ("body", "orelse", "finalbody"):
                 inner = getattr(statement, name, None)
                 is_supposed = bool(inner) and inner is scope.names.supposed
@@ -267,7 +271,7 @@ def _follow_calls(scope: Scope, statement: ast.stmt, is_sure: bool) -> None:
             _change(scope, node.value.id, node)
         if isinstance(node, ast.Call):
             _follow_call(scope, node, is_sure and isinstance(statement, ast.Expr) and statement.value is node)
-        pending += [each for each in ast.iter_child_nodes(node) if not isinstance(each, WITHIN)]
+        pending += [each_node for each_node in ast.iter_child_nodes(node) if not isinstance(each_node, WITHIN)]
 
 
 def _is_assigned(statement: ast.stmt) -> bool:
@@ -276,7 +280,7 @@ def _is_assigned(statement: ast.stmt) -> bool:
         function = statement.value.func
         return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
     targets = statement.targets if isinstance(statement, ast.Assign) else ()
-    return isinstance(statement, (ast.AugAssign, ast.AnnAssign)) or any(isinstance(each, ast.Name) for each in targets)
+    return isinstance(statement, (ast.AugAssign, ast.AnnAssign)) or any(isinstance(target, ast.Name) for target in targets)
 
 
 def _follow_call(scope: Scope, call: ast.Call, is_sure: bool) -> None:
@@ -289,7 +293,7 @@ def _follow_call(scope: Scope, call: ast.Call, is_sure: bool) -> None:
     if _is_harmless(call.func, function):
         return
     is_method = of is not None and not function and not (isinstance(of, ast.Name) and of.id == "self")
-    for given in (*call.args, *(each.value for each in call.keywords)):
+    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
         value = _value(scope, given)
         for words in () if is_method and isinstance(value, Scalar) else _commands(value):
             launch = split_launch(words)
@@ -320,14 +324,14 @@ def _commands(value: Value) -> list[tuple[Item, ...]]:
 def _changed(node: ast.AST) -> set[str]:
     """Return the names of lists that something within may change where they are."""
     found = set[str]()
-    for each in ast.walk(node):
-        match each:
+    for each_node in ast.walk(node):
+        match each_node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method not in CHANGES_NOTHING:
                 found.add(name)
             case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
                 found.add(name)
             case ast.Call():
-                found.update(given.id for given in each.args if isinstance(given, ast.Name))
+                found.update(given.id for given in each_node.args if isinstance(given, ast.Name))
     return found
 
 
@@ -349,19 +353,19 @@ def _change(scope: Scope, name: str, node: ast.expr | ast.stmt, call: ast.Call |
 def _forget_shared(scope: Scope, name: str, node: ast.expr | ast.stmt) -> None:
     """Note that a list changed: where it has a second name, no list with two names is known further."""
     if name in scope.shared:
-        scope.variables.update({each: _hole(scope, node) for each in scope.shared})
+        scope.variables.update({each_name: _hole(scope, node) for each_name in scope.shared})
         scope.shared.clear()
 
 
 def _assign(scope: Scope, target: ast.expr, value: Value, is_sure: bool) -> None:
     if isinstance(target, ast.Tuple) and isinstance(value, Array) and len(target.elts) == len(value.items):
-        for own, item in zip(target.elts, value.items, strict=True):
-            _assign(scope, own, Scalar(item.pieces) if isinstance(item, Word) else _hole(scope, target), is_sure)
+        for element, item in zip(target.elts, value.items, strict=True):
+            _assign(scope, element, Scalar(item.pieces) if isinstance(item, Word) else _hole(scope, target), is_sure)
         return
     if not isinstance(target, ast.Name):
-        for each in ast.walk(target):
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-                scope.variables[each.id] = _hole(scope, each)
+        for node in ast.walk(target):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                scope.variables[node.id] = _hole(scope, node)
         return
     if not is_sure:
         old = scope.variables.get(target.id, value)
@@ -396,11 +400,11 @@ def _evaluated(scope: Scope, node: ast.expr, depth: int) -> Value:
     if isinstance(node, ast.Name):
         return _name(scope, node)
     if isinstance(node, (ast.List, ast.Tuple)):
-        return Array(tuple(item for each in node.elts for item in _items(scope, each, depth)))
+        return Array(tuple(item for element in node.elts for item in _items(scope, element, depth)))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _sum(scope, _value(scope, node.left, depth + 1), _value(scope, node.right, depth + 1), node)
     if isinstance(node, ast.IfExp):
-        both = [_value(scope, each, depth + 1) for each in (node.body, node.orelse)]
+        both = [_value(scope, each_node, depth + 1) for each_node in (node.body, node.orelse)]
         return merge(both, f"depends on a condition at line {node.lineno}", _span(scope, node))
     if isinstance(node, ast.Attribute):
         default = scope.names.default(node)
@@ -419,22 +423,26 @@ def _result(scope: Scope, call: ast.Call, function: ast.FunctionDef, depth: int)
     is_too_deep = len(names.following) >= MOST_WITHIN or function.name in names.following
     if not isinstance(last, ast.Return) or last.value is None or is_too_deep:
         return _hole(scope, call)
-    if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
+    if any(isinstance(argument, ast.Starred) for argument in call.args) or any(
+        keyword.arg is None for keyword in call.keywords
+    ):
         return _hole(scope, call)
     places = [*function.args.posonlyargs, *function.args.args]
-    given = {each.arg: _value(scope, value, depth) for each, value in zip(places, call.args, strict=False)}
-    given |= {each.arg: _value(scope, each.value, depth) for each in call.keywords if each.arg is not None}
+    given = {place.arg: _value(scope, value, depth) for place, value in zip(places, call.args, strict=False)}
+    given |= {keyword.arg: _value(scope, keyword.value, depth) for keyword in call.keywords if keyword.arg is not None}
     names.following.append(function.name)
-    own = _follow_function(Scope(scope.source, names, variables=names.variables), function, call, given)
-    is_global = isinstance(last.value, ast.Name) and own.variables.get(last.value.id) is names.variables.get(last.value.id)
-    value = _hole(scope, call) if is_global else _value(own, last.value)
+    this_scope = _follow_function(Scope(scope.source, names, variables=names.variables), function, call, given)
+    is_global = isinstance(last.value, ast.Name) and this_scope.variables.get(last.value.id) is names.variables.get(
+        last.value.id
+    )
+    value = _hole(scope, call) if is_global else _value(this_scope, last.value)
     names.following.pop()
     return value
 
 
 def _called(scope: Scope, node: ast.Call, depth: int) -> Value:
     """Return what a call gives of which it is known that it gives its argument, or joins or splits it."""
-    given = [_value(scope, each, depth) for each in node.args]
+    given = [_value(scope, argument, depth) for argument in node.args]
     if isinstance(node.func, ast.Name) and node.func.id in SAME_TEXT and len(given) == 1:
         return given[0]
     name = scope.names.dotted(node.func)
@@ -454,22 +462,22 @@ def _from_outside(scope: Scope, default: ast.expr, depth: int) -> Value:
     value = _value(scope, default, depth)
     if not isinstance(value, Scalar):
         return _hole(scope, default)
-    return Scalar(tuple(replace(each, outside=True) if isinstance(each, Text) else each for each in value.pieces))
+    return Scalar(tuple(replace(piece, outside=True) if isinstance(piece, Text) else piece for piece in value.pieces))
 
 
 def _leaves_out(call: ast.Call, place: int, name: str) -> bool:
     """Return whether a call gives a parameter nothing."""
-    is_listed = len(call.args) > place or any(isinstance(each, ast.Starred) for each in call.args)
-    return not is_listed and all(each.arg not in (name, None) for each in call.keywords)
+    is_listed = len(call.args) > place or any(isinstance(argument, ast.Starred) for argument in call.args)
+    return not is_listed and all(keyword.arg not in (name, None) for keyword in call.keywords)
 
 
 def _parameters(scope: Scope, arguments: ast.arguments, calls: Iterable[ast.Call]) -> Iterator[tuple[str, Value]]:
     """Yield what each parameter of a function holds: its default, where a call of this program gives nothing else."""
     names = [*arguments.posonlyargs, *arguments.args]
     defaults = [*[None] * (len(names) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
-    for place, (each, default) in enumerate(zip([*names, *arguments.kwonlyargs], defaults, strict=True)):
-        is_left_out = default is not None and any(_leaves_out(call, place, each.arg) for call in calls)
-        yield each.arg, _from_outside(scope, default, 0) if default is not None and is_left_out else _hole(scope, each)
+    for place, (node, default) in enumerate(zip([*names, *arguments.kwonlyargs], defaults, strict=True)):
+        is_left_out = default is not None and any(_leaves_out(call, place, node.arg) for call in calls)
+        yield node.arg, _from_outside(scope, default, 0) if default is not None and is_left_out else _hole(scope, node)
     yield from ((each.arg, _hole(scope, each)) for each in (arguments.vararg, arguments.kwarg) if each is not None)
 
 

@@ -64,9 +64,9 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
             calls += [node] if len(calls) < MOST_CALLS else []
         match node:
             case ast.Import():
-                found.imported.update({each.asname or each.name: each.name for each in node.names})
+                found.imported.update({name.asname or name.name: name.name for name in node.names})
             case ast.ImportFrom(level=0):
-                found.imported.update({each.asname or each.name: f"{node.module}.{each.name}" for each in node.names})
+                found.imported.update({name.asname or name.name: f"{node.module}.{name.name}" for name in node.names})
             case ast.ClassDef():
                 found.fields[node.name] = {} if node.name in found.fields else _fields(node)
             case ast.arg(annotation=ast.Name(id=name)):
@@ -74,7 +74,7 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
             case ast.arg():
                 found.classes[node.arg] = ""
             case ast.Assign(value=ast.Call(func=ast.Attribute(attr="parse_args"))):
-                found.parsed.update(each.id for each in node.targets if isinstance(each, ast.Name))
+                found.parsed.update(target.id for target in node.targets if isinstance(target, ast.Name))
             case ast.Call(func=ast.Attribute(attr="add_argument")):
                 _option(found.options, node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -89,22 +89,22 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
 
 
 def _gives_one_result(node: ast.FunctionDef) -> bool:
-    ends = [each for each in ast.walk(node) if isinstance(each, (ast.Return, ast.Yield, ast.YieldFrom))]
+    ends = [each_node for each_node in ast.walk(node) if isinstance(each_node, (ast.Return, ast.Yield, ast.YieldFrom))]
     return len(ends) == 1 and ends[0] is node.body[-1] and not node.decorator_list
 
 
 def _fields(node: ast.ClassDef) -> dict[str, ast.expr]:
     return {
-        each.target.id: each.value
-        for each in node.body
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.value is not None
+        each_node.target.id: each_node.value
+        for each_node in node.body
+        if isinstance(each_node, ast.AnnAssign) and isinstance(each_node.target, ast.Name) and each_node.value is not None
     }
 
 
 def _option(options: dict[str, ast.expr | None], call: ast.Call) -> None:
     """Put in the default of an option; one of two options of a name that have different ones is not known."""
-    given = {each.arg: each.value for each in call.keywords}
-    named = given.get("dest") or next((each for each in call.args if _text(each).startswith("--")), None)
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    named = given.get("dest") or next((argument for argument in call.args if _text(argument).startswith("--")), None)
     if named is None or not _text(named):
         return
     name, default = _text(named).lstrip("-").replace("-", "_"), given.get("default")

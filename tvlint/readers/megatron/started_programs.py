@@ -75,7 +75,7 @@ def _started(evaluation: Evaluation, command: Command, launch: Launch, unread: f
         else:
             left_out.append(_written(item.span))
     ranks = world_size(launch, evaluation.variables, command.exported, command.span).value
-    exported = {name: known_text(own.pieces) for name, own in command.exported.items() if isinstance(own, Scalar)}
+    exported = {name: known_text(value.pieces) for name, value in command.exported.items() if isinstance(value, Scalar)}
     known = tuple((name, text) for name, text in exported.items() if text is not None)
     count = ranks if isinstance(ranks, int) else 0
     return Started(launch.path or launch.program, tuple(words), count, known, tuple(left_out), location_of(command.span))

@@ -171,7 +171,7 @@ def unknown_options(
             if setting.written not in parser.flags and not _abbreviates(setting.written, parser):
                 yield _finding(setting, f"`{os.path.basename(parser.program)}`", nearest(setting.written, parser.flags))
         return
-    given = frozenset(each.written for each in written)
+    given = frozenset(setting.written for setting in written)
     taken = parser.flags if parser is not None else frozenset()
     known = _known_of(configuration, given, program, parser)
     name = os.path.basename(program)
@@ -179,12 +179,12 @@ def unknown_options(
         flag = setting.written
         if flag in taken:
             continue
-        own = _renamed(flag, parser.naming) if parser is not None and parser.is_own else ""
-        if not own and (is_flag(flag) or is_of_fork(flag)):
+        word = _renamed(flag, parser.naming) if parser is not None and parser.is_own else ""
+        if not word and (is_flag(flag) or is_of_fork(flag)):
             continue
-        own = own or (_slip(flag, parser) if parser is not None and parser.is_own else "")
-        if own:
-            yield _finding(setting, f"`{name}`", own)
+        word = word or (_slip(flag, parser) if parser is not None and parser.is_own else "")
+        if word:
+            yield _finding(setting, f"`{name}`", word)
             continue
         meant = _meant(flag) if known in ("megatron", "source") else ""
         if not meant and known in ("megatron", "source"):
@@ -251,8 +251,8 @@ def _meant(flag: str) -> str:
 
 def _elsewhere(flag: str) -> str:
     """Return the option of Megatron that other frameworks call like the flag; empty where there is none."""
-    own = ELSEWHERE.get(hyphens(flag)[2:].lower(), "")
-    return own and f"--{own}"
+    name = ELSEWHERE.get(hyphens(flag)[2:].lower(), "")
+    return name and f"--{name}"
 
 
 @cache
@@ -267,9 +267,9 @@ def _spellings() -> Mapping[str | frozenset[str], tuple[str, ...]]:
 
 def _longer_by_a_word(flag: str) -> str:
     """Return the option that has one word more than the flag; empty where there is none, or several."""
-    own = frozenset(flag[2:].split("-"))
-    longer = [each for each in flags() if own < (words := frozenset(each[2:].split("-"))) and len(words) == len(own) + 1]
-    return longer[0] if len(own) > 1 and len(longer) == 1 else ""
+    names = frozenset(flag[2:].split("-"))
+    longer = [name for name in flags() if names < (words := frozenset(name[2:].split("-"))) and len(words) == len(names) + 1]
+    return longer[0] if len(names) > 1 and len(longer) == 1 else ""
 
 
 def _stems(flag: str) -> frozenset[str]:
@@ -293,19 +293,19 @@ def _fix(setting: Setting, near: str) -> Fix:
 
 def _size_meant(flag: str) -> str:
     """Return the size that the words of the flag are short for; empty where there is none, or several."""
-    own = _words(flag) - FILLER
+    names = _words(flag) - FILLER
     meant = [
-        (len(words), each)
-        for each in SIZES
-        if (words := _words(each) - FILLER) and all(any(_same(word, of) for of in words) for word in own)
+        (len(words), name)
+        for name in SIZES
+        if (words := _words(name) - FILLER) and all(any(_same(word, of) for of in words) for word in names)
     ]
     meant.sort()
-    return meant[0][1] if len(own) > 1 and meant and (len(meant) == 1 or meant[0][0] < meant[1][0]) else ""
+    return meant[0][1] if len(names) > 1 and meant and (len(meant) == 1 or meant[0][0] < meant[1][0]) else ""
 
 
 def _abbreviates(flag: str, parser: ParserSource) -> bool:
     """Return whether the parser takes the flag for the beginning of one of its own."""
-    return parser.abbreviates and any(each.startswith(flag) for each in parser.flags)
+    return parser.abbreviates and any(name.startswith(flag) for name in parser.flags)
 
 
 def nearest(flag: str, known: Iterable[str]) -> str:
@@ -321,11 +321,11 @@ def nearest(flag: str, known: Iterable[str]) -> str:
     if renamed := _renamed(flag, flags_known):
         return renamed
     letters = _letters(flag)
-    if joined := min((each for each in flags_known if _letters(each) == letters), default=""):
+    if joined := min((each_name for each_name in flags_known if _letters(each_name) == letters), default=""):
         return joined
-    own = set(flag)
-    alike = (each for each in flags_known if abs(len(each) - len(flag)) <= 2 and len(own.symmetric_difference(each)) <= 4)
-    found = [(distance(flag, each, 2), each) for each in alike]
+    names = set(flag)
+    alike = (each for each in flags_known if abs(len(each) - len(flag)) <= 2 and len(names.symmetric_difference(each)) <= 4)
+    found = [(distance(flag, each_name, 2), each_name) for each_name in alike]
     close = min(found, default=(3, ""))
     if close[0] <= (2 if len(flag) >= LONGER["source"][1] else 1):
         return close[1]
@@ -334,10 +334,10 @@ def nearest(flag: str, known: Iterable[str]) -> str:
     words, begin = _words(flag), _beginnings(flag)
     own_words = words - FILLER
     near: dict[tuple[float, bool], list[str]] = {(ALIKE, False): []}
-    for each in flags_known:
-        if begin & _beginnings(each) and (share := _alike(words, _words(each))) >= ALIKE:
-            is_filled = len(own_words) > 1 and own_words == _words(each) - FILLER
-            near.setdefault((share, is_filled), []).append(each)
+    for name in flags_known:
+        if begin & _beginnings(name) and (share := _alike(words, _words(name))) >= ALIKE:
+            is_filled = len(own_words) > 1 and own_words == _words(name) - FILLER
+            near.setdefault((share, is_filled), []).append(name)
     best = near[max(near)]
     return best[0] if len(best) == 1 else ""
 
@@ -360,7 +360,7 @@ def _beginnings(flag: str) -> frozenset[str]:
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> float:
     """Return the share of words that both have; the beginning of a word counts as the word."""
-    common = sum(any(_same(word, each) for each in other) for word in one)
+    common = sum(any(_same(word, name) for name in other) for word in one)
     return 2 * common / (len(one) + len(other))
 
 
@@ -379,12 +379,12 @@ def _slip(flag: str, parser: ParserSource) -> str:
 
 def _renamed(flag: str, known: Container[str]) -> str:
     """Return what Megatron calls the option now that it called like the flag, where that is known; empty where it is not."""
-    return next((each for each in later_names(flag) if each in known), "")
+    return next((later_name for later_name in later_names(flag) if later_name in known), "")
 
 
 def _joined(flag: str, known: Container[str]) -> str:
     """Return the flag with its words joined in the other way, where that is known."""
-    return next((each for each in (hyphens(flag), flag[:2] + flag[2:].replace("-", "_")) if each in known), "")
+    return next((name for name in (hyphens(flag), flag[:2] + flag[2:].replace("-", "_")) if name in known), "")
 
 
 @lru_cache(maxsize=4096)

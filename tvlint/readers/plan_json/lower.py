@@ -24,8 +24,8 @@ def build(path: str, document: dict[str, Any]) -> Plan:
     """Return the plan; raises FormError where the document names something that it does not have."""
     mesh = _mesh(document["mesh"])
     builder = OperatorBuilder(path, mesh)
-    communicators = tuple(_communicator(builder, own, index) for index, own in enumerate(document.get("communicators", ())))
-    tensors = {name: _tensor(builder, name, own, ((None, "tensors"), name)) for name, own in document["tensors"].items()}
+    communicators = tuple(_communicator(builder, entry, index) for index, entry in enumerate(document.get("communicators", ())))
+    tensors = {name: _tensor(builder, name, value, ((None, "tensors"), name)) for name, value in document["tensors"].items()}
     segments = _segments(builder, document["segments"], tensors)
     operators = [operator for segment in segments.values() for operator in segment.operators]
     tensors = derive_tensors(tensors, _open(tensors, document["tensors"]), operators, mesh)
@@ -39,12 +39,12 @@ def build(path: str, document: dict[str, Any]) -> Plan:
         replication = Replication(repeated["axis"], int(repeated["count"]), int(repeated["stride"]))
     programs = _programs(document["programs"], mesh, replication, segments)
     last = max((step.micro_batch for program in programs for step in program.steps), default=0)
-    own = [_own_types(builder, each.get("tensors", {}), tensors, index) for index, each in enumerate(document["programs"])]
+    entry = [_own_types(builder, each.get("tensors", {}), tensors, index) for index, each in enumerate(document["programs"])]
     plan = Plan(
         path, "plan-json", mesh, tensors, segments, programs, replication, int(document.get("micro_batches", max(last + 1, 1))),
         *_returned(document), communicators, document.get("name", ""), assumed=tuple(document.get("assumed", ())),
     )  # fmt: skip
-    return with_reducers(with_own_types(plan, dict(enumerate(own)), frozenset(document["tensors"])))
+    return with_reducers(with_own_types(plan, dict(enumerate(entry)), frozenset(document["tensors"])))
 
 
 def _open(tensors: dict[str, Tensor], declared: dict[str, Any]) -> frozenset[str]:
@@ -70,10 +70,10 @@ def _returned(document: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...
 
 def _mesh(value: list[dict[str, Any]]) -> Mesh:
     axes: list[Axis] = []
-    for index, own in enumerate(value):
-        if any(own["axis"] == axis.name for axis in axes):
-            raise FormError(f"axis `{own['axis']}` is given twice", (((None, "mesh"), index), "axis"))
-        axes.append(Axis(own["axis"], int(own["size"])))
+    for index, entry in enumerate(value):
+        if any(entry["axis"] == axis.name for axis in axes):
+            raise FormError(f"axis `{entry['axis']}` is given twice", (((None, "mesh"), index), "axis"))
+        axes.append(Axis(entry["axis"], int(entry["size"])))
     if prod(axis.size for axis in axes) > MOST_RANKS:
         raise FormError(f"a mesh of more than {MOST_RANKS} ranks", (None, "mesh"))
     return Mesh(tuple(axes))
@@ -93,11 +93,11 @@ def _communicator(builder: OperatorBuilder, value: dict[str, Any], index: int) -
 def _own_types(builder: OperatorBuilder, value: dict[str, Any], tensors: dict[str, Tensor], program: int) -> dict[str, Tensor]:
     """Return the tensors that have another type on the ranks of one program."""
     found: dict[str, Tensor] = {}
-    for name, own in value.items():
+    for name, entry in value.items():
         at: At = ((((None, "programs"), program), "tensors"), name)
         if name not in tensors:
             raise FormError(f"`{name}` is no tensor of this plan", at, "", True)
-        found[name] = _tensor(builder, name, own, at)
+        found[name] = _tensor(builder, name, entry, at)
         if found[name].role is not tensors[name].role:
             raise FormError(f"`{name}` is of role {tensors[name].role.value} elsewhere", (at, "role"))
     return found
@@ -107,9 +107,9 @@ def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any], at: At) 
     placements: dict[str, Placement] | None = None
     if "placements" in value:
         placements = {}
-        for axis, own in value["placements"].items():
+        for axis, placement in value["placements"].items():
             builder.axis(axis, ((at, "placements"), axis))
-            placements[axis] = _placement(own)
+            placements[axis] = _placement(placement)
     shape = integers(value["shape"])
     whole = integers(value["whole"]) if "whole" in value else None
     if placements is not None and whole is None:
@@ -146,21 +146,21 @@ def _placement(value: dict[str, Any]) -> Placement:
 
 def _segments(builder: OperatorBuilder, value: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Segment]:
     built: dict[str, list[Operator | None]] = {}
-    for name, own in value.items():
+    for name, entry in value.items():
         at: At = (((None, "segments"), name), "operators")
         built[name] = [
             None if item["kind"] == "backward" else builder.build(item, (at, index), name, index)
-            for index, item in enumerate(own["operators"])
+            for index, item in enumerate(entry["operators"])
         ]
     segments: dict[str, Segment] = {}
-    for name, own in value.items():
+    for name, entry in value.items():
         operators = tuple(
-            item if item is not None else _of_all(_backward(builder, built, own["operators"][index], name, index), tensors)
+            item if item is not None else _of_all(_backward(builder, built, entry["operators"][index], name, index), tensors)
             for index, item in enumerate(built[name])
         )
         segments[name] = Segment(
-            name, Phase(own["phase"]), tuple(own["inputs"]), tuple(own["outputs"]), operators,
-            int(own.get("pipeline_stage", -1)), own.get("mirror", ""), own.get("checkpointed", False),
+            name, Phase(entry["phase"]), tuple(entry["inputs"]), tuple(entry["outputs"]), operators,
+            int(entry.get("pipeline_stage", -1)), entry.get("mirror", ""), entry.get("checkpointed", False),
         )  # fmt: skip
     return segments
 
@@ -168,14 +168,14 @@ def _segments(builder: OperatorBuilder, value: dict[str, Any], tensors: dict[str
 def _backward(
     builder: OperatorBuilder, built: dict[str, list[Operator | None]], value: dict[str, Any], segment: str, index: int
 ) -> Backward:
-    own = value["forward"]
-    if "segment" not in own:
-        return builder.backward(value, builder.compute(own, segment, index), segment, index)
+    forward_name = value["forward"]
+    if "segment" not in forward_name:
+        return builder.backward(value, builder.compute(forward_name, segment, index), segment, index)
     at: At = (((((None, "segments"), segment), "operators"), index), "forward")
-    if own["segment"] not in built:
-        raise FormError(f"`{own['segment']}` is no segment of this plan", (at, "segment"))
-    there = built[own["segment"]]
-    position = int(own["operator"])
+    if forward_name["segment"] not in built:
+        raise FormError(f"`{forward_name['segment']}` is no segment of this plan", (at, "segment"))
+    there = built[forward_name["segment"]]
+    position = int(forward_name["operator"])
     if position >= len(there):
         raise FormError(f"operator {position} of a segment of {len(there)}", (at, "operator"))
     forward = there[position]
@@ -195,35 +195,35 @@ def _programs(
 ) -> tuple[Program, ...]:
     owner: dict[int, int] = {}
     programs: list[Program] = []
-    for index, own in enumerate(value):
+    for index, entry in enumerate(value):
         at: At = ((None, "programs"), index)
-        ranks = integers(own["ranks"]) if "ranks" in own else _where(own["where"], mesh, replication, (at, "where"))
+        ranks = integers(entry["ranks"]) if "ranks" in entry else _where(entry["where"], mesh, replication, (at, "where"))
         for rank in ranks:
             if rank >= max(mesh.size, 1):
                 raise FormError(f"rank {rank} of a mesh of {mesh.size} ranks", at)
             if rank in owner:
                 raise FormError(f"rank {rank} has a program already, program {owner[rank]}", at, "a rank runs one program")
             owner[rank] = index
-        for position, step in enumerate(own["steps"]):
+        for position, step in enumerate(entry["steps"]):
             if step["segment"] not in segments:
                 raise FormError(f"`{step['segment']}` is no segment of this plan", ((at, "steps"), position))
-        programs.append(Program(ranks, tuple(map(_step, own["steps"]))))
+        programs.append(Program(ranks, tuple(map(_step, entry["steps"]))))
     return tuple(programs)
 
 
 def _where(value: dict[str, Any], mesh: Mesh, replication: Replication, at: At) -> tuple[int, ...]:
     chosen = {axis: int(coordinate) for axis, coordinate in value.items()}
     for axis, coordinate in chosen.items():
-        if all(axis != own.name for own in mesh.axes):
+        if all(axis != each_axis.name for each_axis in mesh.axes):
             raise FormError(f"`{axis}` is no axis of the mesh", (at, axis), "", True)
         if coordinate >= mesh.axis_size(axis):
             raise FormError(f"coordinate {coordinate} on axis `{axis}` of size {mesh.axis_size(axis)}", (at, axis))
     if replication.count > 1:
         chosen.setdefault(replication.axis, 0)
     ranks = [0]
-    for own in mesh.axes:
-        steps = (chosen[own.name],) if own.name in chosen else range(own.size)
-        ranks = [rank * own.size + step for rank in ranks for step in steps]
+    for mesh_axis in mesh.axes:
+        steps = (chosen[mesh_axis.name],) if mesh_axis.name in chosen else range(mesh_axis.size)
+        ranks = [rank * mesh_axis.size + step for rank in ranks for step in steps]
     return tuple(ranks)
 
 

@@ -49,8 +49,8 @@ class OperatorBuilder:
                 return self.compute(value, segment, index)
             case "send" | "receive":
                 peer = self.peer(value["peer"], (at, "peer"))
-                own = Send if kind == "send" else Receive
-                return own(
+                kind_of_end = Send if kind == "send" else Receive
+                return kind_of_end(
                     value["tensor"], peer, int(value.get("tag", 0)), value.get("communicator", ""), value.get("handle", ""),
                     *common, value.get("batch", ""),
                 )  # fmt: skip
@@ -80,7 +80,7 @@ class OperatorBuilder:
         """Return a computation."""
         return Compute(
             value["op"], tuple(map(_operand, value["inputs"])), tuple(value["outputs"]),
-            {key: constant(own) for key, own in value.get("attributes", {}).items()}, value.get("annotation", ""),
+            {key: constant(item) for key, item in value.get("attributes", {}).items()}, value.get("annotation", ""),
             integers(value.get("in_place", ())), value.get("stream", ""), self.source(value, segment, index),
             value.get("label", ""),
         )  # fmt: skip
@@ -94,12 +94,13 @@ class OperatorBuilder:
 
     def source(self, value: dict[str, Any], segment: str, index: int) -> Location:
         """Return what the file says of the operator's source, else the operator's place in the file."""
-        own = value.get("source")
-        if own is None:
+        written = value.get("source")
+        if written is None:
             return Location(self.path, pointer=pointer(("segments", segment, "operators", index)))
         return Location(
-            own["path"], _optional(own.get("line")), _optional(own.get("column")), _optional(own.get("end_line")),
-            _optional(own.get("end_column")), own.get("pointer", ""), own.get("text", ""),
+            written["path"], _optional(written.get("line")), _optional(written.get("column")),
+            _optional(written.get("end_line")), _optional(written.get("end_column")),
+            written.get("pointer", ""), written.get("text", ""),
         )  # fmt: skip
 
     def group(self, value: dict[str, Any], at: At) -> Group:
@@ -135,8 +136,8 @@ class OperatorBuilder:
 
 
 def _known(names: Any) -> str:
-    own = sorted(names)
-    return f"one of {', '.join(f'`{name}`' for name in own)}" if 0 < len(own) <= 24 else ""
+    words = sorted(names)
+    return f"one of {', '.join(f'`{name}`' for name in words)}" if 0 < len(words) <= 24 else ""
 
 
 def _optional(value: Any) -> int | None:

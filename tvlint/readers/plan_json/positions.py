@@ -77,7 +77,7 @@ def first_duplicate(file: str, text: str) -> tuple[str, Location, Location] | No
     for found in _walk(text):
         depth = len(found.path)
         if not found.is_key:
-            for deeper in [own for own in seen if own > depth]:
+            for deeper in [level for level in seen if level > depth]:
                 del seen[deeper]
             continue
         key = str(found.path[-1])
@@ -97,12 +97,12 @@ def locate(text: str, locations: Collection[Location]) -> dict[str, Location]:
     if not wanted:
         return found
     lines = Lines(text)
-    for own in _walk(text):
-        if own.is_key or len(own.path) not in depths:
+    for each_found in _walk(text):
+        if each_found.is_key or len(each_found.path) not in depths:
             continue
-        name = pointer(own.path)
+        name = pointer(each_found.path)
         if name in wanted:
-            place = _location(wanted[name].path, text, lines, own)
+            place = _location(wanted[name].path, text, lines, each_found)
             found[name] = replace(place, pointer=name)
             if len(found) == len(wanted):
                 break

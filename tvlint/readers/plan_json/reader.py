@@ -57,7 +57,7 @@ def _others(path: str, text: str, document: Any, first: FormError) -> str:
     paths = further_errors(document, first, _MOST_OTHERS)
     if not paths:
         return ""
-    lines = sorted({line for each in paths if (line := places.place_of(path, text, each, False).line) is not None})
+    lines = sorted({line for each_path in paths if (line := places.place_of(path, text, each_path, False).line) is not None})
     where = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
     return f"{len(paths)} more place{'s' if len(paths) > 1 else ''} that the schema does not allow: {where}"
 

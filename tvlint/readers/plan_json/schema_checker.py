@@ -120,7 +120,7 @@ class _Compiler:
         checks = [self.compile(alternative) for alternative in alternatives]
         kinds = [_kinds(schema) for schema in resolved]
         if all(kinds):
-            return _by_kind({kind: check for check, own in zip(checks, kinds, strict=True) for kind in own})
+            return _by_kind({kind: check for check, names in zip(checks, kinds, strict=True) for kind in names})
         if len({schema["type"] for schema in resolved}) == len(resolved):
             return _by_type({schema["type"]: check for check, schema in zip(checks, resolved, strict=True)})
         keys = [schema["required"][0] for schema in resolved]
@@ -128,23 +128,23 @@ class _Compiler:
 
     def object(self, schema: dict[str, Any]) -> Check:
         """An object with known keys, or a mapping of one kind of value."""
-        properties = {key: self.compile(own) for key, own in schema.get("properties", {}).items()}
+        properties = {key: self.compile(part) for key, part in schema.get("properties", {}).items()}
         additional = schema.get("additionalProperties", False)
         rest = self.compile(additional) if additional else None
         required = tuple(schema.get("required", ()))
-        dependent = tuple((key, needed) for key, own in schema.get("dependentRequired", {}).items() for needed in own)
+        dependent = tuple((key, needed) for key, part in schema.get("dependentRequired", {}).items() for needed in part)
         empty_key = schema.get("propertyNames", {}).get("minLength", 0) == 0
 
         def check(value: Any, at: At) -> None:
             if type(value) is not dict:
                 _wrong_type(value, "an object", at)
             for key, item in value.items():
-                own = properties.get(key, rest)
-                if own is None:
+                checker = properties.get(key, rest)
+                if checker is None:
                     raise FormError(f"unknown key `{key[:80]}`", (at, key), _nearest(key, list(properties)), True)
                 if not key and not empty_key:
                     raise FormError("an empty name", (at, key), "", True)
-                own(item, (at, key))
+                checker(item, (at, key))
             for key in required:
                 if key not in value:
                     raise FormError(f"the key `{key}` is missing", at)
@@ -183,10 +183,10 @@ def _by_kind(checks: dict[str, Check]) -> Check:
         if "kind" not in value:
             raise FormError("the key `kind` is missing", at)
         kind = value["kind"]
-        own = checks.get(kind) if isinstance(kind, str) else None
-        if own is None:
+        checker = checks.get(kind) if isinstance(kind, str) else None
+        if checker is None:
             raise FormError(f"{show(kind)} is no `kind` that belongs here", (at, "kind"), _nearest(kind, list(checks)))
-        own(value, at)
+        checker(value, at)
 
     return check
 
@@ -196,12 +196,12 @@ def _by_type(checks: dict[str, Check]) -> Check:
     expected = " or ".join(f"{'an' if name[0] in 'aoi' else 'a'} {name}" for name in checks if name != "null")
 
     def check(value: Any, at: At) -> None:
-        own = by_class.get(type(value))
-        if own is None:
+        checker = by_class.get(type(value))
+        if checker is None:
             _wrong_type(value, expected, at)
         if type(value) is list and _depth(at) > DEEPEST:
             raise FormError(f"nests deeper than {DEEPEST} levels", at)
-        own(value, at)
+        checker(value, at)
 
     return check
 
@@ -218,9 +218,9 @@ def _by_key(checks: list[tuple[str, Check]]) -> Check:
     def check(value: Any, at: At) -> None:
         if type(value) is not dict:
             _wrong_type(value, "an object", at)
-        for key, own in checks:
+        for key, checker in checks:
             if key in value:
-                own(value, at)
+                checker(value, at)
                 return
         raise FormError(f"one of the keys {', '.join(f'`{key}`' for key, _ in checks)} is missing", at)
 
@@ -229,8 +229,10 @@ def _by_key(checks: list[tuple[str, Check]]) -> Check:
 
 def _enumerated(allowed: list[Any]) -> Check:
     def check(value: Any, at: At) -> None:
-        if not any(value == own and type(value) is not bool and isinstance(value, str | int | float) for own in allowed):
-            expected = " or ".join(show(own) for own in allowed) if len(allowed) < 4 else "a word that belongs here"
+        if not any(
+            value == checker and type(value) is not bool and isinstance(value, str | int | float) for checker in allowed
+        ):
+            expected = " or ".join(show(checker) for checker in allowed) if len(allowed) < 4 else "a word that belongs here"
             raise FormError(f"{show(value)} is not {expected}", at, _nearest(value, allowed))
 
     return check
@@ -272,11 +274,11 @@ def _wrong_type(value: Any, expected: str, at: At) -> NoReturn:
 
 
 def _nearest(word: Any, known: list[Any]) -> str:
-    words = [own for own in known if isinstance(own, str)]
+    words = [word for word in known if isinstance(word, str)]
     close = get_close_matches(word[:80], words, 1, 0.6) if isinstance(word, str) else []
     if close:
         return f"did you mean `{close[0]}`?"
-    return f"one of {', '.join(f'`{own}`' for own in words)}" if words and len(words) <= 24 else ""
+    return f"one of {', '.join(f'`{name}`' for name in words)}" if words and len(words) <= 24 else ""
 
 
 def show(value: Any) -> str:

@@ -33,7 +33,7 @@ class Section:
     header: SegmentHeader | None = None
     ranks: tuple[int, ...] = ()
     items: list[Item] = field(default_factory=list)
-    own: dict[str, Tensor] = field(default_factory=dict)
+    types: dict[str, Tensor] = field(default_factory=dict)
     """Of a program: the names that have another type there than elsewhere."""
 
 
@@ -107,7 +107,7 @@ class Draft:
         if self.section is not None:
             line.fail("`replicate` comes before the programs", index=0)
         axis = line.name("an axis")
-        names = [own.name for own in self.mesh.axes]
+        names = [axis.name for axis in self.mesh.axes]
         if line.accept("count"):
             count = line.integer("count", 1, MOST_RANKS)
             line.expect("stride", "and the distance of replicas in ranks")
@@ -116,13 +116,13 @@ class Draft:
         if axis not in names:
             line.fail_unknown("an axis of the mesh", axis, names, line.index - 1)
         position = names.index(axis)
-        stride = prod(own.size for own in self.mesh.axes[position + 1 :])
+        stride = prod(axis.size for axis in self.mesh.axes[position + 1 :])
         self.replication = Replication(axis, self.mesh.axes[position].size, stride)
 
     def replicated_axis(self) -> str:
         """Return the axis along which the programs repeat, where it is one of the mesh."""
         axis = self.replication.axis
-        return axis if self.replication.count > 1 and any(axis == own.name for own in self.mesh.axes) else ""
+        return axis if self.replication.count > 1 and any(axis == each_axis.name for each_axis in self.mesh.axes) else ""
 
     def add_communicator(self, name: str, group: Group) -> None:
         """Make `over name` mean `group`; an empty name is nothing to refer to."""
@@ -195,20 +195,20 @@ class Draft:
         section, other = self.section, self.declared_in.get(tensor.name)
         if section is None or section.header is not None or section is other:
             return False
-        own = section.own.get(tensor.name)
-        if own is not None:
-            if (own.shape, own.dtype) != (tensor.shape, tensor.dtype):
+        this_tensor = section.types.get(tensor.name)
+        if this_tensor is not None:
+            if (this_tensor.shape, this_tensor.dtype) != (tensor.shape, tensor.dtype):
                 line.fail(f"`{tensor.name}` has two types in one program", "give one of the values another name", index)
             return True
         if open_role and (other is None or other.header is not None):
             return False
         if (first.shape, first.dtype) == (tensor.shape, tensor.dtype) and (first.region is None or tensor.region is None):
             if is_bare(tensor):
-                section.own[tensor.name] = tensor
+                section.types[tensor.name] = tensor
             return False
         if not open_role and (tensor == first or tensor.role is not first.role):
             return False
-        section.own[tensor.name] = tensor
+        section.types[tensor.name] = tensor
         return True
 
     def _note_missing_gradient(self, line: Line, name: str) -> None:

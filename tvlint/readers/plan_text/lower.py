@@ -46,8 +46,8 @@ def assemble(draft: Draft) -> Plan:
         micro_batches,
         tuple(draft.outputs), tuple(draft.losses), tuple(draft.groups), draft.name,
     )  # fmt: skip
-    own = {number: section.own for number, section in enumerate(draft.programs)}
-    return with_reducers(with_own_types(plan, own, stated))
+    types = {number: section.types for number, section in enumerate(draft.programs)}
+    return with_reducers(with_own_types(plan, types, stated))
 
 
 def _micro_batches(draft: Draft, operators: dict[int, list[Operator | Step | int]]) -> int:
@@ -73,7 +73,7 @@ def _set_apart(draft: Draft, sections: list[Section], operators: dict[int, list[
     noted = {
         name: section for name, section in draft.declared_in.items()
         if section is not None and name in draft.open_roles and is_bare(draft.tensors[name])
-        and any(maker is not section and maker.own.get(name) != draft.tensors[name] for maker in makers.get(name, ()))
+        and any(maker is not section and maker.types.get(name) != draft.tensors[name] for maker in makers.get(name, ()))
     }  # fmt: skip
     if not noted:
         return
@@ -95,7 +95,7 @@ def _set_apart(draft: Draft, sections: list[Section], operators: dict[int, list[
         ):
             continue
         for program in running:
-            program.own.setdefault(name, tensor)
+            program.types.setdefault(name, tensor)
         draft.tensors[name] = replace(tensor, shape=other.shape, dtype=other.dtype)
 
 

@@ -94,7 +94,7 @@ def parse_program_header(line: Line, mesh: Mesh, replicated: str) -> tuple[int, 
     while line.peek():
         axis = line.name("an axis of the mesh")
         if all(axis != known.name for known in mesh.axes):
-            known = ["ranks", *(own.name for own in mesh.axes)]
+            known = ["ranks", *(axis.name for axis in mesh.axes)]
             line.fail_unknown("an axis of the mesh", axis, known, line.index - 1)
         line.expect("=")
         if axis in chosen:
@@ -104,7 +104,7 @@ def parse_program_header(line: Line, mesh: Mesh, replicated: str) -> tuple[int, 
     if replicated and replicated not in chosen:
         chosen[replicated] = 0
     ranks = [0]
-    for own in mesh.axes:
-        steps = (chosen[own.name],) if own.name in chosen else range(own.size)
-        ranks = [rank * own.size + step for rank in ranks for step in steps]
+    for each_axis in mesh.axes:
+        steps = (chosen[each_axis.name],) if each_axis.name in chosen else range(each_axis.size)
+        ranks = [rank * each_axis.size + step for rank in ranks for step in steps]
     return tuple(ranks)

@@ -83,8 +83,12 @@ def _configurations(source: Source, framework: str) -> Iterator[Configuration]:
             continue
         inner = bindings_of(function.body)
         arguments = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
-        own = constants_of(function.body, inner)
-        visible = Visible({name: each for name, each in own.items() if name not in arguments}, constants, {*inner, *arguments})
+        constants_of_function = constants_of(function.body, inner)
+        visible = Visible(
+            {name: each for name, each in constants_of_function.items() if name not in arguments},
+            constants,
+            {*inner, *arguments},
+        )
         parameters = {} if is_method else parameters_of(function, inner)
         yield from _of_scope(source, name, follow(source, function.body, visible, parameters), framework)
 
@@ -112,8 +116,8 @@ def _functions(source: Source) -> Iterator[tuple[str, ast.FunctionDef | ast.Asyn
 
 
 def _of_scope(source: Source, scope: str, roots: Mapping[str, Attributes], framework: str) -> Iterator[Configuration]:
-    judged = {root: each for root, each in roots.items() if not OTHER.match(root)}
-    configured = [(root, settings) for root, each in judged.items() if (settings := _settings(each)) is not None]
+    judged = {root: value for root, value in roots.items() if not OTHER.match(root)}
+    configured = [(root, settings) for root, value in judged.items() if (settings := _settings(value)) is not None]
     for root, settings in configured:
         shown = root.partition(" (")[0]
         section = scope if len(configured) == 1 and scope else f"{scope}.{shown}" if scope else shown

@@ -58,8 +58,8 @@ def constants_of(body: Iterable[ast.stmt], bound: Mapping[str, int]) -> dict[str
 class Visible(Mapping[str, SettingValue]):
     """The constants visible in a function: its own, and those of the module that it does not shadow."""
 
-    def __init__(self, own: Mapping[str, SettingValue], outer: Mapping[str, SettingValue], hidden: Collection[str]) -> None:
-        self._own, self._outer, self._hidden = own, outer, hidden
+    def __init__(self, inner: Mapping[str, SettingValue], outer: Mapping[str, SettingValue], hidden: Collection[str]) -> None:
+        self._own, self._outer, self._hidden = inner, outer, hidden
 
     def __getitem__(self, name: str) -> SettingValue:
         return self._own[name] if name in self._hidden else self._outer[name]

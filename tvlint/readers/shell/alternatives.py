@@ -48,12 +48,12 @@ def _named(source: Source, node: Node) -> Iterator[tuple[str, str]]:
     if node.type == "case_statement":
         subject = node.child_by_field_name("value")
         patterns = [
-            each for item in node.named_children if item.type == "case_item" for each in item.children_by_field_name("value")
+            child for item in node.named_children if item.type == "case_item" for child in item.children_by_field_name("value")
         ]
         yield from _pairs(source, subject, patterns)
     elif node.type == "for_statement":
         variable = node.child_by_field_name("variable")
-        words = [LITERAL.fullmatch(_text(source, each)) for each in node.children_by_field_name("value")]
+        words = [LITERAL.fullmatch(_text(source, child)) for child in node.children_by_field_name("value")]
         if variable is not None and len(words) > 1:
             yield from ((_text(source, variable), word[1]) for word in words if word is not None)
     elif node.type == "binary_expression":
@@ -64,8 +64,8 @@ def _named(source: Source, node: Node) -> Iterator[tuple[str, str]]:
 
 def _pairs(source: Source, subject: Node | None, others: list[Node]) -> Iterator[tuple[str, str]]:
     name = SUBJECT.fullmatch(_text(source, subject)) if subject is not None else None
-    texts = [LITERAL.fullmatch(_text(source, each)) for each in others]
-    if name is not None and not any(_text(source, each).strip("\"'").startswith("-") for each in others):
+    texts = [LITERAL.fullmatch(_text(source, node)) for node in others]
+    if name is not None and not any(_text(source, node).strip("\"'").startswith("-") for node in others):
         yield from ((name[1], text[1]) for text in texts if text is not None)
 
 

@@ -62,9 +62,9 @@ def join_branches(state: State, branches: list[State], node: Node, since: Moment
         state.arguments = going_on[0].arguments
 
 
-def _set_since(moment: int, own: Bindings[T], branches: list[Bindings[T]]) -> dict[str, None]:
+def _set_since(moment: int, bindings: Bindings[T], branches: list[Bindings[T]]) -> dict[str, None]:
     """Return the names that were set since `moment` or in a branch, each once."""
-    names = dict.fromkeys(own.set_since(moment))
+    names = dict.fromkeys(bindings.set_since(moment))
     for branch in branches:
         names.update(dict.fromkeys(branch.set_since()))
     return names
@@ -118,9 +118,9 @@ def _branch(state: State, body: Sequence[Node]) -> State:
 def _condition(state: State, condition: list[Node]) -> bool | None:
     if not condition:
         return True
-    for each in condition:
-        if each.type not in ("test_command", "compound_statement"):
-            state.follow(each)
+    for node in condition:
+        if node.type not in ("test_command", "compound_statement"):
+            state.follow(node)
     return decide(state, condition[0]) if len(condition) == 1 else None
 
 
@@ -136,9 +136,9 @@ def _clauses(node: Node) -> list[tuple[list[Node], list[Node]]]:
 
 
 def _clause(children: Sequence[Node]) -> tuple[list[Node], list[Node]]:
-    then = next((place for place, each in enumerate(children) if each.type == "then"), len(children))
-    condition = [each for each in children[:then] if each.is_named and each.type != "comment"]
-    body = [each for each in children[then:] if each.is_named and each.type not in ("elif_clause", "else_clause")]
+    then = next((place for place, child in enumerate(children) if child.type == "then"), len(children))
+    condition = [child for child in children[:then] if child.is_named and child.type != "comment"]
+    body = [child for child in children[then:] if child.is_named and child.type not in ("elif_clause", "else_clause")]
     return condition, body
 
 

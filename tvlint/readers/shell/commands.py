@@ -120,11 +120,11 @@ def run_command(state: State, node: Node) -> None:
         add_words(state, child, previous, words)
         previous = child
     before = {name: state.variables.get(name) for name in scope.variables.set_since() if assigned and _runs_here(state, words)}
-    for own in before:
-        state.variables[own] = scope.variables[own]
+    for each_name in before:
+        state.variables[each_name] = scope.variables[each_name]
     _run(state, node, words, scope)
-    for own, value in before.items():
-        _restore(state, own, value)
+    for each_name, value in before.items():
+        _restore(state, each_name, value)
 
 
 def _runs_here(state: State, words: list[Item]) -> bool:

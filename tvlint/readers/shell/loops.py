@@ -78,13 +78,13 @@ def _loop_body(state: State, node: Node, body: Node, looped: tuple[str, Value] |
     """Follow a body once, with everything that it sets unknown, and then leave it open whether it ran."""
     since = state.now()
     inner = state.fork()
-    for each in all_nodes(body):
+    for all_node in all_nodes(body):
         state.spend()
-        if each.type == "variable_assignment":
-            name = each.child_by_field_name("name")
-            adds = any(child.type == "+=" for child in each.children)
-            if name is not None and (adds or _mentions(state, each, state.text(name))):
-                inner.variables[state.text(name)] = Scalar((Hole("changes in a loop", state.span(each)),))
+        if all_node.type == "variable_assignment":
+            name = all_node.child_by_field_name("name")
+            adds = any(child.type == "+=" for child in all_node.children)
+            if name is not None and (adds or _mentions(state, all_node, state.text(name))):
+                inner.variables[state.text(name)] = Scalar((Hole("changes in a loop", state.span(all_node)),))
     if looped is not None:
         inner.assign(looped[0], looped[1], state.span(node))
     inner.arguments = None

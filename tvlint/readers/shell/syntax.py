@@ -45,20 +45,20 @@ def all_nodes(node: Node) -> Iterator[Node]:
     """`node` and every node below it."""
     pending = [node]
     while pending:
-        each = pending.pop()
-        yield each
-        pending.extend(each.children)
+        this_node = pending.pop()
+        yield this_node
+        pending.extend(this_node.children)
 
 
 def errors_in(node: Node) -> Iterator[Node]:
     """Yield the outermost nodes at and below `node` that are no syntax of a shell."""
     pending = [node]
     while pending:
-        each = pending.pop()
-        if each.is_error:
-            yield each
-        elif each.has_error:
-            pending.extend(each.children)
+        this_node = pending.pop()
+        if this_node.is_error:
+            yield this_node
+        elif this_node.has_error:
+            pending.extend(this_node.children)
 
 
 @cache

@@ -174,7 +174,7 @@ def may_be(pieces: Sequence[Piece], text: str) -> bool:
     choice = pieces[0] if len(pieces) == 1 else None
     if not isinstance(choice, Choice):
         return False
-    return any(known_text(each) == text or may_be(each, text) for each in choice.alternatives)
+    return any(known_text(alternative) == text or may_be(alternative, text) for alternative in choice.alternatives)
 
 
 def span_of(pieces: Sequence[Piece]) -> Span:

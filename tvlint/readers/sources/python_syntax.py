@@ -85,7 +85,7 @@ def parse(path: str, data: bytes) -> Source:
     found = kept.get((path, data))
     if found is None:
         found = _parsed(path, data)
-        if sum(len(own) for _, own in kept) + len(data) <= _MOST_KEPT:
+        if sum(len(text) for _, text in kept) + len(data) <= _MOST_KEPT:
             kept[path, data] = found
     return found
 

@@ -178,25 +178,25 @@ def merged(mapping: YamlMapping, visits: Visits, depth: int = 0) -> list[tuple[Y
     """The entries of `mapping` with merge keys (`<<`) resolved: own entries first, all of them, then what they do not name."""
     if depth > DEEPEST:
         raise ReadError("merge keys lead in a circle", mapping.location, "merge a mapping that does not merge this one")
-    own: list[tuple[YamlScalar, YamlNode]] = []
+    entries: list[tuple[YamlScalar, YamlNode]] = []
     inherited: list[tuple[YamlScalar, YamlNode]] = []
     for key, value in mapping.entries:
         visits.visit(mapping.location)
         if not isinstance(key, YamlScalar):
             continue
         if key.text != "<<" or not key.plain:
-            own.append((key, value))
+            entries.append((key, value))
             continue
         for source in value.items if isinstance(value, YamlSequence) else (value,):
             if not isinstance(source, YamlMapping):
                 raise ReadError("a merge key does not name a mapping", key.location)
             inherited.extend(merged(source, visits, depth + 1))
-    names = {key.text for key, _ in own}
+    names = {key.text for key, _ in entries}
     for key, value in inherited:
         if key.text not in names:
             names.add(key.text)
-            own.append((key, value))
-    return own
+            entries.append((key, value))
+    return entries
 
 
 def mappings(root: YamlNode, visits: Visits) -> Iterator[tuple[tuple[str, ...], YamlMapping]]:

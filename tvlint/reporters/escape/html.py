@@ -42,10 +42,10 @@ Content: TypeAlias = "str | Element | Sequence[Content]"
 def tag(name: Tag, /, *children: Content, kind: str = "", **attributes: str | float) -> Element:
     """Return an element of class `kind`; `_` in the name of an attribute is written `-`."""
     named = ((key.replace("_", "-"), _value(value)) for key, value in attributes.items())
-    own = (*((("class", kind),) if kind else ()), *named)
-    if unknown := {key for key, _ in own} - _ATTRIBUTES:
+    all_named = (*((("class", kind),) if kind else ()), *named)
+    if unknown := {key for key, _ in all_named} - _ATTRIBUTES:
         raise ValueError(f"no attribute of a report: {unknown}")
-    return Element(name, own, children)
+    return Element(name, all_named, children)
 
 
 def html(root: Element) -> Escaped:

@@ -51,7 +51,7 @@ def line(*parts: str | Span) -> Line:
 
 def terminal(lines: Iterable[str | Line], color: bool = False) -> Escaped:
     """Return the lines, each ended; no text in them moves the cursor, breaks a line, hides or is a workflow command."""
-    return Escaped("".join(f"{_shown(each, color)}\n" for each in lines))
+    return Escaped("".join(f"{_shown(line, color)}\n" for line in lines))
 
 
 def _shown(item: str | Line, color: bool) -> str:

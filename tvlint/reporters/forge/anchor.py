@@ -66,7 +66,7 @@ def problem_anchor(problem: Problem, context: Context) -> Anchor:
 def _plan(path: str, report: Report) -> Iterator[Location]:
     """The places that stand for a plan: where the project names it, and itself."""
     if path:
-        yield from (own.location for own in report.pairings if own.path == path)
+        yield from (pairing.location for pairing in report.pairings if pairing.path == path)
         yield Location(path)
 
 

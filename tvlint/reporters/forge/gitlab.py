@@ -21,10 +21,10 @@ def write(report: Report, context: Context) -> Escaped:
             {
                 "description": "\n".join(lines(remark, context)),
                 "check_name": remark.rule,
-                "fingerprint": sha256(f"{remark.anchor.path}\0{own}".encode("utf-8", "backslashreplace")).hexdigest()[:32],
+                "fingerprint": sha256(f"{remark.anchor.path}\0{name}".encode("utf-8", "backslashreplace")).hexdigest()[:32],
                 "severity": _SEVERITY[remark.level],
                 "location": {"path": remark.anchor.path, "lines": {"begin": remark.anchor.line}},
             }
-            for remark, own in zip(listed, prints_of_files(listed), strict=True)
+            for remark, name in zip(listed, prints_of_files(listed), strict=True)
         ]
     )

@@ -92,19 +92,19 @@ def _skipped(report: Report, context: Context) -> Iterator[TestCase]:
     """The rules that could not be judged, a case for each file, by what they would need."""
     for path, reasons in needs(report.not_evaluated).items():
         case = _case(relative(path, context.root), "rules not evaluated")
-        rules = {rule for own in reasons.values() for rule in own}
-        body = _text([f"{reason}: {', '.join(own)}" for reason, own in reasons.items()])
+        rules = {rule for names in reasons.values() for rule in names}
+        body = _text([f"{reason}: {', '.join(names)}" for reason, names in reasons.items()])
         case.add_skipped_info(f"{counted(len(rules), 'rule')} not evaluated", body)
         yield case
 
 
 def _silenced(report: Report, context: Context) -> Iterator[TestCase]:
     """The findings that are silenced, a skipped case for each file."""
-    for path in dict.fromkeys(each.finding.location.path for each in report.silenced):
-        own = replace(report, silenced=tuple(each for each in report.silenced if each.finding.location.path == path))
+    for path in dict.fromkeys(silenced.finding.location.path for silenced in report.silenced):
+        this_report = replace(report, silenced=tuple(each for each in report.silenced if each.finding.location.path == path))
         case = _case(relative(path, context.root), "findings silenced")
-        body = _text([line for each in own.silenced for line in _finding(each.finding, report, context)])
-        case.add_skipped_info(silenced_text(own), body)
+        body = _text([line for silenced in this_report.silenced for line in _finding(silenced.finding, report, context)])
+        case.add_skipped_info(silenced_text(this_report), body)
         yield case
 
 

@@ -50,7 +50,7 @@ def remarks(report: Report, context: Context) -> Iterator[Remark]:
 
 def silenced(report: Report, context: Context) -> Iterator[Remark]:
     """Yield how many findings are silenced, at the first of them; nothing where none is."""
-    for first in (own.finding for own in report.silenced[:1]):
+    for first in (silenced.finding for silenced in report.silenced[:1]):
         counted = Finding("silenced-findings", Severity.NOTE, silenced_text(report), first.location, about=())
         yield _of_finding(counted, report, context)
 
@@ -65,7 +65,7 @@ def lines(remark: Remark, context: Context) -> Iterator[str]:
 
 def prints_of_files(remarks: Sequence[Remark]) -> Sequence[str]:
     """Return the print of each remark, numbered among its equals in the same file."""
-    return [each.rpartition("\0")[2] for each in numbered(f"{remark.anchor.path}\0{remark.identity}" for remark in remarks)]
+    return [name.rpartition("\0")[2] for name in numbered(f"{remark.anchor.path}\0{remark.identity}" for remark in remarks)]
 
 
 def _of_problem(problem: Problem, context: Context) -> Remark:
@@ -143,5 +143,5 @@ def _severities(refuted: bool) -> tuple[Severity, Severity]:
 
 def _flow(item: Finding | Reason) -> tuple[Related, ...]:
     """Return the places by way of which the wrong value comes, and then that of the finding; nothing where none is known."""
-    led = tuple(each for each in item.related if each.leads)
+    led = tuple(related for related in item.related if related.leads)
     return (*led, Related(item.message, item.location)) if led else ()

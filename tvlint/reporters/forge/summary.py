@@ -44,13 +44,14 @@ def _table(name: str, report: Report, key: Callable[[Finding], str]) -> Table:
     counts: dict[str, Counter[Severity]] = {}
     for finding in report.findings:
         counts.setdefault(key(finding), Counter())[finding.severity] += 1
-    order = sorted(counts, key=lambda own: (*(-counts[own][severity] for severity in SEVERITIES), own))
+    order = sorted(counts, key=lambda rule: (*(-counts[rule][severity] for severity in SEVERITIES), rule))
     rows: list[tuple[Phrase, ...]] = [
-        ((Code(own),), *((str(counts[own][severity] or ""),) for severity in SEVERITIES)) for own in order[:MAXIMAL_ROWS]
+        ((Code(each_name),), *((str(counts[each_name][severity] or ""),) for severity in SEVERITIES))
+        for each_name in order[:MAXIMAL_ROWS]
     ]
     rest = order[MAXIMAL_ROWS:]
     if rest:
-        more = sum((counts[own] for own in rest), Counter[Severity]())
+        more = sum((counts[each_name] for each_name in rest), Counter[Severity]())
         rows.append(((counted(len(rest), f"more {name}"),), *((str(more[severity] or ""),) for severity in SEVERITIES)))
     severities = tuple(f"{severity.value}s" for severity in SEVERITIES)
     return Table((name, *severities), tuple(rows), severities)

@@ -180,7 +180,9 @@ def _comparison(comparison: Comparison, context: Context) -> Element:
     title = relative(comparison.path, context.root) + (f", {comparison.section}" if comparison.section else "")
     tables = (("written", comparison.written), ("follows from it", comparison.follows))
     lines = [
-        (tag("tr", *(tag("th", head) for head in (name, "before", "after"))), _differences(own)) for name, own in tables if own
+        (tag("tr", *(tag("th", head) for head in (name, "before", "after"))), _differences(differences))
+        for name, differences in tables
+        if differences
     ]
     return tag("article", tag("h3", code(title)), tag("div", tag("table", lines, kind="change"), kind="scroll"))
 

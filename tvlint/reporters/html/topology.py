@@ -91,8 +91,8 @@ def _inside(found: Topology) -> Content:
     dense = found.grid.dense
     inner = [axis for axis in reversed(dense.axes) if axis.name not in ("pp", "dp") and axis.size > 1]
     said = " × ".join(f"{axis.name} {axis.size:,}" for axis in inner)
-    each = f"; in each block {said}" if said else ""
-    return tag("p", f"A row is a pipeline stage, a block one data-parallel copy{each}.", kind="soft")
+    name = f"; in each block {said}" if said else ""
+    return tag("p", f"A row is a pipeline stage, a block one data-parallel copy{name}.", kind="soft")
 
 
 def _groups(kinds: Iterable[GroupKind]) -> Element:

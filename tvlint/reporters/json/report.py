@@ -29,7 +29,7 @@ def write(report: Report, context: Context) -> Escaped:
         "verdicts": [_verdict(verdict, root) for verdict in report.verdicts],
         "not_evaluated": [_not_evaluated(item, root) for item in report.not_evaluated],
         "silenced": {
-            name: [_finding(each.finding, root) for each in report.silenced if each.by_comment is by_comment]
+            name: [_finding(silenced.finding, root) for silenced in report.silenced if silenced.by_comment is by_comment]
             for name, by_comment in (("by_comments", True), ("by_project", False))
         },
         "known": report.known,

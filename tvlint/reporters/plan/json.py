@@ -23,9 +23,9 @@ def _members(plan: Plan) -> Iterator[str]:
     if plan.name:
         yield f'"name": {dumped(plan.name)}'
     yield f'"mesh": {dumped([{"axis": axis.name, "size": axis.size} for axis in plan.mesh.axes])}'
-    own = plan.replication
-    if own != Replication():
-        yield f'"replication": {dumped({"axis": own.axis, "count": own.count, "stride": own.stride})}'
+    replication = plan.replication
+    if replication != Replication():
+        yield f'"replication": {dumped({"axis": replication.axis, "count": replication.count, "stride": replication.stride})}'
     yield f'"micro_batches": {plan.micro_batches}'
     if plan.communicators:
         yield f'"communicators": {_lines(dumped(_communicator(group)) for group in plan.communicators)}'
@@ -73,7 +73,7 @@ def _tensor(tensor: Tensor, linked: str, links: bool) -> dict[str, Any]:
         written["part"] = tensor.part
     if tensor.placements is not None:
         written.setdefault("whole", tensor.shape)
-        written["placements"] = {axis: _placement(own) for axis, own in tensor.placements.items()}
+        written["placements"] = {axis: _placement(placement) for axis, placement in tensor.placements.items()}
     if tensor.gradient_of or tensor.role is Role.GRADIENT:
         written["gradient_of"] = tensor.gradient_of
     if tensor.gradient != linked or (links and not tensor.gradient):
@@ -100,10 +100,10 @@ def _placement(placement: Placement) -> dict[str, Any]:
 def _computes(plan: Plan) -> dict[int, tuple[str, int]]:
     """The segment and position of every computation, by its identity."""
     return {
-        id(own): (name, index)
+        id(operator): (name, index)
         for name, segment in plan.segments.items()
-        for index, own in enumerate(segment.operators)
-        if isinstance(own, Compute)
+        for index, operator in enumerate(segment.operators)
+        if isinstance(operator, Compute)
     }
 
 
@@ -118,7 +118,7 @@ def _segment(plan: Plan, segment: Segment, computes: Mapping[int, tuple[str, int
     head["inputs"] = segment.inputs
     head["outputs"] = segment.outputs
     communicators = {group.name: group for group in plan.communicators}
-    rows = [dumped(operator(own, plan.path, computes, communicators)) for own in segment.operators]
+    rows = [dumped(operator(each_operator, plan.path, computes, communicators)) for each_operator in segment.operators]
     body = "[\n    " + ",\n    ".join(rows) + "\n  ]" if rows else "[]"
     return f'{dumped(head)[:-1]}, "operators": {body}}}'
 

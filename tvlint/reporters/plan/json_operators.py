@@ -78,9 +78,9 @@ def _add(written: dict[str, Any], **members: Any) -> None:
 
 
 def _compute(item: Compute) -> dict[str, Any]:
-    inputs = [{"constant": _value(own.value)} if isinstance(own, Literal) else own for own in item.inputs]
+    inputs = [{"constant": _value(operand.value)} if isinstance(operand, Literal) else operand for operand in item.inputs]
     written: dict[str, Any] = {"kind": "compute", "op": item.op, "inputs": inputs, "outputs": item.outputs}
-    attributes = {key: _value(own) for key, own in item.attributes.items()}
+    attributes = {key: _value(attribute) for key, attribute in item.attributes.items()}
     _add(written, attributes=attributes, annotation=item.annotation, in_place=item.in_place)
     return written
 

@@ -103,9 +103,9 @@ def _body(plan: Plan, implicit: frozenset[str], around: Surroundings) -> Iterato
         section.near = [section, *([mirror] if mirror is not None else [])]
     programs: list[_Section] = []
     for program in plan.programs:
-        own = [operator for step in program.steps if step.segment in implicit
+        operators = [operator for step in program.steps if step.segment in implicit
                for operator in plan.segments[step.segment].operators]  # fmt: skip
-        section = _section(own)
+        section = _section(operators)
         run = dict.fromkeys(step.segment for step in program.steps)
         section.near = [section, *(sections[name] for name in run if name in sections)]
         programs.append(section)
@@ -190,15 +190,15 @@ def _program_header(plan: Plan, program: Program) -> str:
     fixed: dict[str, int] = {}
     if all(0 <= rank < plan.mesh.size for rank in (min(ranks), max(ranks))):
         first, last = plan.mesh.coordinates(ranks[0]), plan.mesh.coordinates(ranks[-1])
-        fixed = {own.name: first[own.name] for own in plan.mesh.axes if first[own.name] == last[own.name]}
+        fixed = {axis.name: first[axis.name] for axis in plan.mesh.axes if first[axis.name] == last[axis.name]}
     chosen = [0]
-    for own in plan.mesh.axes:
-        steps = (fixed[own.name],) if own.name in fixed else range(own.size)
-        chosen = [rank * own.size + step for rank in chosen for step in steps]
+    for each_axis in plan.mesh.axes:
+        steps = (fixed[each_axis.name],) if each_axis.name in fixed else range(each_axis.size)
+        chosen = [rank * each_axis.size + step for rank in chosen for step in steps]
     said = {name: at for name, at in fixed.items() if plan.mesh.axis_size(name) > 1 and (name, at) != (axis, 0)}
     if tuple(chosen) != ranks or (len(said) > 1 and len(ranks) == 1):
         return f"program ranks {words.rank_list(ranks)}"
-    if axis and axis not in fixed and any(axis == own.name for own in plan.mesh.axes):
+    if axis and axis not in fixed and any(axis == mesh_axis.name for mesh_axis in plan.mesh.axes):
         return f"program ranks {words.rank_list(ranks)}"
     selection = "".join(f" {words.name(name)}={at}" for name, at in said.items())
     return f"program{selection}"

@@ -59,12 +59,12 @@ def _runs(program: Program, plain: set[str]) -> Iterator[tuple[list[Step], int]]
     run: list[Step] = []
     micro_batch = 0
     for step in program.steps:
-        own = step.micro_batch if step.micro_batch >= 0 else micro_batch
-        if run and (step.segment not in plain or own != micro_batch):
+        number = step.micro_batch if step.micro_batch >= 0 else micro_batch
+        if run and (step.segment not in plain or number != micro_batch):
             yield run, micro_batch
             run = []
         if step.segment in plain:
-            micro_batch = own
+            micro_batch = number
             run.append(step)
     if run:
         yield run, micro_batch

@@ -123,7 +123,7 @@ def tensor_type(tensor: Tensor, mesh: Mesh, linked: Mapping[str, str], undecided
     if tensor.placements is None:
         clauses += ["local"] if claimed else []
     else:
-        clauses += [f"{name(axis)}:{placement(own)}" for axis, own in tensor.placements.items()]
+        clauses += [f"{name(axis)}:{placement(each_placement)}" for axis, each_placement in tensor.placements.items()]
         local = _local(tensor, whole, mesh)
         clauses += ["replicated"] if not tensor.placements and (local or not claimed) else []
         clauses += local
@@ -184,9 +184,9 @@ def peer(other: Peer) -> str:
     return f"{name(other.axis)}{other.offset:+d}{' ring' if other.wrap else ''}"
 
 
-def place(source: Location | None, own: str) -> str:
+def place(source: Location | None, name: str) -> str:
     """The `at` clause; nothing for a place in the plan's own file, since what is written has places of its own."""
-    if source is None or source.path == own:
+    if source is None or source.path == name:
         return ""
     written = f" at {string(source.path)}"
     if source.line is not None:

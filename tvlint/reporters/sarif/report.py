@@ -42,7 +42,7 @@ def write(report: Report, context: Context) -> Escaped:
     found = list(remarks(report, context))
     reported = len(found)
     found += [remark for kind in (True, False) for remark in remarks(_silenced(report, kind), context)]
-    by_comment = sum(each.by_comment for each in report.silenced)
+    by_comment = sum(silenced.by_comment for silenced in report.silenced)
     kinds = [None] * reported + ["inSource"] * by_comment + ["external"] * (len(report.silenced) - by_comment)
     left_out = max(0, len(found) - MAXIMAL_RESULTS)
     found = found[:MAXIMAL_RESULTS]
@@ -61,8 +61,8 @@ def write(report: Report, context: Context) -> Escaped:
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(report, context, left_out)],
         "results": [
-            {**_result(remark, rules[remark.rule], own, context), **({"suppressions": [{"kind": kind}]} if kind else {})}
-            for remark, own, kind in zip(found, prints, kinds[:MAXIMAL_RESULTS], strict=True)
+            {**_result(remark, rules[remark.rule], each_print, context), **({"suppressions": [{"kind": kind}]} if kind else {})}
+            for remark, each_print, kind in zip(found, prints, kinds[:MAXIMAL_RESULTS], strict=True)
         ],
     }
     return data({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -70,7 +70,7 @@ def write(report: Report, context: Context) -> Escaped:
 
 def _silenced(report: Report, by_comment: bool) -> Report:
     """Return the report with nothing to say but what comments, or the project file, silence."""
-    findings = tuple(each.finding for each in report.silenced if each.by_comment is by_comment)
+    findings = tuple(silenced.finding for silenced in report.silenced if silenced.by_comment is by_comment)
     return replace(report, findings=findings, verdicts=(), problems=())
 
 
@@ -103,7 +103,7 @@ def _result(remark: Remark, index: int, fingerprints: dict[str, str], context: C
     if remark.flow:
         steps = [_step(step, context) for step in remark.flow]
         result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
-    fixes = [fix for own in remark.fixes if (fix := _fix(own, context)) is not None]
+    fixes = [fix for each_fix in remark.fixes if (fix := _fix(each_fix, context)) is not None]
     if fixes:
         result["fixes"] = fixes
     properties = _properties(remark)
@@ -183,8 +183,8 @@ def _fingerprints(found: Sequence[Remark], source: RepositoryLines) -> list[dict
     prints = []
     for remark, v1, v2 in zip(found, first, prints_of_files(found), strict=True):
         line_hash = hashes.get(remark.anchor.path, {}).get(remark.anchor.line)
-        own = {"tvlint/v1": v1, "tvlint/v2": v2}
-        prints.append({"primaryLocationLineHash": line_hash, **own} if line_hash is not None else own)
+        fingerprints = {"tvlint/v1": v1, "tvlint/v2": v2}
+        prints.append({"primaryLocationLineHash": line_hash, **fingerprints} if line_hash is not None else fingerprints)
     return prints
 
 
@@ -216,8 +216,8 @@ def _invocation(report: Report, context: Context, left_out: int) -> dict[str, An
 
 
 def _note(name: str, text: str, location: Location, context: Context) -> dict[str, Any]:
-    told = {"level": "note", "message": {"text": message_text(text)}, "descriptor": {"id": name}}
-    return {**told, **_notified(located(location, context))}
+    reported = {"level": "note", "message": {"text": message_text(text)}, "descriptor": {"id": name}}
+    return {**reported, **_notified(located(location, context))}
 
 
 def _problem(problem: Problem, context: Context) -> dict[str, Any]:

@@ -43,7 +43,10 @@ def markdown_of(comparison: Comparison, others: int, context: Context) -> tuple[
     """A table of what was written, and one of what follows."""
     tables = (("written", comparison.written), ("follows from it", comparison.follows))
     head = Heading(3, (Code(_title(comparison, others, context)),))
-    return (head, *(Table((title, "before", "after"), tuple(map(_cells, own))) for title, own in tables if own))
+    return (
+        head,
+        *(Table((title, "before", "after"), tuple(map(_cells, differences))) for title, differences in tables if differences),
+    )
 
 
 def _cells(row: Difference) -> tuple[Phrase, ...]:

@@ -49,8 +49,8 @@ def _place(location: Location, context: Context) -> str:
 
 def _verdict(verdict: Verdict, context: Context) -> str:
     reference = relative(verdict.reference, context.root)
-    told = verdict.reasons[0].location if verdict.reasons else Location(verdict.parallel)
-    place = told if told.path == verdict.parallel and told.line is not None else Location(verdict.parallel)
+    reported = verdict.reasons[0].location if verdict.reasons else Location(verdict.parallel)
+    place = reported if reported.path == verdict.parallel and reported.line is not None else Location(verdict.parallel)
     head = f"{_place(place, context)}: {_SEVERITY[verdict.outcome]}: {verdict.outcome.value}"
     if not verdict.reasons:
         return f"{head} against {reference}"

@@ -67,7 +67,7 @@ def write(report: Report, context: Context) -> Escaped:
     blocks += [_verdict(verdict, screen) for verdict in report.verdicts]
     if context.show_unknown and report.not_evaluated:
         blocks.append(_not_evaluated(report.not_evaluated, screen))
-    apart = [each for block in blocks for each in (*block, line())]
+    apart = [each_line for block in blocks for each_line in (*block, line())]
     if context.quiet:
         return terminal(apart[:-1], context.color)
     totals = [line(text) for text in (recognised_text(report), coverage_text(report), judged_text(report)) if text]
@@ -79,8 +79,8 @@ def _statistics(report: Report, context: Context) -> Iterator[list[Line]]:
     rules = Counter((finding.severity, finding.rule) for finding in report.findings)
     files = Counter(relative(finding.location.path, context.root) for finding in report.findings)
     if rules:
-        order = sorted(rules, key=lambda own: (SEVERITIES.index(own[0]), -rules[own], own[1]))
-        yield [line(f"{rules[own]:>6,}  ", Span(f"{own[0].value:<7}", _SEVERITY[own[0]]), f"  {own[1]}") for own in order]
+        order = sorted(rules, key=lambda row: (SEVERITIES.index(row[0]), -rules[row], row[1]))
+        yield [line(f"{rules[row]:>6,}  ", Span(f"{row[0].value:<7}", _SEVERITY[row[0]]), f"  {row[1]}") for row in order]
         yield [line(f"{files[path]:>6,}  {path}") for path in sorted(files, key=lambda path: (-files[path], path))]
 
 

@@ -55,7 +55,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _timeline(summary: Summary, timing: Timing, width: int) -> list[str | Line]:
-    several = any(len(own) > 1 for own in summary.chunks)
+    several = any(len(chunk) > 1 for chunk in summary.chunks)
     names = {
         id(timed): str(timed.step.action) if several else f"{timed.step.kind.value}{timed.step.micro_batch}"
         for row in timing.ranks

@@ -78,9 +78,9 @@ def _one(topology: Topology, rank: int) -> Iterator[str]:
         place = mesh.coordinates(rank)
         yield f"  {name:<{NAME - 2}} {', '.join(f'{axis.name} {place[axis.name]}' for axis in reversed(mesh.axes))}"
     for kind in topology.groups:
-        own = kind.of(rank)
-        said = f"{members(own)}" if own else "in none"
-        place_in = f"  ({own.index(rank) + 1:,} of {len(own):,})" if len(own) > 1 else ""
+        unit = kind.of(rank)
+        said = f"{members(unit)}" if unit else "in none"
+        place_in = f"  ({unit.index(rank) + 1:,} of {len(unit):,})" if len(unit) > 1 else ""
         yield f"  {kind.name:<{NAME - 2}} {said}{place_in}"
 
 

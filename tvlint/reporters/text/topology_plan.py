@@ -41,13 +41,13 @@ def _own(found: PlanTopology, rank: int, width: int) -> Iterator[str]:
 
 def _used(used: Sequence[UsedGroups], rank: int | None, width: int) -> Iterator[str]:
     for kind in used:
-        own = [group for group in kind.groups if rank is None or rank in group]
-        if not own:
+        groups = [group for group in kind.groups if rank is None or rank in group]
+        if not groups:
             continue
-        texts = [members(group) for group in own]
+        texts = [members(group) for group in groups]
         listed = "  ".join(texts if len(texts) <= 8 else [*texts[:3], "…", texts[-1]])
         operations = ", ".join(f"{count:,} {name}" for name, count in kind.operations)
-        said = f"{counted(len(own), 'group')} of {kind.size:,}: {listed}"
+        said = f"{counted(len(groups), 'group')} of {kind.size:,}: {listed}"
         yield from rows([("-".join(kind.axes) or "other", said), ("", operations)], width)
 
 

@@ -58,7 +58,7 @@ def summary(report: Report) -> str:
 
 def unevaluated(items: Sequence[NotEvaluated]) -> tuple[str, str]:
     """Return how many rules could not be evaluated, and in how many files: `5 rules`; `up to 254 rules of a file`."""
-    rules = [len({rule for each in own.values() for rule in each}) for own in needs(items).values()]
+    rules = [len({rule for names in missing.values() for rule in names}) for missing in needs(items).values()]
     most = counted(max(rules, default=0), "rule")
     return (most if len(rules) < 2 else f"up to {most} of a file"), counted(len(rules), "file")
 
@@ -68,23 +68,23 @@ def needs(items: Sequence[NotEvaluated]) -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, dict[str, None]]] = {}
     for item in items:
         found.setdefault(item.location.path, {}).setdefault(item.reason, {})[item.rule] = None
-    return {path: {reason: list(rules) for reason, rules in own.items()} for path, own in found.items()}
+    return {path: {reason: list(rules) for reason, rules in value.items()} for path, value in found.items()}
 
 
 def recognised_text(report: Report) -> str:
     """`recognised 12 files as megatron-lm (262 of 315 rules apply), 1 as verl (98)`; empty where none is a configuration."""
     parts = []
-    for number, each in enumerate(report.recognised):
-        rules = f"{each.applicable} of {each.rules} rules apply" if not number else f"{each.applicable}"
-        files = f"{counted(each.files, 'file')}" if not number else f"{each.files:,}"
-        parts.append(f"{files} as {each.framework} ({rules if each.applicable else 'no rule applies'})")
+    for number, recognised in enumerate(report.recognised):
+        rules = f"{recognised.applicable} of {recognised.rules} rules apply" if not number else f"{recognised.applicable}"
+        files = f"{counted(recognised.files, 'file')}" if not number else f"{recognised.files:,}"
+        parts.append(f"{files} as {recognised.framework} ({rules if recognised.applicable else 'no rule applies'})")
     return f"recognised {', '.join(parts)}" if parts else ""
 
 
 def coverage_text(report: Report) -> str:
     """`understood 118 of 140 operators of 2 plans; the others ...`; empty where all are understood, or nothing was derived."""
     found = [outline.coverage for outline in report.outlines if outline.coverage is not None]
-    understood, operators = sum(own.understood for own in found), sum(own.operators for own in found)
+    understood, operators = sum(coverage.understood for coverage in found), sum(coverage.operators for coverage in found)
     if understood == operators:
         return ""
     all_of_them = f"{counted(operators, 'operator')} of {counted(len(found), 'plan')}"
@@ -98,7 +98,7 @@ def judged_text(report: Report) -> str:
 
 def silenced_text(report: Report) -> str:
     """`3 findings silenced (2 by comments, 1 by the project file)`."""
-    by_comment = sum(each.by_comment for each in report.silenced)
+    by_comment = sum(silenced.by_comment for silenced in report.silenced)
     ways = [(by_comment, "by comments"), (len(report.silenced) - by_comment, "by the project file")]
     ways_text = ", ".join(f"{number:,} {way}" for number, way in ways if number)
     return f"{counted(len(report.silenced), 'finding')} silenced ({ways_text})"

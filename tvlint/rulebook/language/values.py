@@ -29,8 +29,16 @@ class Values:
     @property
     def kind(self) -> tuple[object, ...]:
         """Return everything of the configuration, beside the settings that it gives, that a value depends on."""
-        own = self.configuration
-        return (own.framework, own.version, own.complete, own.command_complete, own.supposed, self._kept, self._taken)
+        configuration = self.configuration
+        return (
+            configuration.framework,
+            configuration.version,
+            configuration.complete,
+            configuration.command_complete,
+            configuration.supposed,
+            self._kept,
+            self._taken,
+        )
 
     def evaluate(self, expression: Expression) -> Result:
         """Return the value of `expression` here."""

@@ -42,8 +42,8 @@ def holds_for(version_range: str, version: str) -> bool | Unknown:
     if read is None:
         bounded = any(operator == "<" for operator, _ in needed)
         return Unknown("the version of the framework is not known") if bounded else True
-    own = _numbers(read[1])
-    return all(own >= bound if operator == ">=" else own < bound for operator, bound in needed)
+    numbers = _numbers(read[1])
+    return all(numbers >= bound if operator == ">=" else numbers < bound for operator, bound in needed)
 
 
 def is_assumed(version_range: str, version: str) -> bool:

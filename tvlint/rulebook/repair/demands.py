@@ -44,9 +44,13 @@ def proposed(rule: Rule, values: Values) -> Iterator[Changes]:
     """
     found = [*_made(parse(rule.require), True, values)]
     if rule.when:
-        found += (own for own in _made(parse(rule.when), False, values) if {change.name for change in own} <= {*rule.location})
-    distinct = (tuple(dict.fromkeys(own)) for own in found)
-    yield from islice((own for own in dict.fromkeys(distinct) if _is_sensible(own)), MOST)
+        found += (
+            changes
+            for changes in _made(parse(rule.when), False, values)
+            if {change.name for change in changes} <= {*rule.location}
+        )
+    distinct = (tuple(dict.fromkeys(changes)) for changes in found)
+    yield from islice((fromkey for fromkey in dict.fromkeys(distinct) if _is_sensible(fromkey)), MOST)
 
 
 def demanded(rule: Rule, values: Values, rules: Sequence[Rule]) -> str:

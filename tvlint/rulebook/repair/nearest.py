@@ -95,13 +95,13 @@ def nearest(configuration: Configuration, rules: Sequence[Rule], violated: Seque
             yield from ((rule, Repair(outcome, tuple(found))) for rule in members)
             continue
         alone = [
-            list(_Search(configuration, rules, [rule], [own for own in members if own is not rule]).single())
+            list(_Search(configuration, rules, [rule], [member for member in members if member is not rule]).single())
             for rule in members
         ]
-        together = {change.setting.name: change.value for own in alone for change in (own[0] if own else ())}
+        together = {change.setting.name: change.value for changes in alone for change in (changes[0] if changes else ())}
         if all(alone) and search.fault(together) is None:
             yield from (
-                (rule, Repair("no other rule breaks", tuple(own))) for rule, own in zip(members, alone, strict=True)
+                (rule, Repair("no other rule breaks", tuple(changes))) for rule, changes in zip(members, alone, strict=True)
             )
             continue
         found = list(_Search(configuration, rules, members, more=search.touched).several())
@@ -131,12 +131,12 @@ def _clusters(configuration: Configuration, violated: Sequence[Rule]) -> list[li
     """Return the violated rules about sizes, those that share a setting together."""
     clusters: list[tuple[set[str], list[Rule]]] = []
     for rule in violated:
-        own = {name for name in read_by(rule) if adjustable(configuration, name)}
-        if not own or not about_sizes(parse(rule.require)):
+        names = {name for name in read_by(rule) if adjustable(configuration, name)}
+        if not names or not about_sizes(parse(rule.require)):
             continue
-        shared = [cluster for cluster in clusters if cluster[0] & own]
-        clusters = [cluster for cluster in clusters if not cluster[0] & own]
-        clusters.append((own.union(*(cluster[0] for cluster in shared)), [*(r for c in shared for r in c[1]), rule]))
+        shared = [cluster for cluster in clusters if cluster[0] & names]
+        clusters = [cluster for cluster in clusters if not cluster[0] & names]
+        clusters.append((names.union(*(cluster[0] for cluster in shared)), [*(r for c in shared for r in c[1]), rule]))
     return [members for _, members in clusters]
 
 
@@ -157,14 +157,14 @@ class _Search:
         found = sorted(name for name in read if adjustable(configuration, name))
         self.settings = {name: configuration.settings[name] for name in found}
         self.values: dict[str, int] = {
-            name: value for name, own in self.settings.items() if isinstance(value := own.value, int)
+            name: value for name, setting in self.settings.items() if isinstance(value := setting.value, int)
         }
         before = Values(configuration)
         others = [rule for rule in rules if rule not in (*violated, *besides) and read_by(rule) & set(found)]
         outcomes = [(rule, judge(rule, before)) for rule in others]
         self.rules = [
             *((rule, True) for rule in violated),
-            *((rule, own is True) for rule, own in outcomes if own is not False),
+            *((rule, outcome is True) for rule, outcome in outcomes if outcome is not False),
         ]
         self.domains = {name: tuple(self._candidates(name, before)) for name in found}
         self.reads = {rule.name: tuple(name for name in found if name in read_by(rule)) for rule, _ in self.rules}
@@ -191,7 +191,7 @@ class _Search:
             found = [(cost, change) for cost, change in found if not change.of_model]
         if not all(change.odd for _, change in found):
             found = [(cost, change) for cost, change in found if not change.odd]
-        found.sort(key=lambda own: (own[1].switches_off, own[0], own[1].setting.name))
+        found.sort(key=lambda entry: (entry[1].switches_off, entry[0], entry[1].setting.name))
         for cost, change in found[:MOST_SHOWN]:
             if cost <= DEAREST * found[0][0]:
                 yield (change,)
@@ -253,11 +253,11 @@ class _Search:
 
     def _outcome(self, rule: Rule, changed: Mapping[str, int]) -> Result:
         """What the rule says with the settings changed, judged once for all changes of what it does not read."""
-        own = {name: changed[name] for name in self.reads[rule.name] if name in changed}
-        key = (rule.name, *(f"{name} {value}" for name, value in own.items()))
+        changes = {name: changed[name] for name in self.reads[rule.name] if name in changed}
+        key = (rule.name, *(f"{name} {value}" for name, value in changes.items()))
         if key not in self.judged:
             self.left -= 1
-            self.judged[key] = judge(rule, Values(self._with(own)))
+            self.judged[key] = judge(rule, Values(self._with(changes)))
         return self.judged[key]
 
     def cost(self, name: str, value: int) -> int:
@@ -297,5 +297,5 @@ class _Search:
             found |= {low, low + number, low - number, low + 2 * number}
             found |= {number // divisor for divisor in range(1, 65) if number % divisor == 0}
         near = sorted((self.cost(name, value), value) for value in found if 0 < value <= LARGEST and value != present)
-        kept = near[:MOST_CANDIDATES] + [own for own in near[MOST_CANDIDATES:] if own[1] in _USUAL]
+        kept = near[:MOST_CANDIDATES] + [entry for entry in near[MOST_CANDIDATES:] if entry[1] in _USUAL]
         return [present, *(value for _, value in kept)]

@@ -42,7 +42,7 @@ def compared(before: Configuration, after: Configuration, path: str) -> Comparis
     names = {name for name, _, _ in changed}
     lines = [Difference(_written(old, new), _given(old), _given(new)) for _, old, new in changed if not _alike(old, new)]
     supposed = _ranks_for_both(before, after)
-    old_facts, new_facts = (_facts(_on(own, supposed)) for own in (before, after))
+    old_facts, new_facts = (_facts(_on(configuration, supposed)) for configuration in (before, after))
     follows = tuple(
         Difference(_named(name, supposed), _shown(name, old_facts.get(name)), _shown(name, value))
         for name, value in new_facts.items()
@@ -52,14 +52,14 @@ def compared(before: Configuration, after: Configuration, path: str) -> Comparis
         and not isinstance(old_facts.get(name), Unknown)
     )
     lines.extend(_environment(before, after))
-    return Comparison(path, after.section, tuple(lines), tuple(own for own in follows if own.before != own.after))
+    return Comparison(path, after.section, tuple(lines), tuple(follow for follow in follows if follow.before != follow.after))
 
 
 def _ranks_for_both(before: Configuration, after: Configuration) -> int | None:
     """The fewest ranks that both suit, where neither says how many run; None where one does, or they are not known."""
     fewest = 1
-    for own in (before, after):
-        topology = configuration_topology(own)
+    for configuration in (before, after):
+        topology = configuration_topology(configuration)
         if not isinstance(topology, Topology) or isinstance(topology.world, Unknown) or not topology.world.minimal:
             return None
         fewest = math.lcm(fewest, topology.world.size)
@@ -90,7 +90,7 @@ def _environment(before: Configuration, after: Configuration) -> Iterator[Differ
     """The variables of the run that have another value."""
     for name in dict.fromkeys((*after.environment, *before.environment)):
         old, new = before.environment.get(name), after.environment.get(name)
-        if any(own is not None and isinstance(own.value, Unknown) for own in (old, new)):
+        if any(setting is not None and isinstance(setting.value, Unknown) for setting in (old, new)):
             continue
         if _given(old) != _given(new):
             yield Difference(name, _given(old), _given(new))

@@ -111,8 +111,8 @@ def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: 
         return
     said.checked[pair.name] = {RuleKind.CHANGE}
     before, after = (
-        replace(each, configurations=_as_run(each, stated(path), project))
-        for each, path in ((before, pair.before), (after, pair.after))
+        replace(document, configurations=_as_run(document, stated(path), project))
+        for document, path in ((before, pair.before), (after, pair.after))
     )
     place = _Place(pair)
     written = (_refused(before, rules), _refused(after, rules))
@@ -134,7 +134,7 @@ def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: 
 
 
 def _as_run(document: Document, comments: Stated, project: Project) -> tuple[Configuration, ...]:
-    return tuple(as_project_says(as_stated(each, comments), project) for each in document.configurations)
+    return tuple(as_project_says(as_stated(configuration, comments), project) for configuration in document.configurations)
 
 
 def _broken(configuration: Configuration, rules: Mapping[str, Rule]) -> dict[str, Finding]:
@@ -142,7 +142,7 @@ def _broken(configuration: Configuration, rules: Mapping[str, Rule]) -> dict[str
     from tvlint.rulebook.evaluate import evaluate
 
     found = (each for each in evaluate(configuration, rules) if isinstance(each, Finding))
-    return {each.rule: each for each in found if each.severity is not Severity.NOTE}
+    return {finding.rule: finding for finding in found if finding.severity is not Severity.NOTE}
 
 
 def _refused(document: Document, rules: Mapping[str, Rule]) -> tuple[Finding, ...]:
@@ -150,7 +150,7 @@ def _refused(document: Document, rules: Mapping[str, Rule]) -> tuple[Finding, ..
     from tvlint.readers.megatron.invalid_options import still_refused
 
     found = still_refused(document.findings, document.configurations)
-    return tuple(each for each in found if each.rule in rules and each.severity is not Severity.NOTE)
+    return tuple(finding for finding in found if finding.rule in rules and finding.severity is not Severity.NOTE)
 
 
 def _beyond(findings: tuple[Finding, ...], others: tuple[Finding, ...]) -> Iterator[Finding]:
@@ -164,7 +164,7 @@ def _beyond(findings: tuple[Finding, ...], others: tuple[Finding, ...]) -> Itera
 
 
 def _fixed(findings: Iterable[Finding]) -> tuple[Difference, ...]:
-    return tuple(Difference(each.rule, each.message, "fixed") for each in findings)
+    return tuple(Difference(finding.rule, finding.message, "fixed") for finding in findings)
 
 
 class _Place:
@@ -175,7 +175,7 @@ class _Place:
         self._lines: list[str] | None = None
 
     def of_finding(self, finding: Finding) -> Finding:
-        related = tuple(replace(own, location=self.of(own.location)) for own in finding.related)
+        related = tuple(replace(related, location=self.of(related.location)) for related in finding.related)
         return replace(finding, location=self.of(finding.location), related=related)
 
     def of(self, location: Location) -> Location:
@@ -205,15 +205,15 @@ def _read(path: str, name: str, said: _Said) -> Document | None:
 
 def _paired(before: Document, after: Document, path: str, said: _Said) -> Iterator[tuple[Configuration, Configuration]]:
     """The configurations of the same section; by order where none has the same name, or all are named after lines."""
-    old = {own.section: own for own in before.configurations}
-    new = {own.section: own for own in after.configurations}
+    old = {configuration.section: configuration for configuration in before.configurations}
+    new = {configuration.section: configuration for configuration in after.configurations}
     by_line = all(LINE.fullmatch(section) for section in (*old, *new))
     if len(before.configurations) == len(after.configurations) and (by_line or not set(old) & set(new)):
         yield from zip(before.configurations, after.configurations, strict=True)
         return
-    for section, own in new.items():
+    for section, each_configuration in new.items():
         if section in old:
-            yield old[section], own
+            yield old[section], each_configuration
         else:
             said.notes.append(f"`{path}`: the configuration `{section}` is new; there is nothing to compare it with")
     said.notes.extend(f"`{path}`: the configuration `{section}` is gone" for section in old if section not in new)

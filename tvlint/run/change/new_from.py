@@ -63,10 +63,10 @@ def compared_with(
 
 def _at_change(finding: Finding, is_written: Callable[[Location], bool]) -> Finding:
     """Return the finding at the first of its places that the change has written; where it stands, if none was."""
-    places = [each for each in finding.related if not each.leads and is_written(each.location)]
+    places = [related for related in finding.related if not related.leads and is_written(related.location)]
     if not places or is_written(finding.location):
         return finding
-    others = [each for each in finding.related if each is not places[0]]
+    others = [related for related in finding.related if related is not places[0]]
     left = Related("the change leaves this line as it was", finding.location)
     found_in = finding.found_in or finding.location.path
     at = places[0].location

@@ -122,7 +122,7 @@ class _Result:
             list(self.not_evaluated),
             list(self.problems),
             list(self.outlines),
-            {path: set(own) for path, own in self.checked},
+            {path: set(rule_kinds) for path, rule_kinds in self.checked},
             list(self.skipped),
             dict(self.recognised),
         )
@@ -154,14 +154,14 @@ class _Remembered:
         from tvlint.cache.values import decode
 
         book = self._cache.book(self._shelf) or EMPTY
-        others = (own for own in book.files if own.path not in self._files and os.path.lexists(own.path))
+        others = (file for file in book.files if file.path not in self._files and os.path.lexists(file.path))
         try:
             holding = book.holding(self._files, answering())
             said = {file.path: decode(file.text.encode(), _Result).said() for file in holding}
             self._old = replace(book, files=(*holding, *others))
         except (ValueError, TypeError, KeyError, IndexError):
             self._old, said = EMPTY, {}
-        return {path: own for path, own in said.items() if self._is_kept(path, own)}
+        return {path: each_said for path, each_said in said.items() if self._is_kept(path, each_said)}
 
     def looked(self, path: str, check_one: Callable[[str], _Said]) -> tuple[_Said, Page | None]:
         """Return what is said of the file, with what it rests on."""
@@ -214,7 +214,7 @@ def _of_files(project: Project) -> Project:
         fail_on=Severity.ERROR,
         baseline="",
         names=(),
-        nested={folder: _of_files(own) for folder, own in project.nested.items()},
+        nested={folder: _of_files(each_project) for folder, each_project in project.nested.items()},
     )
 
 
@@ -235,22 +235,22 @@ def check(
     """
     session = session or Session()
     said = _Said(problems=list(candidates.problems), findings=list(candidates.findings))
-    needed = {pairing.path for own in projects(project) for pairing in pairings(own)}
-    severities = {folder: _with_severities(rules, known, own) for folder, own in project.nested.items()}
+    needed = {pairing.path for each_project in projects(project) for pairing in pairings(each_project)}
+    severities = {folder: _with_severities(rules, known, each_project) for folder, each_project in project.nested.items()}
 
     remembered = _Remembered(session.cache, candidates, rules, project, repairs)
 
     @without_collection()
     def check_one(path: str) -> _Said:
-        own = _Said(repairs=repairs)
+        said = _Said(repairs=repairs)
         if session.cache is not None and path in needed:
             session.cache.look(path)
         applied = severities.get(folder_of(path, project), rules)
-        plan = _check_file(path, path in candidates.named, applied, judging(path, project), own)
-        own.findings = [_found_in(path, finding) for finding in own.findings]
+        plan = _check_file(path, path in candidates.named, applied, judging(path, project), said)
+        said.findings = [_found_in(path, finding) for finding in said.findings]
         if plan is not None and plans is not None and path in needed:
             plans[path] = plan
-        return own
+        return said
 
     look = partial(remembered.looked, check_one=check_one)
     found = session.steps.do(os.curdir, remembered.unchanged, "what is remembered")
@@ -284,8 +284,8 @@ def check(
                 pages += filter(None, looked[1:])
     session.steps.do(os.curdir, partial(remembered.keep, pages), "what is remembered")
     if candidates.is_whole:
-        paths = {*candidates.files, *(own.location.path for own in said.findings)}
-        said.findings += [finding for own in projects(project) for finding in _unused_patterns(own, paths)]
+        paths = {*candidates.files, *(finding.location.path for finding in said.findings)}
+        said.findings += [finding for each_project in projects(project) for finding in _unused_patterns(each_project, paths)]
     report = session.steps.do(project.path or os.curdir, lambda: _reported(said, rules, known, project), "the report")
     if isinstance(report, Problem):
         report = Report(problems=(*said.problems, report), checked=tuple(said.checked))
@@ -301,8 +301,8 @@ def _shared_out(
         shares[index // NEIGHBOURS % jobs].append(path)
     found = {}
     for share in filter(None, shares):
-        own = stack.enter_context(Aside(*(partial(check_one, path) for path in share)))
-        found.update({path: (own, place) for place, path in enumerate(share)})
+        aside = stack.enter_context(Aside(*(partial(check_one, path) for path in share)))
+        found.update({path: (aside, place) for place, path in enumerate(share)})
     return found
 
 
@@ -313,7 +313,7 @@ def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule],
         return rule in rules and rules[rule].kind in said.checked.get(path, ())
 
     hidden: tuple[Finding, ...] = ()
-    findings = _firsts(said.findings, lambda own: (own.found_in, _said_by(own, known)))
+    findings = _firsts(said.findings, lambda reported: (reported.found_in, _said_by(reported, known)))
     for one in projects(project):
         findings = at_sources(findings, one)
     if project.heeds_comments:
@@ -321,20 +321,20 @@ def _reported(said: _Said, rules: Mapping[str, Rule], known: Mapping[str, Rule],
     silenced = [Silenced(finding, by_comment=True) for finding in hidden if finding.rule in rules]
     kept: list[Finding] = []
     for finding in findings:
-        own = judging(finding.found_in or finding.location.path, project)
-        if finding.rule in rules and _is_ignored(finding, own):
+        this_project = judging(finding.found_in or finding.location.path, project)
+        if finding.rule in rules and _is_ignored(finding, this_project):
             silenced.append(Silenced(finding, by_comment=False))
         elif finding.rule in rules:
-            severity = own.severity.get(finding.rule)
+            severity = this_project.severity.get(finding.rule)
             kept.append(finding if severity is None else replace(finding, severity=severity))
     return Report(
         findings=tuple(_once_a_run(_once(kept, known), known)),
-        silenced=_firsts(silenced, lambda own: _said_by(own.finding, known)),
+        silenced=_firsts(silenced, lambda reported: _said_by(reported.finding, known)),
         not_evaluated=tuple(each for each in said.not_evaluated if _applies(each.rule, judging(each.location.path, project))),
         problems=tuple(said.problems),
         checked=tuple(said.checked),
         outlines=tuple(said.outlines),
-        pairings=tuple(each for one in projects(project) for each in pairings(one)),
+        pairings=tuple(pairing for one in projects(project) for pairing in pairings(one)),
         judged_by=tuple(judged_by(project, said.checked)),
         recognised=_recognised(said, known),
     )
@@ -365,19 +365,19 @@ def _once(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Findin
 
     The condition is that of a file that is judged alone, which a file that sources it decides.
     """
-    kept = _firsts(findings, lambda own: _said_by(own, rules))
+    kept = _firsts(findings, lambda reported: _said_by(reported, rules))
     said: dict[object, list[str]] = {}
-    for own in kept:
-        said.setdefault(_said_by(own, rules)[:2], []).append(f"{own.message}, unless ")
-    return [own for own in kept if not own.message.startswith(tuple(said[_said_by(own, rules)[:2]]))]
+    for each_finding in kept:
+        said.setdefault(_said_by(each_finding, rules)[:2], []).append(f"{each_finding.message}, unless ")
+    return [finding for finding in kept if not finding.message.startswith(tuple(said[_said_by(finding, rules)[:2]]))]
 
 
 def _once_a_run(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """The findings, with one in the place of all that say of a run the same: the first, which counts the others."""
-    told = Counter(finding.rule for finding in findings if finding.rule in rules and rules[finding.rule].once == "run")
+    reported = Counter(finding.rule for finding in findings if finding.rule in rules and rules[finding.rule].once == "run")
     kept: list[Finding] = []
     for finding in findings:
-        others = told.pop(finding.rule, 0) - 1
+        others = reported.pop(finding.rule, 0) - 1
         if others > 0:
             said = f"the same in {others} other file{'s' if others > 1 else ''}"
             kept.append(replace(finding, help=f"{finding.help}; {said}" if finding.help else said))
@@ -420,11 +420,11 @@ def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: P
 
         comments = stated(path)
         said.problems += comments.problems
-        told = as_known(document, comments, project)
-        said.findings += still_refused(document.findings, told)
-        for configuration in told:
+        reported = as_known(document, comments, project)
+        said.findings += still_refused(document.findings, reported)
+        for configuration in reported:
             _check_configuration(configuration, rules, said)
-        if not _recognise(told, said) and not said.findings:
+        if not _recognise(reported, said) and not said.findings:
             said.checked.pop(path)
     else:
         said.findings += document.findings
@@ -470,7 +470,7 @@ def applicable(framework: str, version: str) -> int:
 
 def _recognise(configurations: Sequence[Configuration], said: _Said) -> bool:
     """Note which frameworks the configurations of a file are of; return whether a rule holds for one of them."""
-    counts = [applicable(each.framework, each.version) for each in configurations]
+    counts = [applicable(configuration.framework, configuration.version) for configuration in configurations]
     for each, count in zip(configurations, counts, strict=True):
         known = said.recognised.get((each.framework, each.path), (count, False))
         said.recognised[each.framework, each.path] = (count, known[1] or lacks_world_size(each))
@@ -480,8 +480,8 @@ def _recognise(configurations: Sequence[Configuration], said: _Said) -> bool:
 def _recognised(said: _Said, known: Mapping[str, Rule]) -> tuple[Recognised, ...]:
     every = sum(rule.kind is RuleKind.CONFIG for rule in known.values())
     by_framework: dict[str, list[tuple[int, bool]]] = {}
-    for (framework, _), own in said.recognised.items():
-        by_framework.setdefault(framework, []).append(own)
+    for (framework, _), value in said.recognised.items():
+        by_framework.setdefault(framework, []).append(value)
     found = (
         Recognised(name, len(files), max(count for count, _ in files), every, sum(unsized for _, unsized in files))
         for name, files in by_framework.items()
@@ -509,14 +509,14 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, said: _
     from tvlint.rulebook.pages import load_rules
 
     facts = Facts(plan)
-    said.findings += [_with_origin(own) for own in findings_of_plan(facts, load_rules()) if own.rule in rules]
+    said.findings += [_with_origin(finding) for finding in findings_of_plan(facts, load_rules()) if finding.rule in rules]
     alone = relations(facts)
     said.outlines.append(outline(plan, coverage=None if alone is None else coverage_of(alone.plan, alone.derived)))
     schedule = schedule_of(plan)
     if schedule is not None:
-        own = _Said()
-        _check_schedule(schedule, {name: rule for name, rule in rules.items() if name in PLAN_RULES}, project, own)
-        said.findings += [replace(finding, ranks=()) for finding in own.findings]
+        this_said = _Said()
+        _check_schedule(schedule, {name: rule for name, rule in rules.items() if name in PLAN_RULES}, project, this_said)
+        said.findings += [replace(finding, ranks=()) for finding in this_said.findings]
 
 
 def _with_origin(finding: Finding) -> Finding:
@@ -543,7 +543,7 @@ def _check_schedule(schedule: Schedule, rules: Mapping[str, Rule], project: Proj
 
 def as_known(document: Document, comments: Stated, project: Project) -> list[Configuration]:
     """Return the configurations of a file with what its comments and the project say of them."""
-    return [as_project_says(as_stated(each, comments), project) for each in document.configurations]
+    return [as_project_says(as_stated(configuration, comments), project) for configuration in document.configurations]
 
 
 def as_stated(configuration: Configuration, comments: Stated) -> Configuration:

@@ -21,8 +21,8 @@ def with_lines(report: Report) -> Report:
         if place.line is None and place.pointer.startswith("/"):
             wanted.setdefault(place.path, set()).add(place)
     known: dict[Location, Location] = {}
-    for path, own in wanted.items():
-        known |= _located(path, own)
+    for path, locations in wanted.items():
+        known |= _located(path, locations)
     seen: Report = moved(report, known) if known else report
     return seen
 

@@ -28,8 +28,8 @@ def rendered(report: Report, outputs: tuple[Output, ...], context: Context) -> d
 
     def written(output: Output) -> Escaped:
         people = output.format in _FOR_PEOPLE or root == here
-        own = replace(context, root=here if people else root, color=context.color and not output.path)
-        return render(report if people else _seen_from(root, report), output.format, own)
+        this_context = replace(context, root=here if people else root, color=context.color and not output.path)
+        return render(report if people else _seen_from(root, report), output.format, this_context)
 
     return {output: written(output) for output in outputs}
 

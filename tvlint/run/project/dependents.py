@@ -39,7 +39,7 @@ def _mentioning(texts: dict[str, bytes], others: Collection[str]) -> list[str]:
     odd = [name for name in known if _NAME.fullmatch(name) is None]
     left = {path: _mentioned(text, known, odd) for path, text in texts.items()}
     while more or names:
-        more += [path for path, own in left.items() if not own.isdisjoint(names)]
+        more += [path for path, value in left.items() if not value.isdisjoint(names)]
         for path in more:
             left.pop(path, None)
         names, more = _names(more), []

@@ -50,8 +50,8 @@ def with_nested(project: Project, candidates: Candidates, at: At | None) -> tupl
 
 def excluded(path: str, project: Project) -> bool:
     """Return whether the project file that judges the path excludes it."""
-    own = project.nested.get(folder_of(path, project), project)
-    return matches(path, own, own.exclude)
+    this_project = project.nested.get(folder_of(path, project), project)
+    return matches(path, this_project, this_project.exclude)
 
 
 def folder_of(path: str, project: Project) -> str:
@@ -63,11 +63,11 @@ def folder_of(path: str, project: Project) -> str:
 
 def judging(path: str, project: Project) -> Project:
     """Return the project with the settings that judge the file."""
-    own = project.nested.get(folder_of(path, project), project)
-    for profile in own.profiles:
-        if matches(path, own, profile.files):
-            own = replace(own, **profile.values)
-    return own
+    this_project = project.nested.get(folder_of(path, project), project)
+    for profile in this_project.profiles:
+        if matches(path, this_project, profile.files):
+            this_project = replace(this_project, **profile.values)
+    return this_project
 
 
 def projects(project: Project) -> tuple[Project, ...]:
@@ -77,25 +77,25 @@ def projects(project: Project) -> tuple[Project, ...]:
 
 def given(project: Project, **values: Any) -> Project:
     """Return the project with values that the command line gives, which count for every file."""
-    nested = {folder: given(own, **values) for folder, own in project.nested.items()}
+    nested = {folder: given(each_project, **values) for folder, each_project in project.nested.items()}
     profiles = tuple(
-        replace(own, values={name: value for name, value in own.values.items() if name not in values})
-        for own in project.profiles
+        replace(profile, values={name: value for name, value in profile.values.items() if name not in values})
+        for profile in project.profiles
     )
     return replace(project, **values, nested=nested, profiles=profiles)
 
 
 def moved(project: Project, folder: Path) -> Project:
     """Return the project as it stands in another folder, with those below it."""
-    return replace(project, folder=folder, nested={own: moved(each, folder / own) for own, each in project.nested.items()})
+    return replace(project, folder=folder, nested={name: moved(each, folder / name) for name, each in project.nested.items()})
 
 
 def judged_by(project: Project, paths: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Yield the project files of folders below, each with how many of the files it judges."""
     folders = [folder_of(path, project) for path in paths] if project.nested else []
-    for folder, own in project.nested.items():
+    for folder, each_project in project.nested.items():
         if folder in folders:
-            yield own.path, folders.count(folder)
+            yield each_project.path, folders.count(folder)
 
 
 def folders(project: Project, path: str) -> Iterator[str]:

@@ -90,7 +90,12 @@ def _declared(
         return None
     positions = tuple(tuple(_position(one, arguments) for one in one_set) for one_set in linear)
     beyond = next(
-        (one for own, found in zip(linear, positions, strict=True) for one, at in zip(own, found, strict=True) if at >= count),
+        (
+            one
+            for names, found in zip(linear, positions, strict=True)
+            for one, at in zip(names, found, strict=True)
+            if at >= count
+        ),
         None,
     )
     if beyond is not None:

@@ -99,34 +99,34 @@ def changed_policy(policy: str, project: Project, paths: Iterable[str] = ()) -> 
     there = Path(top, os.path.relpath(project.folder, top), os.path.basename(project.path.partition(":")[2]))
     nearest = Path(top, path) if separator else find(Path(os.path.realpath(os.curdir)))
     yield from _changed(revision, project, there, nearest)
-    for base in dict.fromkeys(base for each in projects(project) for base in each.bases):
+    for base in dict.fromkeys(base for each_project in projects(project) for base in each_project.bases):
         yield from _changed(revision, project, Path(base), Path(base) if os.path.isfile(base) else None)
     for folder in dict.fromkeys(folder for name in paths for folder in folders(project, name)) if not separator else ():
         judge = project.nested.get(folder)
-        own = project_file_in(project.folder / folder)
-        if own != nearest and (judge is not None or own is not None):
+        here = project_file_in(project.folder / folder)
+        if here != nearest and (judge is not None or here is not None):
             name = PROJECT_FILES[0] if judge is None else os.path.basename(judge.path)
-            yield from _changed(revision, judge or project, project.folder / folder / name, own)
+            yield from _changed(revision, judge or project, project.folder / folder / name, here)
 
 
-def _changed(revision: str, project: Project, there: Path, own: Path | None) -> Iterator[Finding]:
+def _changed(revision: str, project: Project, there: Path, project_file: Path | None) -> Iterator[Finding]:
     """Yield that the project file `own` of the checkout is not `there` in the revision, or holds something else."""
     top = checkout()
     trusted = _content(top, project.revision, os.path.relpath(there, top).replace(os.sep, "/"))
     try:
-        here = None if own is None else content(own, MAXIMAL_SIZE)
+        here = None if project_file is None else content(project_file, MAXIMAL_SIZE)
     except OSError:
         here = None
-    if here == trusted and (here is None or os.path.realpath(own or "") == os.path.realpath(there)):
+    if here == trusted and (here is None or os.path.realpath(project_file or "") == os.path.realpath(there)):
         return
-    place = own or there
+    place = project_file or there
     text = f"the project file is not that of `{revision}`, which judges this change"
     if here is None:
         text = f"the change takes away the project file of `{revision}`, which judges it"
     elif trusted is None:
         text = f"the change adds a project file, which `{revision}` does not have"
-    elif own is not None:
-        text += _of_operators(own, here, project)
+    elif project_file is not None:
+        text += _of_operators(project_file, here, project)
     yield Finding(CHANGED, Severity.WARNING, text, Location(shown(place)), "review it: it counts for the next change")
 
 

@@ -179,7 +179,7 @@ def project_in(
             values[f"{name}_location"] = reading.places.key((*prefix, key))
     values["profiles"] = _profiles(values.pop("profile", ()), reading, prefix)
     patterns = values.get("per_file_ignores", {})
-    values["pattern_locations"] = {own: reading.places.key((*prefix, "per-file-ignores", own)) for own in patterns}
+    values["pattern_locations"] = {pattern: reading.places.key((*prefix, "per-file-ignores", pattern)) for pattern in patterns}
     base = values.pop("extends", "")
     project = Project(path.parent, shown, names=tuple(reading.names), **values)
     if not base:
@@ -213,10 +213,10 @@ def _base(name: str, place: Location, path: Path, read: Callable[[Path, Path], b
 
 def _extended(project: Project, given: frozenset[str], base: Project) -> Project:
     """Return the project with what its file does not give of the project that it extends."""
-    own: dict[str, Any] = {name: getattr(base, name) for name in INHERITED if name.removesuffix("_location") not in given}
+    inherited: dict[str, Any] = {name: getattr(base, name) for name in INHERITED if name.removesuffix("_location") not in given}
     severity, budget = {**base.severity, **project.severity}, {**base.budget, **project.budget}
     bases = (str(base.folder / os.path.basename(base.path)), *base.bases)
-    return replace(project, severity=severity, budget=budget, names=(*project.names, *base.names), bases=bases, **own)
+    return replace(project, severity=severity, budget=budget, names=(*project.names, *base.names), bases=bases, **inherited)
 
 
 def _profiles(tables: tuple[dict[str, Any], ...], reading: Reading, prefix: KeyPath) -> tuple[Profile, ...]:

@@ -91,7 +91,7 @@ def changed_files(before: dict[str, Entry], after: dict[str, Entry] | None, path
     within = [_from_top(path) for path in paths]
     known = before.keys() | (after or {}).keys()
     for path, name in zip(paths, within, strict=True):
-        if not os.path.lexists(path) and not any(_lies_in(each, name) for each in known):
+        if not os.path.lexists(path) and not any(_lies_in(each_name, name) for each_name in known):
             raise RevisionError(f"no `{path}` in any of the versions", "name files or folders that are in one of them")
     top = checkout()
     folders = {os.path.dirname(name) for name in before} if after is None else set()

@@ -35,7 +35,7 @@ def pairs(report: Report) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _head(report: Report) -> list[str]:
-    configured = sum(each.files for each in report.recognised)
+    configured = sum(recognised.files for recognised in report.recognised)
     others = max(0, len(report.checked) - configured - len(report.outlines))
     kinds = (("configuration", configured), ("plan", len(report.outlines)), ("other file", others))
     found = ", ".join(counted(count, name) for name, count in kinds if count) or "nothing to check yet"
@@ -49,14 +49,14 @@ def _parts(report: Report, baseline: str) -> Iterator[list[str]]:
     yield ["# Files and folders that `tvlint check` looks at.", 'paths = ["."]']
     yield ["# Patterns of paths that it leaves out.", '# exclude = ["third_party/*"]']
     if report.recognised:
-        names = ", ".join(f"{each.framework} ({each.files:,})" for each in report.recognised)
+        names = ", ".join(f"{recognised.framework} ({recognised.files:,})" for recognised in report.recognised)
         first = report.recognised[0].framework
         yield [
             f"# The framework of files that do not show theirs, and its version. Found: {names}.",
             f'# framework = "{first}"',
             *(f'# version = "{version}"' for version in (_version(first),) if version),
         ]
-    unsized = sum(each.unsized for each in report.recognised if each.framework != NNSCALER)
+    unsized = sum(recognised.unsized for recognised in report.recognised if recognised.framework != NNSCALER)
     if unsized:
         yield [
             f"# How many ranks run where a file does not say it ({unsized:,} here do not): batch and groups",

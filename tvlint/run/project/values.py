@@ -137,8 +137,8 @@ def _proofs(reading: Reading, path: KeyPath, value: Any) -> tuple[ProofPair, ...
         if ("parallel" in item) == ("launch" in item):
             reading.wrong(location, "a `[[proof]]` needs `parallel`, or `launch`, and not both")
         elif ("parallel" in values or "launch" in values) and ("reference" in values or "reference" not in item):
-            own = (values.get("reference", ""), values.get("parallel", ()), frozenset(values.get("assume", ())), location)
-            pairs.append(ProofPair(*own, values.get("launch", "")))
+            proof = (values.get("reference", ""), values.get("parallel", ()), frozenset(values.get("assume", ())), location)
+            pairs.append(ProofPair(*proof, values.get("launch", "")))
     return tuple(pairs)
 
 

@@ -53,12 +53,12 @@ def stated(path: str) -> Stated:
 
 def lacks_world_size(configuration: Configuration) -> bool:
     """Return whether the configuration itself does not say how many ranks run."""
-    own = configuration.settings.get("world_size")
-    return own is None or isinstance(own.value, Unknown)
+    setting = configuration.settings.get("world_size")
+    return setting is None or isinstance(setting.value, Unknown)
 
 
 def nearest(settings: Sequence[Setting], configuration: Configuration) -> Setting | None:
     """The comment that is about the configuration: the last one above where it begins, or else the first of the file."""
     line = configuration.location.line if configuration.location is not None else None
-    above = [each for each in settings if line is not None and (each.location.line or 0) <= line]
+    above = [setting for setting in settings if line is not None and (setting.location.line or 0) <= line]
     return above[-1] if above else settings[0] if settings else None

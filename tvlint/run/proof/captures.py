@@ -83,8 +83,8 @@ def replayed(recorded: Recorded) -> Replayed:
     plan = recorded.plan
 
     def given(rank: int, name: str, micro_batch: int) -> Array | None:
-        own = recorded.given.get((rank, name, micro_batch))
-        return own if own is not None else recorded.given.get((rank, name, -1))
+        array = recorded.given.get((rank, name, micro_batch))
+        return array if array is not None else recorded.given.get((rank, name, -1))
 
     try:
         found = replay(plan, given)
@@ -92,9 +92,9 @@ def replayed(recorded: Recorded) -> Replayed:
         return Replayed(0, 0.0, f"cannot be replayed: {error}", error.location)
     worst, compared, least = 0.0, 0, _least_scale(recorded)
     for (rank, weight), numbers in recorded.gradients.items():
-        own = found.gradients.get((rank, weight))
-        far = _distance(own, numbers, least)
-        if far is None or own is None:
+        gradient = found.gradients.get((rank, weight))
+        far = _distance(gradient, numbers, least)
+        if far is None or gradient is None:
             return Replayed(compared, worst, f"does not make the recorded gradient of `{weight}` on rank {rank}")
         if not far <= _TOLERANCE.get(plan.tensors[weight].dtype, 0.0):
             text = f"replayed, gives another gradient of `{weight}` on rank {rank} than the program: {far:.2g} of its largest"
@@ -116,7 +116,7 @@ def _least_scale(recorded: Recorded) -> float:
     """
     import numpy as np
 
-    known = [np.abs(np.ma.filled(own, 0)).max(initial=0) for own in recorded.gradients.values() if own is not None]
+    known = [np.abs(np.ma.filled(array, 0)).max(initial=0) for array in recorded.gradients.values() if array is not None]
     return float(max(known, default=0.0)) * _ROUNDED
 
 
@@ -127,7 +127,7 @@ def _distance(one: Array | None, other: Array | None, least: float = 0.0) -> flo
     if one is None or other is None or one.shape != other.shape:
         return None
     held = ~np.ma.getmaskarray(other) & ~np.ma.getmaskarray(one)
-    left, right = (np.asarray(own, dtype=float)[held] for own in (one, other))
+    left, right = (np.asarray(array, dtype=float)[held] for array in (one, other))
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
         return None
     scale = max(float(np.abs(right).max(initial=0)), least, 1e-12)
@@ -165,16 +165,16 @@ def _has_every_gradient(parallel: Recorded, reference: Recorded) -> bool:
     """
     import numpy as np
 
-    left = {weight: np.ones(own.shape, dtype=bool) for (_, weight), own in reference.gradients.items() if own is not None}
+    left = {weight: np.ones(array.shape, dtype=bool) for (_, weight), array in reference.gradients.items() if array is not None}
     for (rank, weight), box in parallel.pieces.items():
         if weight not in left:
             continue
-        own = parallel.gradients.get((rank, weight))
+        gradient = parallel.gradients.get((rank, weight))
         cut = left[weight][tuple(slice(low, high) for low, high in box)]
-        if own is None or own.shape != cut.shape:
+        if gradient is None or gradient.shape != cut.shape:
             return False
-        cut &= np.ma.getmaskarray(own)
-    return {weight for _, weight in reference.gradients} <= left.keys() and not any(own.any() for own in left.values())
+        cut &= np.ma.getmaskarray(gradient)
+    return {weight for _, weight in reference.gradients} <= left.keys() and not any(array.any() for array in left.values())
 
 
 def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:
@@ -190,13 +190,21 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
         return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *verdict.reasons))
     facts = list(verdict.facts)
     for recorded, name in ((parallel, "parallel plan"), (reference, "reference plan")):
-        own = replayed(recorded)
-        if own.problem:
+        this_replayed = replayed(recorded)
+        if this_replayed.problem:
             reason = _reason(
-                "replay-differs", False, f"the {name}, {own.problem}", own.location or Location(recorded.plan.path)
+                "replay-differs",
+                False,
+                f"the {name}, {this_replayed.problem}",
+                this_replayed.location or Location(recorded.plan.path),
             )
             return replace(verdict, outcome=Outcome.UNKNOWN, reasons=(reason, *_open(verdict)))
-        facts.append((f"replay of the {name}", f"{own.compared} gradients agree with the program, to {own.worst:.1g}"))
+        facts.append(
+            (
+                f"replay of the {name}",
+                f"{this_replayed.compared} gradients agree with the program, to {this_replayed.worst:.1g}",
+            )
+        )
     different = different_gradients(parallel, reference)
     if different is None:
         return replace(verdict, facts=(*facts, ("recorded gradients", "not comparable with the reference's")))
@@ -217,7 +225,7 @@ def _is_of_values(verdict: Verdict) -> bool:
     """Return whether a verdict refutes, and only for values that are said to be other ones than the reference's."""
     from tvlint.analyses.relations.grounds import REFUTING, Ground
 
-    names = {own.name for own in verdict.reasons if own.refutes}
+    names = {reason.name for reason in verdict.reasons if reason.refutes}
     others = {"gradient-of-another-slice", "output-of-another-slice"}
     return verdict.outcome is Outcome.REFUTED and all(REFUTING.get(name) is Ground.DIFFERS or name in others for name in names)
 
@@ -226,15 +234,15 @@ def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool,
     weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
     more = f" and of {len(different) - 1} more weights" if len(different) > 1 else ""
     text = f"the gradient of `{weight}`{more} that the program computed is not the reference's: off by {far:.2g} of its largest"
-    open_ones = [own for own in verdict.reasons if not own.refutes] if _by_numbers_alone(verdict) else []
-    first = next((own.location for own in (*open_ones, *verdict.reasons)), None)
+    open_ones = [reason for reason in verdict.reasons if not reason.refutes] if _by_numbers_alone(verdict) else []
+    first = next((reason.location for reason in (*open_ones, *verdict.reasons)), None)
     location = first if first is not None and first.line is not None else Location(plan.path)
     return replace(_reason("other-recorded-gradient", refutes, text, location), ranks=tuple(ranks))
 
 
 def _by_numbers_alone(verdict: Verdict) -> bool:
     """Return whether nothing but a run on random numbers refutes, which finds no cause."""
-    return {own.name for own in verdict.reasons if own.refutes} == {"other-numbers"}
+    return {reason.name for reason in verdict.reasons if reason.refutes} == {"other-numbers"}
 
 
 def _open(verdict: Verdict) -> tuple[Reason, ...]:

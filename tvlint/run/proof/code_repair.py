@@ -33,7 +33,7 @@ def with_code_repair(pair: Pair, plans: Plans, verdict: Verdict) -> Verdict:
     """
     if verdict.outcome is Outcome.PROVED or not pair.trials or not verdict.reasons:
         return verdict
-    if verdict.reasons[0].repair and any(own.message == SHOWS for own in verdict.reasons[0].related):
+    if verdict.reasons[0].repair and any(related.message == SHOWS for related in verdict.reasons[0].related):
         return verdict
     code = _opened(pair)
     if code is None or code.size > _LARGEST:
@@ -41,16 +41,16 @@ def with_code_repair(pair: Pair, plans: Plans, verdict: Verdict) -> Verdict:
     trials = max(min(pair.trials, _MOST_LINES // max(code.size, 1)), min(_FEWEST, pair.trials))
     found = islice(proposals(code, list(_places(verdict, plans.findings))), trials)
     with parsing_once():
-        change = first_proved((_candidate(own) for own in found), partial(_proves, pair))
+        change = first_proved((_candidate(proposal) for proposal in found), partial(_proves, pair))
     return verdict if change is None else replace(verdict, reasons=with_repair(verdict.reasons, change))
 
 
-def _candidate(own: Proposal) -> Candidate[Mapping[str, str]]:
+def _candidate(proposal: Proposal) -> Candidate[Mapping[str, str]]:
     """Return the change with the first place of each file."""
     rows: dict[str, int] = {}
-    for path, number in own.places:
+    for path, number in proposal.places:
         rows.setdefault(path, number)
-    return Candidate(own.message, own.contents, tuple(Location(*each) for each in rows.items()))
+    return Candidate(proposal.message, proposal.contents, tuple(Location(*row) for row in rows.items()))
 
 
 def _opened(pair: Pair) -> Code | None:
@@ -68,10 +68,10 @@ def _opened(pair: Pair) -> Code | None:
 
 def _places(verdict: Verdict, findings: tuple[Finding, ...]) -> Iterator[tuple[str, int]]:
     """Yield where the verdict and the errors of the reader stand: what refutes first."""
-    errors = [own for own in findings if own.severity is Severity.ERROR]
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     named: list[Reason | Finding] = [*sorted(verdict.reasons, key=lambda reason: not reason.refutes), *errors]
-    for own in named:
-        for location in (own.location, *(other.location for other in own.related)):
+    for place in named:
+        for location in (place.location, *(other.location for other in place.related)):
             if location.line is not None:
                 yield location.path, location.line
 
@@ -82,7 +82,7 @@ def _proves(pair: Pair, contents: Mapping[str, str]) -> bool:
 
     with instead({path: text.encode() for path, text in contents.items()}):
         plans = read_pair(pair)
-    if not isinstance(plans, Plans) or any(own.severity is Severity.ERROR for own in plans.findings):
+    if not isinstance(plans, Plans) or any(finding.severity is Severity.ERROR for finding in plans.findings):
         return False
     kinds: tuple[Plan, ...] = plans.kinds
-    return all(is_proved(own, plans.reference, pair.assume) for own in kinds)
+    return all(is_proved(kind, plans.reference, pair.assume) for kind in kinds)

@@ -57,8 +57,14 @@ class Capturing:
 
 def prove_launches(project: Project, session: Session, within: tuple[str, ...], how: Capturing) -> Report:
     """Return the verdicts of the project's launches; what is neither remembered nor run is unknown."""
-    asked = [(own, proof) for own in projects(project) if is_named(own, within) for proof in own.proofs if proof.launch]
-    return joined(*(_proved(own, proof, session, how) for own, proof in asked))
+    asked = [
+        (each_project, proof)
+        for each_project in projects(project)
+        if is_named(each_project, within)
+        for proof in each_project.proofs
+        if proof.launch
+    ]
+    return joined(*(_proved(each_project, proof, session, how) for each_project, proof in asked))
 
 
 def _proved(project: Project, proof: ProofPair, session: Session, how: Capturing) -> Report:
@@ -114,11 +120,11 @@ def _named(report: Report, proof: ProofPair, names: dict[str, str]) -> Report:
     def said(verdict: Verdict) -> Verdict:
         reasons = tuple(
             replace(
-                own,
-                location=placed(own.location),
-                related=tuple(replace(each, location=placed(each.location)) for each in own.related),
+                reason,
+                location=placed(reason.location),
+                related=tuple(replace(related, location=placed(related.location)) for related in reason.related),
             )
-            for own in verdict.reasons
+            for reason in verdict.reasons
         )
         return replace(
             verdict,
@@ -130,7 +136,7 @@ def _named(report: Report, proof: ProofPair, names: dict[str, str]) -> Report:
     return Report(
         findings=report.findings,
         verdicts=tuple(map(said, report.verdicts)),
-        problems=tuple(replace(own, location=placed(own.location)) for own in report.problems),
+        problems=tuple(replace(problem, location=placed(problem.location)) for problem in report.problems),
         checked=tuple(names.get(path, path) for path in report.checked),
         pairings=tuple(Pairing(name, proof.location) for name in names.values()),
     )

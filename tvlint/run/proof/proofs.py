@@ -51,13 +51,13 @@ def prove_project(
     stated = 0
     asked: list[Pair] = []
     problems: list[Problem] = []
-    for own in projects(project):
-        every = tuple(pairs(own))
-        some = not is_named(own, within)
+    for each_project in projects(project):
+        every = tuple(pairs(each_project))
+        some = not is_named(each_project, within)
         named = [pair for pair in every if _lies_in(pair.parallel, given) or _lies_in(pair.reference, given)] if some else every
         stated += len(every)
         asked += named
-        problems += _not_in_project(tuple(named), own)
+        problems += _not_in_project(tuple(named), each_project)
     proved = prove_pairs(() if problems else tuple(asked), session, dict(plans))
     report = with_sources(joined(Report(problems=tuple(problems)), *proved), project, session)
     return without_silenced_reasons(report, project), stated - len(asked)

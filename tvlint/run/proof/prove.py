@@ -111,14 +111,17 @@ def _with_errors(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
     Beside any other error of the code nothing is proved: what it does is not what was derived of it. Where a name has no value
     the run stops, which comes before what values would be.
     """
-    errors = [own for own in findings if own.severity is Severity.ERROR]
-    sure = [own for own in errors if own.rule in FOUND_BY_READERS]
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    sure = [error for error in errors if error.rule in FOUND_BY_READERS]
     if verdict.outcome is Outcome.REFUTED:
-        stops = any(REFUTING.get(own.name) is Ground.FAILS for own in verdict.reasons)
-        sure = [own for own in sure if own.rule == "undefined-tensor" and not stops]
+        stops = any(REFUTING.get(reason.name) is Ground.FAILS for reason in verdict.reasons)
+        sure = [finding for finding in sure if finding.rule == "undefined-tensor" and not stops]
     if not errors or (verdict.outcome is not Outcome.PROVED and not sure):
         return verdict
-    found = (Reason(own.rule, bool(sure), own.message, own.location, own.ranks, related=own.related) for own in sure or errors)
+    found = (
+        Reason(finding.rule, bool(sure), finding.message, finding.location, finding.ranks, related=finding.related)
+        for finding in sure or errors
+    )
     count, proved = verdict.stages, max(0, verdict.stages.proved - 1)
     if verdict.outcome is Outcome.REFUTED:
         stages = count
@@ -127,8 +130,8 @@ def _with_errors(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
     else:
         stages = replace(count, unknown=count.unknown + count.proved - proved, proved=proved)
     outcome = Outcome.REFUTED if sure else Outcome.UNKNOWN
-    places = {own.location for own in sure}
-    others = (own for own in verdict.reasons if own.refutes or own.location not in places)
+    places = {finding.location for finding in sure}
+    others = (reason for reason in verdict.reasons if reason.refutes or reason.location not in places)
     return replace(verdict, outcome=outcome, reasons=(*found, *others), stages=stages)
 
 
@@ -136,8 +139,10 @@ def _named(verdict: Verdict, plan: Plan) -> Verdict:
     """The verdict on one kind of replica, with its name in what is told; ranks are told as those of the first replica."""
     if not plan.name:
         return verdict
-    told = tuple(replace(reason, message=f"in {plan.name}, as in the first: {reason.message}") for reason in verdict.reasons)
-    return replace(verdict, reasons=told)
+    reported = tuple(
+        replace(reason, message=f"in {plan.name}, as in the first: {reason.message}") for reason in verdict.reasons
+    )
+    return replace(verdict, reasons=reported)
 
 
 def peak_bytes() -> int:
@@ -213,11 +218,11 @@ def recalled(cache: Cache | None, question: Question | None, started: float | No
     if report is None:
         return None
 
-    def told(verdict: Verdict) -> Verdict:
+    def reported(verdict: Verdict) -> Verdict:
         facts = (*verdict.facts, ("cached proof of", seconds_text(verdict.seconds)))
         return replace(verdict, facts=facts, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
 
-    return replace(report, verdicts=tuple(map(told, report.verdicts)))
+    return replace(report, verdicts=tuple(map(reported, report.verdicts)))
 
 
 def _lasting(report: Report) -> bool:

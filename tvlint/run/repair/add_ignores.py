@@ -34,10 +34,10 @@ def with_ignores(report: Report, rules: Rules, reason: str, session: Session) ->
     silenced = [finding for finding in report.findings if finding not in left]
     mentions = Mentions(report.checked)
     for path in dict.fromkeys(map(checked_in, silenced)):
-        own = tuple(finding for finding in silenced if checked_in(finding) == path)
-        found = session.steps.do(path, partial(_silenced, File(path, mentions, rules), own, reason), "the comments")
+        findings = tuple(finding for finding in silenced if checked_in(finding) == path)
+        found = session.steps.do(path, partial(_silenced, File(path, mentions, rules), findings, reason), "the comments")
         if isinstance(found, Problem):
-            left += own
+            left += findings
         else:
             contents |= found.contents
             left += found.left

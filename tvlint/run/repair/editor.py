@@ -122,11 +122,11 @@ def hover(path: str, line: int, column: int, buffers: Buffers, known: Mapping[st
         document = read_document(path, project.operators)
         if document is None or isinstance(document, Problem):
             return None
-        own = next(_settings_at(as_known(document, stated(path), project), path, line, column), None)
-        if own is None and not rules:
+        setting = next(_settings_at(as_known(document, stated(path), project), path, line, column), None)
+        if setting is None and not rules:
             return None
-        found = [each for each in topologies(document, project.world_size, project) if isinstance(each, Topology)]
-    lines = [] if own is None else [f"{own[1].written} = {show(own[1].value)}  ({own[1].name})"]
+        found = [topology for topology in topologies(document, project.world_size, project) if isinstance(topology, Topology)]
+    lines = [] if setting is None else [f"{setting[1].written} = {show(setting[1].value)}  ({setting[1].name})"]
     for topology in found[:1]:
         lines += ["", *(f"{name}: {show(value)}" for name, value in facts(topology).items())]
     return Hover("\n\n".join(dict.fromkeys(f"### {rule.name}\n\n{rule.body.strip()}" for rule in rules)), tuple(lines))

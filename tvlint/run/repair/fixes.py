@@ -193,10 +193,10 @@ class Mentions:
     def of(self, path: str) -> tuple[str, ...]:
         """Return the checked files that name the one at `path`."""
         if not self._contents:
-            self._contents = {each: _content_of(each) for each in sorted(self.checked)}
+            self._contents = {name: _content_of(name) for name in sorted(self.checked)}
         if path not in self._known:
             name = os.fsencode(os.path.basename(path))
-            holding = [each for each, data in self._contents.items() if name in data]
+            holding = [each_name for each_name, data in self._contents.items() if name in data]
             self._known[path] = tuple(dependents(holding, (path,)))
         return self._known[path]
 
@@ -245,9 +245,9 @@ class File:
         for edit in edits:
             by_file.setdefault(edit.location.path, []).append(edit)
         found = {}
-        for path, own in by_file.items():
+        for path, edits_of_file in by_file.items():
             text = self.text(path)
-            new = text.edited(own) if text is not None else None
+            new = text.edited(edits_of_file) if text is not None else None
             if new is None:
                 return None
             found[path] = new.encode("utf-8")
@@ -274,7 +274,9 @@ class File:
             values = Values(configuration)
             violated = [rule for rule in judged if rule.severity is not Severity.NOTE and judge(rule, values) is False]
             self._repairs[section] = {
-                rule.name: tuple(tuple(Change(each.setting.name, each.value) for each in own) for own in repair.alternatives)
+                rule.name: tuple(
+                    tuple(Change(each.setting.name, each.value) for each in alternative) for alternative in repair.alternatives
+                )
                 for rule, repair in nearest(configuration, judged, violated)
             }
         return self._repairs[section]
@@ -292,10 +294,10 @@ class File:
             return
         for configuration in self._configurations:
             if finding.section == configuration.section:
-                own = (*self._repairs_in(configuration).get(rule.name, ()), *proposed(rule, Values(configuration)))
-                for changes in own:
+                own_repairs = (*self._repairs_in(configuration).get(rule.name, ()), *proposed(rule, Values(configuration)))
+                for changes in own_repairs:
                     if edits := together(self._edits(change, configuration, finding) for change in changes):
-                        message = " and ".join(words(each, configuration.settings.get(each.name)) for each in changes)
+                        message = " and ".join(words(change, configuration.settings.get(change.name)) for change in changes)
                         yield _Proposal(Fix(message, edits), changes)
 
     def _edits(self, change: Change, configuration: Configuration, finding: Finding) -> tuple[Edit, ...]:
@@ -330,8 +332,8 @@ class File:
             return Trial(before, self._checked(paths), self, paths, contents)
 
     def _holds(self, proposal: _Proposal, finding: Finding) -> bool:
-        own = self.text(self.path)
-        self._left -= max(1, len(self._configurations), len(own.text) >> 10 if own is not None else 0)
+        text = self.text(self.path)
+        self._left -= max(1, len(self._configurations), len(text.text) >> 10 if text is not None else 0)
         if self._left < 0:
             return False
         contents = self.edited(proposal.fix.edits)
@@ -351,8 +353,8 @@ class File:
             document = read_document(path, judging(path, self.rules.project).operators)
             if isinstance(document, Problem):
                 return None
-            for own in document.configurations if document is not None else ():
-                found.append({setting.name: _comparable(setting.value) for setting in own.settings.values()})
+            for configuration in document.configurations if document is not None else ():
+                found.append({setting.name: _comparable(setting.value) for setting in configuration.settings.values()})
         return found
 
 
@@ -365,9 +367,9 @@ def _better(before: Report, after: Report, finding: Finding) -> bool:
     """Return whether the finding is gone and nothing else has come."""
     if after.problems or len(after.checked) < len(before.checked):
         return False
-    old, new = (Counter(map(fingerprint, each.findings)) for each in (before, after))
-    own = fingerprint(finding)
-    return new[own] < old[own] and not new - old and len(after.silenced) == len(before.silenced)
+    old, new = (Counter(map(fingerprint, report.findings)) for report in (before, after))
+    name = fingerprint(finding)
+    return new[name] < old[name] and not new - old and len(after.silenced) == len(before.silenced)
 
 
 def _unknown(report: Report) -> set[str]:
@@ -376,6 +378,6 @@ def _unknown(report: Report) -> set[str]:
 
 def _beside(configuration: Configuration, finding: Finding) -> Setting | None:
     """Return the setting that the finding stands at, else the first one of its file."""
-    own = list(configuration.settings.values())
-    at = [each for each in own if finding.location in (each.location, each.name_location)]
-    return next(iter([*at, *(each for each in own if each.name_location.path == finding.location.path)]), None)
+    settings = list(configuration.settings.values())
+    at = [setting for setting in settings if finding.location in (setting.location, setting.name_location)]
+    return next(iter([*at, *(setting for setting in settings if setting.name_location.path == finding.location.path)]), None)

@@ -69,8 +69,8 @@ def paths_of(project: Project, named: str, unnamed: str = "") -> dict[str, Path]
     """
     if named:
         return {"": Path(named)}
-    own = {folder: _path_of(each) for folder, each in {"": project, **project.nested}.items() if each.baseline}
-    return {"": project.folder / unnamed, **own} if unnamed else own
+    paths = {folder: _path_of(each) for folder, each in {"": project, **project.nested}.items() if each.baseline}
+    return {"": project.folder / unnamed, **paths} if unnamed else paths
 
 
 def baselines(project: Project, named: str) -> dict[str, Baseline]:
@@ -82,8 +82,8 @@ def part_of(report: Report, folder: str, folders: Collection[str], project: Proj
     """Return the findings, and the files checked, of which the baseline of one of the folders holds what is known."""
 
     def is_part(path: str) -> bool:
-        own = folder_of(path, project)
-        return (own if own in folders else "") == folder
+        name = folder_of(path, project)
+        return (name if name in folders else "") == folder
 
     findings = tuple(finding for finding in report.findings if is_part(finding.found_in or finding.location.path))
     return replace(report, findings=findings, checked=tuple(filter(is_part, report.checked)))
@@ -94,8 +94,10 @@ def compare_all(report: Report, known: Mapping[str, Baseline], project: Project)
     found = []
     for folder in {"": None, **known}:
         part = part_of(report, folder, known, project)
-        own = known.get(folder)
-        found.append(Compared(part.findings, (), ()) if own is None else compare(part, own.entries, own.path.parent))
+        baseline = known.get(folder)
+        found.append(
+            Compared(part.findings, (), ()) if baseline is None else compare(part, baseline.entries, baseline.path.parent)
+        )
     new, held, stale = (
         tuple(chain.from_iterable(each)) for each in zip(*((each.new, each.known, each.stale) for each in found), strict=True)
     )
@@ -146,8 +148,14 @@ def save(path: Path, entries: Iterable[Entry]) -> None:
     """Write the entries, in order. Raises `OutputError` where they cannot be written."""
     ordered = sorted(entries, key=lambda entry: (entry.path, entry.rule, entry.fingerprint))
     listed = [
-        {"path": own.path, "rule": own.rule, "fingerprint": own.fingerprint, "count": own.count, "message": own.message}
-        for own in ordered
+        {
+            "path": each_entry.path,
+            "rule": each_entry.rule,
+            "fingerprint": each_entry.fingerprint,
+            "count": each_entry.count,
+            "message": each_entry.message,
+        }
+        for each_entry in ordered
     ]
     write_file(str(path), data({"format": FORMAT, "findings": listed}))
 

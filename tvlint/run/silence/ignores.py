@@ -115,9 +115,9 @@ def silence(
             silenced.setdefault((place.path, finding.rule), []).append(_lines(place))
         (hidden if hit else kept).append(finding)
     names = frozenset(known)
-    for path, own in comments.items():
-        used = {rule: Intervals(silenced.get((path, rule), ())) for rule in {ignore.rule for ignore in own.all}}
-        for ignore in own.all:
+    for path, comment in comments.items():
+        used = {rule: Intervals(silenced.get((path, rule), ())) for rule in {ignore.rule for ignore in comment.all}}
+        for ignore in comment.all:
             hits = used[ignore.rule].meet((ignore.first, ignore.last))
             if not hits and (ignore.rule not in names or judged(path, ignore.rule)):
                 kept.append(_unused(ignore, names))
@@ -132,7 +132,7 @@ class _Comments:
         lines: dict[str, list[Lines]] = {}
         for ignore in all:
             lines.setdefault(ignore.rule, []).append((ignore.first, ignore.last))
-        self._about = {rule: Intervals(own) for rule, own in lines.items()}
+        self._about = {rule: Intervals(value) for rule, value in lines.items()}
 
     def reach(self, rule: str, lines: Lines) -> bool:
         """Return whether a comment about the rule is about one of the lines."""

@@ -43,11 +43,11 @@ def _hidden(verdict: Verdict, project: Project) -> Iterator[tuple[int, Silenced]
     found = [_finding(reason) for reason in verdict.reasons]
     commented = silence(found, (), lambda path, rule: False, ())[1] if project.heeds_comments else ()
     for place, finding in enumerate(found):
-        own = judging(finding.location.path, project)
-        patterns = [pattern for pattern, ignored in own.per_file_ignores.items() if finding.rule in ignored]
+        this_project = judging(finding.location.path, project)
+        patterns = [pattern for pattern, ignored in this_project.per_file_ignores.items() if finding.rule in ignored]
         if finding in commented:
             yield place, Silenced(finding, by_comment=True)
-        elif finding.rule in own.ignore or matches(finding.location.path, own, patterns):
+        elif finding.rule in this_project.ignore or matches(finding.location.path, this_project, patterns):
             yield place, Silenced(finding, by_comment=False)
 
 

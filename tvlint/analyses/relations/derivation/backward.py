@@ -35,7 +35,7 @@ def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
 def _pulled(machine: Machine, rank: RankState, operator: Backward, is_given: bool) -> Iterator[Pulled]:
     """Yield what a backward operator takes, or gives, as the gradient of what; of plans with a reference that is not needed."""
     names, places = (operator.outputs, operator.forward.inputs) if is_given else (operator.inputs, operator.forward.outputs)
-    values = (own for own in places if isinstance(own, str))
+    values = (place for place in places if isinstance(place, str))
     for name, of in zip(names, values, strict=False) if machine.alone else ():
         if name:
             yield Pulled(rank.number, operator, name, of, _held(machine, rank, name), _held(machine, rank, of), is_given)
@@ -147,8 +147,8 @@ def reach_nothing(machine: Machine, rank: RankState, operator: Backward) -> None
 def computes(machine: Machine, forward: Compute) -> bool:
     """Return whether the plan runs an operator of these outputs, rather than naming it for its gradient only."""
     if not machine.made:
-        own = (operator for segment in machine.plan.segments.values() for operator in segment.operators)
-        machine.made.update(operator.outputs for operator in own if isinstance(operator, Compute))
+        this_operator = (operator for segment in machine.plan.segments.values() for operator in segment.operators)
+        machine.made.update(operator.outputs for operator in this_operator if isinstance(operator, Compute))
     return forward.outputs in machine.made
 
 
@@ -168,15 +168,20 @@ def anew(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
 
 def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> bool:
     """Return whether the operator that is written out is the one that ran, on the same values under whatever names."""
-    own = operator.forward
-    kept = rank.earlier.get(id(own))
+    forward = operator.forward
+    kept = rank.earlier.get(id(forward))
     if kept is not None and (kept.inputs, kept.outputs) != (saved.inputs, saved.outputs):
         return False
-    if ran is None or same_operator(ran, own):
+    if ran is None or same_operator(ran, forward):
         return ran is not None
-    if (ran.op, ran.outputs, dict(ran.attributes), literals(ran)) != (own.op, own.outputs, dict(own.attributes), literals(own)):
+    if (ran.op, ran.outputs, dict(ran.attributes), literals(ran)) != (
+        forward.op,
+        forward.outputs,
+        dict(forward.attributes),
+        literals(forward),
+    ):
         return False
-    names = [operand for operand in own.inputs if not isinstance(operand, Literal)]
+    names = [operand for operand in forward.inputs if not isinstance(operand, Literal)]
     try:
         values = [operand_value(machine, rank, operator, name) for name in names]
     except Mismatch:
@@ -288,7 +293,7 @@ def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: di
     found: list[Value] = []
     first = len(saved.steps) - len(saved.outputs)
     together = len(saved.steps[-1][0].outputs) == len(saved.outputs)
-    given = {len(saved.steps) - 1: gradients} if together else {first + place: {0: own} for place, own in gradients.items()}
+    given = {len(saved.steps) - 1: gradients} if together else {first + place: {0: value} for place, value in gradients.items()}
     for index in reversed(range(len(saved.steps))):
         if index not in given:
             continue
@@ -330,7 +335,9 @@ def _reaches(saved: Saved, index: int, position: int) -> bool:
     """Return whether step `index` depends on operand `position` of the whole."""
     if index < 0:
         return False
-    return any(own == position or (own < 0 and _reaches(saved, index + own, position)) for own in saved.steps[index][1])
+    return any(
+        offset == position or (offset < 0 and _reaches(saved, index + offset, position)) for offset in saved.steps[index][1]
+    )
 
 
 def same_operator(one: Compute | None, other: Compute) -> bool:

@@ -30,7 +30,7 @@ def _wrong_piece(machine: Machine, rank: RankState, tensor: Tensor, value: Value
     """Return the claim that the tensor holds a box of the whole value that it does not, dimensions of the batch left out."""
     if tensor.region is None and tensor.placements is None:
         return ""
-    kept = {axis: own for axis, own in (tensor.placements or {}).items() if not isinstance(own, Partial)}
+    kept = {axis: placement for axis, placement in (tensor.placements or {}).items() if not isinstance(placement, Partial)}
     try:
         claimed = pieces_held(machine.plan, replace(tensor, placements=kept, part=(0, 1)), rank.number)
     except Mismatch as mismatch:
@@ -40,9 +40,9 @@ def _wrong_piece(machine: Machine, rank: RankState, tensor: Tensor, value: Value
     shape, slot = terms.shape[own_term], terms.slot[own_term]
     if len(whole) != len(shape):
         return f"is a piece of shape {whole}, and it is one of shape {shape}"
-    for dim, (pieces, own) in enumerate(zip(claimed, machine.world.values.pieces_of(value), strict=True)):
-        if dim != slot and (whole[dim], pieces) != (shape[dim], own):
-            said, is_so = (", ".join(f"{low}:{high}" for low, high in each) for each in (pieces, own))
+    for dim, (pieces, held) in enumerate(zip(claimed, machine.world.values.pieces_of(value), strict=True)):
+        if dim != slot and (whole[dim], pieces) != (shape[dim], held):
+            said, is_so = (", ".join(f"{low}:{high}" for low, high in each) for each in (pieces, held))
             return f"holds {said} of {whole[dim]} in dimension {dim}, and it holds {is_so} of {shape[dim]}"
     return ""
 
@@ -54,7 +54,7 @@ def _wrong_part(tensor: Tensor, value: Value) -> str:
     lacks other micro-batches, or other replicas, may be claimed to be either, and so may zero. The mean and the extremes of
     equal values are that value.
     """
-    kinds = {own.reduce for own in (tensor.placements or {}).values() if isinstance(own, Partial)}
+    kinds = {placement.reduce for placement in (tensor.placements or {}).values() if isinstance(placement, Partial)}
     claimed = tensor.part != (0, 1) or bool(kinds)
     kind = "sum" if value.fold is None else value.fold.kind
     ranges = (entry for leaf in value.leaves for entry in leaf.pending)

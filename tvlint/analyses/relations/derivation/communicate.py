@@ -111,8 +111,8 @@ def _needs(operator: Communicate | Receive) -> list[Need]:
 def is_in_batch_under_way(rank: RankState, operator: Operator) -> bool:
     """Return whether the operator belongs to the one batch that may be under way."""
     first = next(iter(rank.awaited.get(BATCH, ())), None)
-    own = None if first is None else rank.under_way[first][0]
-    return isinstance(own, Receive) and isinstance(operator, Send | Receive) and operator.batch == own.batch
+    batch = None if first is None else rank.under_way[first][0]
+    return isinstance(batch, Receive) and isinstance(operator, Send | Receive) and operator.batch == batch.batch
 
 
 def complete(machine: Machine, rank: RankState, needs: Iterable[Need]) -> bool:
@@ -167,7 +167,7 @@ def _check_absent(
     machine: Machine, rank: RankState, operator: Communicate, table: dict[int, tuple[Communicate, Slot | str]]
 ) -> None:
     """A gradient that nothing makes is zero of its declared shape, which must be that of what it is summed with."""
-    names = [own.inputs[0] for own, _ in table.values() if own.inputs]
+    names = [each_operator.inputs[0] for each_operator, _ in table.values() if each_operator.inputs]
     shapes = {machine.plan.tensors[name].shape for name in names if name in machine.plan.tensors}
     sums = operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
     if sums and len(shapes) > 1 and any(given == "absent" for _, given in table.values()):
@@ -239,17 +239,17 @@ def together(
 ) -> dict[int, Slot] | None:
     first = table[members.ranks[0]][0]
     for other in members.ranks:
-        own = table[other][0]
-        if _shape_of(own) != _shape_of(first):
-            splits = (own.splits, own.receive_splits) != (first.splits, first.receive_splits)
+        this_operator = table[other][0]
+        if _shape_of(this_operator) != _shape_of(first):
+            splits = (this_operator.splits, this_operator.receive_splits) != (first.splits, first.receive_splits)
             mismatch = Mismatch(
                 "mismatched-collective",
-                f"meets {name_of(own)} of rank {other} in one group {list(members.ranks)}",
+                f"meets {name_of(this_operator)} of rank {other} in one group {list(members.ranks)}",
                 refutes=not (machine.alone and splits),
             )
             tell(machine, rank, first, mismatch, fatal=True)
             return None
-    dtypes = _dtypes(machine, [own for own, _ in table.values()])
+    dtypes = _dtypes(machine, [operator for operator, _ in table.values()])
     if len(dtypes) > 1 and not machine.alone:
         text = f"is given {' and '.join(sorted(dtypes))} by the members of one group {list(members.ranks)}"
         tell(machine, rank, first, Mismatch("mismatched-collective", text, refutes=False), fatal=True)
@@ -286,10 +286,12 @@ def together(
             note_scaling(machine, first, given, totals)
         return dict(totals)
     except Mismatch as mismatch:
-        blind = mismatch.name == "pieces-not-in-rank-order" and all(_blind(machine, own, given) for own, _ in table.values())
+        blind = mismatch.name == "pieces-not-in-rank-order" and all(
+            _blind(machine, operator, given) for operator, _ in table.values()
+        )
         if blind:
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
-        if machine.alone and mismatch.name == "gathers-wrong-pieces" and are_disjoint([own.box for own in given.values()]):
+        if machine.alone and mismatch.name == "gathers-wrong-pieces" and are_disjoint([value.box for value in given.values()]):
             mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False)
         runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))
         for member in members.ranks:
@@ -302,7 +304,7 @@ def together(
 
 def _dtypes(machine: Machine, operators: Iterable[Communicate]) -> set[str]:
     """Return the dtypes, as far as they are declared, of what the members of a collective give."""
-    tensors = (machine.plan.tensors.get(name) for own in operators for name in own.inputs[:1])
+    tensors = (machine.plan.tensors.get(name) for operator in operators for name in operator.inputs[:1])
     return {tensor.dtype for tensor in tensors if tensor is not None and tensor.dtype}
 
 

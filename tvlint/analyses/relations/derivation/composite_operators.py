@@ -70,12 +70,12 @@ def repeated(
     size = (-1,) * (dim + 1) + (repeats,) + (-1,) * (len(bound.operands[0]) - dim - 1)
     done: list[Saved] = []
     for op, attributes in (("unsqueeze", {"dim": dim + 1}), ("expand", {"size": size})):
-        own = (value,) if (value := done[-1].outputs[0] if done else values[0]) is not None else ()
-        step = Call(op, tuple(world.logical_shape(value, machine.total_slots) for value in own), attributes)
+        operands = (value,) if (value := done[-1].outputs[0] if done else values[0]) is not None else ()
+        step = Call(op, tuple(world.logical_shape(value, machine.total_slots) for value in operands), attributes)
         spec = spec_of(op)
         if spec is None:
             raise AssertionError(f"the operator table has no `{op}`")
-        done.append(evaluated_once(machine, Case(op, step, spec.bind(step)), own))
+        done.append(evaluated_once(machine, Case(op, step, spec.bind(step)), operands))
     wide = done[-1].outputs[0]
     if wide is None or not isinstance(repeats, int):
         raise UnsupportedError(f"`{call.op}` {repeats} times")
@@ -119,14 +119,14 @@ def widened(machine: Machine, call: Call, values: Sequence[Value]) -> tuple[Save
         raise AssertionError("the operator table has no `repeat_interleave`")
     steps = (Call("repeat_interleave", (shape,), attributes) for shape in (key, value))
     one, other = (
-        repeated(machine, spec.bind(step), (own,), step, copies) for step, own in zip(steps, values[1:3], strict=True)
+        repeated(machine, spec.bind(step), (value,), step, copies) for step, value in zip(steps, values[1:3], strict=True)
     )
     return one, other
 
 
 def as_widened(machine: Machine, call: Call, values: Sequence[Value]) -> tuple[Call, tuple[Value, ...]]:
     """The call on keys and values that are widened, and its operands."""
-    wide = [own for saved in widened(machine, call, values) if (own := saved.outputs[0]) is not None]
+    wide = [output for saved in widened(machine, call, values) if (output := saved.outputs[0]) is not None]
     shapes = [machine.world.logical_shape(value, machine.total_slots) for value in wide]
     attributes = {name: value for name, value in call.attributes.items() if name != "enable_gqa"}
     return Call(call.op, (call.inputs[0], *shapes, *call.inputs[3:]), attributes, call.outputs), (values[0], *wide, *values[3:])

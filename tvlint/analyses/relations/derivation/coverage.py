@@ -11,5 +11,5 @@ from tvlint.ir.plan import Plan
 def coverage_of(plan: Plan, derived: Derived) -> Coverage:
     """Return of how many of the operators that the ranks run all results are known."""
     segments = {step.segment for program in plan.programs for step in program.steps}
-    every = [own for name in segments for own in plan.segments[name].operators if writes(own)]
-    return Coverage(sum(id(own) not in derived.unknown for own in every), len(every))
+    every = [operator for name in segments for operator in plan.segments[name].operators if writes(operator)]
+    return Coverage(sum(id(operator) not in derived.unknown for operator in every), len(every))

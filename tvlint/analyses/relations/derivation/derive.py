@@ -232,11 +232,11 @@ def _may_change_anything(operator: Operator) -> bool:
 def _at_a_root(segment: Segment, name: str, rank: int) -> bool:
     """Return whether `name` is the result of a collective that gives it to a root, which `rank` is not."""
     return any(
-        isinstance(own, Communicate)
-        and own.kind in (Collective.REDUCE, Collective.GATHER)
-        and name in own.outputs
-        and own.root != rank
-        for own in segment.operators
+        isinstance(operator, Communicate)
+        and operator.kind in (Collective.REDUCE, Collective.GATHER)
+        and name in operator.outputs
+        and operator.root != rank
+        for operator in segment.operators
     )
 
 

@@ -180,7 +180,7 @@ def gradient_value(
     given = declared_value(machine, rank, name) if name not in machine.names_made else None
     if given is not None:
         return given
-    taken = [(of, value)] if of else [(own, forward_value(machine, rank, own)) for own in owners_of(machine, name)]
+    taken = [(of, value)] if of else [(owner, forward_value(machine, rank, owner)) for owner in owners_of(machine, name)]
     return unmade(machine, rank, operator, name, taken)
 
 
@@ -289,8 +289,8 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         rank.local[name] = accumulated(machine, rank, name, value, rank.local[name])
     if machine.alone and (rank.gradients if weight is not None else rank.local)[weight or name] is None:
         known = None if value is None else of_value(machine, value)
-        own = known or made_by(machine, rank, operator, name, lambda given: which(machine, rank, given))
-        rank.opaque[name] = added(machine, before, own) if adds else own
+        opaque = known or made_by(machine, rank, operator, name, lambda given: which(machine, rank, given))
+        rank.opaque[name] = added(machine, before, opaque) if adds else opaque
     rank.made_of[name] = made_of(machine, rank, inputs)
     if value is not None and value.leaves and isinstance(operator, Compute | Backward):
         forward = operator if isinstance(operator, Compute) else operator.forward

@@ -39,11 +39,15 @@ def equal_replicas(plan: Plan, inputs: Inputs) -> tuple[str, tuple[int, ...], di
 
 def _only_sums(plan: Plan, axis: str) -> bool:
     """Return whether what goes along the axis are sums and averages over all of it."""
-    for own in operators(plan):
-        if isinstance(own, ReduceGradients) and own.replicated:
+    for operator in operators(plan):
+        if isinstance(operator, ReduceGradients) and operator.replicated:
             return False
-        along = isinstance(own, Communicate) and axis in resolved(plan, own.group).axes
-        if isinstance(own, Communicate) and along and not (own.kind is Collective.ALL_REDUCE and own.reduce in _SUMS):
+        along = isinstance(operator, Communicate) and axis in resolved(plan, operator.group).axes
+        if (
+            isinstance(operator, Communicate)
+            and along
+            and not (operator.kind is Collective.ALL_REDUCE and operator.reduce in _SUMS)
+        ):
             return False
     return True
 
@@ -64,10 +68,10 @@ def _slots(plan: Plan, inputs: Inputs, axis: str) -> tuple[int, ...] | None:
 def _cut(mesh: Mesh, tensor: Tensor, axis: str) -> int | None:
     """The dimension of which replica r has the r-th of equal pieces, whatever other axes make of that piece; None for none."""
     whole, placements = tensor.whole, tensor.placements or {}
-    own = placements.get(axis)
-    if whole is None or tensor.region is not None or tensor.part != (0, 1) or not _is_slice(own, whole):
+    placement = placements.get(axis)
+    if whole is None or tensor.region is not None or tensor.part != (0, 1) or not _is_slice(placement, whole):
         return None
-    dim, names = own.dim % len(whole), [other.name for other in mesh.axes]
+    dim, names = placement.dim % len(whole), [other.name for other in mesh.axes]
     before = [placements.get(name) for name in names[: names.index(axis)]]
     outer = any(isinstance(other, Shard) and other.dim % len(whole) == dim for other in before)
     return None if outer or whole[dim] % mesh.axis_size(axis) else dim
@@ -84,13 +88,13 @@ def _tensors(plan: Plan, axis: str) -> dict[str, Tensor] | None:
     """The tensors as one replica declares them; None where a declaration tells replicas apart in another way."""
     tensors = dict(plan.tensors)
     for name, tensor in plan.tensors.items():
-        own = (tensor.placements or {}).get(axis)
+        placement = (tensor.placements or {}).get(axis)
         lasts = tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE)
-        if lasts and not (own is None or isinstance(own, Replicate | Invariant)):
+        if lasts and not (placement is None or isinstance(placement, Replicate | Invariant)):
             return None
         if tensor.role is not Role.INPUT and name not in plan.outputs:
             continue
-        if isinstance(own, Shard):
+        if isinstance(placement, Shard):
             dim = _cut(plan.mesh, tensor, axis)
             if dim is None or tensor.whole is None:
                 return None
@@ -102,8 +106,8 @@ def _tensors(plan: Plan, axis: str) -> dict[str, Tensor] | None:
 
 def first_replica(plan: Plan, axis: str, tensors: dict[str, Tensor]) -> Plan:
     """Return the plan of one replica, whose tensors are `tensors`."""
-    names = [own.name for own in plan.mesh.axes]
-    stride = prod(own.size for own in plan.mesh.axes[names.index(axis) + 1 :])
+    names = [each_axis.name for each_axis in plan.mesh.axes]
+    stride = prod(each_axis.size for each_axis in plan.mesh.axes[names.index(axis) + 1 :])
     count = plan.mesh.axis_size(axis)
     programs = tuple(
         Program(tuple(rank for rank in program.ranks if rank // stride % count == 0), program.steps)

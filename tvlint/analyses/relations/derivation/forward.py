@@ -173,9 +173,9 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     before, kept = rank.saved.get(operator.outputs, (operator, None))
     if kept is not None and before is not operator:
         rank.earlier[id(before)] = kept
-    for own in operator.inputs:
-        if isinstance(own, str):
-            rank.readers.setdefault(own, set()).add(operator.outputs)
+    for each_input in operator.inputs:
+        if isinstance(each_input, str):
+            rank.readers.setdefault(each_input, set()).add(operator.outputs)
     rank.saved[operator.outputs] = (operator, found if results == found.outputs else replace(found, outputs=results))
     return results
 
@@ -257,8 +257,8 @@ def recovered(
 def _is_of_type(machine: Machine, name: str, term: int) -> bool:
     """Return whether the tensor holds whole numbers where the term does, as far as both are known."""
     tensor, known = machine.plan.tensors.get(name), machine.dtypes.get(term, "")
-    own = tensor.dtype if tensor is not None else ""
-    return not own or not known or holds_whole_numbers(own) == holds_whole_numbers(known)
+    word = tensor.dtype if tensor is not None else ""
+    return not word or not known or holds_whole_numbers(word) == holds_whole_numbers(known)
 
 
 def _casts(operator: Compute | Backward) -> bool:

@@ -45,9 +45,9 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         if spec.may_draw:
             raise
         for cuts in as_slices(machine, values):
-            own = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
+            operands = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
             try:
-                saved = _of_parts(machine, form, spec, tuple(value for value in own if value is not None))
+                saved = _of_parts(machine, form, spec, tuple(value for value in operands if value is not None))
             except (Mismatch, UnsupportedError):
                 continue
             steps = [(cut, (place,)) for place, cut in enumerate(cuts) if cut is not None]
@@ -91,8 +91,8 @@ def _check_expansion(form: Form, whole: Shape, local: Shape) -> None:
     made = form.outputs[0] if form.outputs else None
     if made is None:
         raise UnsupportedError(f"`{form.op}` into a tensor that the plan does not declare")
-    for own, size, wanted in zip(local, whole, made[len(made) - len(local) :], strict=False):
-        if own == 1 and size != 1 and wanted != 1:
+    for size_here, size, wanted in zip(local, whole, made[len(made) - len(local) :], strict=False):
+        if size_here == 1 and size != 1 and wanted != 1:
             raise UnsupportedError(f"`{form.op}` of one element of {size} to {wanted}")
 
 
@@ -151,7 +151,7 @@ def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
         return False
     if spec.name == "split":
         return len(bound.attributes) == 1
-    taken = [(0, size, 1) if own is None else own for own, size in zip(bound.attributes, shape, strict=True)]
+    taken = [(0, size, 1) if attribute is None else attribute for attribute, size in zip(bound.attributes, shape, strict=True)]
     return len(bound.outputs[0]) == len(shape) and taken == [(0, size, 1) for size in shape]
 
 

@@ -74,9 +74,9 @@ def started(machine: Machine, rank: RankState, operator: Operator, name: str, of
     """Return the gradient that starts at a value: one, for every element."""
     machine.derived.roots.append(Root(of, value, rank.number, rank.segment.name if rank.segment else "", operator))
     seed = throughout(machine, value)
-    tensor, own = machine.plan.tensors.get(name), machine.world.local_shape(seed)
-    if tensor is not None and tensor.shape != own:
-        text = f"starts from `{name}` of shape {tensor.shape}, the gradient of a value of shape {own}"
+    tensor, shape = machine.plan.tensors.get(name), machine.world.local_shape(seed)
+    if tensor is not None and tensor.shape != shape:
+        text = f"starts from `{name}` of shape {tensor.shape}, the gradient of a value of shape {shape}"
         tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=True), fatal=True)
     known = machine.dtypes.get(value.term, "")
     if tensor is not None and known and (tensor.dtype or known, tensor.role) != (known, Role.GRADIENT):
@@ -121,10 +121,10 @@ def is_differentiated(machine: Machine, rank: RankState, name: str) -> bool:
     used = uses_on(machine, rank)
     waiting, seen = [name], {name}
     while waiting:
-        own = waiting.pop()
-        if own in used.differentiated:
+        word = waiting.pop()
+        if word in used.differentiated:
             return True
-        for operator in used.readers.get(own, ()):
+        for operator in used.readers.get(word, ()):
             if not isinstance(operator, Compute):
                 return True
             spec = spec_of(operator.op)
@@ -135,7 +135,7 @@ def is_differentiated(machine: Machine, rank: RankState, name: str) -> bool:
                 return True
             operands = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
             none = () if saved.bound is None else saved.bound.zero_gradient | saved.bound.shape_only
-            if any(operand == own and position not in none for position, operand in enumerate(operands)):
+            if any(operand == word and position not in none for position, operand in enumerate(operands)):
                 waiting.extend(result for result in operator.outputs if result not in seen)
                 seen.update(operator.outputs)
     return False
@@ -143,7 +143,7 @@ def is_differentiated(machine: Machine, rank: RankState, name: str) -> bool:
 
 def uses_on(machine: Machine, rank: RankState) -> Uses:
     """Return who reads what on the rank; found once for all ranks of a program."""
-    program = next(own for own in machine.plan.programs if rank.number in own.ranks)
+    program = next(program for program in machine.plan.programs if rank.number in program.ranks)
     if program.ranks not in machine.uses:
         machine.uses[program.ranks] = _uses(machine, program)
     return machine.uses[program.ranks]
@@ -163,14 +163,16 @@ def _uses(machine: Machine, program: Program) -> Uses:
         for names, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
             renamed = (inner for inner, outer in zip(names, outside, strict=True) if inner != outer)
             used.differentiated.update(renamed if step.micro_batch <= 0 else ())
-    operators = [own for name in dict.fromkeys(step.segment for step in program.steps) for own in plan.segments[name].operators]
+    operators = [
+        operator for name in dict.fromkeys(step.segment for step in program.steps) for operator in plan.segments[name].operators
+    ]
     for operator in operators:
         for name in () if isinstance(operator, Backward) else reads(operator):
             used.readers.setdefault(name, []).append(operator)
         if isinstance(operator, Communicate) or (isinstance(operator, Compute) and is_same(operator)):
             for name in operator.outputs:
                 used.parts.setdefault(name, set()).update(reads(operator))
-    for operator in (own for own in operators if isinstance(own, Backward)):
+    for operator in (operator for operator in operators if isinstance(operator, Backward)):
         for gradient, of in zip(operator.inputs, operator.forward.outputs, strict=False):
             named = named_after(gradient)
             starts = named == of or of in used.parts.get(named, ()) or not results.isdisjoint(owners_of(machine, gradient))

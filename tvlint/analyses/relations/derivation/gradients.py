@@ -124,8 +124,8 @@ def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: 
     if not meeting[0].have_come(table):
         return
     del machine.reducers[meeting, turn]
-    for member, own in table.items():
-        machine.ranks[member].reducing.difference_update(own.operator.weights)
+    for member, reducing in table.items():
+        machine.ranks[member].reducing.difference_update(reducing.operator.weights)
     _scatter(machine, table)
     if machine.alone:
         _note_reduced(machine, table)
@@ -161,7 +161,7 @@ def _leave_others_open(machine: Machine, rank: RankState, segment: str, operator
     """
     for weight in operator.weights:
         for held in (rank.local, rank.environment) if weight not in rank.gradients else ():
-            for name in [own for own in held if weight in machine.forward_of.get(own, ())]:
+            for name in [name for name in held if weight in machine.forward_of.get(name, ())]:
                 held[name] = None
                 rank.undefined[name] = "a reducer may have reduced it on {ranks}"
                 text = f"the reducer of `{weight}` on {{ranks}} runs before its gradient is made, and after `{name}`"
@@ -188,18 +188,18 @@ def _scatter(machine: Machine, table: Mapping[int, Reducing]) -> None:
 def finish(machine: Machine) -> None:
     """Sum what no reducer has taken, and tell the reducers that have not met all of their members."""
     for (meeting, _), table in machine.reducers.items():
-        for rank, own in table.items():
+        for rank, reducing in table.items():
             members = list(meeting[0].ranks)
             text = f"the gradient reducer of {{ranks}} over the ranks {members} meets no such reducer on all of them"
             defect = Defect("reducers-disagree", True, text, rank)
-            machine.derived.reductions.append(at(own.operator, own.segment, defect))
-            machine.ranks[rank].gradients.update(dict.fromkeys(own.operator.weights))
+            machine.derived.reductions.append(at(reducing.operator, reducing.segment, defect))
+            machine.ranks[rank].gradients.update(dict.fromkeys(reducing.operator.weights))
     for state in machine.ranks.values():
         for weight in state.gradients:
             of_all_micro_batches(machine, state, weight)
         machine.derived.renewed[state.number], machine.derived.stepped[state.number] = state.renewed, state.stepped
         final = {**state.gradients, **state.updated}
-        machine.derived.gradients[state.number] = {name: own for name, own in final.items() if not isinstance(own, str)}
+        machine.derived.gradients[state.number] = {name: value for name, value in final.items() if not isinstance(value, str)}
 
 
 def _reduced(world: World, plan: Plan, table: Mapping[int, Reducing], defects: list[Defect]) -> dict[tuple[int, str], Slot]:
@@ -208,15 +208,15 @@ def _reduced(world: World, plan: Plan, table: Mapping[int, Reducing], defects: l
     segment, first = table[members[0]].segment, table[members[0]].operator
     operators = {member: table[member].operator for member in members}
     tensors = plan.tensors
-    full = {tuple(_known_as(tensors.get(name)) or name for name in own.weights) for own in operators.values()}
-    kinds = {(own.reduce, own.divisor, own.scatter, own.replicated) for own in operators.values()}
+    full = {tuple(_known_as(tensors.get(name)) or name for name in reducer.weights) for reducer in operators.values()}
+    kinds = {(reducer.reduce, reducer.divisor, reducer.scatter, reducer.replicated) for reducer in operators.values()}
     held: dict[tuple[int, str], Slot] = {}
     if len(full) > 1 or len(kinds) > 1:
         how = "reduce in different ways" if len(kinds) > 1 else "name different weights, or in another order"
-        for member, own in operators.items():
+        for member, operator in operators.items():
             text = f"the gradient reducers of the ranks {members} {how}"
             defects.append(at(first, segment, Defect("reducers-disagree", True, text, member)))
-            held.update({(member, name): None for name in own.weights})
+            held.update({(member, name): None for name in operator.weights})
         return held
     for named in zip(*(operators[member].weights for member in members), strict=True):
         slots = [*zip(members, named, strict=True)]

@@ -26,7 +26,7 @@ def below_the_diagonal(machine: Machine, spec: OpSpec, call: Call, values: Seque
     if (
         len(values) != 3
         or call.attributes.get("is_causal")
-        or not any(own and terms.foreign(own.term) for own in saved.outputs)
+        or not any(output and terms.foreign(output.term) for output in saved.outputs)
     ):
         return saved
     dims = [len(value.box) - 2 for value in values[:2]]
@@ -41,5 +41,5 @@ def below_the_diagonal(machine: Machine, spec: OpSpec, call: Call, values: Seque
         found = evaluated_once(machine, Case(saved.op, causal, spec.bind(causal).given_draws()), tuple(values))
     except (Mismatch, UnsupportedError):
         return saved
-    known = all(own is not None and not terms.foreign(own.term) for own in found.outputs[:1])
+    known = all(output is not None and not terms.foreign(output.term) for output in found.outputs[:1])
     return found if known else saved

@@ -23,8 +23,8 @@ def _unpaired(machine: Machine) -> Iterator[Defect]:
     nnScaler declares gradients of tensors that it has moved since, which have others.
     """
     plan, paired = machine.plan, {(gradient, of) for gradient, of in machine.paired if gradient and of}
-    stated = [(own.gradient, own.name, own) for own in plan.tensors.values() if own.gradient]
-    stated += [(own.name, own.gradient_of, own) for own in plan.tensors.values() if own.gradient_of]
+    stated = [(tensor.gradient, tensor.name, tensor) for tensor in plan.tensors.values() if tensor.gradient]
+    stated += [(tensor.name, tensor.gradient_of, tensor) for tensor in plan.tensors.values() if tensor.gradient_of]
     open_ = [entry for entry in stated if (entry[0], entry[1]) not in paired]
     if not open_:
         return
@@ -66,12 +66,12 @@ class SameValue:
             for operator in segment.operators:
                 if isinstance(operator, Communicate) or (isinstance(operator, Compute) and is_same(operator)):
                     for name in operator.outputs:
-                        self._join(name, next((own for own in operator.inputs if isinstance(own, str)), name))
+                        self._join(name, next((operand for operand in operator.inputs if isinstance(operand, str)), name))
         for program in plan.programs:
             for step in program.steps:
                 segment = plan.segments[step.segment]
-                for own, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
-                    for inner, outer in zip(own, outside, strict=True):
+                for names, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
+                    for inner, outer in zip(names, outside, strict=True):
                         self._join(inner, outer)
 
     def root(self, name: str) -> str:

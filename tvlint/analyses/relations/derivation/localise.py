@@ -79,7 +79,7 @@ def blame(
     if scaling is not None:
         _tell_scaling(machine, rank, scaling)
         return
-    foreign = any(machine.world.terms.foreign(own.term) for own in operands_of(machine, rank, operator))
+    foreign = any(machine.world.terms.foreign(operand.term) for operand in operands_of(machine, rank, operator))
     if mismatch.name == "scaled-value" and foreign:
         mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False, operand=mismatch.operand)
     if value is None or not value.leaves or mismatch.name not in _PARTIAL:
@@ -135,7 +135,7 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
     _, consumer = ("", noticed) if carrier in reads(noticed) else maker.consumers.get(carrier, ("", noticed))
     partial, scope = partial_sum(machine.plan, maker.number, pending), scope_of(pending)
     what = machine.world.terms.keys[pending.origin][0]
-    told = Defect(
+    reported = Defect(
         "missing-allreduce",
         mismatch.refutes,
         f"{{subject}} on {{ranks}} is {partial} of `{what}`, {scope}; {name_of(consumer)} uses it as complete",
@@ -147,7 +147,7 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
         cause=("partial", pending.origin, pending.number),
         fix=Sum(carrier, producer),
     )
-    machine.derived.defects.append(at(consumer, segment_of(machine, maker.number, consumer), told))
+    machine.derived.defects.append(at(consumer, segment_of(machine, maker.number, consumer), reported))
 
 
 def _tell_scaling(machine: Machine, rank: RankState, scaling: Scaling) -> None:
@@ -160,7 +160,7 @@ def _tell_scaling(machine: Machine, rank: RankState, scaling: Scaling) -> None:
 def segment_of(machine: Machine, rank: int, operator: Operator) -> str:
     """The segment of `rank` in which the operator stands."""
     for step in machine.programs[rank].steps:
-        if any(own is operator for own in machine.plan.segments[step.segment].operators):
+        if any(each_operator is operator for each_operator in machine.plan.segments[step.segment].operators):
             return step.segment
     return ""
 

@@ -24,7 +24,9 @@ Held: TypeAlias = Callable[[str], Opaque | None]
 
 def of_value(machine: Machine, value: Value) -> Opaque:
     """Return which value a known relation is."""
-    apart = machine.world.terms.slot[value.term] >= 0 or any(own.one_replica for leaf in value.leaves for own in leaf.pending)
+    apart = machine.world.terms.slot[value.term] >= 0 or any(
+        pending.one_replica for leaf in value.leaves for pending in leaf.pending
+    )
     return _opaque(machine, value, apart)
 
 
@@ -34,10 +36,10 @@ def _opaque(machine: Machine, key: Hashable, of_replica: bool) -> Opaque:
 
 def _made(machine: Machine, head: Hashable, given: Iterable[Opaque | None]) -> Opaque | None:
     operands = tuple(given)
-    known = [own for own in operands if own is not None]
+    known = [operand for operand in operands if operand is not None]
     if len(known) < len(operands):
         return None
-    return _opaque(machine, (head, *(own.number for own in known)), any(own.of_replica for own in known))
+    return _opaque(machine, (head, *(opaque.number for opaque in known)), any(opaque.of_replica for opaque in known))
 
 
 def added(machine: Machine, one: Opaque | None, other: Opaque | None) -> Opaque | None:
@@ -52,7 +54,7 @@ def made_by(machine: Machine, rank: RankState, operator: Operator, name: str, he
     if isinstance(operator, Compute) and _is_followed(operator):
         return _made(machine, _function(operator, operator.outputs.index(name)), map(held, _tensors(operator)))
     if isinstance(operator, Backward) and _is_followed(operator.forward):
-        given = [_gradient(machine, operator, at, held) for at, own in enumerate(operator.inputs) if own]
+        given = [_gradient(machine, operator, at, held) for at, each_input in enumerate(operator.inputs) if each_input]
         head = ("gradient", _function(operator.forward, operator.outputs.index(name)))
         return _made(machine, head, (*given, *map(held, _tensors(operator.forward))))
     if isinstance(operator, Communicate) and operator.kind is Collective.CHUNK and operator.inputs:
@@ -73,7 +75,7 @@ def _is_followed(operator: Compute) -> bool:
 
 
 def _function(operator: Compute, place: int) -> Hashable:
-    constants = tuple((at, repr(own.value)) for at, own in enumerate(operator.inputs) if isinstance(own, Literal))
+    constants = tuple((at, repr(operand.value)) for at, operand in enumerate(operator.inputs) if isinstance(operand, Literal))
     return operator.op, constants, repr(sorted(operator.attributes.items())), place
 
 
@@ -88,7 +90,7 @@ def _gradient(machine: Machine, operator: Backward, place: int, held: Held) -> O
 def _is_wrong(machine: Machine, operator: Operator) -> bool:
     """Return whether a mistake was found at the operator."""
     defects = machine.derived.defects
-    machine.wrong.update(id(own.place) for own in defects[machine.judged :] if own.refutes)
+    machine.wrong.update(id(defect.place) for defect in defects[machine.judged :] if defect.refutes)
     machine.judged = len(defects)
     return id(operator) in machine.wrong
 
@@ -98,7 +100,9 @@ def exchanged(machine: Machine, operator: Communicate, given: Mapping[int, Opaqu
     if _is_wrong(machine, operator):
         return {}
     members = sorted(given)
-    one = _made(machine, (operator.kind, operator.reduce, operator.dim, operator.concat_dim), [given[own] for own in members])
+    one = _made(
+        machine, (operator.kind, operator.reduce, operator.dim, operator.concat_dim), [given[member] for member in members]
+    )
     if one is None:
         return {}
     one = Opaque(one.number, one.of_replica and not spans_replicas(machine.plan, operator.group))

@@ -43,11 +43,11 @@ def order_may_not_matter(plan: Plan, readers: Readers, name: str, dim: int) -> b
     """Return whether everything that reads tensor `name`, and what is made of it, may be blind to the order along `dim`."""
     waiting, seen = [(name, dim)], {(name, dim)}
     while waiting:
-        own, place = waiting.pop()
-        if own in plan.outputs:
+        word, place = waiting.pop()
+        if word in plan.outputs:
             return False
-        for operator in readers.get(own, ()):
-            made = _made(plan, operator, own, place)
+        for operator in readers.get(word, ()):
+            made = _made(plan, operator, word, place)
             if made is None:
                 return False
             waiting.extend(entry for entry in made if entry not in seen)

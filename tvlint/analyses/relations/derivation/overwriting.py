@@ -44,7 +44,7 @@ def as_function(segment: Segment, operator: Compute) -> Compute:
 
 def note_shared(rank: RankState, operator: Operator, name: str, inputs: Sequence[Operand]) -> None:
     """Note of which tensor `name` may be a part; what is overwritten stays what it is a part of."""
-    read = [own for own in inputs if isinstance(own, str)]
+    read = [operand for operand in inputs if isinstance(operand, str)]
     if name in read:
         return
     rank.shares.pop(name, None)
@@ -68,12 +68,12 @@ def _may_share(operator: Operator) -> bool:
     return moves or spec.may_draw or not spec.traits.isdisjoint(_SHARES)
 
 
-def forget_what_shares(machine: Machine, rank: RankState, own: Set[str], what: str) -> None:
+def forget_what_shares(machine: Machine, rank: RankState, names: Set[str], what: str) -> None:
     """Make unknown what may share memory with the tensors `own`, which `what` has overwritten."""
-    roots = {rank.shares.get(name, name) for name in own}
+    roots = {rank.shares.get(name, name) for name in names}
     others = {name for root in roots for name in rank.parts.get(root, ()) if rank.shares.get(name) == root} | roots
-    forget_what_was_read(rank, others | own)
-    for name in others - own:
+    forget_what_was_read(rank, others | names)
+    for name in others - names:
         for held in (rank.local, rank.environment):
             if name in held:
                 held[name] = None

@@ -47,7 +47,7 @@ def _count(before: list[list[Box]], box: Box) -> int:
     boxes.
     """
     for count, boxes in enumerate(before):
-        if not any(_overlap(box, own) for own in boxes):
+        if not any(_overlap(box, each_box) for each_box in boxes):
             boxes.append(box)
             return count
     before.append([box])

@@ -23,8 +23,8 @@ def may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
     spec = spec_of(operator.op) if isinstance(operator, Compute) else None
     if spec is None or spec.family is not Family.INDEXED or not isinstance(operator, Compute):
         return True
-    inputs = [own if isinstance(own, Literal) else _shape(machine, rank, own) for own in operator.inputs]
-    known = tuple(own for own in inputs if own is not None)
+    inputs = [operand if isinstance(operand, Literal) else _shape(machine, rank, operand) for operand in operator.inputs]
+    known = tuple(each_input for each_input in inputs if each_input is not None)
     if len(known) < len(inputs):
         return True
     outputs = tuple(_shape(machine, rank, name) or () for name in operator.outputs)
@@ -32,7 +32,7 @@ def may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
         bound = spec.bind(Call(operator.op, known, operator.attributes, outputs))
     except UnsupportedError:
         return False
-    return _fit(bound, [own for own in known if isinstance(own, tuple)])
+    return _fit(bound, [shape for shape in known if isinstance(shape, tuple)])
 
 
 def may_go_back(machine: Machine, saved: Saved, gradients: Mapping[int, Value]) -> bool:

@@ -85,11 +85,11 @@ def sure_defects(alone: Alone) -> Iterator[Defect]:
     """Yield what is wrong with the plan whatever its reference is."""
     plan, derived = alone.plan, alone.derived
     noted = (*derived.defects, *derived.reductions, *_incomplete_outputs(alone), *_multiplied_outputs(alone))
-    found = [own for own in noted if own.refutes and own.place is not None]
+    found = [each_defect for each_defect in noted if each_defect.refutes and each_defect.place is not None]
     batch = _batch_axes(plan)
-    for own in found:
-        if own.name != "split-dimension" or not _is_of_the_batch(plan, batch, own, found):
-            yield own
+    for defect in found:
+        if defect.name != "split-dimension" or not _is_of_the_batch(plan, batch, defect, found):
+            yield defect
 
 
 def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
@@ -100,18 +100,20 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
     plan = alone.plan
     sized = [axis.name for axis in plan.mesh.axes if axis.size > 1]
     inputs = [tensor.placements or {} for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
-    shared = [axis for axis in sized if not any(isinstance(own.get(axis), Shard) for own in inputs)]
+    shared = [axis for axis in sized if not any(isinstance(each_input.get(axis), Shard) for each_input in inputs)]
     for name in plan.outputs:
         tensor = plan.tensors.get(name)
         if tensor is None or tensor.placements is not None or tensor.part != (0, 1) or prod(tensor.shape) == 1:
             continue
         if tensor.gradient_of or tensor.role is Role.GRADIENT:
             continue
-        held = {rank: own.get(name) for rank, own in alone.derived.environments.items()}
+        held = {rank: value.get(name) for rank, value in alone.derived.environments.items()}
         for rank, value in held.items():
             for axis in shared if value is not None and value.leaves else ():
                 others = [held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank]
-                if value is not None and all(own is not None and is_other_part(value, own) for own in others):
+                if value is not None and all(
+                    each_value is not None and is_other_part(value, each_value) for each_value in others
+                ):
                     text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
                     defect = Defect("missing-allreduce", True, text, rank)
                     yield from (at(operator, segment, defect) for segment, operator in _maker(plan, name, rank))
@@ -124,29 +126,33 @@ def _multiplied_outputs(alone: Alone) -> Iterator[Defect]:
     for rank, held in derived.environments.items():
         outputs = [held.get(name) for name in plan.outputs if name not in plan.losses]
         values = [value for value in outputs if value is not None and prod(terms.shape[value.term]) != 1]
-        for found in {id(own): own for value in values if (own := lasting_scaling(derived, terms, value))}.values():
+        for found in {id(scaling): scaling for value in values if (scaling := lasting_scaling(derived, terms, value))}.values():
             at_rank = Defect(found.rule, True, found.message, rank, cause=("scaling", id(found.operator)))
-            segment = next(name for name, own in plan.segments.items() if any(each is found.operator for each in own.operators))
+            segment = next(
+                name for name, segment in plan.segments.items() if any(each is found.operator for each in segment.operators)
+            )
             yield at(found.operator, segment, at_rank)
 
 
 def is_other_part(one: Value, other: Value) -> bool:
     """Return whether both are parts of one sum, of other ranges."""
-    own, there = ({leaf.pending for leaf in value.leaves} for value in (one, other))
-    return one.term == other.term and bool(there) and own.isdisjoint(there)
+    here, there = ({leaf.pending for leaf in value.leaves} for value in (one, other))
+    return one.term == other.term and bool(there) and here.isdisjoint(there)
 
 
 def _maker(plan: Plan, name: str, rank: int) -> list[tuple[str, Operator]]:
     """Return the last operator that makes a tensor on a rank, and its segment."""
     steps = (step.segment for program in plan.programs if rank in program.ranks for step in program.steps)
-    return [(segment, own) for segment in steps for own in plan.segments[segment].operators if name in writes(own)][-1:]
+    return [
+        (segment, operator) for segment in steps for operator in plan.segments[segment].operators if name in writes(operator)
+    ][-1:]
 
 
 def _batch_axes(plan: Plan) -> frozenset[str]:
     """Return the axes that split the first dimension of an input, whose ranks may each have a batch of their own."""
     inputs = (tensor for tensor in plan.tensors.values() if tensor.role is Role.INPUT)
     placed = (entry for tensor in inputs for entry in (tensor.placements or {}).items())
-    return frozenset(axis for axis, own in placed if isinstance(own, Shard) and own.dim == 0)
+    return frozenset(axis for axis, placement in placed if isinstance(placement, Shard) and placement.dim == 0)
 
 
 def _is_of_the_batch(plan: Plan, batch: frozenset[str], defect: Defect, found: list[Defect]) -> bool:
@@ -154,7 +160,9 @@ def _is_of_the_batch(plan: Plan, batch: frozenset[str], defect: Defect, found: l
     at = plan.mesh.coordinates(defect.rank)
     for other in found:
         if other.name == defect.name and other.place is defect.place and other.message != defect.message:
-            own = plan.mesh.coordinates(other.rank)
-            if any(own[axis] != at[axis] for axis in batch) and all(own[axis] == at[axis] for axis in at.keys() - batch):
+            coordinates = plan.mesh.coordinates(other.rank)
+            if any(coordinates[axis] != at[axis] for axis in batch) and all(
+                coordinates[axis] == at[axis] for axis in at.keys() - batch
+            ):
                 return True
     return False

@@ -150,9 +150,9 @@ def _every_nth(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: 
 def _one_index(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: int, place: int, after: Shape) -> Saved | None:
     """Return one index of a dimension of a tensor, viewed without that dimension as `after`; None where it is none."""
     world, ways = machine.world, machine.world.values.pieces_of(value)
-    own = cut(ways[dim], place, place + 1)
-    part, indices = _within(world, world.values.with_pieces(value, (*ways[:dim], own, *ways[dim + 1 :])), dim)
-    if indices != own[0]:
+    one_index = cut(ways[dim], place, place + 1)
+    part, indices = _within(world, world.values.with_pieces(value, (*ways[:dim], one_index, *ways[dim + 1 :])), dim)
+    if indices != one_index[0]:
         return None
     moved = Moved(dim, False, ((place, place + 1),), (indices,))
     first = Saved(spec.name, bound, Family.INDEXED, (value,), (part,), moved=moved)
@@ -173,7 +173,7 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     if saved is not None and _is_known(machine, saved):
         return saved
     ways = [machine.world.values.pieces_of(value) for value in values]
-    outside = {(*own[:dim], *own[dim + 1 :]) for own in ways}
+    outside = {(*way[:dim], *way[dim + 1 :]) for way in ways}
     slotted = any(terms.slot[terms.whole(value.term)] == dim for value in values)
     if slotted or any(value.fold is not None for value in values):
         return _as_attempted(saved, error)
@@ -184,7 +184,7 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     if found is None:
         return _as_attempted(saved, error)
     made, indices = found
-    ends = [0, *accumulate(length(own[dim]) for own in ways)]
+    ends = [0, *accumulate(length(way[dim]) for way in ways)]
     moved = Moved(dim, True, tuple(pairwise(ends)), indices)
     return Saved("cat", bound, Family.INDEXED, values, (made,), moved=moved)
 
@@ -203,7 +203,7 @@ def as_slices(machine: Machine, values: Sequence[Value]) -> Iterator[tuple[Saved
             cut = _as_slice(world, value, dim)
             if cut is not None:
                 found.append((place, cut))
-                yield tuple(cut if own == place else None for own in range(len(values)))
+                yield tuple(cut if index == place else None for index in range(len(values)))
     for one, other in combinations(found, 2):
         if one[0] != other[0]:
             chosen = dict((one, other))
@@ -244,27 +244,27 @@ def counted(machine: Machine, case: Case, values: tuple[Value, ...], saved: Save
     return saved if found is None else replace(saved, outputs=(machine.world.values.clean(*found),))
 
 
-def _positions(terms: Terms, own: int, attributes: tuple[Any, ...]) -> tuple[int, Box] | None:
+def _positions(terms: Terms, positions: int, attributes: tuple[Any, ...]) -> tuple[int, Box] | None:
     """Return counted positions as some of those that the reference counts."""
     start, step, kind, _ = attributes
     for term, (first, steps, dtype) in terms.counted.items():
         place, rest = divmod(start - first, step) if (steps, dtype) == (step, kind) else (0, 1)
-        if not rest and 0 <= place <= place + terms.shape[own][0] <= terms.shape[term][0]:
-            return term, ((place, place + terms.shape[own][0]),)
+        if not rest and 0 <= place <= place + terms.shape[positions][0] <= terms.shape[term][0]:
+            return term, ((place, place + terms.shape[positions][0]),)
     return None
 
 
-def _of_all(machine: Machine, own: int, attributes: tuple[Any, ...]) -> tuple[int, Box] | None:
+def _of_all(machine: Machine, term: int, attributes: tuple[Any, ...]) -> tuple[int, Box] | None:
     """Return positions that are counted in ones as some of all that the ranks count, from zero on."""
     terms, (start, step, kind, _) = machine.world.terms, attributes
-    stop = start + terms.shape[own][0]
+    stop = start + terms.shape[term][0]
     if machine.last_position < 0:
         machine.last_position = max(_ends_of_positions(machine), default=0)
     last = max(stop, machine.last_position)
     if step != 1 or start < 0:
         return None
-    op, which, _, pattern, sizes = terms.keys[own]
-    whole = terms.term((op, which, (0, 1, kind, (last,)), pattern, (last,) if sizes else ()), (), (last,), terms.slot[own])
+    op, which, _, pattern, sizes = terms.keys[term]
+    whole = terms.term((op, which, (0, 1, kind, (last,)), pattern, (last,) if sizes else ()), (), (last,), terms.slot[term])
     terms.counted[whole] = (0, 1, kind)
     return whole, ((start, stop),)
 
@@ -272,13 +272,13 @@ def _of_all(machine: Machine, own: int, attributes: tuple[Any, ...]) -> tuple[in
 def _ends_of_positions(machine: Machine) -> Iterator[int]:
     """Yield where the plan ends to count positions."""
     for segment in machine.plan.segments.values():
-        for own in segment.operators:
-            spec = spec_of(own.op) if isinstance(own, Compute) else None
-            if spec is None or spec.name != "arange" or not isinstance(own, Compute):
+        for operator in segment.operators:
+            spec = spec_of(operator.op) if isinstance(operator, Compute) else None
+            if spec is None or spec.name != "arange" or not isinstance(operator, Compute):
                 continue
-            given = tuple(each for each in own.inputs if isinstance(each, Literal))
+            given = tuple(operand for operand in operator.inputs if isinstance(operand, Literal))
             try:
-                first, step, _, sizes = spec.bind(Call(own.op, given, own.attributes)).attributes
+                first, step, _, sizes = spec.bind(Call(operator.op, given, operator.attributes)).attributes
             except UnsupportedError:
                 continue
             if isinstance(first, int) and isinstance(step, int) and isinstance(sizes, tuple) and isinstance(sizes[0], int):
@@ -307,10 +307,11 @@ def _of_one(
     """Return what tensors are together that hold pieces of one value, and all indices of it for each; None for others."""
     whole, first = world.terms.whole, values[0]
     if any(
-        (whole(own.term), own.leaves, own.coefficient) != (whole(first.term), first.leaves, first.coefficient) for own in values
+        (whole(value.term), value.leaves, value.coefficient) != (whole(first.term), first.leaves, first.coefficient)
+        for value in values
     ):
         return None
-    pieces = joined(bounds for own in ways for bounds in own[dim])
+    pieces = joined(bounds for way in ways for bounds in way[dim])
     everything = ((0, world.terms.shape[whole(first.term)][dim]),) * len(values)
     return world.values.with_pieces(first, (*ways[0][:dim], pieces, *ways[0][dim + 1 :])), everything
 
@@ -325,13 +326,13 @@ def _of_several(
     wholes = [terms.whole(value.term) for value in values]
     if not all(value.leaves == () and value.coefficient == 1 for value in values):
         return None
-    ends = [0, *accumulate(terms.shape[own][dim] for own in wholes)]
+    ends = [0, *accumulate(terms.shape[term][dim] for term in wholes)]
     term = side_by_side(terms, [*zip(wholes, ends, strict=False)], dim, ends[-1])
     if term is None:
         return None
     indices = tuple(pairwise(ends))
     terms.cuts.setdefault(ends[-1], set()).update(indices)
-    pieces = joined((low + start, high + start) for own, start in zip(ways, ends, strict=False) for low, high in own[dim])
+    pieces = joined((low + start, high + start) for way, start in zip(ways, ends, strict=False) for low, high in way[dim])
     made = world.values.clean(term, tuple((0, size) for size in terms.shape[term]))
     return world.values.with_pieces(made, (*ways[0][:dim], pieces, *ways[0][dim + 1 :])), indices
 
@@ -374,9 +375,9 @@ def _note_cuts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> None
     """Note the ranges of dimensions that the reference takes."""
     found = _taken(machine, spec, form, value)
     for ranges in found[1] if found is not None else ():
-        for size, own in zip(machine.world.local_shape(value), ranges, strict=True):
-            if own != (0, size):
-                machine.world.terms.cuts.setdefault(size, set()).add(own)
+        for size, each_range in zip(machine.world.local_shape(value), ranges, strict=True):
+            if each_range != (0, size):
+                machine.world.terms.cuts.setdefault(size, set()).add(each_range)
 
 
 def _parts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | None:
@@ -387,20 +388,20 @@ def _parts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | 
     bound, taken = found
     world, shape = machine.world, machine.world.local_shape(value)
     slot, ways = world.terms.slot[value.term], world.values.pieces_of(value)
-    dims = {dim for ranges in taken for dim, own in enumerate(ranges) if own != (0, shape[dim])}
-    held = [tuple(own if dim == slot else cut(own, *ranges[dim]) for dim, own in enumerate(ways)) for ranges in taken]
-    outputs = [world.values.with_pieces(value, own) for own in held]
+    dims = {dim for ranges in taken for dim, each_range in enumerate(ranges) if each_range != (0, shape[dim])}
+    held = [tuple(way if dim == slot else cut(way, *ranges[dim]) for dim, way in enumerate(ways)) for ranges in taken]
+    outputs = [world.values.with_pieces(value, pieces) for pieces in held]
     if len(dims) != 1:
         return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(outputs))
     (dim,) = dims
     apart = [_apart(world, value, dim, *ranges[dim]) for ranges in taken]
-    known = tuple(own for own in apart if own is not None)
+    known = tuple(each_value for each_value in apart if each_value is not None)
     if len(known) == len(taken):
         moved = Moved(dim, False, tuple(ranges[dim] for ranges in taken), ((0, shape[dim]),) * len(taken))
         return Saved(spec.name, bound, Family.INDEXED, (value,), known, moved=moved)
-    within = [_within(world, own, dim) for own in outputs]
+    within = [_within(world, output, dim) for output in outputs]
     moved = Moved(dim, False, tuple(ranges[dim] for ranges in taken), tuple(indices for _, indices in within))
-    return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(own for own, _ in within), moved=moved)
+    return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(each_value for each_value, _ in within), moved=moved)
 
 
 def _apart(world: World, value: Value, dim: int, start: int, stop: int) -> Value | None:
@@ -430,7 +431,7 @@ def _moved_into(world: World, value: Value, term: int, dim: int, start: int) -> 
     ways = world.values.pieces_of(value)
     shifted = tuple((low - start, high - start) for low, high in ways[dim])
     plain = world.values.out_of_pieces(value)
-    box = tuple((0, length(own)) for own in ways)
+    box = tuple((0, length(way)) for way in ways)
     made = world.values.through(plain, term, 0, box, 1, frozenset())
     return world.values.with_pieces(made, (*ways[:dim], shifted, *ways[dim + 1 :]))
 
@@ -450,14 +451,14 @@ def _gradient_of_joined(world: World, moved: Moved, position: int, gradient: Val
     if apart is not None:
         return apart
     ways = world.values.pieces_of(gradient)
-    own = world.values.with_pieces(gradient, (*ways[:dim], cut(ways[dim], *moved.places[position]), *ways[dim + 1 :]))
+    value = world.values.with_pieces(gradient, (*ways[:dim], cut(ways[dim], *moved.places[position]), *ways[dim + 1 :]))
     whole = terms.whole(gradient.term)
     if (start, stop) == (0, terms.shape[whole][dim]):
-        return own
+        return value
     term = some_of(terms, whole, dim, start, stop)
     if term is None:
         raise Mismatch("undecided-gradient", "joins values whose gradients have no form that is known", refutes=False)
-    return _moved_into(world, own, term, dim, start)
+    return _moved_into(world, value, term, dim, start)
 
 
 def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Mapping[int, Value]) -> Value:
@@ -478,11 +479,11 @@ def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Map
         first, taken = gradients[outputs[0]], [values.pieces_of(gradients[output])[dim] for output in outputs]
         here = joined((max(low, start), min(high, stop)) for low, high in ways[dim] if low < stop and start < high)
         whole = world.terms.whole
-        alike = {(whole(own.term), own.leaves, own.coefficient) for own in (gradients[output] for output in outputs)}
+        alike = {(whole(value.term), value.leaves, value.coefficient) for value in (gradients[output] for output in outputs)}
         if (
             len(alike) > 1
             or first.fold is not None
-            or joined((low + start, high + start) for own in taken for low, high in own) != here
+            or joined((low + start, high + start) for bounds in taken for low, high in bounds) != here
         ):
             found += [_one_among_zeros(world, operand, dim, start, gradients[output]) for output in outputs]
             continue
@@ -493,7 +494,7 @@ def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Map
             if padded is None:
                 raise Mismatch("undecided-gradient", "has a gradient that has no form that is known", refutes=False)
             term = padded
-        box = tuple((0, length(own)) for own in ways)
+        box = tuple((0, length(way)) for way in ways)
         one = values.out_of_pieces(first)
         one = one if term == whole(first.term) else values.through(one, term, 0, box, 1, frozenset())
         found.append(values.with_pieces(one, ways))
@@ -513,6 +514,6 @@ def _one_among_zeros(world: World, operand: Value, dim: int, start: int, gradien
     if padded is None:
         text = "has gradients of some of the slices of one value only, or of slices of different ones"
         raise Mismatch("undecided-gradient", text, refutes=False)
-    box = tuple((0, length(own)) for own in ways)
+    box = tuple((0, length(way)) for way in ways)
     plain = world.values.out_of_pieces(gradient)
     return world.values.with_pieces(world.values.through(plain, padded, 0, box, 1, frozenset()), ways)

@@ -58,7 +58,7 @@ def note_scaling(machine: Machine, operator: Communicate, given: Mapping[int, Va
         return
     if operator.kind not in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE):
         return
-    equal = all(not own.leaves and own.coefficient == 1 for own in given.values())
+    equal = all(not value.leaves and value.coefficient == 1 for value in given.values())
     kind, averages = operator.kind.value, operator.reduce == "avg"
     if equal and not averages:
         rule = "reduce-scatter-of-replicated" if operator.kind is Collective.REDUCE_SCATTER else "doubled-allreduce"
@@ -91,10 +91,10 @@ def _made_by(derived: Derived, value: Value, terms: Iterable[int]) -> Scaling | 
 def _nearest(terms: Terms, term: int) -> Iterator[int]:
     """Yield the value and those that it is computed from, the nearest first."""
     waiting = [term]
-    for own in waiting:
-        yield own
+    for at in waiting:
+        yield at
         if len(waiting) < _FARTHEST:
-            waiting.extend(operand for operand in terms.operands[own] if operand not in waiting)
+            waiting.extend(operand for operand in terms.operands[at] if operand not in waiting)
 
 
 def _operand(rank: RankState, operator: Operator, mismatch: Mismatch) -> Value | None:
@@ -108,10 +108,10 @@ def _depends_on_inputs(terms: Terms, term: int) -> bool:
     """Return whether a value is computed from inputs, and from no gradients."""
     seen, waiting, found = {term}, [term], False
     while waiting:
-        own = waiting.pop()
-        if is_gradient(terms, own):
+        index = waiting.pop()
+        if is_gradient(terms, index):
             return False
-        found = found or terms.keys[own][0] == "input"
-        waiting.extend(operand for operand in terms.operands[own] if operand not in seen)
-        seen.update(terms.operands[own])
+        found = found or terms.keys[index][0] == "input"
+        waiting.extend(operand for operand in terms.operands[index] if operand not in seen)
+        seen.update(terms.operands[index])
     return found

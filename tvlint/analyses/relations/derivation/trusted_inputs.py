@@ -55,8 +55,8 @@ def told_in_two_ways(plan: Plan) -> str:
     for tensor in plan.tensors.values():
         if tensor.role is not Role.INPUT:
             continue
-        key, own = tensor.logical or tensor.name, (whole_shape(tensor), tensor.dtype)
-        if known.setdefault(key, own) != own:
+        key, type_here = tensor.logical or tensor.name, (whole_shape(tensor), tensor.dtype)
+        if known.setdefault(key, type_here) != type_here:
             return key
     return ""
 
@@ -72,13 +72,13 @@ def region(plan: Plan, tensor: Tensor, rank: int) -> Box:
     Raises Mismatch for a declaration that is not one box, or that does not fit the local shape.
     """
     pieces = pieces_held(plan, tensor, rank)
-    if any(len(own) > 1 for own in pieces):
+    if any(len(piece) > 1 for piece in pieces):
         text = f"`{tensor.name}` is placed in several pieces of one dimension, which are not followed"
         more = "give each part (query, key and value, or gate and up) a tensor of its own in both plans"
-        if any(isinstance(own, Shard) and own.order for own in (tensor.placements or {}).values()):
+        if any(isinstance(placement, Shard) and placement.order for placement in (tensor.placements or {}).values()):
             more = "a plan that splits the dimension in its order can be proved"
         raise Mismatch("declared-placement", f"{text}: {more}", refutes=False)
-    return tuple(own for (own,) in pieces)
+    return tuple(bounds for (bounds,) in pieces)
 
 
 def pieces_held(plan: Plan, tensor: Tensor, rank: int) -> tuple[Pieces, ...]:
@@ -94,9 +94,9 @@ def pieces_held(plan: Plan, tensor: Tensor, rank: int) -> tuple[Pieces, ...]:
     if tensor.placements and tensor.region is None:
         pieces = _placed(plan, tensor, whole, rank)
     else:
-        pieces = tuple((own,) for own in tensor.region or tuple((0, size) for size in whole))
-    held = tuple(own[0] if len(own) == 1 else own for own in pieces)
-    ends = [(bounds, size) for own, size in zip(pieces, whole, strict=False) for bounds in own]
+        pieces = tuple((bounds,) for bounds in tensor.region or tuple((0, size) for size in whole))
+    held = tuple(piece[0] if len(piece) == 1 else piece for piece in pieces)
+    ends = [(bounds, size) for piece, size in zip(pieces, whole, strict=False) for bounds in piece]
     if len(pieces) != len(whole) or any(not 0 <= low < high <= size for (low, high), size in ends):
         raise Mismatch("bad-region", f"`{tensor.name}` is declared to hold {held} of shape {whole}", refutes=True)
     if tuple(map(length, pieces)) != tensor.shape:
@@ -127,10 +127,10 @@ def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> tu
         if parted and (pieces[dim] != ((0, whole[dim]),) or (placement.order and placement.parts)):
             text = f"`{tensor.name}` is placed in several pieces of a dimension that another axis cuts too"
             raise Mismatch("declared-placement", text, refutes=False)
-        own = _pieces_on_axis(placement, pieces[dim], axis.size, coordinates[axis.name])
-        if own is None:
+        held = _pieces_on_axis(placement, pieces[dim], axis.size, coordinates[axis.name])
+        if held is None:
             raise Mismatch("uneven-shard", f"`{tensor.name}` does not divide over {axis.size} ranks", refutes=False)
-        pieces[dim] = own
+        pieces[dim] = held
     return tuple(pieces)
 
 
@@ -140,7 +140,7 @@ def _pieces_on_axis(placement: Shard, held: Pieces, count: int, place: int) -> P
     chosen = placement.order[place] if placement.order and len(placement.order) == count else (place,)
     number = sum(map(len, placement.order)) or count
     if placement.order and (
-        len(placement.order) != count or sorted(own for one in placement.order for own in one) != list(range(number))
+        len(placement.order) != count or sorted(block for one in placement.order for block in one) != list(range(number))
     ):
         return None
     if placement.parts and sum(placement.parts) != total:
@@ -150,8 +150,8 @@ def _pieces_on_axis(placement: Shard, held: Pieces, count: int, place: int) -> P
         start, (step, rest) = sum(placement.parts[:part]), divmod(size, number)
         if rest:
             return None
-        for own in chosen:
-            found.extend(cut(held, start + own * step, start + (own + 1) * step))
+        for block in chosen:
+            found.extend(cut(held, start + block * step, start + (block + 1) * step))
     return joined(found)
 
 
@@ -173,8 +173,12 @@ def as_declared(world: World, plan: Plan, tensor: Tensor, rank: int, head: tuple
     """
     whole, sizes = whole_shape(tensor), {axis.name: axis.size for axis in plan.mesh.axes}
     placements = tensor.placements or {}
-    parts = {axis: own.reduce for axis, own in placements.items() if isinstance(own, Partial) and sizes.get(axis, 1) > 1}
-    kept = {axis: own for axis, own in placements.items() if not isinstance(own, Partial)}
+    parts = {
+        axis: placement.reduce
+        for axis, placement in placements.items()
+        if isinstance(placement, Partial) and sizes.get(axis, 1) > 1
+    }
+    kept = {axis: placement for axis, placement in placements.items() if not isinstance(placement, Partial)}
     box = region(plan, replace(tensor, placements=kept) if parts else tensor, rank)
     term = world.terms.term(head, (), whole, slot)
     if not parts:

@@ -58,11 +58,11 @@ def unclear(plan: Plan) -> str:
     if name:
         return f"communicates by `{name}` with other ranks than that communicator has"
     for segment in plan.segments.values():
-        for _, own in of_kinds(segment.operators, _TRAINING):
-            for name in own.weights if isinstance(own, ReduceGradients | Update) else ():
+        for _, operator in of_kinds(segment.operators, _TRAINING):
+            for name in operator.weights if isinstance(operator, ReduceGradients | Update) else ():
                 if name not in plan.tensors or plan.tensors[name].role is not Role.WEIGHT:
                     return f"reduces or updates `{name}`, which is no weight"
-                if isinstance(own, ReduceGradients) and own.weights.count(name) > 1:
+                if isinstance(operator, ReduceGradients) and operator.weights.count(name) > 1:
                     return f"names `{name}` twice in one gradient reducer"
     return ""
 
@@ -70,12 +70,12 @@ def unclear(plan: Plan) -> str:
 def _axes_named(plan: Plan) -> Iterator[str]:
     """The axes along which the plan communicates, and the names of groups that say nothing but their name."""
     for segment in plan.segments.values():
-        for _, own in of_kinds(segment.operators, _TALKING):
-            if isinstance(own, Communicate | ReduceGradients):
-                group = resolved(plan, own.group)
+        for _, operator in of_kinds(segment.operators, _TALKING):
+            if isinstance(operator, Communicate | ReduceGradients):
+                group = resolved(plan, operator.group)
                 yield from group.axes or ((group.name,) if group.name and not group.ranks else ())
-            elif isinstance(own, Send | Receive) and own.peer.rank is None:
-                yield own.peer.axis
+            elif isinstance(operator, Send | Receive) and operator.peer.rank is None:
+                yield operator.peer.axis
 
 
 def do_replicas_fit(plan: Plan) -> bool:
@@ -98,7 +98,9 @@ def cut_by_replicas(plan: Plan) -> str:
     """A weight, buffer or input of which the folded replicas are declared to hold different pieces; empty where none is."""
     replication = plan.replication
     for tensor in plan.tensors.values() if replication.count > 1 else ():
-        own = (tensor.placements or {}).get(replication.axis, Replicate())
-        if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT) and not isinstance(own, Replicate | Invariant):
+        placement = (tensor.placements or {}).get(replication.axis, Replicate())
+        if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT) and not isinstance(
+            placement, Replicate | Invariant
+        ):
             return tensor.name
     return ""

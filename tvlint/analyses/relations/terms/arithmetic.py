@@ -120,10 +120,10 @@ class _Tape:
         algebra = self.algebra
         known: dict[int, Expression] = {last.number: gradient}
         for made, sources in reversed(self.steps):
-            own = known.get(made.number)
-            for source, back in sources if own is not None else ():
-                assert own is not None
-                found = algebra.total(back(own), made.indices - source.indices)
+            expression = known.get(made.number)
+            for source, back in sources if expression is not None else ():
+                assert expression is not None
+                found = algebra.total(back(expression), made.indices - source.indices)
                 known[source.number] = algebra.added(known.get(source.number, ()), found)
         return known.get(of.number, ())
 
@@ -242,15 +242,15 @@ def _silu(call: _Call) -> _Variable:
 
 
 def _gelu(call: _Call) -> _Variable:
-    (own,), tape, way = call.operands, call.tape, call.attributes[0]
+    (variable,), tape, way = call.operands, call.tape, call.attributes[0]
     if way in (None, "none"):
-        inner = tape.function("erf", tape.scaled(own, (1, Fraction(1, 2))))
+        inner = tape.function("erf", tape.scaled(variable, (1, Fraction(1, 2))))
     elif way == "tanh":
-        cubed = tape.scaled(tape.power(own, Fraction(3)), _constant(0.044715))
-        inner = tape.function("tanh", tape.scaled(tape.plus(own, cubed), _constant(sqrt(2 / pi))))
+        cubed = tape.scaled(tape.power(variable, Fraction(3)), _constant(0.044715))
+        inner = tape.function("tanh", tape.scaled(tape.plus(variable, cubed), _constant(sqrt(2 / pi))))
     else:
         raise TooLargeError
-    return tape.times(tape.scaled(own, (1, Fraction(1, 4))), tape.plus(tape.number(NONE), inner))
+    return tape.times(tape.scaled(variable, (1, Fraction(1, 4))), tape.plus(tape.number(NONE), inner))
 
 
 def _inverse_root(tape: _Tape, square: _Variable, eps: Any) -> _Variable:
@@ -261,19 +261,19 @@ def _inverse_root(tape: _Tape, square: _Variable, eps: Any) -> _Variable:
 
 
 def _root_norm(call: _Call) -> _Variable:
-    tape, (own, *weight) = call.tape, call.operands
-    square = tape.mean(tape.power(own, Fraction(2)), call.whole)
-    found = tape.times(own, _inverse_root(tape, square, call.attributes[0]))
+    tape, (variable, *weight) = call.tape, call.operands
+    square = tape.mean(tape.power(variable, Fraction(2)), call.whole)
+    found = tape.times(variable, _inverse_root(tape, square, call.attributes[0]))
     return tape.times(found, weight[0]) if weight else found
 
 
-def _centred(tape: _Tape, own: _Variable, over: Indices) -> _Variable:
-    return tape.plus(own, tape.mean(own, over), rational(-1))
+def _centred(tape: _Tape, variable: _Variable, over: Indices) -> _Variable:
+    return tape.plus(variable, tape.mean(variable, over), rational(-1))
 
 
 def _layer_norm(call: _Call) -> _Variable:
-    tape, (own, *rest) = call.tape, call.operands
-    centred = _centred(tape, own, call.whole)
+    tape, (variable, *rest) = call.tape, call.operands
+    centred = _centred(tape, variable, call.whole)
     square = tape.mean(tape.power(centred, Fraction(2)), call.whole)
     found = tape.times(centred, _inverse_root(tape, square, call.attributes[0]))
     found = tape.times(found, rest[0]) if rest else found
@@ -281,29 +281,29 @@ def _layer_norm(call: _Call) -> _Variable:
 
 
 def _variance(call: _Call) -> _Variable:
-    tape, (own,) = call.tape, call.operands
+    tape, (variable,) = call.tape, call.operands
     count = 1
     for index in call.whole:
         count *= tape.algebra.sizes[index][0]
     correction = number_of(call.attributes[0])
     if correction is None or correction >= count:
         raise TooLargeError
-    found = tape.mean(tape.power(_centred(tape, own, call.whole), Fraction(2)), call.whole)
+    found = tape.mean(tape.power(_centred(tape, variable, call.whole), Fraction(2)), call.whole)
     return tape.scaled(found, rational(Fraction(count) / (count - correction)))
 
 
 def _softmax(call: _Call) -> _Variable:
-    tape, (own,) = call.tape, call.operands
+    tape, (variable,) = call.tape, call.operands
     if call.attributes != (None,):
         raise TooLargeError
     if call.name == "log-softmax":
-        return tape.plus(own, _log_sum(tape, own, call.whole), rational(-1))
-    powers = tape.function("exp", own)
+        return tape.plus(variable, _log_sum(tape, variable, call.whole), rational(-1))
+    powers = tape.function("exp", variable)
     return tape.times(powers, tape.power(tape.total(powers, call.whole), Fraction(-1)))
 
 
-def _log_sum(tape: _Tape, own: _Variable, over: Indices) -> _Variable:
-    return tape.function("log", tape.total(tape.function("exp", own), over))
+def _log_sum(tape: _Tape, variable: _Variable, over: Indices) -> _Variable:
+    return tape.function("log", tape.total(tape.function("exp", variable), over))
 
 
 def _log_sum_exp(call: _Call) -> _Variable:
@@ -336,8 +336,8 @@ def _scores_of_chances(call: _Call) -> _Variable:
 def _norm(call: _Call) -> _Variable:
     if call.attributes != (2,):
         raise TooLargeError
-    tape, (own,) = call.tape, call.operands
-    return tape.power(tape.total(tape.power(own, Fraction(2)), call.whole), Fraction(1, 2))
+    tape, (variable,) = call.tape, call.operands
+    return tape.power(tape.total(tape.power(variable, Fraction(2)), call.whole), Fraction(1, 2))
 
 
 def _deviation(call: _Call) -> _Variable:
@@ -370,8 +370,10 @@ def _log_sigmoid(call: _Call) -> _Variable:
 
 def _hyperbolic(sign: int) -> _Rule:
     def rule(call: _Call) -> _Variable:
-        tape, (own,) = call.tape, call.operands
-        both = tape.plus(tape.function("exp", own), tape.function("exp", tape.scaled(own, rational(-1))), rational(sign))
+        tape, (variable,) = call.tape, call.operands
+        both = tape.plus(
+            tape.function("exp", variable), tape.function("exp", tape.scaled(variable, rational(-1))), rational(sign)
+        )
         return tape.scaled(both, rational(Fraction(1, 2)))
 
     return rule
@@ -425,8 +427,8 @@ _RULES: dict[str, tuple[_Rule, tuple[tuple[int, int], ...]]] = {
     "vector-norm": (_norm, ((1, 1),)),
     "std": (_deviation, ((1, 1),)),
     "swiglu": (_gated, ((2, 0),)),
-    "log1p": (_beside_one(1, lambda tape, own: own, "log"), _ONE),
-    "erfc": (_beside_one(-1, lambda tape, own: tape.function("erf", own)), _ONE),
+    "log1p": (_beside_one(1, lambda tape, value: value, "log"), _ONE),
+    "erfc": (_beside_one(-1, lambda tape, value: tape.function("erf", value)), _ONE),
     "expm1": (_power_less_one, _ONE),
     "logsigmoid": (_log_sigmoid, _ONE),
     "sinh": (_hyperbolic(-1), _ONE),
@@ -487,8 +489,8 @@ def _in_any_layout(terms: Terms, head: Head, operands: Sequence[int]) -> int | N
         return None
     if found is None:
         return None
-    own, plain, size, cut, back = found
-    return back(_in_normal_form(terms, own, plain, size, cut))
+    signature, plain, size, cut, back = found
+    return back(_in_normal_form(terms, signature, plain, size, cut))
 
 
 def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int | None:
@@ -503,7 +505,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     algebra = Algebra(terms)
     algebra.split(zip(operands, places, strict=True))
     looked_up = _looked_up(name, gradient, places, result)
-    values = [_factors(algebra, term, own) for term, own in zip(operands, places, strict=True)]
+    values = [_factors(algebra, term, place) for term, place in zip(operands, places, strict=True)]
     for dim, index in enumerate(result):
         if index >= 0 and index not in algebra.sizes and index not in algebra.parts:
             algebra.sizes[index] = (shape[dim], dim == slot)
@@ -511,10 +513,10 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         fails_elsewhere = not has_trait(name, Trait.MASKED_LOOKUP)
         values[-1] = algebra.place_of(operands[-1], places[-1], looked_up[0], looked_up=fails_elsewhere)
         places[-1] = (*places[-1], *looked_up)
-    parts = [[own for index in row for own in algebra.expanded(index)] for row in (*places, whole)]
-    *inside, over = [frozenset(index for index in own if index in algebra.sizes and index >= 0) for own in parts]
+    parts = [[pattern for index in row for pattern in algebra.expanded(index)] for row in (*places, whole)]
+    *inside, over = [frozenset(index for index in part if index in algebra.sizes and index >= 0) for part in parts]
     kept = [-1 if index >= 0 and algebra.sizes.get(index) == (1, False) else index for index in result]
-    left = frozenset(own for index in kept for own in algebra.expanded(index)) - {-1}
+    left = frozenset(pattern for index in kept for pattern in algebra.expanded(index)) - {-1}
     tape = _Tape(algebra)
     special = _special(terms, head, operands, algebra, values, inside) if not algebra.parts else None
     if special is not None:
@@ -527,7 +529,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         rule = _rule(name, len(operands), len(attributes))
         if rule is None:
             return None
-        given = tuple(tape.given(value, own) for value, own in zip(values, inside, strict=True))
+        given = tuple(tape.given(value, pattern) for value, pattern in zip(values, inside, strict=True))
         made = rule(_Call(tape, name, attributes, given, left, over)).value
     if made is None:
         return None
@@ -566,19 +568,24 @@ def _moved_ranges(
     """
     op, which, attributes, _, extra = head
     gradient, algebra = str(op).endswith(" gradient"), Algebra(terms)
-    free = [[index for index in own if index not in whole] for own in (*places, result)]
+    free = [[index for index in each_sequence if index not in whole] for each_sequence in (*places, result)]
     algebra.split(
-        (term, [index if index in own else -1 for index in at]) for term, at, own in zip(operands, places, free, strict=False)
+        (term, [index if index in moved_index else -1 for index in at])
+        for term, at, moved_index in zip(operands, places, free, strict=False)
     )
-    new = [index for index in result if index in whole and not any(index in own for own in places)]
+    new = [index for index in result if index in whole and not any(index in place for place in places)]
     if len(new) != len(extra):
         return None
     sizes = dict(zip(new, extra, strict=True))
-    values = [_opaque(algebra, term, own, whole) for term, own in zip(operands, places, strict=True)]
-    cut = [[index for index in own if index in whole] for own in places]
-    if all(isinstance(own, int) and not isinstance(own, bool) for own in attributes) and attributes and len(new) == 1:
+    values = [_opaque(algebra, term, place, whole) for term, place in zip(operands, places, strict=True)]
+    cut = [[index for index in place if index in whole] for place in places]
+    if (
+        all(isinstance(attribute, int) and not isinstance(attribute, bool) for attribute in attributes)
+        and attributes
+        and len(new) == 1
+    ):
         starts = [sum(attributes[:place]) for place in range(len(attributes))]
-        if any(len(own) != 1 for own in cut):
+        if any(len(moved_index) != 1 for moved_index in cut):
             return None
         joins = has_trait(str(op).removesuffix(" gradient"), Trait.JOIN)
         if joins is gradient:
@@ -597,16 +604,16 @@ def _moved_ranges(
                 return None
             made = algebra.added(
                 *(
-                    algebra.padded(value, own, starts[place], sum(attributes), new[0])
-                    for value, (own,), place in zip(values, cut, given, strict=True)
+                    algebra.padded(value, moved_index, starts[place], sum(attributes), new[0])
+                    for value, (moved_index,), place in zip(values, cut, given, strict=True)
                 )
             )
     else:
-        (value, *more), (own,) = values, places[:1]
-        if more or len(own) != len(result) or len(attributes) != len(own):
+        (value, *more), (sequence,) = values, places[:1]
+        if more or len(sequence) != len(result) or len(attributes) != len(sequence):
             return None
         made = value
-        for entry, before, after in zip(attributes, own, result, strict=True):
+        for entry, before, after in zip(attributes, sequence, result, strict=True):
             if entry is None and before == after:
                 continue
             if (
@@ -648,9 +655,9 @@ def side_by_side(terms: Terms, parts: Sequence[tuple[int, int]], dim: int, size:
     places, algebra = list(range(len(terms.shape[parts[0][0]]))), Algebra(terms)
     last = len(places) + len(parts)
     try:
-        cut = [(term, [*places[:dim], own, *places[dim + 1 :]], own) for own, (term, _) in enumerate(parts, len(places))]
+        cut = [(term, [*places[:dim], part, *places[dim + 1 :]], part) for part, (term, _) in enumerate(parts, len(places))]
         given = zip(_with_dimensions(algebra, cut), cut, parts, strict=True)
-        made = [algebra.padded(value, own, start, size, last) for value, (_, _, own), (_, start) in given]
+        made = [algebra.padded(value, part, start, size, last) for value, (_, _, part), (_, start) in given]
         return _laid_out(algebra, algebra.added(*made), [*places[:dim], last, *places[dim + 1 :]])
     except TooLargeError:
         return None
@@ -724,7 +731,7 @@ def _attention(
         return None
     causal, scale = attributes
     tape = _Tape(algebra)
-    known = [tape.given(value, own) for value, own in zip(values[first:], inside[first:], strict=True)][:count]
+    known = [tape.given(value, pattern) for value, pattern in zip(values[first:], inside[first:], strict=True)][:count]
     if count == 2:
         missing = algebra.terms.term(("missing",), (), (), -1)
         known.append(tape.given(((NONE, ((missing, (), ONE),)),), inside[0] | inside[2]))
@@ -734,7 +741,7 @@ def _attention(
         both, over = (query.indices & key.indices) - inside[0], key.indices - query.indices
     else:
         over = (key.indices & value.indices) - query.indices
-    constant = _constant(scale) if scale is not None else (1, Fraction(1, prod(algebra.sizes[own][0] for own in both)))
+    constant = _constant(scale) if scale is not None else (1, Fraction(1, prod(algebra.sizes[pattern][0] for pattern in both)))
     scores = tape.scaled(tape.total(tape.times(query, key), both), constant)
     keeps: Expression | None = None
     rows = query.indices - key.indices
@@ -783,7 +790,7 @@ def _gradient(
         found = algebra.multiplied(given, algebra.power(known[0], Fraction(-1)))
         return algebra.total(found, (inside[0] | inside[1]) - result)
     missing = algebra.terms.term(("missing",), (), (), -1)
-    operands = [tape.given(value, own) for value, own in zip(known, inside[1:], strict=True)]
+    operands = [tape.given(value, pattern) for value, pattern in zip(known, inside[1:], strict=True)]
     of = position
     if name in ("rms-norm", "layer-norm") and position > 0:
         unknown = tape.given(((NONE, ((missing, (), ONE),)),), result)

@@ -76,7 +76,7 @@ def normal_sum(terms: Terms, term: int) -> int:
     sign, square = addends[0][1]
     if found != term or (sign, square) == NONE or not square:
         return found
-    rest = [times(terms, addend, (sign * own[0], own[1] / square)) for addend, own in addends]
+    rest = [times(terms, addend, (sign * constant[0], constant[1] / square)) for addend, constant in addends]
     return times(terms, summed(terms, terms.gradient_sum(terms.keys[term][1], rest)), (sign, square))
 
 
@@ -117,8 +117,8 @@ def is_of_numbers(terms: Terms, term: int) -> bool:
     """Return whether the elements are numbers that are not whole, so that a mask is one to add and not one of flags."""
     waiting, seen = [term], {term}
     while waiting:
-        own = waiting.pop()
-        head, operands = terms.keys[own], terms.operands[own]
+        inner = waiting.pop()
+        head, operands = terms.keys[inner], terms.operands[inner]
         if head[0] in ("weight", "buffer", "input"):
             if not str(head[2]).startswith(("float", "bfloat")):
                 return False

@@ -74,11 +74,16 @@ def _place(algebra: Algebra, term: int, places: Pattern) -> Expression | None:
         return None
     *patterns, result = terms.keys[term][3][:3]
     at = dict(zip(result, places, strict=True))
-    for own, counted in ((0, 1), (1, 0)):
+    for position, counted in ((0, 1), (1, 0)):
         dims = [index for index in patterns[counted] if index >= 0]
         inner, constant = bare(terms, operands[counted])
-        if len(dims) == 1 and dims[0] not in patterns[own] and constant == NONE and _counted(algebra, inner, patterns[counted]):
-            return algebra.place_of(operands[own], [at.get(index, -1) for index in patterns[own]], at[dims[0]])
+        if (
+            len(dims) == 1
+            and dims[0] not in patterns[position]
+            and constant == NONE
+            and _counted(algebra, inner, patterns[counted])
+        ):
+            return algebra.place_of(operands[position], [at.get(index, -1) for index in patterns[position]], at[dims[0]])
     return None
 
 
@@ -127,8 +132,8 @@ def _of_positions(algebra: Algebra, term: int, places: Pattern, column: int, row
 
 def _counted(algebra: Algebra, term: int, pattern: Sequence[int]) -> bool:
     """Return whether the term is the positions along its one dimension, counted from zero."""
-    own = Algebra(algebra.terms)
-    ((_, factors),) = own.alone(own.of_term(term, pattern))
+    this_algebra = Algebra(algebra.terms)
+    ((_, factors),) = this_algebra.alone(this_algebra.of_term(term, pattern))
     ((inner, _, power),) = factors if len(factors) == 1 else ((term, (), ONE),)
     head = algebra.terms.keys[inner]
     return power == ONE and head[0] == "arange" and head[2][:2] == (0, 1)
@@ -139,7 +144,7 @@ def is_of_flags(terms: Terms, term: int) -> bool:
     term, constant = bare(terms, term)
     while constant == NONE and terms.keys[term][0] in (MERGE, SPLIT, SUM_OF_PRODUCTS) and len(terms.operands[term]) == 1:
         addends = terms.keys[term][1] if terms.keys[term][0] == SUM_OF_PRODUCTS else ()
-        if len(addends) > 1 or any(own != NONE or power != ONE for own, factors in addends for _, power in factors):
+        if len(addends) > 1 or any(constant != NONE or power != ONE for constant, factors in addends for _, power in factors):
             return False
         term, constant = bare(terms, terms.operands[term][0])
     head = terms.keys[term]

@@ -44,8 +44,8 @@ def viewed(terms: Terms, term: int, runs: Sequence[Run], shape: tuple[int, ...],
     try:
         before, after = _places(algebra, inner, runs, shape)
         expression = algebra.placed(inner, before)
-        found, factor = algebra.as_term(expression, [index for own in after for index in own or (-1,)])
-        found = algebra.merged(found, [max(1, len(own)) for own in after])
+        found, factor = algebra.as_term(expression, [index for atoms in after for index in atoms or (-1,)])
+        found = algebra.merged(found, [max(1, len(atoms)) for atoms in after])
     except TooLargeError:
         return None
     if (terms.shape[found], terms.slot[found]) != (shape, slot):
@@ -64,8 +64,8 @@ def moved(terms: Terms, term: int, count: int, source: int, target: int) -> int 
         before, after = _places(algebra, inner, runs, (*shape[:source], count, shape[source] // count, *shape[source + 1 :]))
         expression, part = algebra.placed(inner, before), after.pop(source)
         after[target] = (*part, *after[target])
-        found, factor = algebra.as_term(expression, [index for own in after for index in own or (-1,)])
-        found = algebra.merged(found, [max(1, len(own)) for own in after])
+        found, factor = algebra.as_term(expression, [index for atoms in after for index in atoms or (-1,)])
+        found = algebra.merged(found, [max(1, len(atoms)) for atoms in after])
     except TooLargeError:
         return None
     return times(terms, times(terms, found, factor), constant) if terms.slot[found] == slot else None
@@ -115,7 +115,7 @@ def in_any_layout(
     summed, averaged, whole = pattern[-3:]
     if not has_trait(name, *_BY_ELEMENT_OR_ROW) or len(pattern) != len(operands) + 4:
         return None
-    known = {index for own in places for index in own}
+    known = {index for place in places for index in place}
     fresh = [index for index in result if index >= 0 and index not in known]
     if len(fresh) != len(extra) or not set(fresh) <= set(whole):
         return None
@@ -125,15 +125,15 @@ def in_any_layout(
         return None
     algebra.sizes.update(zip(fresh, ((size, False) for size in extra), strict=True))
     plain, patterns = [], list[Pattern]()
-    for term, own in zip(operands, places, strict=True):
-        factor, at, constant = algebra.as_factor(algebra.of_term(term, own))
+    for term, each_place in zip(operands, places, strict=True):
+        factor, at, constant = algebra.as_factor(algebra.of_term(term, each_place))
         plain.append(times(terms, factor, constant))
         patterns.append(at)
-        if [index for index in at if index in whole] != [index for index in own if index in at and index in whole]:
+        if [index for index in at if index in whole] != [index for index in each_place if index in at and index in whole]:
             return None
-    if (tuple(plain), patterns) == (tuple(operands), [tuple(own) for own in places]):
+    if (tuple(plain), patterns) == (tuple(operands), [tuple(place) for place in places]):
         return None
-    left = {own for index in result for own in algebra.expanded(index)} - {-1}
+    left = {atom for index in result for atom in algebra.expanded(index)} - {-1}
     if [index for index in result if index in whole] != sorted(index for index in result if index in whole):
         return None
     order = [*dict.fromkeys(index for at in patterns for index in at if index in left), *fresh]
@@ -142,9 +142,9 @@ def in_any_layout(
         return None
     if [index for index in order if index in whole] != [index for index in result if index in whole and index in order]:
         return None
-    sets = [tuple(own for index in each for own in algebra.expanded(index)) for each in (summed, averaged, whole)]
+    sets = [tuple(atom for index in each for atom in algebra.expanded(index)) for each in (summed, averaged, whole)]
     numbered = renumbered(*patterns, order, *sets)
-    patterned = (*numbered[: len(patterns) + 1], *(tuple(sorted(own)) for own in numbered[-3:]))
+    patterned = (*numbered[: len(patterns) + 1], *(tuple(sorted(atom)) for atom in numbered[-3:]))
     try:
         size, cut = algebra.extent(order)
     except TooLargeError:

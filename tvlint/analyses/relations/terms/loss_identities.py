@@ -195,13 +195,13 @@ def is_always_a_number(terms: Terms, term: int) -> bool:
     """Return whether the term has a value wherever what the reference computes has one."""
     waiting, seen = [term], {term}
     while waiting:
-        own = waiting.pop()
-        if not terms.foreign(own):
+        inner = waiting.pop()
+        if not terms.foreign(inner):
             continue
-        if is_restricted(terms, own):
+        if is_restricted(terms, inner):
             return False
-        waiting += [operand for operand in terms.operands[own] if operand not in seen]
-        seen.update(terms.operands[own])
+        waiting += [operand for operand in terms.operands[inner] if operand not in seen]
+        seen.update(terms.operands[inner])
     return True
 
 

@@ -39,7 +39,7 @@ def square_of(value: Any) -> Fraction | None:
 
 
 def _is_square(number: Fraction) -> bool:
-    return all(isqrt(own) ** 2 == own for own in (number.numerator, number.denominator))
+    return all(isqrt(part) ** 2 == part for part in (number.numerator, number.denominator))
 
 
 def _roots(square: Fraction) -> set[float]:

@@ -40,8 +40,8 @@ def softmax_gradient(terms: Terms, given: int, scores: int, dim: int) -> int:
     scores = unshifted(terms, scores, dim)
     (given, constant), names = bare(terms, given), _rows(len(terms.shape[scores]))
     pattern = (names, names, names, (), (), (dim,))
-    shape, slot, own = terms.shape[scores], terms.slot[scores], terms.keys[given]
-    if own[:3] == ("log gradient", _G, ()) and terms.operands[given][1] == softmax(terms, scores, dim):
+    shape, slot, key = terms.shape[scores], terms.slot[scores], terms.keys[given]
+    if key[:3] == ("log gradient", _G, ()) and terms.operands[given][1] == softmax(terms, scores, dim):
         return times(terms, _log_softmax_gradient(terms, terms.operands[given][0], scores, dim), constant)
     found = terms.term(("softmax gradient", _G, (None,), pattern, ()), (given, scores), shape, slot)
     return times(terms, found, constant)
@@ -73,11 +73,11 @@ def _of_softmax_gradient(terms: Terms, head: Head, operands: Operands) -> int | 
 
 def _of_log(terms: Terms, head: Head, operands: Operands) -> int | None:
     """`log(softmax(x))`."""
-    own = terms.keys[operands[0]]
-    if own[:3] != ("softmax", 0, (None,)):
+    key = terms.keys[operands[0]]
+    if key[:3] != ("softmax", 0, (None,)):
         return None
     scores = terms.operands[operands[0]]
-    return terms.term(("log-softmax", *own[1:]), scores, terms.shape[scores[0]], terms.slot[scores[0]])
+    return terms.term(("log-softmax", *key[1:]), scores, terms.shape[scores[0]], terms.slot[scores[0]])
 
 
 def _of_log_softmax(terms: Terms, head: Head, operands: Operands) -> int | None:
@@ -111,7 +111,7 @@ def _row_sums(terms: Terms, total: int, divisor: Sequence[int], powers: Sequence
     rows = [place for place in range(len(powers)) if place != dim]
     if sorted(place for place in kept if place >= 0) != rows:
         return None
-    if any(own != (powers[place] if place >= 0 else -1) for own, place in zip(divisor, kept, strict=True)):
+    if any(source != (powers[place] if place >= 0 else -1) for source, place in zip(divisor, kept, strict=True)):
         return None
     return terms.operands[power][0], dim
 
@@ -123,21 +123,21 @@ def _of_quotient(terms: Terms, head: Head, operands: Operands) -> int | None:
     left, right = head[3][:2]
     if terms.keys[operands[0]][:3] == ("exp", 0, ()):
         found = _row_sums(terms, operands[1], right, left)
-        own = found is not None and found[0] == terms.operands[operands[0]][0]
-        return softmax(terms, *found) if found is not None and own else None
+        is_same = found is not None and found[0] == terms.operands[operands[0]][0]
+        return softmax(terms, *found) if found is not None and is_same else None
     inner, constant = bare(terms, operands[0])
     if terms.keys[inner][0] != PRODUCT:
         return None
     one, other, result = terms.keys[inner][1]
     named = dict(zip(result, left, strict=True))
-    for (power, own), (value, more) in (((0, one), (1, other)), ((1, other), (0, one))):
+    for (power, is_same), (value, more) in (((0, one), (1, other)), ((1, other), (0, one))):
         term = terms.operands[inner][power]
-        found = _row_sums(terms, operands[1], right, [named.get(number, -2 - number) for number in own])
+        found = _row_sums(terms, operands[1], right, [named.get(number, -2 - number) for number in is_same])
         if terms.keys[term][:3] == ("exp", 0, ()) and found is not None and found[0] == terms.operands[term][0]:
-            if own[found[1]] in named or own[found[1]] not in more:
+            if is_same[found[1]] in named or is_same[found[1]] not in more:
                 return None
             chances = softmax(terms, *found)
-            return times(terms, product(terms, (chances, own), (terms.operands[inner][value], more), result), constant)
+            return times(terms, product(terms, (chances, is_same), (terms.operands[inner][value], more), result), constant)
     return None
 
 
@@ -148,24 +148,24 @@ def without_powers(terms: Terms, term: int) -> int:
         return term
     one, other, result = terms.keys[inner][1]
     first, second = terms.operands[inner]
-    for power, own, shared, more in ((first, one, second, other), (second, other, first, one)):
+    for power, kept, shared, more in ((first, one, second, other), (second, other, first, one)):
         given = terms.keys[shared]
         if terms.keys[power][:3] != ("exp", 0, ()) or given[:3] != ("div gradient", _G, ()) or given[3][0] != given[3][2]:
             continue
         named = dict(zip(given[3][0], more, strict=True))
         divisor = [named.get(number, -1) for number in given[3][1]]
-        found = _row_sums(terms, terms.operands[shared][1], divisor, own)
-        if found is None or found[0] != terms.operands[power][0] or own[found[1]] in more:
+        found = _row_sums(terms, terms.operands[shared][1], divisor, kept)
+        if found is None or found[0] != terms.operands[power][0] or kept[found[1]] in more:
             continue
-        changed = product(terms, (softmax(terms, *found), own), (terms.operands[shared][0], more), result)
+        changed = product(terms, (softmax(terms, *found), kept), (terms.operands[shared][0], more), result)
         return times(terms, changed, constant)
     return term
 
 
 def _of_power(terms: Terms, head: Head, operands: Operands) -> int | None:
     """Return what `exp` makes of the two gradients of `e` in `e / sum(e)`, or in a product of `e` divided by it."""
-    own, scores = terms.keys[operands[0]], operands[1] if len(operands) == 2 else -1
-    if head[1:3] != (_G, ()) or scores < 0 or own[0] != GRADIENT_SUM or len(terms.operands[operands[0]]) != 2:
+    key, scores = terms.keys[operands[0]], operands[1] if len(operands) == 2 else -1
+    if head[1:3] != (_G, ()) or scores < 0 or key[0] != GRADIENT_SUM or len(terms.operands[operands[0]]) != 2:
         return None
     addends = [bare(terms, addend) for addend in terms.operands[operands[0]]]
     if addends[0][1] != addends[1][1]:
@@ -207,7 +207,8 @@ def _same_places(pattern: tuple[tuple[int, ...], ...], kept: Sequence[int]) -> b
     """Return whether the gradient of a sum goes back to where its elements came from."""
     source, result = pattern[:2]
     return len(source) == len(kept) and all(
-        (own == -1) if place < 0 else result[place] == own for own, place in zip(source, kept, strict=True)
+        (source_place == -1) if place < 0 else result[place] == source_place
+        for source_place, place in zip(source, kept, strict=True)
     )
 
 
@@ -221,13 +222,13 @@ def _of_product(
     if terms.keys[inner][0] != PRODUCT or constant != NONE or power not in terms.operands[inner]:
         return None
     place = terms.operands[inner].index(power)
-    own, more = terms.keys[inner][1][place], terms.keys[inner][1][1 - place]
+    places, more = terms.keys[inner][1][place], terms.keys[inner][1][1 - place]
     value, result = terms.operands[inner][1 - place], terms.keys[inner][1][2]
     head = ("div gradient", _G, (), (upper, lower, upper, (), (), ()), ())
     shared = terms.find(head, (given, divisor), terms.shape[above], terms.slot[above])
-    if shared is None or direct != product(terms, (shared, result), (value, more), own):
+    if shared is None or direct != product(terms, (shared, result), (value, more), places):
         return None
-    return softmax_gradient(terms, product(terms, (given, result), (value, more), own), scores, dim)
+    return softmax_gradient(terms, product(terms, (given, result), (value, more), places), scores, dim)
 
 
 def _log_sum_exp(terms: Terms, scores: int, pattern: Sequence[Any]) -> tuple[int, int]:
@@ -258,8 +259,8 @@ def _of_log_sum_exp_gradient(terms: Terms, head: Head, operands: Operands) -> in
     pattern = (*renumbered(result, names), (), (), ())
     sizes = (terms.shape[scores][whole[0]],)
     spread = terms.term(("sum gradient", _G, (None,), pattern, sizes), (given,), terms.shape[scores], terms.slot[scores])
-    own = ("exp gradient", _G, (), (every, every, every, (), (), ()), ())
-    return terms.term(own, (spread, scores), terms.shape[scores], terms.slot[scores])
+    key = ("exp gradient", _G, (), (every, every, every, (), (), ()), ())
+    return terms.term(key, (spread, scores), terms.shape[scores], terms.slot[scores])
 
 
 def _turned(pattern: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

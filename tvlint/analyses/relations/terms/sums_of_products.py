@@ -103,7 +103,7 @@ class Algebra:
         def factor(pattern: Pattern, power: Fraction) -> Factor:
             return self._factor(next(operands), [self._at(place, places) for place in pattern], power)
 
-        return tuple((constant, tuple(factor(*own) for own in factors)) for constant, factors in head[1])
+        return tuple((constant, tuple(factor(*each_factor) for each_factor in factors)) for constant, factors in head[1])
 
     def _at(self, place: int, places: Sequence[Pattern]) -> Pattern:
         return places[place] if place >= 0 else (-1,)
@@ -112,11 +112,11 @@ class Algebra:
         """Return the indices of the dimensions that are joined into others, `counts` of them into each."""
         sizes, slot = iter(self.terms.shape[inner]), self.terms.slot[inner]
         found: list[Pattern] = []
-        for count, own in zip(counts, places, strict=True):
-            left = list(own)
+        for count, place in zip(counts, places, strict=True):
+            left = list(place)
             if count == 1:
                 next(sizes)
-                found.append(own)
+                found.append(place)
                 continue
             for size in (next(sizes) for _ in range(count)):
                 taken, total = list[int](), 1
@@ -133,13 +133,13 @@ class Algebra:
     def _factor(self, term: int, places: Sequence[Pattern], power: Fraction) -> Factor:
         """Return a factor whose dimensions have so many indices."""
         terms = self.terms
-        if all(len(own) <= 1 for own in places):
+        if all(len(place) <= 1 for place in places):
             pattern = []
-            for dim, own in enumerate(places):
+            for dim, each_place in enumerate(places):
                 size, cut = terms.shape[term][dim], dim == terms.slot[term]
-                if cut and not own:
+                if cut and not each_place:
                     raise TooLargeError
-                pattern.append(own[0] if own and (size != 1 or cut) else -1)
+                pattern.append(each_place[0] if each_place and (size != 1 or cut) else -1)
                 if pattern[-1] >= 0:
                     self.sizes[pattern[-1]] = (size, cut)
             return term, tuple(pattern), power
@@ -158,11 +158,11 @@ class Algebra:
             waiting = iter(places)
             (base,) = operands
             return self._factor(base, [tuple(i for _ in range(count) for i in next(waiting)) for count in head[1]], power)
-        for dim, own in enumerate(places):
-            if len(own) == 1 and own[0] >= 0:
-                self.sizes.setdefault(own[0], (terms.shape[term][dim], dim == terms.slot[term]))
-        kept = [tuple(index for index in own if index >= 0 and self.sizes[index] != (1, False)) for own in places]
-        flat, counts = tuple(index for own in kept for index in own), tuple(map(len, kept))
+        for dim, each_place in enumerate(places):
+            if len(each_place) == 1 and each_place[0] >= 0:
+                self.sizes.setdefault(each_place[0], (terms.shape[term][dim], dim == terms.slot[term]))
+        kept = [tuple(index for index in place if index >= 0 and self.sizes[index] != (1, False)) for place in places]
+        flat, counts = tuple(index for atom in kept for index in atom), tuple(map(len, kept))
         shape, slot = self.extent(flat)
         return terms.term((SPLIT, counts), (term,), shape, slot), flat, power
 
@@ -198,7 +198,7 @@ class Algebra:
         if not constant[1]:
             self._give_up_infinities(one)
             return ()
-        return tuple((_times(own, constant), factors) for own, factors in one)
+        return tuple((_times(factor, constant), factors) for factor, factors in one)
 
     def added(self, *parts: Expression) -> Expression:
         """Return the sum."""
@@ -267,7 +267,7 @@ class Algebra:
         if len(one) == 1:
             return one
         common = frozenset.intersection(*(frozenset(factors) for _, factors in one)) if one else frozenset()
-        rest = [(constant, tuple(own for own in factors if own not in common)) for constant, factors in one]
+        rest = [(constant, tuple(factor for factor in factors if factor not in common)) for constant, factors in one]
         term, pattern, constant = self.as_factor(self.added(tuple(rest)))
         return ((constant, self._powers((*common, (term, pattern, ONE)))),)
 
@@ -296,14 +296,16 @@ class Algebra:
             square = self.multiplied(one, one)
             return square if exponent == 2 else self.multiplied(square, one)
         ((constant, factors),) = self.alone(one)
-        for term, _, own in factors if exponent < 0 else ():
-            if not self.is_positive(term) and own > 0:
+        for term, _, factor_power in factors if exponent < 0 else ():
+            if not self.is_positive(term) and factor_power > 0:
                 self.terms.require("not zero", term)
         whole = exponent.denominator == 1
         if whole or all(self.is_positive(term) for term, _, _ in factors):
             raised = _raised(constant, exponent)
             if raised is not None:
-                return ((raised, self._powers((term, places, own * exponent) for term, places, own in factors)),)
+                return (
+                    (raised, self._powers((term, places, factor_power * exponent) for term, places, factor_power in factors)),
+                )
         if constant[0] < 0 and len(one) == 1:
             raise TooLargeError
         term, pattern, constant = self.as_factor(((constant, factors),))
@@ -324,11 +326,11 @@ class Algebra:
         """Return what is known of the elements of the term, wherever it has a value."""
         known, waiting = self.terms.signs, [term]
         while waiting:
-            own = waiting[-1]
-            below = self.terms.operands[own] if self.terms.keys[own][0] in (TOTAL, SUM_OF_PRODUCTS) else ()
+            last = waiting[-1]
+            below = self.terms.operands[last] if self.terms.keys[last][0] in (TOTAL, SUM_OF_PRODUCTS) else ()
             open_ = [operand for operand in below if operand not in known]
             if not open_:
-                known[own] = self._least_of(waiting.pop())
+                known[last] = self._least_of(waiting.pop())
             waiting += open_
         return known[term]
 
@@ -340,13 +342,13 @@ class Algebra:
         if head[0] == FLAG:
             return _NOT_NEGATIVE
         if head[0] == TOTAL:
-            return min(self._least_power(own, power) for own, (_, power) in zip(operands, head[1], strict=True))
+            return min(self._least_power(operand, power) for operand, (_, power) in zip(operands, head[1], strict=True))
         if head[0] != SUM_OF_PRODUCTS:
             return _ANY
         factors, known = iter(operands), []
         for (sign, _), powers in head[1]:
-            own = [self._least_power(next(factors), power) for _, power in powers]
-            known.append(_ANY if sign < 0 else min(own, default=_POSITIVE))
+            least = [self._least_power(next(factors), power) for _, power in powers]
+            known.append(_ANY if sign < 0 else min(least, default=_POSITIVE))
         return _ANY if min(known) == _ANY else max(known)
 
     def _least_power(self, term: int, power: Fraction) -> int:
@@ -442,9 +444,9 @@ class Algebra:
         if factors[place][0] in self.terms.within and not any(index in pattern for _, pattern, _ in rest):
             self.terms.assumptions.add(CLASSES)
             return self.total(((constant, rest),), over - {index})
-        for own, (term, pattern, power) in enumerate(factors):
+        for number, (term, pattern, power) in enumerate(factors):
             if power == ONE and index in pattern and self.terms.keys[term][0] == SUM_OF_PRODUCTS:
-                others: Expression = ((constant, (*factors[:own], *factors[own + 1 :])),)
+                others: Expression = ((constant, (*factors[:number], *factors[number + 1 :])),)
                 parts = [self.multiplied(others, (addend,)) for addend in self.of_term(term, pattern)]
                 return self.added(*(self.total(part, over) for part in parts)) if len(parts) > 1 else None
         return None
@@ -456,31 +458,31 @@ class Algebra:
         self.sizes[part] = (self.terms.shape[inner][dim], False)
         self._split_as(part, parts_of(self.terms, inner)[dim])
         cut = self.sliced((rest,), index, start, start + self.terms.shape[inner][dim], part)
-        own = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
-        return self.total(self.multiplied(cut, own), (over - {index}).union(self.expanded(part)))
+        expression = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
+        return self.total(self.multiplied(cut, expression), (over - {index}).union(self.expanded(part)))
 
     def _total_of_padded(self, rest: Addend, term: int, pattern: Pattern, over: frozenset[int]) -> Expression:
         """Return the sum of what a value among zeros is multiplied with, along other dimensions: the sum among zeros."""
         _, dim, start, size = self.terms.keys[term]
         (inner,), index, part = self.terms.operands[term], pattern[dim], max([*self.sizes, -1]) + 1
-        own = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
-        return self.padded(self.total(self.multiplied((rest,), own), over), part, start, size, index)
+        expression = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
+        return self.padded(self.total(self.multiplied((rest,), expression), over), part, start, size, index)
 
     def _unfolded(self, term: int, places: Sequence[Pattern], over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
         """Return the factors of a sum whose dimensions have so many indices, and all indices that it and `over` sum."""
         fresh = max([*self.sizes, -1]) + 1
         inner, gone = [], set(over)
-        for own, (pattern, power) in zip(self.terms.operands[term], self.terms.keys[term][1], strict=True):
+        for operand, (pattern, power) in zip(self.terms.operands[term], self.terms.keys[term][1], strict=True):
             moved: list[Pattern] = []
             for dim, place in enumerate(pattern):
                 if place < -1:
                     index = fresh - 2 - place
-                    self.sizes[index] = (self.terms.shape[own][dim], dim == self.terms.slot[own])
+                    self.sizes[index] = (self.terms.shape[operand][dim], dim == self.terms.slot[operand])
                     gone.add(index)
                     moved.append((index,))
                 else:
                     moved.append(self._at(place, places))
-            inner.append((own, moved, power))
+            inner.append((operand, moved, power))
         return [self._factor(*each) for each in inner], frozenset(gone)
 
     def _summed(self, factors: Sequence[Factor], over: frozenset[int]) -> tuple[int, Pattern]:
@@ -534,11 +536,13 @@ class Algebra:
         self.sizes[part] = (stop - start, False)
         found: list[Expression] = []
         for constant, factors in one:
-            own: Expression = ((constant, self._powers(factor for factor in factors if index not in factor[1])),)
+            expression: Expression = ((constant, self._powers(factor for factor in factors if index not in factor[1])),)
             for term, pattern, power in factors:
                 if index in pattern:
-                    own = self.multiplied(own, self._raised(self._slice(term, pattern, index, start, stop, part), power))
-            found.append(own)
+                    expression = self.multiplied(
+                        expression, self._raised(self._slice(term, pattern, index, start, stop, part), power)
+                    )
+            found.append(expression)
         return self._placed_again(self.added(*found), part)
 
     def _placed_again(self, one: Expression, part: int) -> Expression:
@@ -572,13 +576,15 @@ class Algebra:
         head, operands, dim = terms.keys[term], terms.operands[term], pattern.index(index)
         if pattern.count(index) > 1 or self.sizes[index][1]:
             raise TooLargeError
-        moved = tuple(part if own == index else own for own in pattern)
+        moved = tuple(part if place == index else place for place in pattern)
         if head[0] == TOTAL:
-            inner, gone = self._unfolded(term, [(own,) for own in pattern], frozenset())
+            inner, gone = self._unfolded(term, [(place,) for place in pattern], frozenset())
             return self.total(self.sliced(((NONE, tuple(inner)),), index, start, stop, part), gone)
         if head[0] == FUNCTION:
             below, constant = bare(terms, operands[0])
-            made = self.sliced(self.scaled(self.placed(below, [(own,) for own in pattern]), constant), index, start, stop, part)
+            made = self.sliced(
+                self.scaled(self.placed(below, [(place,) for place in pattern]), constant), index, start, stop, part
+            )
             if not made:
                 raise TooLargeError
             return self._applied(head[1], made)
@@ -598,7 +604,7 @@ class Algebra:
         shape = (*terms.shape[term][:dim], stop - start, *terms.shape[term][dim + 1 :])
         if stop - start == terms.shape[term][dim]:
             return self.of_term(term, moved)
-        places = tuple(-1 if own == part else own for own in moved) if stop - start == 1 else moved
+        places = tuple(-1 if place == part else place for place in moved) if stop - start == 1 else moved
         return ((NONE, ((terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), places, ONE),)),)
 
     def _slice_among_zeros(
@@ -607,23 +613,23 @@ class Algebra:
         """Return some of the values of a value among zeros; `ends` are counted from its first that is none of them."""
         size, (start, stop) = self.terms.shape[inner][dim], ends
         first, last = max(start, 0), min(stop, size)
-        own = max([*self.sizes, part, -1]) + 1
-        self.sizes[own] = (size, False)
-        value = self.of_term(inner, [*pattern[:dim], own, *pattern[dim + 1 :]])
+        fresh = max([*self.sizes, part, -1]) + 1
+        self.sizes[fresh] = (size, False)
+        value = self.of_term(inner, [*pattern[:dim], fresh, *pattern[dim + 1 :]])
         if (first, last) != (0, size):
-            value, own = self.sliced(value, own, first, last, own + 1), own + 1
-        return self.padded(value, own, first - start, stop - start, part) if value else ()
+            value, fresh = self.sliced(value, fresh, first, last, fresh + 1), fresh + 1
+        return self.padded(value, fresh, first - start, stop - start, part) if value else ()
 
     def _pad(self, term: int, pattern: Pattern, part: int, start: int, size: int, index: int) -> tuple[int, Pattern]:
         """Return a factor among zeros."""
         terms, dim = self.terms, pattern.index(part)
         if size == terms.shape[term][dim]:
-            return term, tuple(index if own == part else own for own in pattern)
+            return term, tuple(index if place == part else place for place in pattern)
         if terms.keys[term][0] == PAD and terms.keys[term][1] == dim:
             (term,), start = terms.operands[term], start + terms.keys[term][2]
         shape = (*terms.shape[term][:dim], size, *terms.shape[term][dim + 1 :])
         made = terms.term((PAD, dim, start, size), (term,), shape, terms.slot[term])
-        return made, tuple(index if own == part else own for own in pattern)
+        return made, tuple(index if place == part else place for place in pattern)
 
     def padded(self, one: Expression, part: int, start: int, size: int, index: int) -> Expression:
         """Return the expression among zeros: its values of index `part` are those of `index` from `start` on."""
@@ -633,8 +639,8 @@ class Algebra:
             alone, _ = self.as_term(self.number(NONE), [-1])
             here = self.terms.term((PAD, 0, start, size), (alone,), (size,), -1)
             return self.multiplied(one, ((NONE, ((here, (index,), ONE),)),))
-        outer = tuple(own for own in one[0][1] if part not in own[1]) if len(one) == 1 else ()
-        inner = tuple((constant, tuple(own for own in factors if own not in outer)) for constant, factors in one)
+        outer = tuple(factor for factor in one[0][1] if part not in factor[1]) if len(one) == 1 else ()
+        inner = tuple((constant, tuple(factor for factor in factors if factor not in outer)) for constant, factors in one)
         if not all(factors for _, factors in inner):
             raise TooLargeError
         term, pattern, constant = self.as_factor(inner)
@@ -644,7 +650,7 @@ class Algebra:
 
     def laid_out(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
         """Return the expression as a constant times a term whose dimensions are these indices, joined where they are split."""
-        found, constant = self.as_term(one, [own for index in places for own in self.expanded(index)])
+        found, constant = self.as_term(one, [atom for index in places for atom in self.expanded(index)])
         counts = tuple(len(self.expanded(index)) for index in places)
         return self.merged(found, counts), constant
 
@@ -656,10 +662,10 @@ class Algebra:
         if terms.keys[term] == (SPLIT, tuple(counts)):
             return terms.operands[term][0]
         groups = [[next(dims) for _ in range(count)] for count in counts]
-        slots = [place for place, own in enumerate(groups) if terms.slot[term] in own]
+        slots = [place for place, group in enumerate(groups) if terms.slot[term] in group]
         if slots and groups[slots[0]][0] != terms.slot[term]:
             raise TooLargeError
-        shape, slot = tuple(prod(terms.shape[term][dim] for dim in own) for own in groups), slots[0] if slots else -1
+        shape, slot = tuple(prod(terms.shape[term][dim] for dim in group) for group in groups), slots[0] if slots else -1
         plain = Algebra(terms)._joined_again(term, groups)
         if plain is not None and (terms.shape[plain], terms.slot[plain]) == (shape, slot):
             return plain
@@ -669,12 +675,12 @@ class Algebra:
         """Return the term with dimensions joined that all of its factors split off one dimension; None where some do not."""
         terms, count = self.terms, sum(map(len, groups))
         self.sizes.update((dim, (size, dim == terms.slot[term])) for dim, size in enumerate(terms.shape[term]))
-        runs = {tuple(own): count + place for place, own in enumerate(groups) if len(own) > 1}
-        for own, index in runs.items():
-            self.sizes[index] = (prod(self.sizes[dim][0] for dim in own), self.sizes[own[0]][1])
+        runs = {tuple(group): count + place for place, group in enumerate(groups) if len(group) > 1}
+        for value, index in runs.items():
+            self.sizes[index] = (prod(self.sizes[dim][0] for dim in value), self.sizes[value[0]][1])
         try:
             found = self._with_runs(self.placed(term, [(dim,) for dim in range(count)]), runs)
-            places = [runs[tuple(own)] if len(own) > 1 else own[0] if own else -1 for own in groups]
+            places = [runs[tuple(group)] if len(group) > 1 else group[0] if group else -1 for group in groups]
             made, constant = self.as_term(found, places)
         except TooLargeError:
             return None
@@ -682,18 +688,18 @@ class Algebra:
 
     def _with_runs(self, one: Expression, runs: Mapping[Pattern, int]) -> Expression:
         """Return the expression with one index for each run of indices. Raises TooLargeError where they stand apart."""
-        return tuple((constant, self._powers(self._with_run(*own, runs) for own in factors)) for constant, factors in one)
+        return tuple((constant, self._powers(self._with_run(*factor, runs) for factor in factors)) for constant, factors in one)
 
     def _with_run(self, term: int, pattern: Pattern, power: Fraction, runs: Mapping[Pattern, int]) -> Factor:
         """Return a factor with one index for each run of indices."""
-        apart = {index for own in runs for index in own}
+        apart = {index for run in runs for index in run}
         if apart.isdisjoint(pattern):
             return term, pattern, power
         head, operands, waiting = self.terms.keys[term], self.terms.operands[term], iter(pattern)
         if head[0] == SPLIT:
-            own = [tuple(next(waiting) for _ in range(count)) for count in head[1]]
-            places = [(runs[each],) if each in runs else each for each in own]
-            if apart.isdisjoint(index for each in places for index in each):
+            groups = [tuple(next(waiting) for _ in range(count)) for count in head[1]]
+            places = [(runs[each],) if each in runs else each for each in groups]
+            if apart.isdisjoint(index for place in places for index in place):
                 return self._factor(operands[0], places, power)
         if head[0] == TOTAL:
             inner, gone = self._unfolded(term, [(index,) for index in pattern], frozenset())
@@ -772,7 +778,7 @@ def parts_of(terms: Terms, term: int) -> list[tuple[int, ...]]:
 
 def finer(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
     """Return the sizes of a dimension that is cut wherever one of two ways to put it together cuts it."""
-    ends = sorted({prod(own[place:]) for own in (one, other) for place in range(len(own))})
+    ends = sorted({prod(sequence[place:]) for sequence in (one, other) for place in range(len(sequence))})
     if prod(one) != prod(other) or any(high % low for low, high in pairwise(ends)):
         raise TooLargeError
     return tuple(high // low for low, high in pairwise((1, *ends)))[::-1]

@@ -109,9 +109,9 @@ class Terms:
 
         What is the reference's condition as well takes nothing from it.
         """
-        own = self.term((condition,), (term,), self.shape[term], self.slot[term])
-        if self.foreign(own):
-            self.restricted.add(own)
+        required = self.term((condition,), (term,), self.shape[term], self.slot[term])
+        if self.foreign(required):
+            self.restricted.add(required)
 
     def token(self, path: Any) -> int:
         """A number for how a partial value came about; the same `path` gives the same number."""

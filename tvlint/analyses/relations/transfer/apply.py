@@ -59,31 +59,31 @@ def run_on_pieces(world: World, use: Use, total_slots: int) -> Value:
     """
     values, op = world.values, str(use.head[0]).removesuffix(" gradient")
     held = _pieces_of_names(world, use)
-    several = {name: own for name, (own, _) in held.items() if len(own) > 1}
+    several = {name: value for name, (value, _) in held.items() if len(value) > 1}
     added: dict[str, Pieces] = {}
-    for name, own in several.items():
+    for name, pieces in several.items():
         size = held[name][1]
         operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
         if name in use.ranges or name in (use.masked or ()):
-            text = f"states or implies where its indices lie, and gets {len(own)} pieces of {size} indices"
+            text = f"states or implies where its indices lie, and gets {len(pieces)} pieces of {size} indices"
             raise Mismatch("split-dimension", text, refutes=False, operand=operand)
         if name in use.whole and use.splits.get(name) != "maps":
-            if not is_all_of(own, size):
+            if not is_all_of(pieces, size):
                 raise not_whole(use, held[name], operand)
             if name not in use.splits and not has_trait(op, Trait.SOFTMAX, Trait.NORMALISATION):
-                text = f"needs {size} indices in their order, and gets them in {len(own)} pieces"
+                text = f"needs {size} indices in their order, and gets them in {len(pieces)} pieces"
                 raise Mismatch("split-dimension", text, refutes=False, operand=operand)
-        elif name in use.reduced | use.averaged and name not in use.result and not is_all_of(own, size):
-            added[name] = own
-    if prod(len(own) for own in added.values()) > MOST_PIECES:
+        elif name in use.reduced | use.averaged and name not in use.result and not is_all_of(pieces, size):
+            added[name] = pieces
+    if prod(len(pieces) for pieces in added.values()) > MOST_PIECES:
         raise Mismatch("split-twice", "sums over too many pieces", refutes=False)
     found = []
     for chosen in product(*added.values()):
-        bounds = {**{name: (0, length(own)) for name, own in several.items()}, **dict(zip(added, chosen, strict=True))}
+        bounds = {**{name: (0, length(value)) for name, value in several.items()}, **dict(zip(added, chosen, strict=True))}
         operands = tuple((names, _on_box(world, names, value, bounds)) for names, value in use.operands)
         one = run(world, replace(use, operands=operands), total_slots)
         share = prod(
-            Fraction(bounds[name][1] - bounds[name][0], length(own)) for name, own in added.items() if name in use.averaged
+            Fraction(bounds[name][1] - bounds[name][0], length(value)) for name, value in added.items() if name in use.averaged
         )
         found.append(values.scaled(one, share))
     total = found[0]
@@ -100,10 +100,10 @@ def _pieces_of_names(world: World, use: Use) -> dict[str, tuple[Pieces, int]]:
         if len(names) != len(whole):
             text = f"takes {len(names)} dimensions of a tensor of {len(whole)}"
             raise Mismatch("mismatched-dimensions", text, refutes=False, operand=position)
-        for name, own, size in zip(names, world.values.pieces_of(value), whole, strict=True):
-            known = found.setdefault(name, (own, size)) if name != ONE else (own, size)
-            if known != (own, size):
-                same = known[1] == size and not any(is_zero(each) for _, each in use.operands)
+        for name, piece, size in zip(names, world.values.pieces_of(value), whole, strict=True):
+            known = found.setdefault(name, (piece, size)) if name != ONE else (piece, size)
+            if known != (piece, size):
+                same = known[1] == size and not any(is_zero(value) for _, value in use.operands)
                 text = "combines other pieces of a dimension of one operand than of another"
                 raise Mismatch("mismatched-shards" if same else "mismatched-dimensions", text, refutes=same, operand=position)
     return found
@@ -112,7 +112,7 @@ def _pieces_of_names(world: World, use: Use) -> dict[str, tuple[Pieces, int]]:
 def _on_box(world: World, names: Names, value: Value, bounds: Mapping[str, tuple[int, int]]) -> Value:
     """The relation of an operand, with the dimensions of these names in these bounds."""
     plain = world.values.out_of_pieces(value)
-    return world.values.with_box(plain, tuple(bounds.get(name, own) for name, own in zip(names, plain.box, strict=True)))
+    return world.values.with_box(plain, tuple(bounds.get(name, bound) for name, bound in zip(names, plain.box, strict=True)))
 
 
 def run_again(

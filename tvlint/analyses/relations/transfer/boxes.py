@@ -34,7 +34,7 @@ def _covers(boxes: Sequence[Box], whole: Box) -> bool:
         slabs = _slabs_along(boxes, dim)
         if slabs is not None:
             rest = (*whole[:dim], *whole[dim + 1 :])
-            return _tile(slabs, bounds) and all(_covers(list(set(own)), rest) for own in slabs.values())
+            return _tile(slabs, bounds) and all(_covers(list(set(slab)), rest) for slab in slabs.values())
     return _covers_cells(boxes, whole)
 
 

@@ -51,8 +51,8 @@ def has_sizes_stated(operator: Communicate, shapes: Sequence[Shape]) -> bool:
     """Return whether the members of a gather give the sizes that it states, else whether all give tensors of one shape."""
     if operator.kind not in _GATHERS or not operator.splits or operator.dim is None:
         return len(set(shapes)) <= 1
-    others = {(*own[: operator.dim], *own[operator.dim % len(own) + 1 :]) for own in shapes}
-    return len(others) <= 1 and tuple(own[operator.dim] for own in shapes) == operator.splits
+    others = {(*shape[: operator.dim], *shape[operator.dim % len(shape) + 1 :]) for shape in shapes}
+    return len(others) <= 1 and tuple(shape[operator.dim] for shape in shapes) == operator.splits
 
 
 def _exchange(
@@ -173,13 +173,13 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
         raise Mismatch("gather-of-partial", "gathers partial sums, which have to be added", refutes=True)
     ways = [world.values.pieces_of(piece) for piece in pieces]
     outside = (*ways[0][:dim], *ways[0][dim + 1 :])
-    if any((*own[:dim], *own[dim + 1 :]) != outside for own in ways):
+    if any((*way[:dim], *way[dim + 1 :]) != outside for way in ways):
         found = stacked(world, pieces, dim)
         if found is not None:
             return found
         raise Mismatch("wrong-gather-dim", f"gathers along dimension {dim} pieces that differ in another", refutes=True)
-    if terms.slot[terms.whole(first.term)] != dim and (terms.normal or any(len(own[dim]) > 1 for own in ways)):
-        together = joined(bounds for own in ways for bounds in own[dim])
+    if terms.slot[terms.whole(first.term)] != dim and (terms.normal or any(len(way[dim]) > 1 for way in ways)):
+        together = joined(bounds for way in ways for bounds in way[dim])
         if len(together) <= MOST_PIECES:
             return world.values.with_pieces(first, (*ways[0][:dim], together, *ways[0][dim + 1 :]))
     bounds = [piece.box[dim] for piece in pieces]
@@ -216,9 +216,9 @@ def _side_by_side(world: World, pieces: Sequence[Value], dim: int) -> Value | No
         return None
     if any(terms.whole(piece.term) != piece.term or terms.slot[piece.term] == dim for piece in pieces):
         return None
-    own = [some_of(terms, piece.term, dim, *piece.box[dim]) for piece in pieces]
-    found = [(term, low) for term, (low, _) in zip(own, bounds, strict=True) if term is not None]
-    term = side_by_side(terms, found, dim, size) if len(found) == len(own) else None
+    part = [some_of(terms, piece.term, dim, *piece.box[dim]) for piece in pieces]
+    found = [(term, low) for term, (low, _) in zip(part, bounds, strict=True) if term is not None]
+    term = side_by_side(terms, found, dim, size) if len(found) == len(part) else None
     return None if term is None else world.values.clean(term, (*pieces[0].box[:dim], (0, size), *pieces[0].box[dim + 1 :]))
 
 
@@ -232,7 +232,10 @@ def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], me
     try:
         if split == concat:
             received = ([chunk(world, piece, split, i, count) for piece in pieces] for i in range(count))
-            return {rank: _concatenate(world, own, concat, members, False) for rank, own in zip(members, received, strict=True)}
+            return {
+                rank: _concatenate(world, values, concat, members, False)
+                for rank, values in zip(members, received, strict=True)
+            }
         whole = _concatenate(world, pieces, concat, members, reorder=False)
         return {rank: chunk(world, whole, split, i, count) for i, rank in enumerate(members)}
     except Mismatch as mismatch:

@@ -93,7 +93,7 @@ def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[st
                 raise Mismatch(
                     "mismatched-shards",
                     f"combines indices {known.low}:{known.high} of one operand with {low}:{high} of another in one dimension",
-                    refutes=not any(is_zero(own) for _, own in operands),
+                    refutes=not any(is_zero(value) for _, value in operands),
                     operand=position,
                 )
             raise Mismatch(

@@ -101,7 +101,7 @@ def _seen(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapp
     Of columns under a mask those up to the last row count; of rows those from the first column, which counts as the first.
     """
     if masked is not None and not index.slotted and name in masked:
-        rows, columns = (indices.get(own) for own in masked)
+        rows, columns = (indices.get(each_name) for each_name in masked)
         if rows is not None and columns is not None and not (rows.slotted or columns.slotted):
             first, last = (0, min(rows.high, columns.size)) if name == masked[1] else (min(columns.low, rows.size), rows.size)
             return max(index.low, first) - first, max(min(index.high, last), first) - first, last - first

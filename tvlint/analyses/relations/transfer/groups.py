@@ -70,7 +70,7 @@ def resolved(plan: Plan, group: Group) -> Group:
     """The communicator that a group names without saying its ranks."""
     if group.ranks or group.axes or not group.name:
         return group
-    return next((own for own in plan.communicators if own.name == group.name), group)
+    return next((communicator for communicator in plan.communicators if communicator.name == group.name), group)
 
 
 def _folded(plan: Plan, axis: str) -> bool:
@@ -93,12 +93,12 @@ def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:
 
 def not_of_communicator(plan: Plan) -> str:
     """A communicator that the plan declares and by which it communicates with other ranks than it has; empty where none is."""
-    known = {own.name: own for own in plan.communicators if own.name}
+    known = {communicator.name: communicator for communicator in plan.communicators if communicator.name}
     groups = Groups(plan)
     for program in plan.programs if known else ():
         for segment in {step.segment for step in program.steps}:
-            for own in plan.segments[segment].operators:
-                name, whom = communicator_of(own)
+            for operator in plan.segments[segment].operators:
+                name, whom = communicator_of(operator)
                 if name in known and not all(_has(plan, groups, known[name], whom, rank) for rank in program.ranks):
                     return name
     return ""

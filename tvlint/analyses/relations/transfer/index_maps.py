@@ -66,21 +66,21 @@ def pieces_of(terms: Terms, term: int, box: Box) -> tuple[Pieces, ...]:
 
 def in_pieces(terms: Terms, whole: int, pieces: Sequence[Pieces]) -> tuple[int, Box]:
     """Return the pieces of a whole term as a box of a term: of the whole one, where each dimension has one piece."""
-    several = tuple((dim, own) for dim, own in enumerate(pieces) if len(own) > 1)
-    box = tuple(own[0] if len(own) == 1 else (0, length(own)) for own in pieces)
+    several = tuple((dim, piece) for dim, piece in enumerate(pieces) if len(piece) > 1)
+    box = tuple(piece[0] if len(piece) == 1 else (0, length(piece)) for piece in pieces)
     if not several:
         return whole, box
     slot, shape = terms.slot[whole], list(terms.shape[whole])
-    for dim, own in several:
+    for dim, part in several:
         if dim == slot:
             raise AssertionError("pieces of a batch that replicas or micro-batches cut")
-        shape[dim] = length(own)
+        shape[dim] = length(part)
     return terms.term((PIECES, several), (whole,), tuple(shape), slot), box
 
 
 def in_place(box: Box, pieces: Sequence[Pieces]) -> Box:
     """Return the box with as many indices from zero on in each dimension that has several pieces."""
-    return tuple(own if len(held) == 1 else (0, length(held)) for own, held in zip(box, pieces, strict=True))
+    return tuple(bounds if len(held) == 1 else (0, length(held)) for bounds, held in zip(box, pieces, strict=True))
 
 
 def joined_dimensions(dims: Sequence[tuple[Pieces, int]]) -> Pieces | None:
@@ -105,13 +105,13 @@ def split_dimension(pieces: Pieces, size: int, after: Sequence[int]) -> Iterable
     equal and stand at equal distances are so many rows of as many columns.
     """
     for lead in range(len(after)):
-        if any(own != 1 for own in after[:lead]):
+        if any(size != 1 for size in after[:lead]):
             break
         below = prod(after[lead + 1 :])
         if any(low % below or high % below for low, high in pieces) or size % below:
             continue
         ones = ((((0, 1),), 1),) * lead
-        inner = tuple((((0, own),), own) for own in after[lead + 1 :])
+        inner = tuple((((0, size),), size) for size in after[lead + 1 :])
         yield lead, (*ones, (tuple((low // below, high // below) for low, high in pieces), size // below), *inner)
     rows = _rows(pieces, size)
     if rows is None:

@@ -57,10 +57,10 @@ def tiled(entries: Sequence[tuple[Coefficient, frozenset[Pending]]]) -> list[tup
     coefficient = entries[0][0]
     sums = {entry._replace(low=0, high=entry.size) for _, pending in entries for entry in pending}
     bounds: dict[tuple[int, int, int, bool, bool], list[tuple[int, int]]] = {}
-    for own, pending in entries:
+    for range_of_entry, pending in entries:
         held = {entry._replace(low=0, high=entry.size): (entry.low, entry.high) for entry in pending}
         lacking = sums - held.keys()
-        if own != coefficient or len(held) != len(pending) or not all(one.complete() for one in lacking):
+        if range_of_entry != coefficient or len(held) != len(pending) or not all(one.complete() for one in lacking):
             return None
         for one in sums:
             key = (one.origin, one.number, one.size, one.one_replica, one.one_micro_batch)

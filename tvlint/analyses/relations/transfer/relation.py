@@ -119,8 +119,8 @@ class Values:
         """Return the same relation to the pieces that the box has, once the whole term has taken what multiplies it."""
         pieces = pieces_of(self.terms, term, box)
         inner = self._intern(self.terms.whole(term), in_place(box, pieces), coefficient, leaves, fold)
-        if all(len(own) == 1 for own in pieces):
-            return self._intern(inner.term, tuple(own for (own,) in pieces), inner.coefficient, leaves, fold)
+        if all(len(piece) == 1 for piece in pieces):
+            return self._intern(inner.term, tuple(bounds for (bounds,) in pieces), inner.coefficient, leaves, fold)
         term, box = in_pieces(self.terms, inner.term, pieces)
         key = (term, box, inner.coefficient, leaves, fold)
         found = self._table.get(key)
@@ -269,7 +269,7 @@ class Values:
             return values[0]
         of = self.terms.whole(of)
         if any(self.terms.keys[value.term][0] == PIECES for value in values):
-            return self.of_whole_terms(values, lambda own: self.gradient_sum(of, own))
+            return self.of_whole_terms(values, lambda term: self.gradient_sum(of, term))
         total = self._gradient_sum(of, self._as_multiples(values) if self.terms.normal else values)
         if total is not None and self.terms.normal:
             tell = arithmetic.sum_of_gradients if self.terms.arithmetic else normal_sum
@@ -341,7 +341,7 @@ class Values:
         None when the boxes differ.
         """
         if any(self.terms.keys[value.term][0] == PIECES for value in values):
-            return self.of_whole_terms(values, lambda own: self.sum_over(of, own))
+            return self.of_whole_terms(values, lambda value: self.sum_over(of, value))
         groups: dict[int, list[Value]] = {}
         for value in values:
             if value.box != values[0].box:
@@ -361,9 +361,9 @@ class Values:
         sums = [self.of_leaves(term, box, leaves) for leaves in ways.values()]
         if len(sums) == 1:
             return sums[0]
-        if any(each.leaves for each in sums):
+        if any(each_sum.leaves for each_sum in sums):
             raise AmbiguousSumError
         total: Coefficient = 0
-        for each in sums:
-            total = total + each.coefficient
+        for value in sums:
+            total = total + value.coefficient
         return self._intern(term, box, total, ())

@@ -67,7 +67,7 @@ def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Readin
         text = "views one element of several as a single number"
         raise Mismatch("reshape-of-split-dimension", text, refutes=False)
     choices = [list(_readings(world, value, ins, tuple(after[j] for j in outs))) for ins, outs in groups]
-    if any(not own for own in choices):
+    if any(not choice for choice in choices):
         raise Mismatch(
             "reshape-of-split-dimension",
             f"views local shape {before} as {after}, which takes a split dimension apart",
@@ -76,7 +76,7 @@ def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Readin
     found: list[Reading] = []
     for combination in product(*choices) if prod(map(len, choices)) <= 64 else (tuple(c[0] for c in choices),):
         shape = tuple(size for part in combination for _, size, _ in part)
-        pieces = tuple(own for part in combination for own, _, _ in part)
+        pieces = tuple(pieces for part in combination for pieces, _, _ in part)
         slotted = [k for k, flag in enumerate(flag for part in combination for _, _, flag in part) if flag]
         inner = tuple(
             (len(ins), tuple(size for _, size, _ in part[1:])) for (ins, _), part in zip(groups, combination, strict=True)
@@ -88,12 +88,12 @@ def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Readin
 def viewed(world: World, value: Value, choices: Sequence[Reading]) -> Value:
     """The relation of a view: the first of its readings that the table of terms has, else the first."""
     plain = world.values.out_of_pieces(value)
-    known = (own for own in choices if world.terms.find(own[0], (plain.term,), *own[1:3]) is not None)
+    known = (choice for choice in choices if world.terms.find(choice[0], (plain.term,), *choice[1:3]) is not None)
     head, shape, slot, pieces = next(known, choices[0])
     term = _in_arithmetic(world, plain.term, [(given, 1 + len(rest)) for given, rest in head[1]], shape, slot)
     if term is None:
         term = world.terms.term(head, (plain.term,), shape, slot)
-    box = tuple((0, length(own)) for own in pieces)
+    box = tuple((0, length(piece)) for piece in pieces)
     return world.values.with_pieces(world.values.through(plain, term, 0, box, 1, frozenset()), pieces)
 
 
@@ -120,7 +120,7 @@ def _readings(world: World, value: Value, ins: list[int], after: tuple[int, ...]
     if joined is None:
         return
     for lead, dims in split_dimension(joined, prod(shape[i] for i in real), after):
-        yield tuple((own, size, slot in real and place == lead) for place, (own, size) in enumerate(dims))
+        yield tuple((pieces, size, slot in real and place == lead) for place, (pieces, size) in enumerate(dims))
 
 
 def reshape_gradient(world: World, operand: Value, result: Value, gradient: Value) -> Value:
@@ -130,7 +130,7 @@ def reshape_gradient(world: World, operand: Value, result: Value, gradient: Valu
         raise Mismatch("mismatched-shards", "gets the gradient of another slice than its own", refutes=True)
     runs = [(len(made), len(given)) for given, made in _groups(world.local_shape(operand), world.local_shape(result))]
     pieces = values.pieces_of(operand)
-    operand, result, gradient = (values.out_of_pieces(own) for own in (operand, result, gradient))
+    operand, result, gradient = (values.out_of_pieces(value) for value in (operand, result, gradient))
     term = _in_arithmetic(world, gradient.term, runs, terms.shape[operand.term], terms.slot[operand.term])
     if term is None:
         head = ("view gradient", terms.keys[result.term], terms.shape[operand.term])
@@ -144,7 +144,7 @@ def stacked(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
     """
     first, count = pieces[0], len(pieces)
     shape = world.terms.shape[first.term]
-    others = [at for at, own in enumerate(first.box) if own != pieces[-1].box[at]]
+    others = [at for at, bounds in enumerate(first.box) if bounds != pieces[-1].box[at]]
     if not world.terms.arithmetic or len(others) != 1 or first.box[dim] != (0, shape[dim]):
         return None
     (other,) = others

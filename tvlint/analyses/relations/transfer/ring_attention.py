@@ -31,13 +31,13 @@ def merges_parts(values: Sequence[Value]) -> bool:
 
 def merge(world: World, values: Sequence[Value]) -> tuple[Value, Value]:
     """The result and its log-sum-exp over the keys that the two pairs of operands have seen."""
-    one, own, other, second = values
+    one, this_value, other, second = values
     terms = world.terms
-    if one.term != other.term or own.term != second.term or not _belong(world, one, own):
+    if one.term != other.term or this_value.term != second.term or not _belong(world, one, this_value):
         raise Mismatch("merges-different-values", "merges what are not parts of one attention", refutes=False)
     if any(value.leaves or value.coefficient != 1 for value in values):
         raise Mismatch("missing-allreduce", "merges partial sums", refutes=False)
-    if one.box != other.box or own.box != second.box or one.box[:-1] != own.box:
+    if one.box != other.box or this_value.box != second.box or one.box[:-1] != this_value.box:
         raise Mismatch("mismatched-shards", "merges different slices of a value", refutes=True)
     folds = [value.fold for value in values if value.fold is not None]
     if any((fold.kind, fold.number, fold.size) != ("merge", folds[0].number, folds[0].size) for fold in folds):
@@ -49,7 +49,7 @@ def merge(world: World, values: Sequence[Value]) -> tuple[Value, Value]:
     if overlapping(seen[0], seen[2]):
         raise Mismatch("merged-twice", f"merges attention over {_text(seen[0])} with that over {_text(seen[2])}", refutes=True)
     fold = Fold("merge", folds[0].number if folds else 0, united(seen[0], seen[2]), size)
-    return world.values.folded(one.term, one.box, fold), world.values.folded(own.term, own.box, fold)
+    return world.values.folded(one.term, one.box, fold), world.values.folded(this_value.term, this_value.box, fold)
 
 
 def _belong(world: World, result: Value, logarithm: Value) -> bool:

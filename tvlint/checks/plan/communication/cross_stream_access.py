@@ -13,17 +13,17 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Reads of what another stream produces, and writes to what another stream reads, without an event between them."""
     for found in crossings(facts.plan):
-        own, origin = found.stream or "main", found.origin or "main"
+        name, origin = found.stream or "main", found.origin or "main"
         done = (
-            f"is overwritten on stream `{own}` while stream `{origin}` may still read it"
+            f"is overwritten on stream `{name}` while stream `{origin}` may still read it"
             if found.overwrites
-            else (f"is read on stream `{own}`, but stream `{origin}` may still be producing it")
+            else (f"is read on stream `{name}`, but stream `{origin}` may still be producing it")
         )
         yield rule.finding(
             f"`{found.name}` {done} on {facts.who(found.ranks)}",
             facts.place(found.segment, found.index),
-            f"record an event on `{origin}` after its operator and await it on `{own}` before this one",
+            f"record an event on `{origin}` after its operator and await it on `{name}` before this one",
             (Related(f"the access on `{origin}`", facts.place(*found.other), leads=True),),
             facts.fold.everywhere(found.ranks),
-            about=(found.name, own, origin),
+            about=(found.name, name, origin),
         )

@@ -52,8 +52,8 @@ def _crossed(facts: Facts, sends: list[Call], receives: list[Call]) -> set[Call]
     taken = {receive.operator.tensor for receive in receives if isinstance(receive.operator, Receive)}
     if not given & taken:
         return set()
-    own = facts.traffic.calls.get(sends[0].rank, [])
-    passed_on = {call.operator.tensor for call in own if isinstance(call.operator, Receive)}
+    calls = facts.traffic.calls.get(sends[0].rank, [])
+    passed_on = {call.operator.tensor for call in calls if isinstance(call.operator, Receive)}
     names = (given & taken) - passed_on
     found = set()
     for send in sends:
@@ -89,9 +89,9 @@ def _unread(facts: Facts, rank: int) -> frozenset[str]:
     steps = facts.plan.programs[at].steps if at is not None else ()
     for step in steps:
         segment = facts.plan.segments[step.segment]
-        for outer, own in ((step.inputs, segment.inputs), (step.outputs, segment.outputs)):
-            if outer is not None and outer != own:
-                known.update(outer, own)
+        for outer, names in ((step.inputs, segment.inputs), (step.outputs, segment.outputs)):
+            if outer is not None and outer != names:
+                known.update(outer, names)
     for name in {step.segment for step in steps}:
         for operator in facts.plan.segments[name].operators:
             (known if isinstance(operator, Receive) else computed).update(writes(operator))

@@ -18,10 +18,10 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Reads of values that come later, or never, on the same rank and in the same micro-batch."""
     ranks: dict[tuple[Location, str], set[int]] = {}
     first: dict[tuple[Location, str], Missing] = {}
-    for each in missing(facts.plan):
-        key = (facts.place(each.segment, each.index), each.name)
-        ranks.setdefault(key, set()).update(each.ranks)
-        first.setdefault(key, each)
+    for each_missing in missing(facts.plan):
+        key = (facts.place(each_missing.segment, each_missing.index), each_missing.name)
+        ranks.setdefault(key, set()).update(each_missing.ranks)
+        first.setdefault(key, each_missing)
     for number, (key, found) in enumerate(first.items()):
         concerned = tuple(sorted(ranks[key]))
         run = f" in micro-batch {found.micro_batch}" if found.micro_batch >= 0 and facts.plan.micro_batches > 1 else ""

@@ -24,12 +24,12 @@ _HELP = {
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield backward operators that take, or give, a gradient at the place of another tensor, and steps with one."""
-    for own in misused_gradients(facts):
-        words = {"tensor": own.tensor, "name": own.name, "owner": own.owner}
+    for misused_gradient in misused_gradients(facts):
+        words = {"tensor": misused_gradient.tensor, "name": misused_gradient.name, "owner": misused_gradient.owner}
         yield rule.finding(
-            _MESSAGES[own.how].format_map(words),
-            place_of(facts, own.operator),
-            _HELP[own.how].format_map(words),
-            ranks=facts.fold.everywhere((own.rank,)),
-            about=(own.tensor, own.name, own.owner),
+            _MESSAGES[misused_gradient.how].format_map(words),
+            place_of(facts, misused_gradient.operator),
+            _HELP[misused_gradient.how].format_map(words),
+            ranks=facts.fold.everywhere((misused_gradient.rank,)),
+            about=(misused_gradient.tensor, misused_gradient.name, misused_gradient.owner),
         )

@@ -21,9 +21,9 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     since the loop around it may reduce what it leaves."""
     yield from report(facts, rule, _message, lambda _: "reduce `{name}` over `{axis}` before the update")
     explained = {defect.axis for defect in defects(facts)}
-    for own in unreduced_gradients(facts):
-        if own.has != "differs" or own.axis not in explained:
-            yield _finding(facts, rule, own)
+    for unreduced_gradient in unreduced_gradients(facts):
+        if unreduced_gradient.has != "differs" or unreduced_gradient.axis not in explained:
+            yield _finding(facts, rule, unreduced_gradient)
     for found in unreduced(facts.plan):
         more = f" (and {len(found.weights) - 1} more)" if len(found.weights) > 1 else ""
         axis = facts.plan.replication.axis
@@ -36,18 +36,22 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         )
 
 
-def _finding(facts: Facts, rule: Rule, own: Unreduced) -> Finding:
-    name, weight, axis = f"`{own.name}`", f"`{own.weight}`", f"`{own.axis}`"
+def _finding(facts: Facts, rule: Rule, unreduced: Unreduced) -> Finding:
+    name, weight, axis = f"`{unreduced.name}`", f"`{unreduced.weight}`", f"`{unreduced.axis}`"
     text, help = f"{name}, the gradient of {weight}, stays a partial value over {axis}", f"reduce {name} over {axis}"
-    if own.has in ("stepped", "differs"):
-        what = "differs between the ranks of" if own.has == "differs" else "is a partial value over"
+    if unreduced.has in ("stepped", "differs"):
+        what = "differs between the ranks of" if unreduced.has == "differs" else "is a partial value over"
         text, help = f"{weight} is updated with {name}, which {what} {axis}", f"{help} before the update"
-    elif own.has == "open":
+    elif unreduced.has == "open":
         text = f"{name}, the gradient of {weight}, is a partial value over {axis} where the plan ends"
         help = f"let the loop that runs the plan reduce it over {axis}, or write that reduction into the plan"
-    about = (own.weight, own.name, own.axis) if own.has in ("stepped", "differs") else (own.name, own.weight, own.axis)
-    found = rule.finding(text, place_of(facts, own.operator), help, ranks=own.ranks, about=about)
-    return found if own.has != "open" else replace(found, severity=Severity.WARNING)
+    about = (
+        (unreduced.weight, unreduced.name, unreduced.axis)
+        if unreduced.has in ("stepped", "differs")
+        else (unreduced.name, unreduced.weight, unreduced.axis)
+    )
+    found = rule.finding(text, place_of(facts, unreduced.operator), help, ranks=unreduced.ranks, about=about)
+    return found if unreduced.has != "open" else replace(found, severity=Severity.WARNING)
 
 
 def _message(_: Defect) -> str:

@@ -13,9 +13,9 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield reducers that a later backward of the same step adds to; once per reducer."""
     found: dict[tuple[str, int], list[Early]] = {}
-    for each in facts.derived("early gradients", lambda: tuple(early(facts.plan))):
-        if each.kind == "reduce":
-            found.setdefault((each.segment, each.index), []).append(each)
+    for each_early in facts.derived("early gradients", lambda: tuple(early(facts.plan))):
+        if each_early.kind == "reduce":
+            found.setdefault((each_early.segment, each_early.index), []).append(each_early)
     for (segment, index), weights in found.items():
         first = weights[0]
         more = f" (and {len(weights) - 1} more)" if len(weights) > 1 else ""

@@ -14,11 +14,11 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Gradients whose divisions on the way do not fit the ranks and micro-batches that were added up, and gradients of experts
     that are divided otherwise than those of the weights that all ranks share."""
-    told = set()
+    reported = set()
     for multiple in multiples(facts):
         if not multiple.weight:
             continue
-        told.add(multiple.weight)
+        reported.add(multiple.weight)
         what = (
             f"the gradient of the mean loss: the divisions of `{multiple.name}` and of the loss do not fit the ranks and "
             "micro-batches that are added up"
@@ -36,7 +36,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             about=(multiple.weight, multiple.other or multiple.name),
         )
     for found in expert_shares(facts):
-        if found.weight in told or found.other in told:
+        if found.weight in reported or found.other in reported:
             continue
         yield rule.finding(
             f"the gradient of expert `{found.weight}` is divided by {found.divisor}, that of "

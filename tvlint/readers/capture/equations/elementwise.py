@@ -33,13 +33,13 @@ def _unary(op: str) -> Callable[[Lifting, Apply], bool]:
 
 def _never_marked(lifting: Lifting, node: Apply) -> bool:
     """Lift the comparison of indices with a negative mark, as of targets that do not count, where none that is given is it."""
-    own, mark = lifting.value(given(node, "self")), lifting.number(given(node, "other"))
-    call = lifting.call_of(own) if own is not None else None
+    name, mark = lifting.value(given(node, "self")), lifting.number(given(node, "other"))
+    call = lifting.call_of(name) if name is not None else None
     while call is not None and (is_move(call.op) or call.op == "torch.Tensor.to") and isinstance(call.inputs[0], Ref):
-        own = lifting.name(call.inputs[0].name)
-        call = lifting.call_of(own)
-    source = lifting.program.given.get(own) if own is not None else None
-    if mark is None or mark >= 0 or source is None or source.numbers is None or lifting.dtype(str(own)) != "int64":
+        name = lifting.name(call.inputs[0].name)
+        call = lifting.call_of(name)
+    source = lifting.program.given.get(name) if name is not None else None
+    if mark is None or mark >= 0 or source is None or source.numbers is None or lifting.dtype(str(name)) != "int64":
         return False
     if bool((source.numbers == mark).any()):
         return False
@@ -54,8 +54,10 @@ def _inverted(lifting: Lifting, node: Apply) -> bool:
 
 
 def _filled_nowhere(lifting: Lifting, node: Apply) -> bool:
-    own, mask, _ = (given(node, name) for name in ("self", "mask", "value"))
-    return lifting.number(mask) == 0 and _has_type_of_result(lifting, node, own) and lifting.equate(node.outputs[0], own)
+    operand, mask, _ = (given(node, name) for name in ("self", "mask", "value"))
+    return (
+        lifting.number(mask) == 0 and _has_type_of_result(lifting, node, operand) and lifting.equate(node.outputs[0], operand)
+    )
 
 
 def _always_chosen(lifting: Lifting, node: Apply) -> bool:
@@ -83,7 +85,7 @@ def _binary(op: str) -> Callable[[Lifting, Apply], bool]:
 def _flags(op: str) -> Callable[[Lifting, Apply], bool]:
     def lift(lifting: Lifting, node: Apply) -> bool:
         operands = (given(node, "self"),) if op == "torch.logical_not" else _two(node)
-        names = [lifting.value(each) for each in operands]
+        names = [lifting.value(operand) for operand in operands]
         if any(name is None or lifting.dtype(name) != "bool" for name in names):
             return False
         return lifting.call(node, op, operands)
@@ -107,7 +109,7 @@ def _calculated(op: str) -> Callable[[Lifting, Apply], bool]:
 
     def lift(lifting: Lifting, node: Apply) -> bool:
         operands = (1.0, given(node, "self")) if op == "reciprocal" else _two(node)
-        left, right = (lifting.number(each) for each in operands)
+        left, right = (lifting.number(operand) for operand in operands)
         divides = op in ("div", "reciprocal")
         if left is None or right is None or lifting.dtype(node.outputs[0]) == "bool" or (divides and not right):
             return False
@@ -125,9 +127,9 @@ def _alpha(node: Apply) -> float:
 
 def _nothing_added(lifting: Lifting, node: Apply) -> bool:
     left, right = _two(node)
-    for own, other in ((left, right), (right, left)):
-        if lifting.number(other) == 0 and _has_type_of_result(lifting, node, own) and (own is left or _alpha(node) == 1):
-            return lifting.equate(node.outputs[0], own)
+    for kept, other in ((left, right), (right, left)):
+        if lifting.number(other) == 0 and _has_type_of_result(lifting, node, kept) and (kept is left or _alpha(node) == 1):
+            return lifting.equate(node.outputs[0], kept)
     return False
 
 
@@ -152,10 +154,10 @@ def _subtracted_from(lifting: Lifting, node: Apply) -> bool:
 
 def _once(lifting: Lifting, node: Apply) -> bool:
     left, right = _two(node)
-    for own, other in ((left, right), (right, left)):
-        if lifting.number(other) == 1 and _has_type_of_result(lifting, node, own):
-            return lifting.equate(node.outputs[0], own)
-        name, made = lifting.value(own), lifting.program.types[node.outputs[0]]
+    for kept, other in ((left, right), (right, left)):
+        if lifting.number(other) == 1 and _has_type_of_result(lifting, node, kept):
+            return lifting.equate(node.outputs[0], kept)
+        name, made = lifting.value(kept), lifting.program.types[node.outputs[0]]
         single = name is not None and lifting.program.types[name] == made.of_shape(()) and prod(made.shape) == 1
         if lifting.number(other) == 1 and name is not None and single:
             return lifting.call(node, "torch.Tensor.view", (Ref(name), made.shape))
@@ -222,7 +224,7 @@ def _held(lifting: Lifting, node: Apply) -> bool:
 
 def _bounded(lifting: Lifting, node: Apply) -> bool:
     bounds = tuple(node.arguments.get(name) for name in ("min", "max"))
-    low, high = (each if isinstance(each, int | float) else None for each in bounds)
+    low, high = (bound if isinstance(bound, int | float) else None for bound in bounds)
     return bounds == (low, high) and lifting.call(node, "torch.clamp", (given(node, "self"),), min=low, max=high)
 
 

@@ -36,11 +36,11 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
         return False
     mask = node.arguments.get("output_mask", (True, True, True))
     asked = mask if isinstance(mask, tuple) else ()
-    if len(node.outputs) != sum(own is True for own in asked):
+    if len(node.outputs) != sum(is_wanted is True for is_wanted in asked):
         return False
     made = iter(node.outputs)
-    wanted = [next(made) if own is True else "" for own in asked]
-    tensors = sum(isinstance(each, Ref) for each in forward.inputs)
+    wanted = [next(made) if is_wanted is True else "" for is_wanted in asked]
+    tensors = sum(isinstance(argument, Ref) for argument in forward.inputs)
     return lifting.gradient(forward, (given(node, "grad_out"),), tuple(wanted[:tensors]), node.mark)
 
 
@@ -72,9 +72,9 @@ def _of_result(kernel: str, argument: str) -> Callable[[Lifting, Apply], bool]:
 def _nearest(lifting: Lifting, node: Apply, calls: list[Call]) -> Call | None:
     """Return the one call that autograd names as the forward operator, else the last of them."""
     named = lifting.program.operations.get(node.mark.of)
-    own = lifting.call_of(named) if named is not None else None
-    if own is not None and own in calls:
-        return own
+    call = lifting.call_of(named) if named is not None else None
+    if call is not None and call in calls:
+        return call
     return calls[-1] if calls else None
 
 

@@ -14,7 +14,7 @@ def _product(lifting: Lifting, node: Apply) -> bool:
 
 def _matrices(lifting: Lifting, left: Argument, right: Argument, dims: int) -> tuple[Argument, Argument]:
     """Return two operands that are matrices, or batches of them, which can be multiplied. Raises NotLiftedError."""
-    names = [lifting.value(own) for own in (left, right)]
+    names = [lifting.value(side) for side in (left, right)]
     here, there = (() if name is None else lifting.shape(name) for name in names)
     fits = len(here) == len(there) == dims and here[:-2] == there[:-2] and here[-1] == there[-2]
     if not fits:

@@ -99,7 +99,7 @@ def _spread(lifting: Lifting, node: Apply) -> bool:
 
 
 def _is_gradient_of(lifting: Lifting, node: Apply, forward: Call) -> bool:
-    (operand,) = (each for each in forward.inputs if isinstance(each, Ref))
+    (operand,) = (argument for argument in forward.inputs if isinstance(argument, Ref))
     return lifting.shape(operand.name) == lifting.shape(node.outputs[0]) and node.mark.node.startswith(("Sum", "Mean"))
 
 

@@ -38,17 +38,17 @@ def _indices(node: Apply) -> tuple[Argument, ...]:
 def _filled_where(lifting: Lifting, node: Apply) -> bool:
     """Lift the assignment of one number where a mask of the first dimensions holds."""
     indices, value = _indices(node), lifting.number(given(node, "values"))
-    own, mask = lifting.value(given(node, "self")), lifting.value(indices[0]) if len(indices) == 1 else None
-    if own is None or mask is None or value is None or node.arguments.get("accumulate") or lifting.dtype(mask) != "bool":
+    name, mask = lifting.value(given(node, "self")), lifting.value(indices[0]) if len(indices) == 1 else None
+    if name is None or mask is None or value is None or node.arguments.get("accumulate") or lifting.dtype(mask) != "bool":
         return False
-    shape, covered = lifting.shape(own), lifting.shape(mask)
+    shape, covered = lifting.shape(name), lifting.shape(mask)
     if shape[: len(covered)] != covered:
         return False
-    looked_up = _in_range_lookup(lifting, own, mask) if value == 0 else None
+    looked_up = _in_range_lookup(lifting, name, mask) if value == 0 else None
     if looked_up is not None:
         table, found = looked_up
         return lifting.call(node, LOOKUP_IN_RANGE, (Ref(found.indices), table), start=found.start, stop=found.stop)
-    picked = _picked_in_range(lifting, own, mask) if value == 0 else None
+    picked = _picked_in_range(lifting, name, mask) if value == 0 else None
     if picked is not None:
         scores, found = picked
         rows = lifting.shape(scores)[:-1]
@@ -59,7 +59,7 @@ def _filled_where(lifting: Lifting, node: Apply) -> bool:
     if covered != shape:
         wide = (*covered, *(1 for _ in shape[len(covered) :]))
         spread = lifting.temporary(node, "torch.Tensor.view", (spread, wide), wide)
-    return lifting.call(node, _MASKED, (Ref(own), spread, value))
+    return lifting.call(node, _MASKED, (Ref(name), spread, value))
 
 
 def _as_shape(lifting: Lifting, node: Apply, value: Ref, shape: tuple[int, ...]) -> Ref:
@@ -85,11 +85,11 @@ def _in_range(lifting: Lifting, name: str) -> InRange | None:
     filled = lifting.call_of(_source(lifting, name))
     if filled is None or filled.op != _MASKED or not _is_number(filled.inputs[2], 0):
         return None
-    shifted, mask = (each.name if isinstance(each, Ref) else "" for each in filled.inputs[:2])
+    shifted, mask = (argument.name if isinstance(argument, Ref) else "" for argument in filled.inputs[:2])
     either = lifting.call_of(mask)
     if either is None or either.op != "torch.logical_or":
         return None
-    below, above = (lifting.call_of(each.name) if isinstance(each, Ref) else None for each in either.inputs)
+    below, above = (lifting.call_of(argument.name) if isinstance(argument, Ref) else None for argument in either.inputs)
     if below is None or above is None or (below.op, above.op) != ("torch.lt", "torch.ge"):
         return None
     (indices, start), (again, stop) = below.inputs, above.inputs
@@ -112,9 +112,9 @@ def _is_number(operand: Operand, number: float) -> bool:
     return isinstance(operand, Literal) and operand.value == number and not isinstance(operand.value, bool)
 
 
-def _in_range_lookup(lifting: Lifting, own: str, mask: str) -> tuple[Ref, InRange] | None:
+def _in_range_lookup(lifting: Lifting, name: str, mask: str) -> tuple[Ref, InRange] | None:
     """Return the table and the indices of a lookup whose rows outside of the table are set to zero."""
-    call = lifting.call_of(own)
+    call = lifting.call_of(name)
     if call is None or call.op != LOOKUP or not isinstance(call.inputs[0], Ref) or not isinstance(call.inputs[1], Ref):
         return None
     found = _in_range(lifting, call.inputs[0].name)
@@ -124,9 +124,9 @@ def _in_range_lookup(lifting: Lifting, own: str, mask: str) -> tuple[Ref, InRang
     return table, found
 
 
-def _picked_in_range(lifting: Lifting, own: str, mask: str) -> tuple[str, InRange] | None:
+def _picked_in_range(lifting: Lifting, name: str, mask: str) -> tuple[str, InRange] | None:
     """Return the scores and the targets of scores that were picked by rows, where those outside are set to zero."""
-    source = lifting.maker(Ref(_source(lifting, own)))
+    source = lifting.maker(Ref(_source(lifting, name)))
     if source is not None and source.op == "aten.gather.default":
         chosen = _one_column_a_row(lifting, source)
     else:
@@ -138,24 +138,24 @@ def _picked_in_range(lifting: Lifting, own: str, mask: str) -> tuple[str, InRang
 
 def _rows_and_columns(lifting: Lifting, node: Apply) -> tuple[str, InRange] | None:
     """Return the matrix and the columns of `x[arange(n), columns]`, with columns in the range that the matrix holds."""
-    own, indices = lifting.value(given(node, "self")), _indices(node)
-    if own is None or len(indices) != 2 or len(lifting.shape(own)) != 2:
+    name, indices = lifting.value(given(node, "self")), _indices(node)
+    if name is None or len(indices) != 2 or len(lifting.shape(name)) != 2:
         return None
     rows, columns = lifting.value(indices[0]), lifting.value(indices[1])
     found = _in_range(lifting, columns) if columns is not None else None
-    if found is None or rows is None or not _counts(lifting, rows, lifting.shape(own)[0]):
+    if found is None or rows is None or not _counts(lifting, rows, lifting.shape(name)[0]):
         return None
-    return (own, found) if found.stop - found.start == lifting.shape(own)[1] else None
+    return (name, found) if found.stop - found.start == lifting.shape(name)[1] else None
 
 
 def _one_column_a_row(lifting: Lifting, node: Apply) -> tuple[str, InRange] | None:
     """Return the matrix and the columns of `gather(x, 1, columns)` of one column a row, in the range that the matrix holds."""
-    own, columns = (lifting.value(given(node, name)) for name in ("self", "index"))
-    if own is None or columns is None or len(lifting.shape(own)) != 2 or _dim(lifting, node) != 1:
+    word, columns = (lifting.value(given(node, name)) for name in ("self", "index"))
+    if word is None or columns is None or len(lifting.shape(word)) != 2 or _dim(lifting, node) != 1:
         return None
-    found, (rows, width) = _in_range(lifting, columns), lifting.shape(own)
+    found, (rows, width) = _in_range(lifting, columns), lifting.shape(word)
     fits = found is not None and found.stop - found.start == width and lifting.shape(columns) == (rows, 1)
-    return (own, found) if found is not None and fits else None
+    return (word, found) if found is not None and fits else None
 
 
 def _counts(lifting: Lifting, name: str, number: int) -> bool:
@@ -163,7 +163,7 @@ def _counts(lifting: Lifting, name: str, number: int) -> bool:
     call = lifting.call_of(name)
     if call is None or call.op != "torch.arange":
         return False
-    bounds = [each.value for each in call.inputs if isinstance(each, Literal)]
+    bounds = [argument.value for argument in call.inputs if isinstance(argument, Literal)]
     return bounds in ([number], [0, number], [0, number, 1]) and lifting.shape(name) == (number,)
 
 
@@ -171,23 +171,23 @@ def _minus_one_at(lifting: Lifting, node: Apply) -> bool:
     """Lift `x[i, t] -= a (1 - mask)`, the gradient of a cross entropy for its scores, where t is in the range that x holds."""
     place = _rows_and_columns(lifting, node)
     taken = lifting.call_of(str(lifting.value(given(node, "values"))))
-    own = lifting.value(given(node, "self"))
+    name = lifting.value(given(node, "self"))
     if place is None or taken is None or taken.op != "torch.sub" or taken.attributes or node.arguments.get("accumulate"):
         return False
-    old, subtracted = (each.name if isinstance(each, Ref) else "" for each in taken.inputs)
+    old, subtracted = (argument.name if isinstance(argument, Ref) else "" for argument in taken.inputs)
     before = lifting.maker(Ref(old)) if old else None
     if before is None or before.op != "aten.index.Tensor" or before.arguments["indices"] != node.arguments["indices"]:
         return False
     factor = _kept(lifting, subtracted, place[1].mask) if subtracted else None
-    if lifting.value(given(before, "self")) != own or factor is None:
+    if lifting.value(given(before, "self")) != name or factor is None:
         return False
     ones = _ones_at_targets(lifting, node, place[1])
     if ones is None:
         return False
     wanted: Argument = ones
     if factor != 1:
-        wanted = lifting.temporary(node, "torch.mul", (wanted, factor), lifting.shape(str(own)))
-    return lifting.call(node, "torch.sub", (Ref(str(own)), wanted))
+        wanted = lifting.temporary(node, "torch.mul", (wanted, factor), lifting.shape(str(name)))
+    return lifting.call(node, "torch.sub", (Ref(str(name)), wanted))
 
 
 def _minus_one_put(lifting: Lifting, node: Apply) -> bool:
@@ -209,7 +209,7 @@ def _ones_at_targets(lifting: Lifting, node: Apply, found: InRange) -> Ref | Non
     if forward is None:
         return None
     ones = lifting.temporary(node, "torch.ones_like", (Ref(forward.outputs[0]),), lifting.shape(forward.outputs[0]))
-    scores = next(each for each in forward.inputs if isinstance(each, Ref))
+    scores = next(argument for argument in forward.inputs if isinstance(argument, Ref))
     at_targets = lifting.program.fresh(lifting.program.types[node.outputs[0]].of_shape(lifting.shape(scores.name)))
     lifting.gradient(forward, (ones,), (at_targets, ""), node.mark)
     return _as_shape(lifting, node, Ref(at_targets), shape)
@@ -288,32 +288,32 @@ def _part_of_lookup_gradient(lifting: Lifting, node: Apply) -> bool:
 
 def _all_rows(lifting: Lifting, node: Apply) -> bool:
     """Lift `x[arange(n), ...]` of all `n` rows, which is `x`."""
-    own = lifting.value(given(node, "self"))
-    if own is None or not _takes_all_rows(lifting, node, lifting.shape(own)):
+    name = lifting.value(given(node, "self"))
+    if name is None or not _takes_all_rows(lifting, node, lifting.shape(name)):
         return False
-    return lifting.call(node, "torch.Tensor.view", (Ref(own), lifting.shape(own)))
+    return lifting.call(node, "torch.Tensor.view", (Ref(name), lifting.shape(name)))
 
 
 def _all_rows_put(lifting: Lifting, node: Apply) -> bool:
     """Lift the assignment of all rows, which leaves what is assigned."""
-    own, values = lifting.value(given(node, "self")), lifting.value(given(node, "values"))
-    if own is None or values is None or node.arguments.get("accumulate") or lifting.shape(own) != lifting.shape(values):
+    name, values = lifting.value(given(node, "self")), lifting.value(given(node, "values"))
+    if name is None or values is None or node.arguments.get("accumulate") or lifting.shape(name) != lifting.shape(values):
         return False
-    if not _takes_all_rows(lifting, node, lifting.shape(own)) or lifting.dtype(own) != lifting.dtype(values):
+    if not _takes_all_rows(lifting, node, lifting.shape(name)) or lifting.dtype(name) != lifting.dtype(values):
         return False
     return lifting.call(node, "torch.Tensor.view", (Ref(values), lifting.shape(values)))
 
 
 def _one_of_each_row(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
     """Return a matrix and its columns, as one column, where an indexing takes one element of each row."""
-    own, indices = lifting.value(given(node, "self")), _indices(node)
-    if own is None or len(indices) != 2 or len(lifting.shape(own)) != 2:
+    name, indices = lifting.value(given(node, "self")), _indices(node)
+    if name is None or len(indices) != 2 or len(lifting.shape(name)) != 2:
         return None
-    rows, columns = (lifting.value(each) for each in indices)
-    count = lifting.shape(own)[0]
+    rows, columns = (lifting.value(index) for index in indices)
+    count = lifting.shape(name)[0]
     if rows is None or columns is None or not _counts(lifting, rows, count) or lifting.shape(columns) != (count,):
         return None
-    return Ref(own), _as_shape(lifting, node, Ref(columns), (count, 1))
+    return Ref(name), _as_shape(lifting, node, Ref(columns), (count, 1))
 
 
 def _put_in_each_row(lifting: Lifting, node: Apply) -> bool:
@@ -321,12 +321,12 @@ def _put_in_each_row(lifting: Lifting, node: Apply) -> bool:
     found, values = _one_of_each_row(lifting, node), lifting.value(given(node, "values"))
     if found is None or values is None or node.arguments.get("accumulate"):
         return False
-    own, columns = found
+    ref, columns = found
     count, _ = lifting.shape(columns.name)
-    if lifting.shape(values) != (count,) or lifting.dtype(values) != lifting.dtype(own.name):
+    if lifting.shape(values) != (count,) or lifting.dtype(values) != lifting.dtype(ref.name):
         return False
     column = _as_shape(lifting, node, Ref(values), (count, 1))
-    return lifting.call(node, "torch.scatter", (own, columns, column), dim=1)
+    return lifting.call(node, "torch.scatter", (ref, columns, column), dim=1)
 
 
 def _takes_all_rows(lifting: Lifting, node: Apply, shape: tuple[int, ...]) -> bool:
@@ -338,8 +338,8 @@ def _takes_all_rows(lifting: Lifting, node: Apply, shape: tuple[int, ...]) -> bo
 
 def _dim(lifting: Lifting, node: Apply) -> int:
     """Return the dimension that an operator works along, counted from the first."""
-    own = lifting.value(given(node, "self"))
-    return whole(node.arguments.get("dim", -1)) % max(1, len(lifting.shape(own)) if own is not None else 1)
+    name = lifting.value(given(node, "self"))
+    return whole(node.arguments.get("dim", -1)) % max(1, len(lifting.shape(name)) if name is not None else 1)
 
 
 def _gathered(lifting: Lifting, node: Apply) -> bool:
@@ -358,12 +358,12 @@ def _put_at(op: str) -> Callable[[Lifting, Apply], bool]:
 
 def _one_hot(lifting: Lifting, node: Apply) -> bool:
     """Lift ones at one index a row of the last dimension among zeros."""
-    own, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
+    name, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
     numbers = lifting.number(given(node, "self")), lifting.number(node.arguments.get("value"))
-    if own is None or index is None or numbers != (0, 1) or node.arguments.get("reduce") is not None:
+    if name is None or index is None or numbers != (0, 1) or node.arguments.get("reduce") is not None:
         return False
-    shape = lifting.shape(own)
-    if lifting.shape(index) != (*shape[:-1], 1) or _dim(lifting, node) != len(shape) - 1 or lifting.dtype(own) != "int64":
+    shape = lifting.shape(name)
+    if lifting.shape(index) != (*shape[:-1], 1) or _dim(lifting, node) != len(shape) - 1 or lifting.dtype(name) != "int64":
         return False
     return lifting.call(node, "torch.nn.functional.one_hot", (_as_shape(lifting, node, Ref(index), shape[:-1]), shape[-1]))
 

@@ -39,19 +39,19 @@ def _viewed(lifting: Lifting, node: Apply) -> bool:
 def _rows_of_join(lifting: Lifting, node: Apply, call: Call, shape: tuple[int, ...]) -> tuple[Ref, ...]:
     """Return flat tensors that are joined, each viewed as the rows of `shape` that it is; none where one is no whole rows."""
     row = prod(shape[1:])
-    parts = [own for own in call.inputs if isinstance(own, Ref)]
-    flat = all(len(lifting.shape(own.name)) == 1 and row and not lifting.shape(own.name)[0] % row for own in parts)
+    parts = [argument for argument in call.inputs if isinstance(argument, Ref)]
+    flat = all(len(lifting.shape(part.name)) == 1 and row and not lifting.shape(part.name)[0] % row for part in parts)
     if call.op != "torch.cat" or len(shape) < 2 or not flat:
         return ()
     found: list[Ref] = []
     for part in parts:
-        own = (lifting.shape(part.name)[0] // row, *shape[1:])
+        shape_of_rows = (lifting.shape(part.name)[0] // row, *shape[1:])
         before = lifting.call_of(part.name)
         viewed = before.inputs[0] if before is not None and before.op == "torch.Tensor.view" else None
-        if isinstance(viewed, Ref) and lifting.shape(viewed.name) == own:
+        if isinstance(viewed, Ref) and lifting.shape(viewed.name) == shape_of_rows:
             found.append(viewed)
         else:
-            found.append(lifting.temporary(node, "torch.Tensor.view", (part, own), own))
+            found.append(lifting.temporary(node, "torch.Tensor.view", (part, shape_of_rows), shape_of_rows))
     return tuple(found)
 
 
@@ -88,7 +88,7 @@ def _expanded(lifting: Lifting, node: Apply) -> bool:
 def _joined(lifting: Lifting, node: Apply) -> bool:
     listed = given(node, "tensors")
     parts: tuple[Argument, ...] = listed if isinstance(listed, tuple) else ()
-    some = tuple(each for each in parts if isinstance(each, Ref) and 0 not in lifting.shape(each.name))
+    some = tuple(part for part in parts if isinstance(part, Ref) and 0 not in lifting.shape(part.name))
     dim = whole(node.arguments.get("dim", 0)) % max(1, len(lifting.shape(node.outputs[0])))
     if len(some) == 1:
         return lifting.equate(node.outputs[0], some[0])
@@ -177,12 +177,12 @@ def _zeros_of(lifting: Lifting, node: Apply, shape: tuple[int, ...], dim: int, l
     """Return zeros of a shape with another length of one dimension, like the gradient where they can be; nothing for none."""
     if not length:
         return ()
-    own = (*shape[:dim], length, *shape[dim + 1 :])
+    shape_of_zeros = (*shape[:dim], length, *shape[dim + 1 :])
     gradient = lifting.value(given(node, "grad_output"))
-    if gradient is not None and lifting.shape(gradient) == own:
-        zeros = lifting.temporary(node, "torch.zeros_like", (Ref(gradient),), own)
+    if gradient is not None and lifting.shape(gradient) == shape_of_zeros:
+        zeros = lifting.temporary(node, "torch.zeros_like", (Ref(gradient),), shape_of_zeros)
     else:
-        zeros = lifting.temporary(node, "torch.zeros", (own,), own, dtype=lifting.dtype(node.outputs[0]))
+        zeros = lifting.temporary(node, "torch.zeros", (shape_of_zeros,), shape_of_zeros, dtype=lifting.dtype(node.outputs[0]))
     lifting.numbers[zeros.name] = 0
     return (zeros,)
 

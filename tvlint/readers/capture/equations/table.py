@@ -16,5 +16,5 @@ ALL: tuple[Equation, ...] = (
 """Equations about one function are tried in this order."""
 
 EQUATIONS: dict[str, tuple[Equation, ...]] = {
-    name: tuple(own for own in ALL if own.op == name) for name in dict.fromkeys(each.op for each in ALL)
+    name: tuple(equation for equation in ALL if equation.op == name) for name in dict.fromkeys(equation.op for equation in ALL)
 }

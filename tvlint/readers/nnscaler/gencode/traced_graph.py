@@ -97,7 +97,7 @@ def _by_name(forward: Sequence[Compute], variables: Mapping[str, str]) -> dict[s
     """Return the operators by the name of their first result, on tensors of such names."""
     found: dict[str, Compute] = {}
     for operator in forward:
-        inputs = tuple(variables.get(own, own) if isinstance(own, str) else own for own in operator.inputs)
+        inputs = tuple(variables.get(operand, operand) if isinstance(operand, str) else operand for operand in operator.inputs)
         for result in operator.outputs[:1]:
             found.setdefault(variables.get(result, result), replace(operator, inputs=inputs))
     return found
@@ -122,8 +122,8 @@ def _root(loaded: Loaded) -> Any:
 def _nodes(loaded: Loaded, work: Work) -> Sequence[Any]:
     found = sequence(required(fields(_root(loaded), "the graph"), "_nodes", "the graph"), "the nodes of the graph")
     for node in (*found, _root(loaded)):
-        own = fields(node, "a node")
-        for record in records_in((own.get("_inputs"), own.get("_outputs"), own.get("_kwargs")), work):
+        attributes = fields(node, "a node")
+        for record in records_in((attributes.get("_inputs"), attributes.get("_outputs"), attributes.get("_kwargs")), work):
             _complete(record)
             _complete(record.__dict__.get("_grad"))
     return found
@@ -134,16 +134,16 @@ def _complete(record: Any) -> None:
 
     A parameter without dimensions, which the graph writes as one with one, has none.
     """
-    own = getattr(record, "__dict__", None)
-    if not own or "_full_tensor" not in own or "_is_grad" in own:
+    attributes = getattr(record, "__dict__", None)
+    if not attributes or "_full_tensor" not in attributes or "_is_grad" in attributes:
         return
-    whole = getattr(own["_full_tensor"], "__dict__", {})
+    whole = getattr(attributes["_full_tensor"], "__dict__", {})
     for name in ("_is_grad", "_is_attr", "_dtype", "_requires_grad"):
         if name in whole:
-            own[name] = whole[name]
-    if whole.get("_is_scalar_tensor") is True and own.get("_is_attr") is True and whole.get("_shape") in ((), (1,)):
-        own["_shape"] = whole["_shape"] = ()
-        own["_indmap"] = None
+            attributes[name] = whole[name]
+    if whole.get("_is_scalar_tensor") is True and attributes.get("_is_attr") is True and whole.get("_shape") in ((), (1,)):
+        attributes["_shape"] = whole["_shape"] = ()
+        attributes["_indmap"] = None
 
 
 def _graph(
@@ -198,14 +198,14 @@ class _Graph:
         forward: list[Compute] = []
         for index, node in enumerate(_nodes(loaded, self.work)):
             which = kind(node)
-            own = fields(node, "a node")
+            attributes = fields(node, "a node")
             if which == "IRDataOperation":
-                given += self._inputs(required(own, "_outputs", "a node"), "what a loader gives")
+                given += self._inputs(required(attributes, "_outputs", "a node"), "what a loader gives")
             elif which != "IRBpOperation":
-                if "signature" not in own:
+                if "signature" not in attributes:
                     raise Malformed(f"a node of the graph is {described(node)}")
                 forward.append(self.operators.forward(node, self.scope, lambda index=index: f"node {index}"))  # type: ignore[misc]
-                if without_gradient(own.get("_op_context")) or self._loses_gradient(forward[-1]):
+                if without_gradient(attributes.get("_op_context")) or self._loses_gradient(forward[-1]):
                     self.untracked.add(forward[-1].label)
         if not given:
             given += self._inputs(fields(_root(loaded), "the graph").get("_inputs") or (), "the inputs of the graph")
@@ -232,8 +232,8 @@ class _Graph:
     def _name_like_the_code(self, found: Mapping[Field, str], given: Sequence[Any]) -> None:
         """Give the inputs the full names that they have in generated code: `sample_46['ids']`."""
         for (position, path), name in found.items():
-            own = given[position].__dict__
-            variable, number, declared = own.get("name"), own.get("_id"), self.tensors.declared[name]
+            attributes = given[position].__dict__
+            variable, number, declared = attributes.get("name"), attributes.get("_id"), self.tensors.declared[name]
             if isinstance(variable, str) and variable.isidentifier() and variable.isascii():
                 self.tensors.declared[name] = replace(declared, logical=field_name(f"{variable}_{number}", path))
 
@@ -287,7 +287,7 @@ class _Graph:
         changed: list[Compute] = []
         made = makers((operator, operator.label not in self.untracked) for operator in forward)
         wide = (one for given in forward for one in widened(given, made, traced, self.scalar))
-        for operator in (one for own in wide for one in in_its_dimensions(reshaped(own, traced, kinds), kinds)):
+        for operator in (one for widest in wide for one in in_its_dimensions(reshaped(widest, traced, kinds), kinds)):
             assert isinstance(operator, Compute)
             changed.append(operator)
             for name in operator.outputs:

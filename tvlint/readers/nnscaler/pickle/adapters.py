@@ -99,18 +99,18 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> 
     tensors, acts on the adapter's own. Only the adapter's outputs leave it. An output that keeps the id of an input, and every
     scratch value whose id another value may have, gets a new name.
     """
-    own = fields(adapter, "an adapter")
+    attributes = fields(adapter, "an adapter")
     tensors = scope.tensors
     tensors.work.spend(1)
-    inputs = tensors.names(required(own, "_inputs", "an adapter"), "the inputs of an adapter")
-    outputs = tensors.names(required(own, "_outputs", "an adapter"), "the outputs of an adapter")
-    gradients = tensors.gradients(own["_outputs"])
-    prims = [(prim, fields(prim, "a primitive")) for prim in sequence(own.get("_prims"), "the primitives of an adapter")]
-    forward = own.get("_forward", True) is not False
-    recorded = own.get("_differentiable", True) is True
-    if recorded and own.get("custom") is True and any(kind(prim) in _FUSED for prim, _ in prims):
+    inputs = tensors.names(required(attributes, "_inputs", "an adapter"), "the inputs of an adapter")
+    outputs = tensors.names(required(attributes, "_outputs", "an adapter"), "the outputs of an adapter")
+    gradients = tensors.gradients(attributes["_outputs"])
+    prims = [(prim, fields(prim, "a primitive")) for prim in sequence(attributes.get("_prims"), "the primitives of an adapter")]
+    forward = attributes.get("_forward", True) is not False
+    recorded = attributes.get("_differentiable", True) is True
+    if recorded and attributes.get("custom") is True and any(kind(prim) in _FUSED for prim, _ in prims):
         raise Malformed("an adapter has a backward of its own, and primitives that have one as well")
-    label = f"cell {integer(own.get('_id'), 'the id of an adapter')}"
+    label = f"cell {integer(attributes.get('_id'), 'the id of an adapter')}"
     common = _Adapter(device, forward, source, label, tensors.work)
     wired = []
     for prim, record in prims:
@@ -151,9 +151,9 @@ def lower_adapter(adapter: Any, device: int, scope: Scope, source: Location) -> 
 
 def cuts_gradients(adapter: Any) -> bool:
     """Return whether autograd passes nothing through an adapter: what it communicates, the runtime detaches."""
-    own = fields(adapter, "an adapter")
-    kinds = [kind(prim) for prim in sequence(own.get("_prims"), "the primitives of an adapter")]
-    return own.get("_differentiable", True) is not True and any(one in _PLAIN and one != "IdentityPrim" for one in kinds)
+    attributes = fields(adapter, "an adapter")
+    kinds = [kind(prim) for prim in sequence(attributes.get("_prims"), "the primitives of an adapter")]
+    return attributes.get("_differentiable", True) is not True and any(one in _PLAIN and one != "IdentityPrim" for one in kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +261,9 @@ def _runs_what_it_is(kind_: str, signature: str, record: dict[str, Any], argumen
     if unknown is not None:
         raise Malformed(f"a `{kind_}` is given {described(unknown)}, which it does not take")
     for tensor in (*record["_inputs"], *record["_outputs"]) if "shape" in arguments else ():
-        own = fields(tensor, "a tensor of a message")
+        attributes = fields(tensor, "a tensor of a message")
         sizes = integers(arguments["shape"], "the shape of a message")
-        if sizes != integers(own.get("_shape"), "the shape of a tensor"):
-            raise Malformed(f"a message of the shape {sizes} holds a tensor of the shape {own.get('_shape')}")
-        if "dtype" in arguments and dtype(arguments["dtype"]) != dtype(own.get("_dtype")):
-            raise Malformed(f"a message of {dtype(arguments['dtype'])} holds a tensor of {dtype(own.get('_dtype'))}")
+        if sizes != integers(attributes.get("_shape"), "the shape of a tensor"):
+            raise Malformed(f"a message of the shape {sizes} holds a tensor of the shape {attributes.get('_shape')}")
+        if "dtype" in arguments and dtype(arguments["dtype"]) != dtype(attributes.get("_dtype")):
+            raise Malformed(f"a message of {dtype(arguments['dtype'])} holds a tensor of {dtype(attributes.get('_dtype'))}")

@@ -38,7 +38,7 @@ def _stage_members(
     for device, cells in forward_cells.items():
         for cell in cells:
             leader[find(device)] = find(shared.setdefault(cell, device))
-    for group in {group for own in groups.values() for group in own}:
+    for group in {group for members in groups.values() for group in members}:
         members = [rank for rank in group if rank in leader]
         for member in members[1:]:
             leader[find(member)] = find(members[0])

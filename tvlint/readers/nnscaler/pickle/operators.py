@@ -70,13 +70,13 @@ class Operators:
         held = self._lowered.get(id(operator))
         if held is not None:
             return held
-        own = fields(operator, "an operator")
+        record_fields = fields(operator, "an operator")
         work = self._tensors.work
         work.spend(1)
         operands = _Operands(scope)
         nesting: list[Value] = []
         nested = False
-        for value in sequence(required(own, "_inputs", "an operator"), "the inputs of an operator"):
+        for value in sequence(required(record_fields, "_inputs", "an operator"), "the inputs of an operator"):
             if isinstance(value, Record):
                 operands.add(value)
                 nesting.append("*")
@@ -86,20 +86,20 @@ class Operators:
             else:
                 operands.inputs.append(Literal(constant(value, work)))
                 nesting.append("constant")
-        given = records_in(sequence(required(own, "_outputs", "an operator"), "the outputs"), work)
+        given = records_in(sequence(required(record_fields, "_outputs", "an operator"), "the outputs"), work)
         outputs = [scope.of(self._tensors.name(record)) for record in given]
-        attributes = self._keywords(own.get("_kwargs"), operands)
+        attributes = self._keywords(record_fields.get("_kwargs"), operands)
         if nested:
             attributes = {**attributes, "operands": tuple(nesting)}
         lowered = Compute(
-            text(own.get("signature"), "the signature of an operator"),
+            text(record_fields.get("signature"), "the signature of an operator"),
             tuple(operands.inputs),
             tuple(outputs),
             attributes,
-            _annotation(own.get("_annos_candidates")),
+            _annotation(record_fields.get("_annos_candidates")),
             (0,) if attributes.get("inplace") is True else (),
-            source=self._sources.of(_one_line(own.get("_comment")), pointer),
-            label=_label(own),
+            source=self._sources.of(_one_line(record_fields.get("_comment")), pointer),
+            label=_label(record_fields),
         )
         self._lowered[id(operator)] = held = lowered, operands.records, given
         return held
@@ -110,20 +110,22 @@ class Operators:
         Gradients stand where the plan puts them: its n-th input belongs to the n-th output of the forward operator that has a
         gradient, its n-th output to the n-th tensor operand that has one. What is left over is appended.
         """
-        own = fields(operator, "a backward operator")
+        attributes = fields(operator, "a backward operator")
         self._tensors.work.spend(1)
-        mirror = own.get("_mirror")
+        mirror = attributes.get("_mirror")
         if not kind(mirror):
             raise Malformed("a backward operator has no forward operator")
         if without_gradient(fields(mirror, "an operator").get("_op_context")):
             raise Malformed("an operator runs below `torch.no_grad()` and has a gradient")
         forward, operands, results = self._of_record(mirror, scope, pointer)
-        taken = self._tensors.names(required(own, "_inputs", "a backward operator"), "the inputs of a backward operator")
-        given = self._tensors.names(required(own, "_outputs", "a backward operator"), "the outputs of a backward operator")
+        taken = self._tensors.names(required(attributes, "_inputs", "a backward operator"), "the inputs of a backward operator")
+        given = self._tensors.names(
+            required(attributes, "_outputs", "a backward operator"), "the outputs of a backward operator"
+        )
         placed_results = _placed([scope.of(name) for name in taken], self._slots(results, forward.outputs))
         names = [operand for operand in forward.inputs if not isinstance(operand, Literal)]
         placed_operands = _placed([scope.of(name) for name in given], self._slots(operands, names))
-        return Backward(forward, placed_results, placed_operands, source=forward.source, label=_label(own))
+        return Backward(forward, placed_results, placed_operands, source=forward.source, label=_label(attributes))
 
     def _slots(self, records: list[Record], names: Sequence[str]) -> list[bool]:
         """Return whether each tensor, whose current names are `names`, has a gradient."""
@@ -178,8 +180,8 @@ def _one_line(comment: object) -> object:
     return comment
 
 
-def _label(own: dict[str, Any]) -> str:
-    return f"cell {integer(own.get('_id'), 'the id of an operator')}"
+def _label(attributes: dict[str, Any]) -> str:
+    return f"cell {integer(attributes.get('_id'), 'the id of an operator')}"
 
 
 def without_gradient(context: object) -> bool:

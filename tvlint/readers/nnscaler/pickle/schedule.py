@@ -86,14 +86,14 @@ class _Device:
     def _step(self, use: Any) -> Step:
         self.tensors.work.spend(1)
         cell = required(fields(use, "a step"), "_cell", "a step") if kind(use) == "ExeReuseCell" else use
-        own = fields(cell, "a cell")
-        number = integer(own.get("_id"), "the id of a cell")
+        attributes = fields(cell, "a cell")
+        number = integer(attributes.get("_id"), "the id of a cell")
         word = _word(cell)
         name = f"device {self.device}/{word} {number}"
         if name not in self.cells:
             self.place = name
             self.cells[name] = cell
-            self.built.segments[name] = self._segment(name, cell, own)
+            self.built.segments[name] = self._segment(name, cell, attributes)
         elif self.cells[name] is not cell:
             raise Malformed(f"two cells have the id {number}")
         segment = self.built.segments[name]
@@ -105,7 +105,7 @@ class _Device:
         if use is cell:
             return Step(name, micro_batch)
         record = fields(use, "a step")
-        if kind(cell) in _CONTAINERS and segment.phase is Phase.FORWARD and own.get("_mirror") is not None:
+        if kind(cell) in _CONTAINERS and segment.phase is Phase.FORWARD and attributes.get("_mirror") is not None:
             _is_recorded(record)
         role = Role.INPUT if segment.phase is Phase.DATA else Role.ACTIVATION
         inputs = () if segment.phase is Phase.DATA else self._names(record, "_inputs", role)
@@ -118,25 +118,25 @@ class _Device:
     def _names(self, record: dict[str, Any], which: str, role: Role = Role.ACTIVATION) -> tuple[str, ...]:
         return tuple(self.tensors.names(required(record, which, "a cell"), f"the {which[1:]} of a cell", role))
 
-    def _segment(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
+    def _segment(self, name: str, cell: Any, attributes: dict[str, Any]) -> Segment:
         which = kind(cell)
         if which in _CONTAINERS:
-            return self._body(name, own)
+            return self._body(name, attributes)
         if which == "IRDataOperation":
-            outputs = self._names(own, "_outputs", Role.INPUT)
+            outputs = self._names(attributes, "_outputs", Role.INPUT)
             self.kept[name] = [True] * len(outputs)
             source = Location(self.built.path, pointer=name)
-            loader = Compute(DATA_LOADER, (), outputs, source=source, label=f"cell {own['_id']}")
+            loader = Compute(DATA_LOADER, (), outputs, source=source, label=f"cell {attributes['_id']}")
             return Segment(name, Phase.DATA, (), outputs, (loader,))
         if which == "IRWeightReducer":
-            return self._reducer(name, own)
+            return self._reducer(name, attributes)
         if which == "IRAdapter":
-            return self._adapter(name, cell, own)
-        return self._alone(name, cell, own)
+            return self._adapter(name, cell, attributes)
+        return self._alone(name, cell, attributes)
 
-    def _reducer(self, name: str, own: dict[str, Any]) -> Segment:
-        weights = self._names(own, "_inputs")
-        ranks = integers(own.get("_device"), "the ranks of a reducer")
+    def _reducer(self, name: str, attributes: dict[str, Any]) -> Segment:
+        weights = self._names(attributes, "_inputs")
+        ranks = integers(attributes.get("_device"), "the ranks of a reducer")
         self.groups.add(ranks)
         reducer = ReduceGradients(
             weights,
@@ -144,32 +144,32 @@ class _Device:
             divisor=0,
             replicated=self.built.replicas > 1,
             source=Location(self.built.path, pointer=name),
-            label=f"cell {own['_id']}",
+            label=f"cell {attributes['_id']}",
         )
         return Segment(name, Phase.REDUCE, (), (), (reducer,))
 
-    def _adapter(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
+    def _adapter(self, name: str, cell: Any, attributes: dict[str, Any]) -> Segment:
         scope = Scope(self.tensors, self.counts)
-        inputs = self._names(own, "_inputs")
+        inputs = self._names(attributes, "_inputs")
         operators = lower_adapter(cell, self.device, scope, Location(self.built.path, pointer=name))
-        phase = Phase.BACKWARD if own.get("_forward") is False else Phase.FORWARD
-        return self._finished(name, phase, inputs, own, operators, scope)
+        phase = Phase.BACKWARD if attributes.get("_forward") is False else Phase.FORWARD
+        return self._finished(name, phase, inputs, attributes, operators, scope)
 
-    def _alone(self, name: str, cell: Any, own: dict[str, Any]) -> Segment:
+    def _alone(self, name: str, cell: Any, attributes: dict[str, Any]) -> Segment:
         """Return an operator that is scheduled by itself."""
         scope = Scope(self.tensors, self.counts)
-        inputs = self._names(own, "_inputs")
+        inputs = self._names(attributes, "_inputs")
         backward = kind(cell) == "IRBpOperation"
         operators = self._operators(cell, scope, lambda: name)
         phase = Phase.BACKWARD if backward else Phase.FORWARD
-        return self._finished(name, phase, inputs, own, operators, scope)
+        return self._finished(name, phase, inputs, attributes, operators, scope)
 
-    def _body(self, name: str, own: dict[str, Any]) -> Segment:
+    def _body(self, name: str, attributes: dict[str, Any]) -> Segment:
         scope = Scope(self.tensors, self.counts)
-        inputs = self._names(own, "_inputs")
+        inputs = self._names(attributes, "_inputs")
         operators: list[Operator] = []
         backward = checkpointed = False
-        for index, node in enumerate(sequence(own.get("_nodes"), "the operators of a segment")):
+        for index, node in enumerate(sequence(attributes.get("_nodes"), "the operators of a segment")):
             try:
                 operators.extend(self._operators(node, scope, lambda index=index: f"{name}/operator {index}"))  # type: ignore[misc]
             except Malformed as error:
@@ -179,12 +179,12 @@ class _Device:
             checkpointed = checkpointed or node.__dict__.get("_recompute") is not None
         phase = Phase.BACKWARD if backward else Phase.FORWARD
         if backward:
-            _runs_back_what_it_mirrors(own, self.tensors)
-        elif own.get("_mirror") is not None:
-            _is_recorded(own)
+            _runs_back_what_it_mirrors(attributes, self.tensors)
+        elif attributes.get("_mirror") is not None:
+            _is_recorded(attributes)
         if not backward:
-            self.built.forward_cells[self.device].append(own["_id"])
-        return replace(self._finished(name, phase, inputs, own, operators, scope), checkpointed=checkpointed)
+            self.built.forward_cells[self.device].append(attributes["_id"])
+        return replace(self._finished(name, phase, inputs, attributes, operators, scope), checkpointed=checkpointed)
 
     def _operators(self, node: Any, scope: Scope, pointer: Callable[[], str]) -> list[Operator]:
         which = kind(node)
@@ -201,11 +201,11 @@ class _Device:
         name: str,
         phase: Phase,
         inputs: tuple[str, ...],
-        own: dict[str, Any],
+        attributes: dict[str, Any],
         operators: list[Operator],
         scope: Scope,
     ) -> Segment:
-        outputs = self._names(own, "_outputs")
+        outputs = self._names(attributes, "_outputs")
         for operator in operators:
             if isinstance(operator, Communicate) and operator.kind is not Collective.BROADCAST:
                 self.groups.add(operator.group.ranks)
@@ -213,10 +213,10 @@ class _Device:
         kept = [scope.of(out) in made or out not in inputs for out in outputs]
         self.kept[name] = kept
         leaving = tuple([scope.of(out) for out, keep in zip(outputs, kept, strict=True) if keep])
-        return Segment(name, phase, inputs, leaving, tuple(operators), mirror=self._mirror(own))
+        return Segment(name, phase, inputs, leaving, tuple(operators), mirror=self._mirror(attributes))
 
-    def _mirror(self, own: dict[str, Any]) -> str:
-        mirror = own.get("_mirror")
+    def _mirror(self, attributes: dict[str, Any]) -> str:
+        mirror = attributes.get("_mirror")
         if mirror is None:
             return ""
         number = integer(fields(mirror, "the mirror of a cell").get("_id"), "the id of a cell")
@@ -242,24 +242,24 @@ def _word(cell: object) -> str:
     return words.get(kind(cell), "operator")
 
 
-def _is_recorded(own: dict[str, Any]) -> None:
+def _is_recorded(attributes: dict[str, Any]) -> None:
     """Raises `Malformed` where no result of a segment needs a gradient: generated code runs it without autograd then."""
-    outputs = sequence(own.get("_outputs"), "the outputs of a segment")
+    outputs = sequence(attributes.get("_outputs"), "the outputs of a segment")
     given = [one.__dict__ for one in outputs if kind(one) == "IRSubTensor"]
     if given and not any(one.get("_requires_grad") is True for one in given):
         raise Malformed("no result of a segment that runs backward requires a gradient")
 
 
-def _runs_back_what_it_mirrors(own: dict[str, Any], tensors: Tensors) -> None:
+def _runs_back_what_it_mirrors(attributes: dict[str, Any], tensors: Tensors) -> None:
     """Raise `Malformed` where autograd does not make the gradients that a segment is told to make.
 
     Autograd runs the mirrored segment backward: its operators and adapters, and nothing past an adapter that it does not
     record, so that no gradient of what goes into such an adapter may be used.
     """
-    mirror = own.get("_mirror")
+    mirror = attributes.get("_mirror")
     if not kind(mirror):
         raise Malformed("a segment runs backward and mirrors no segment")
-    nodes = sequence(own.get("_nodes"), "the operators of a segment")
+    nodes = sequence(attributes.get("_nodes"), "the operators of a segment")
     forward = sequence(mirror.__dict__.get("_nodes"), "the operators of a segment")
     known = {id(node) for node in forward}
     for node in nodes:
@@ -270,7 +270,7 @@ def _runs_back_what_it_mirrors(own: dict[str, Any], tensors: Tensors) -> None:
     cut = [node for node in forward if kind(node) == "IRAdapter" and cuts_gradients(node)]
     if not cut:
         return
-    read = set(tensors.names(own.get("_outputs") or (), "the outputs of a segment"))
+    read = set(tensors.names(attributes.get("_outputs") or (), "the outputs of a segment"))
     for node in nodes:
         read.update(tensors.names(node.__dict__.get("_inputs") or (), "the inputs of an operator"))
     for node in cut:

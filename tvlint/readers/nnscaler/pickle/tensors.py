@@ -52,8 +52,8 @@ class Tensors:
         An `IRObject`, a value that is no tensor, is `o<id>`.
         """
         try:
-            own = record.__dict__
-            number, is_gradient, is_attribute = own["_id"], own["_is_grad"], own["_is_attr"]
+            attributes = record.__dict__
+            number, is_gradient, is_attribute = attributes["_id"], attributes["_is_grad"], attributes["_is_attr"]
         except (AttributeError, KeyError):
             return self._object(record)
         if type(number) is not int or type(is_gradient) is not bool or type(is_attribute) is not bool:
@@ -61,28 +61,31 @@ class Tensors:
         key = number * 4 + 2 * is_gradient + is_attribute
         name = self._names.get(key)
         if name is None:
-            return self._declare(own, key, role)
+            return self._declare(attributes, key, role)
         declared = self.declared[name]
-        shape = own.get("_shape")
+        shape = attributes.get("_shape")
         if shape != declared.shape and integers(shape, f"the shape of `{name}`") != declared.shape:
             raise Malformed(f"`{name}` is declared with two shapes")
-        if own.get("name") != self._variables[key]:
+        if attributes.get("name") != self._variables[key]:
             raise Malformed(f"`{name}` has two names, under which generated code keeps two values")
-        if own.get("_grad") is not None and own.get("_requires_grad") is not True:
+        if attributes.get("_grad") is not None and attributes.get("_requires_grad") is not True:
             raise Malformed(f"`{name}` has a gradient and does not require one")
         if is_attribute:
-            if self._region(own, name) != declared.region:
+            if self._region(attributes, name) != declared.region:
                 raise Malformed(f"`{name}` is declared with two index maps")
-            if own.get("_full_tensor") is not self._parents[key]:
-                self._same_attribute(own, declared)
-            if (own.get("_requires_grad") is True) != declared.requires_grad:
+            if attributes.get("_full_tensor") is not self._parents[key]:
+                self._same_attribute(attributes, declared)
+            if (attributes.get("_requires_grad") is True) != declared.requires_grad:
                 raise Malformed(f"`{name}` is declared as a parameter and as a buffer")
         return name
 
-    def _same_attribute(self, own: dict[str, Any], declared: Tensor) -> None:
+    def _same_attribute(self, attributes: dict[str, Any], declared: Tensor) -> None:
         """Raises `Malformed` where a record of a parameter belongs to another whole than the first record of its id."""
         name = declared.name
-        if self._whole(own, True, name) != (declared.logical, declared.whole) or _part(own, name) != declared.part:
+        if (
+            self._whole(attributes, True, name) != (declared.logical, declared.whole)
+            or _part(attributes, name) != declared.part
+        ):
             raise Malformed(f"`{name}` is a part of two full tensors")
 
     def names(self, value: object, what: str, role: Role = Role.ACTIVATION) -> list[str]:
@@ -136,58 +139,58 @@ class Tensors:
     def _object(self, record: object) -> str:
         if not kind(record).startswith("IR"):
             raise Malformed(f"a tensor is {described(record)}")
-        own = fields(record, "an object")
-        if "_shape" in own:
+        attributes = fields(record, "an object")
+        if "_shape" in attributes:
             raise Malformed(f"a tensor of class `{kind(record)}` lacks what a tensor has")
-        name = f"o{integer(own.get('_id'), 'the id of an object')}"
+        name = f"o{integer(attributes.get('_id'), 'the id of an object')}"
         self.declared.setdefault(name, Tensor(name, (), "object", Role.BUFFER))
         return name
 
-    def _declare(self, own: dict[str, Any], key: int, role: Role) -> str:
+    def _declare(self, attributes: dict[str, Any], key: int, role: Role) -> str:
         number, is_gradient, is_attribute = key // 4, bool(key & 2), bool(key & 1)
         integer(number, "the id of a tensor")
-        needs = own.get("_requires_grad") is True
+        needs = attributes.get("_requires_grad") is True
         name = f"{'g' if is_gradient else 'w' if is_attribute else 't'}{number}"
-        sizes = integers(own.get("_shape"), f"the shape of `{name}`")
+        sizes = integers(attributes.get("_shape"), f"the shape of `{name}`")
         sizes = self._shapes.setdefault(sizes, sizes)
-        logical, whole = self._whole(own, is_attribute and not is_gradient, name)
+        logical, whole = self._whole(attributes, is_attribute and not is_gradient, name)
         if is_gradient:
             role = Role.GRADIENT
         elif is_attribute:
             role = Role.WEIGHT if needs else Role.BUFFER
-        variable = own.get("name")
+        variable = attributes.get("name")
         if isinstance(variable, str) and not _VARIABLE.fullmatch(variable):
             raise Malformed(f"`{name}` has the name {described(variable)}, which generated code would hold as it is")
-        if own.get("_grad") is not None and not needs:
+        if attributes.get("_grad") is not None and not needs:
             raise Malformed(f"`{name}` has a gradient and does not require one")
-        gradient = self._gradient_name(own)
+        gradient = self._gradient_name(attributes)
         self._names[key] = name
-        self._variables[key], self._parents[key] = variable, own.get("_full_tensor")
+        self._variables[key], self._parents[key] = variable, attributes.get("_full_tensor")
         self._owners.setdefault(gradient, name)
         self.declared[name] = Tensor(
             name,
             sizes,
-            dtype(own.get("_dtype")),
+            dtype(attributes.get("_dtype")),
             role,
             logical,
             whole,
-            self._region(own, name),
-            _part(own, name),
+            self._region(attributes, name),
+            _part(attributes, name),
             gradient_of=self._owner(name),
             gradient=gradient,
             requires_grad=needs,
         )
         return name
 
-    def _gradient_name(self, own: dict[str, Any]) -> str:
-        found = own.get("_grad")
+    def _gradient_name(self, attributes: dict[str, Any]) -> str:
+        found = attributes.get("_grad")
         if found is None:
             return ""
         number = fields(found, "a gradient").get("_id")
         return f"g{integer(number, 'the id of a gradient')}"
 
-    def _whole(self, own: dict[str, Any], named: bool, name: str) -> tuple[str, tuple[int, ...] | None]:
-        full = own.get("_full_tensor")
+    def _whole(self, attributes: dict[str, Any], named: bool, name: str) -> tuple[str, tuple[int, ...] | None]:
+        full = attributes.get("_full_tensor")
         if full is None:
             return "", None
         held = self._wholes.get(id(full))
@@ -206,8 +209,8 @@ class Tensors:
             raise Malformed(f"two full tensors are named `{label}`")
         return (label if named and label else number_text), sizes
 
-    def _region(self, own: dict[str, Any], name: str) -> Box | None:
-        found = own.get("_indmap")
+    def _region(self, attributes: dict[str, Any], name: str) -> Box | None:
+        found = attributes.get("_indmap")
         if found is None:
             return None
         indices = sequence(fields(found, f"the index map of `{name}`").get("_indices"), f"the index map of `{name}`")
@@ -225,8 +228,8 @@ def _interval(pair: object, name: str) -> tuple[int, int]:
     return bounds
 
 
-def _part(own: dict[str, Any], name: str) -> tuple[int, int]:
-    found = own.get("_valmap")
+def _part(attributes: dict[str, Any], name: str) -> tuple[int, int]:
+    found = attributes.get("_valmap")
     if found is None:
         return (0, 1)
     weight = integers(fields(found, f"the value map of `{name}`").get("_weight"), f"the value map of `{name}`")

@@ -65,9 +65,9 @@ def _module(entries: Entries, seen: dict[str, Location], visits: Visits) -> Iter
         place = given["tracing_from_weights_prefix"][0].location
         elsewhere = (Related("`tracing_from_weights`", given["tracing_from_weights"][0].location),)
         yield Finding("parallel-module-weights-given-twice", Severity.ERROR, message, place, "keep one of the two", elsewhere)
-    own = given["compute_config"][1] if "compute_config" in given else None
-    if isinstance(own, YamlMapping):
-        yield from _unknown(merged(own, visits), OF_MODULES, "a module sets its own degrees nowhere")
+    text = given["compute_config"][1] if "compute_config" in given else None
+    if isinstance(text, YamlMapping):
+        yield from _unknown(merged(text, visits), OF_MODULES, "a module sets its own degrees nowhere")
 
 
 def _is_given(given: dict[str, tuple[YamlScalar, YamlNode]], name: str) -> bool:

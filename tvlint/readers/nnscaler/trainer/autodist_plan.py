@@ -68,7 +68,7 @@ def shape_of(path: str, data: bytes) -> Shape | None:
         return None
     _, listed = stages
     devices = [_width(stage) for stage in listed]
-    known = [each for each in devices if each is not None]
+    known = [device for device in devices if device is not None]
     if not listed or len(known) != len(devices):
         return None
     return Shape(len(listed), sum(known), listed[0].location)

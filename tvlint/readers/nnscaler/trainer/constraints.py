@@ -39,7 +39,7 @@ def read(path: str, data: bytes) -> Document | None:
         return None
     findings = [finding for item, table in zip(entries, tables, strict=True) for finding in _entry(item, table)]
     findings += _repeated(tables)
-    findings += constraint_misfits(path, [own for table in tables if (own := _constraint(table)) is not None])
+    findings += constraint_misfits(path, [constraint for table in tables if (constraint := _constraint(table)) is not None])
     return Document(path, FORMAT, findings=tuple(findings))
 
 

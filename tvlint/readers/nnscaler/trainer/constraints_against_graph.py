@@ -47,19 +47,19 @@ def constraint_misfits(path: str, constraints: Sequence[Constraint]) -> Iterator
     beside = (Related("the traced graph", Location(found[0])),) if found is not None else ()
     for constraint in constraints:
         shown = f"`{constraint.name[:80]}`"
-        own = [operator for operator in operators if operator.op == constraint.name]
+        matching = [operator for operator in operators if operator.op == constraint.name]
         for index, dimension, location in constraint.allowed:
             reason = _weightless(constraint.name, index, dimension)
-            if found is not None and own:
-                reasons = [_misfit(found[1], operator, index, dimension) for operator in own]
+            if found is not None and matching:
+                reasons = [_misfit(found[1], operator, index, dimension) for operator in matching]
                 reason = reasons[0] if all(reasons) else ""
             if reason:
                 message = f"{shown} cannot be split at `{index},{dimension}`: {reason}"
-                yield Finding(DIMENSION_RULE, Severity.WARNING, message, location, DIMENSION_HELP, beside if own else ())
+                yield Finding(DIMENSION_RULE, Severity.WARNING, message, location, DIMENSION_HELP, beside if matching else ())
         if "." not in constraint.name:
             message = f"{shown} is no full name of a function, so that the constraint is about no operator"
             yield Finding(OPERATOR_RULE, Severity.WARNING, message, constraint.location, OPERATOR_HELP)
-        elif found is not None and not own and not _mentioned(found[0], constraint.name):
+        elif found is not None and not matching and not _mentioned(found[0], constraint.name):
             message = f"the traced graph beside the constraints has no operator {shown}"
             yield Finding(OPERATOR_RULE, Severity.WARNING, message, constraint.location, OPERATOR_HELP, beside)
 

@@ -50,15 +50,15 @@ def findings(folder: Folder) -> Iterator[Finding]:
 
 def _replicas_differ(folder: Folder) -> Iterator[Finding]:
     by_rank = {file.rank: file for file in folder.files}
-    told = [(found.rank, found.other, found.line) for found in folder.differences]
+    reported = [(found.rank, found.other, found.line) for found in folder.differences]
     if folder.undecided:
-        told += [(found.other, found.rank, found.line) for found in folder.differences]
-    for rank, against, line in told:
-        own, other = by_rank[rank], by_rank[against]
+        reported += [(found.other, found.rank, found.line) for found in folder.differences]
+    for rank, against, line in reported:
+        rank_file, other = by_rank[rank], by_rank[against]
         yield error(
             "replicas-differ",
             f"rank {rank} does not run what rank {against} runs, which is the same rank of another replica",
-            _line(own, line),
+            _line(rank_file, line),
             "generate the code again; data-parallel replicas train the same model only when they run the same code",
             (Related(f"rank {against} has this in its place", _line(other, line)),),
             (rank,),
@@ -78,12 +78,12 @@ def _group_order(files: Sequence[RankFile]) -> Iterator[Finding]:
     usual = Counter(lists.values()).most_common(1)[0][0]
     model = next(file for file in files if lists[file.rank] == usual)
     for file in files:
-        own = lists[file.rank]
-        if own == usual:
+        groups = lists[file.rank]
+        if groups == usual:
             continue
-        first = next((i for i, (a, b) in enumerate(zip(own, usual, strict=False)) if a != b), min(len(own), len(usual)))
-        place = file.groups[first][1] if first < len(own) else (file.groups[-1][1] if own else _start(file))
-        has = f"`{list(own[first])}`" if first < len(own) else "no further group"
+        first = next((i for i, (a, b) in enumerate(zip(groups, usual, strict=False)) if a != b), min(len(groups), len(usual)))
+        place = file.groups[first][1] if first < len(groups) else (file.groups[-1][1] if groups else _start(file))
+        has = f"`{list(groups[first])}`" if first < len(groups) else "no further group"
         wants = f"`{list(usual[first])}`" if first < len(usual) else "no further group"
         there = model.groups[first][1] if first < len(usual) else _start(model)
         yield error(
@@ -177,16 +177,16 @@ def _loads(files: Sequence[RankFile]) -> Iterator[Finding]:
 def _imports(file: RankFile) -> Iterator[Finding]:
     """Yield names of modules that are used and never imported."""
     known = _BUILT_IN | file.modules
-    told: dict[str, ast.Name] = {}
+    reported: dict[str, ast.Name] = {}
     for node in file.source.nodes:
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
             continue
         root = node.value.id
         if root in known or root in file.names:
             continue
-        if root not in told or (node.lineno, node.col_offset) < (told[root].lineno, told[root].col_offset):
-            told[root] = node.value
-    for root, node in told.items():
+        if root not in reported or (node.lineno, node.col_offset) < (reported[root].lineno, reported[root].col_offset):
+            reported[root] = node.value
+    for root, node in reported.items():
         numpy = root in ("np", "numpy") and not file.version
         yield Finding(
             "missing-import",
@@ -196,7 +196,7 @@ def _imports(file: RankFile) -> Iterator[Finding]:
             f"add `import {'numpy as np' if root == 'np' else root}`",
             ranks=(file.rank,),
         )
-    if file.base_module not in file.modules_before_class and file.base_module not in told:
+    if file.base_module not in file.modules_before_class and file.base_module not in reported:
         yield error(
             "missing-import",
             f"`{file.base_module}` is imported only after the class that is built on it",
@@ -227,7 +227,11 @@ def _cleared(file: RankFile) -> Iterator[Finding]:
 def _not_understood(built: Built) -> Iterator[Finding]:
     for name, segment in built.segments.items():
         rank = int(name.split("/", 1)[0].removeprefix("device "))
-        said = {own.source: own for own in segment.operators if isinstance(own, Compute) and NOT_UNDERSTOOD in own.attributes}
+        said = {
+            operator.source: operator
+            for operator in segment.operators
+            if isinstance(operator, Compute) and NOT_UNDERSTOOD in operator.attributes
+        }
         for source, operator in said.items():
             if source is not None:
                 yield Finding(

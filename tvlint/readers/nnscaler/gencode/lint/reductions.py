@@ -83,7 +83,7 @@ def same_order(replicas: Iterable[tuple[RankFile, ...]]) -> None:
         if len(other.weights) != len(reducer.weights) or other.weights == reducer.weights:
             continue
         odd, usual = sorted((reducer, other), key=lambda one: said[one.weights])
-        index = next(i for i, (own, its) in enumerate(zip(odd.weights, usual.weights, strict=True)) if own != its)
+        index = next(i for i, (name, its) in enumerate(zip(odd.weights, usual.weights, strict=True)) if name != its)
         raise ReadError(
             f"`{odd.name}` has `{odd.weights[index]}` as parameter {index + 1} where another rank has"
             f" `{usual.weights[index]}`, so gradients of different parameters are summed",
@@ -154,7 +154,7 @@ def reducer_groups(built: Built) -> Iterator[Finding]:
     files = {file.rank: file for file in built.replica.files}
     for file in files.values():
         for reducer in file.reducers.values():
-            own, replicated, fits = built.replica.base(reducer.ranks)
+            members, replicated, fits = built.replica.base(reducer.ranks)
             count = built.replica.count
             if file.rank not in reducer.ranks:
                 said = f"`{reducer.name}` on rank {file.rank} reduces over the ranks {list(reducer.ranks)}, without its own"
@@ -165,7 +165,7 @@ def reducer_groups(built: Built) -> Iterator[Finding]:
                 help = "gradients would differ between replicas, which then train different models"
                 yield error("wrong-reducer-group", said, reducer.source, help, ranks=(file.rank,))
                 continue
-            for other in own:
+            for other in members:
                 same = [one for one in files[other].reducers.values() if set(one.ranks) == set(reducer.ranks)]
                 odd = _odd(reducer, same)
                 if odd:

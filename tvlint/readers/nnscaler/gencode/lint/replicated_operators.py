@@ -53,8 +53,8 @@ def replicated(built: Built) -> Iterator[Finding]:
 def _repeated(built: Built) -> Iterator[_Repeated]:
     methods: dict[str, dict[int, dict[tuple[str, tuple[str, ...]], Compute]]] = {}
     for (rank, method), body in built.bodies.items():
-        own = (entry.operator for entry in body.operators)
-        made = {(one.op, one.outputs): one for one in own if isinstance(one, Compute) and one.op not in _COPIES}
+        this_operator = (entry.operator for entry in body.operators)
+        made = {(one.op, one.outputs): one for one in this_operator if isinstance(one, Compute) and one.op not in _COPIES}
         methods.setdefault(method, {})[rank] = made
     for method, by_rank in methods.items():
         ranks = tuple(sorted(by_rank))

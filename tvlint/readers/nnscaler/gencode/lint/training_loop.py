@@ -19,7 +19,12 @@ def with_loop(reference: Plan, parallel: Plan) -> Plan:
 
     Where the loss is a mean, the loop divides by their number, or by that of micro-batches where reducers average.
     """
-    ways = {own.reduce for part in parallel.segments.values() for own in part.operators if isinstance(own, ReduceGradients)}
+    ways = {
+        operator.reduce
+        for part in parallel.segments.values()
+        for operator in part.operators
+        if isinstance(operator, ReduceGradients)
+    }
     count = parallel.micro_batches * (1 if ways == {"avg"} else parallel.replication.count)
     if count < 2 or (len(ways) > 1 and "avg" in ways):
         return reference
@@ -35,45 +40,53 @@ def loss_is_mean(reference: Plan) -> bool:
     losses = reference.losses or reference.outputs
     loss = losses[0] if len(losses) == 1 else ""
     forward = [part for part in reference.segments.values() if part.phase is Phase.FORWARD]
-    makers = {name: own for part in forward for own in part.operators if isinstance(own, Compute) for name in own.outputs}
+    makers = {
+        name: operator
+        for part in forward
+        for operator in part.operators
+        if isinstance(operator, Compute)
+        for name in operator.outputs
+    }
     reached = {name for name, tensor in reference.tensors.items() if tensor.role is Role.INPUT}
     before = -1
     while before < len(reached):
         before = len(reached)
-        for own in makers.values():
-            if not reached.isdisjoint(one for one in own.inputs if isinstance(one, str)):
-                reached.update(own.outputs)
+        for maker in makers.values():
+            if not reached.isdisjoint(one for one in maker.inputs if isinstance(one, str)):
+                reached.update(maker.outputs)
     return loss in reached and _is_mean(reference, makers, reached, loss, _DEEPEST)
 
 
 def _is_mean(plan: Plan, makers: Mapping[str, Compute], reached: Set[str], name: str, depth: int) -> bool:
     if name not in reached:
         return True
-    own = makers.get(name)
-    spec = spec_of(own.op) if own is not None else None
-    if own is None or spec is None or not depth:
+    maker = makers.get(name)
+    spec = spec_of(maker.op) if maker is not None else None
+    if maker is None or spec is None or not depth:
         return False
-    tensors = [operand for operand in own.inputs if not isinstance(operand, Literal)]
-    scaled = spec.name == "mul" or (spec.name == "div" and isinstance(own.inputs[0], str))
-    if spec.name == "mul" and any(isinstance(one, Literal) and one.value == 0 for one in own.inputs):
+    tensors = [operand for operand in maker.inputs if not isinstance(operand, Literal)]
+    scaled = spec.name == "mul" or (spec.name == "div" and isinstance(maker.inputs[0], str))
+    if spec.name == "mul" and any(isinstance(one, Literal) and one.value == 0 for one in maker.inputs):
         return True  # zero is any multiple of itself
     if spec.traits & _PLAIN or (scaled and len(tensors) == 1):
         return _is_mean(plan, makers, reached, tensors[0], depth - 1)
     if spec.name in ("add", "sub") and len(tensors) == 2:
         return all(_is_mean(plan, makers, reached, tensor, depth - 1) for tensor in tensors)
-    bound = _bound(plan, own, spec)
+    bound = _bound(plan, maker, spec)
     if bound is None or not bound.operands:
         return False
     rows = [row for row in bound.operands[0] if row != ONE and row not in bound.whole]
     return rows[:1] != [] and rows[0] in bound.averaged and bound.averaged | bound.reduced == set(rows)
 
 
-def _bound(plan: Plan, own: Compute, spec: OpSpec) -> Bound | None:
-    names = [operand for operand in (*own.inputs, *own.outputs) if isinstance(operand, str)]
+def _bound(plan: Plan, operator: Compute, spec: OpSpec) -> Bound | None:
+    names = [operand for operand in (*operator.inputs, *operator.outputs) if isinstance(operand, str)]
     if any(name not in plan.tensors for name in names):
         return None
-    shapes = tuple(operand if isinstance(operand, Literal) else plan.tensors[operand].shape for operand in own.inputs)
+    shapes = tuple(operand if isinstance(operand, Literal) else plan.tensors[operand].shape for operand in operator.inputs)
     try:
-        return spec.bind(Call(own.op, shapes, own.attributes, tuple(plan.tensors[one].shape for one in own.outputs)))
+        return spec.bind(
+            Call(operator.op, shapes, operator.attributes, tuple(plan.tensors[one].shape for one in operator.outputs))
+        )
     except UnsupportedError:
         return None

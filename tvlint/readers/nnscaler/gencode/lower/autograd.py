@@ -67,7 +67,9 @@ def differentiated(
 def _written_out(function: Reverse, needed: set[str], mark: str) -> Iterator[Operator]:
     """Yield the backward that a function has of its own; `mark` tells its inner names from those of other uses."""
     names = dict(zip(function.taken, map(gradient, function.outputs), strict=True))
-    names.update((own, gradient(name)) for own, name in zip(function.given, function.inputs, strict=True) if name in needed)
+    names.update(
+        (each_name, gradient(name)) for each_name, name in zip(function.given, function.inputs, strict=True) if name in needed
+    )
     for operator in function.operators:
         if isinstance(operator, Communicate):
             made = tuple(names.setdefault(name, f"{gradient(name)}.{mark}") for name in operator.outputs)

@@ -73,9 +73,9 @@ class Schedule(Steps):
         body = built.bodies[self.rank, action.segment]
         outer_inputs = tuple(self.known(one) for one in forward.inputs)
         if any(self.known(one) not in outer_inputs for one in action.inputs):
-            own = tuple(one for one in outer_inputs if one not in self.loaded | built.objects | self.untracked.keys())
-            if len(own) == len(action.results):  # the runtime warns of the names, and takes the inputs of the run
-                action = replace(action, inputs=own)
+            names = tuple(one for one in outer_inputs if one not in self.loaded | built.objects | self.untracked.keys())
+            if len(names) == len(action.results):  # the runtime warns of the names, and takes the inputs of the run
+                action = replace(action, inputs=names)
             elif len(action.results) > 1 or any(map(self._used, action.results)):
                 raise ReadError(f"`backward` of `{action.segment}` names inputs that its run did not have", action.source)
             else:
@@ -113,7 +113,7 @@ class Schedule(Steps):
                 built.declare(outer, built.kinds[one], Role.GRADIENT)
         self.write(action.results, batch)
         kept = built.segments[name].outputs
-        outer_given = tuple(outer for own, outer in zip(leaving, action.results, strict=False) if own in kept)
+        outer_given = tuple(outer for name, outer in zip(leaving, action.results, strict=False) if name in kept)
         self.step(Step(name, batch, outer_taken, outer_given, action.source))
         self._fire(action, name)
 

@@ -112,7 +112,7 @@ class _Traced:
         maker = self.made.get(name)
         if not isinstance(maker, (Communicate, Compute)):
             return None
-        tensors = [own for own in maker.inputs if isinstance(own, str)]
+        tensors = [operand for operand in maker.inputs if isinstance(operand, str)]
         spec = spec_of(maker.op) if isinstance(maker, Compute) else None
         if isinstance(maker, Communicate) or (spec is not None and spec.family is Family.IDENTITY):
             return (tensors[0], dim) if tensors else None
@@ -122,8 +122,10 @@ class _Traced:
         bound = bound_of(maker, self.known, self.scalar)
         if bound is None or len(bound.operands) != len(tensors):
             return None
-        own = bound.outputs[maker.outputs.index(name)][dim]
-        return next(((one, names.index(own)) for one, names in zip(tensors, bound.operands, strict=True) if own in names), None)
+        output = bound.outputs[maker.outputs.index(name)][dim]
+        return next(
+            ((one, names.index(output)) for one, names in zip(tensors, bound.operands, strict=True) if output in names), None
+        )
 
 
 def _as_origin(
@@ -138,10 +140,10 @@ def _as_origin(
     free = [dim for dim in range(len(wide)) if dim < new or narrow[dim - new] == 1]
     for other, like in others:
         for dim in free:
-            own = bound.operands[position][dim]
-            if own == ONE or own not in bound.operands[other]:
+            operand = bound.operands[position][dim]
+            if operand == ONE or operand not in bound.operands[other]:
                 continue
-            for origin, at in traced.origins(like, bound.operands[other].index(own)):
+            for origin, at in traced.origins(like, bound.operands[other].index(operand)):
                 if origin in traced.there and traced.known[origin][0][at] == wide[dim]:
                     size = tuple(wide[one] if one < new or narrow[one - new] == 1 else -1 for one in range(len(wide)))
                     given = {"size": size, "dims": (dim,), "of": (at,)}

@@ -176,8 +176,8 @@ def _whole(callee: str) -> str:
     """
     if callee.partition(".")[0] in MODULES:
         return callee
-    own = f"{_OWN}.{callee}"
-    return own if spec_of(own) is not spec_of(callee) else callee
+    name = f"{_OWN}.{callee}"
+    return name if spec_of(name) is not spec_of(callee) else callee
 
 
 def _renamed(operator: Operator, names: Mapping[str, str]) -> Operator:

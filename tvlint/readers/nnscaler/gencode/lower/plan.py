@@ -39,7 +39,10 @@ def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], s
     _judge_stated(built)
     mesh, stages = mesh_of(
         {rank - replica.low: cells for rank, cells in built.forward_cells.items()},
-        {rank - replica.low: {tuple(r - replica.low for r in group) for group in own} for rank, own in built.groups.items()},
+        {
+            rank - replica.low: {tuple(r - replica.low for r in group) for group in value}
+            for rank, value in built.groups.items()
+        },
         replica.count,
     )
     segments = {
@@ -83,14 +86,14 @@ def _judge_stated(built: Built) -> None:
     """
     for (rank, _), body in built.bodies.items():
         for name, (shape, dtype) in body.stated.items():
-            own = built.kinds.get(built.links.get(name, "")) or built.kinds.get(name)
-            if own is None or ((own[0] == shape and dtype in ("", own[1])) or own == (shape, "")):
+            kind = built.kinds.get(built.links.get(name, "")) or built.kinds.get(name)
+            if kind is None or ((kind[0] == shape and dtype in ("", kind[1])) or kind == (shape, "")):
                 continue
             ends = [entry.operator for entry in body.operators if _is_end(entry.operator, name)]
             source = ends[0].source if ends else None
             if source is None:
                 continue
-            text = f"`{name}` of shape {own[0]} and type {own[1]} as a message of shape {shape} and type {dtype}"
+            text = f"`{name}` of shape {kind[0]} and type {kind[1]} as a message of shape {shape} and type {dtype}"
             if name in built.disputed or name in made_by(ends[0]):
                 place = _receiving_end(built, name) if name in built.disputed else source
                 _refuse_unlike_senders(built)
@@ -108,14 +111,14 @@ def _refuse_unlike_senders(built: Built) -> None:
             if sent.get(name, kind) != kind:
                 place = next(entry.operator.source for entry in body.operators if _is_end(entry.operator, name))
                 text = f"on rank {rank}, `{name}` is received as {kind} and sent as {sent[name]}"
-                own = place or Location(built.replica.files[0].path)
-                raise ReadError(text, own, "both ends of a message state what is sent")
+                location = place or Location(built.replica.files[0].path)
+                raise ReadError(text, location, "both ends of a message state what is sent")
 
 
 def _receiving_end(built: Built, name: str) -> Location | None:
     """Return where the tensor is received; None where it is on no rank."""
     received = (entry.operator for body in built.bodies.values() for entry in body.operators)
-    return next((own.source for own in received if _is_end(own, name) and name in made_by(own)), None)
+    return next((operator.source for operator in received if _is_end(operator, name) and name in made_by(operator)), None)
 
 
 def _is_end(operator: Operator, name: str) -> bool:

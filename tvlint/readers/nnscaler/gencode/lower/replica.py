@@ -32,12 +32,12 @@ class Replica:
     def base(self, ranks: Sequence[int]) -> tuple[tuple[int, ...], bool, bool]:
         """Return the ranks of a reducer that lie in this replica, whether it extends over all replicas, and whether it fits."""
         size = len(self.files)
-        own = tuple(rank for rank in ranks if self.low <= rank < self.low + size)
-        offsets = {rank - self.low for rank in own}
+        members = tuple(rank for rank in ranks if self.low <= rank < self.low + size)
+        offsets = {rank - self.low for rank in members}
         everywhere = {offset + replica * size for offset in offsets for replica in range(self.count)}
         if set(ranks) == everywhere and len(set(ranks)) == len(ranks):
-            return own, self.count > 1, True
-        return own, False, set(own) == set(ranks) and self.count == 1
+            return members, self.count > 1, True
+        return members, False, set(members) == set(ranks) and self.count == 1
 
 
 @dataclass(slots=True)

@@ -77,10 +77,10 @@ def differences(texts: Sequence[str], size: int, replica: int, other: int) -> li
     found = []
     for offset in range(size):
         rank, against = replica * size + offset, other * size + offset
-        own = in_first_replica(texts[rank], replica * size, size)
+        name = in_first_replica(texts[rank], replica * size, size)
         theirs = in_first_replica(texts[against], other * size, size)
-        if own != theirs:
-            found.append(Difference(rank, first_difference(own, theirs), against))
+        if name != theirs:
+            found.append(Difference(rank, first_difference(name, theirs), against))
     return found
 
 

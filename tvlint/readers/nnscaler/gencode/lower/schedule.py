@@ -72,15 +72,15 @@ class Steps:
     def load(self, action: Load) -> None:
         name = f"device {self.rank}/data {action.loader}"
         inner = tuple(self.bases[action.loader, position] for position in range(len(action.outputs)))
-        for position, (base, own) in enumerate(zip(inner, action.outputs, strict=True)):
+        for position, (base, each_name) in enumerate(zip(inner, action.outputs, strict=True)):
             kind = self.built.inputs.get((action.loader, position))
             if kind is None and action.fields and action.fields[position][1]:
-                self.built.objects.add(own)
-            for one in (base, own):
+                self.built.objects.add(each_name)
+            for one in (base, each_name):
                 self.built.logical[one] = base
                 if kind is not None:
                     self.built.declare(one, kind, Role.INPUT)
-        tensors = [own not in self.built.objects for own in action.outputs]
+        tensors = [name not in self.built.objects for name in action.outputs]
         given = tuple(compress(inner, tensors))
         if name not in self.built.segments:
             loader = Compute(DATA_LOADER, (), given, source=action.source)
@@ -198,10 +198,10 @@ class Steps:
         )
         for position, entry in reversed(list(enumerate(body.operators)) if made else []):
             if isinstance(entry.operator, Compute):
-                *wide, own = widened(entry.operator, made, known, self.built.scalar)
+                *wide, this_operator = widened(entry.operator, made, known, self.built.scalar)
                 for operator in wide:
                     self._derive(operator, known, body, role)
-                body.operators[position : position + 1] = [*map(Gradual, wide), replace(entry, operator=own)]
+                body.operators[position : position + 1] = [*map(Gradual, wide), replace(entry, operator=this_operator)]
 
     def _derive(self, operator: Operator, known: dict[str, Kind], body: Body, role: Role) -> None:
         try:

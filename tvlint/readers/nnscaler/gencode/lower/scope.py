@@ -56,10 +56,10 @@ class Naming:
             return node.id
         name = dotted(node)
         if name.startswith("self.") and name != "self.training":
-            own = name.removeprefix("self.")
-            if own in self.current:
+            word = name.removeprefix("self.")
+            if word in self.current:
                 self.body.undefined.append(Undefined(name, self.file.source.at(node)))
-            return own
+            return word
         return None
 
     def constant(self, node: ast.expr, statement: Statement) -> Value:

@@ -34,11 +34,13 @@ def _execute(
 ) -> Execute:
     name = action.method
     arguments = arguments_of(found.functions[name]) or ()
-    own = {argument: known[value] for argument, value in zip(arguments[1:], action.inputs, strict=True) if value in known}
-    if given.setdefault(name, own).keys() != own.keys() or any(ast.dump(own[one]) != ast.dump(given[name][one]) for one in own):
+    constants = {argument: known[value] for argument, value in zip(arguments[1:], action.inputs, strict=True) if value in known}
+    if given.setdefault(name, constants).keys() != constants.keys() or any(
+        ast.dump(constants[one]) != ast.dump(given[name][one]) for one in constants
+    ):
         raise ReadError(f"`{name}` is given a constant in one run and another value in a later one", action.source)
-    if own:
-        found.methods[name] = read_method(nodes, found.functions[name], own)
+    if constants:
+        found.methods[name] = read_method(nodes, found.functions[name], constants)
     method = found.methods[name]
     if method.constants and len(method.returns) != len(action.outputs):
         said = f"`{name}` returns {len(method.returns)} values and {len(action.outputs)} are taken"

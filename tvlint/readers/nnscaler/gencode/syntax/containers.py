@@ -107,10 +107,10 @@ def _replace(file: RankFile, apart: Mapping[tuple[str, int], set[Path]]) -> None
             file.actions[index] = replace(action, outputs=outputs, fields=tuple(paths))
         elif isinstance(action, Execute):
             method = file.methods[action.method]
-            own = fields.get(method.name, {})
+            elements = fields.get(method.name, {})
             inputs = zip(method.arguments, action.inputs, strict=True)
             file.actions[index] = replace(
-                action, inputs=tuple(field_name(name, path) for one, name in inputs for path in own.get(one, ((),)))
+                action, inputs=tuple(field_name(name, path) for one, name in inputs for path in elements.get(one, ((),)))
             )
         elif isinstance(action, Delete):
             gone = (
@@ -119,9 +119,9 @@ def _replace(file: RankFile, apart: Mapping[tuple[str, int], set[Path]]) -> None
                 for path in (in_order(apart[given[name]]) if name in given else ((),))
             )
             file.actions[index] = Delete(tuple(gone))
-    for name, own in fields.items():
+    for name, elements in fields.items():
         method = file.methods[name]
-        arguments = tuple(field_name(one, path) for one in method.arguments for path in own.get(one, ((),)))
+        arguments = tuple(field_name(one, path) for one in method.arguments for path in elements.get(one, ((),)))
         file.methods[name] = replace(method, arguments=arguments)
 
 

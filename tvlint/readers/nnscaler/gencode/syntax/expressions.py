@@ -31,7 +31,7 @@ class _FillIn(ast.NodeTransformer):
 
 def filled_in(node: ast.expr, constants: Mapping[str, ast.expr]) -> ast.expr:
     """Return the expression with what names stand for in their place; `node` itself where it has none of them."""
-    if not any(isinstance(own, ast.Name) and own.id in constants for own in ast.walk(node)):
+    if not any(isinstance(each_node, ast.Name) and each_node.id in constants for each_node in ast.walk(node)):
         return node
     found = _FillIn(constants).visit(deepcopy(node))
     assert isinstance(found, ast.expr)
@@ -61,7 +61,7 @@ def is_constant(node: ast.expr) -> bool:
     """Return whether the expression is a constant, written out, or says that the model trains."""
     if dotted(node) == TRAINING:
         return True
-    if not all(own.id in _PLAIN for own in ast.walk(node) if isinstance(own, ast.Name)):
+    if not all(each_node.id in _PLAIN for each_node in ast.walk(node) if isinstance(each_node, ast.Name)):
         return False
     try:
         constant(node)
@@ -112,11 +112,11 @@ def names_in(node: ast.AST) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names that a statement reads, those of attributes of `self` among them, and those that it binds."""
     read: dict[str, None] = {}
     bound: dict[str, None] = {}
-    for own in ast.walk(node):
-        if isinstance(own, ast.Name):
-            (bound if isinstance(own.ctx, ast.Store) else read)[own.id] = None
-        elif isinstance(own, ast.Attribute) and dotted(own.value) == "self":
-            read[own.attr] = None
+    for each_node in ast.walk(node):
+        if isinstance(each_node, ast.Name):
+            (bound if isinstance(each_node.ctx, ast.Store) else read)[each_node.id] = None
+        elif isinstance(each_node, ast.Attribute) and dotted(each_node.value) == "self":
+            read[each_node.attr] = None
     return tuple(read), tuple(bound)
 
 
@@ -127,5 +127,6 @@ def may_act(node: ast.AST) -> bool:
     acting = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
     stores = (ast.Attribute, ast.Subscript)
     return any(
-        isinstance(own, acting) or (isinstance(own, stores) and isinstance(own.ctx, ast.Store)) for own in ast.walk(node)
+        isinstance(each_node, acting) or (isinstance(each_node, stores) and isinstance(each_node.ctx, ast.Store))
+        for each_node in ast.walk(node)
     )

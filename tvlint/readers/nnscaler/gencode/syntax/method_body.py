@@ -187,10 +187,10 @@ class _Body:
         if later:
             said = f"`{name}` uses `{min(later)}` without being given it, so it computes again with what that is by then"
             raise self.nodes.fail(function, said, "generated code hands all values to the function as arguments")
-        own = tuple(one for one in arguments_of(function) or ("",) if one not in self.constants)
+        names = tuple(one for one in arguments_of(function) or ("",) if one not in self.constants)
         passed = tuple(dotted(argument) for argument in call.args[1:] if not is_constant(argument))
         end = function.body[-1]
-        if own != passed or not isinstance(end, ast.Return):
+        if names != passed or not isinstance(end, ast.Return):
             raise self.nodes.fail(call, f"`{name}` is called with other names than its own arguments")
         if self.nodes.names(end.value, end) != outputs:
             raise self.nodes.fail(call, f"the results of `{name}` are renamed")
@@ -215,7 +215,7 @@ class _Body:
                 around.extend(ast.iter_child_nodes(node))
         known: dict[str, str] = {}
         for entry in body:
-            names = {name: ast.Name(own, ast.Load()) for name, own in known.items()}
+            names = {name: ast.Name(each_name, ast.Load()) for name, each_name in known.items()}
             shared = {name for name in entry.outputs if name in outside and name not in outputs and name != "_"}
             known.update({name: f"{name}.{inner.name}" for name in shared})
             given = tuple(known[name] if name in shared else name for name in entry.outputs)
@@ -246,5 +246,5 @@ def _bound(function: ast.FunctionDef) -> set[str]:
 def _free(function: ast.FunctionDef) -> set[str]:
     """Return the names that a function uses and neither is given nor makes."""
     names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    own = {name.id for name in names if isinstance(name.ctx, ast.Store)} | {one.arg for one in function.args.args}
-    return {name.id for name in names} - own
+    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)} | {one.arg for one in function.args.args}
+    return {name.id for name in names} - bound

@@ -93,7 +93,7 @@ class _Reader:
         self.found.opaque.append(Opaque((), (), opaque_op(node), why, self.nodes.source.at(node), True))
 
     def _model(self, model: ast.ClassDef) -> None:
-        own: set[str] = set()
+        names: set[str] = set()
         for node in sorted(model.body, key=lambda one: isinstance(one, ast.FunctionDef)):  # these run when all of it stands
             match node:
                 case ast.Assign(targets=[ast.Name(id="rank")], value=value):
@@ -106,13 +106,13 @@ class _Reader:
                     self.found.scheduled, self.found.scheduled_source = flag, self.nodes.source.at(node)
                 case ast.Expr(value=ast.Constant()):
                     pass
-                case ast.FunctionDef(name="__init__" | "_forward_impl" as name) if name in own:
+                case ast.FunctionDef(name="__init__" | "_forward_impl" as name) if name in names:
                     raise self.nodes.fail(node, f"`{name}` is defined twice")
                 case ast.FunctionDef(name="__init__"):
-                    own.add("__init__")
+                    names.add("__init__")
                     read_init(self.nodes, self.found, node)
                 case ast.FunctionDef(name="_forward_impl"):
-                    own.add("_forward_impl")
+                    names.add("_forward_impl")
                     self.nodes.undecorated(node)
                     self.forward = node
                 case ast.FunctionDef(name=name) if METHOD.fullmatch(name):

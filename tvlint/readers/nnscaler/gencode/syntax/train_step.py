@@ -66,9 +66,9 @@ def read_forward(nodes: Nodes, found: RankFile, function: ast.FunctionDef) -> No
                 raise nodes.unknown(node, "`_forward_impl`")
     for run in runs:
         found.actions.append(RunBackward(run.method, (), run.outputs, ("",) * len(run.outputs), (), False, run.source))
-    for own in found.methods.values():
-        if own.reduces:
-            found.actions.append(Execute(own.name, (), (), False, False, own.source))
+    for each_method in found.methods.values():
+        if each_method.reduces:
+            found.actions.append(Execute(each_method.name, (), (), False, False, each_method.source))
 
 
 class _Train:
@@ -104,7 +104,7 @@ class _Train:
                 skips[target.attr] = self.nodes.source.at(node) if flag else None
                 self.found.switches_reducers |= target.attr == "skip_reducer"
             case ast.Expr(value=ast.Call(func=func, args=[], keywords=[])) if dotted(func) == f"{model}.zero_grad":
-                if not skips["skip_zero_grad"] and any(isinstance(own, RunBackward) for own in self.found.actions):
+                if not skips["skip_zero_grad"] and any(isinstance(action, RunBackward) for action in self.found.actions):
                     raise self.nodes.fail(node, "gradients are cleared after a `backward` of the same step made some")
                 self.found.actions.append(ClearGradients(skips["skip_zero_grad"] is not None, self.nodes.source.at(node)))
             case ast.Delete(targets=targets):

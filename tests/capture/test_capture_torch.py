@@ -178,6 +178,29 @@ def test_a_program_that_fails_names_its_line(tmp_path: Path) -> None:
     assert not (tmp_path / "plans").exists()
 
 
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.autotune(configs=[], key=[])
+@triton.jit
+def double(x, size: tl.constexpr):
+    tl.store(x, tl.load(x) * 2)
+
+double[(1,)](torch.ones(4), 4)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is not None, reason="Triton is installed")
+def test_a_kernel_that_is_launched_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(KERNEL)
+    done = tvlint("capture", "-o", "plans", "--", "python", "program.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("program.py:11: error: rank 0: KernelError: the kernel `double` of Triton")
+    assert "operators of torch" in done.stderr
+
+
 @pytest.mark.parametrize(("stated", "seen"), [("CUDA_DEVICE_MAX_CONNECTIONS=32", "32"), ("", "1")])
 def test_a_variable_that_the_launch_states_is_left_as_it_is(stated: str, seen: str, tmp_path: Path) -> None:
     program = "import os\nraise ValueError(os.environ['CUDA_DEVICE_MAX_CONNECTIONS'])\n"

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tvlint.capture.failures import advice
 from tvlint.capture.launch import Launch, LaunchError
 
 FORMAT = 1
@@ -114,15 +115,16 @@ def _log(folder: str, rank: int) -> str:
 def _rank(launch: Launch, rank: int, port: int, folder: str) -> NoReturn:
     """Run one rank, in a process of its own."""
     code = 1
+    replaced: dict[str, None] = {}
     try:
         _redirect(os.path.join(folder, f"{rank}.log"))
         _environment(launch, rank, port)
-        _record(launch, rank, folder)
+        _record(launch, rank, folder, replaced)
         code = 0
     except BaseException as error:
         sys.stdout.flush()
         sys.stderr.flush()
-        failure = _failure(error, rank, launch, folder)
+        failure = _failure(error, rank, launch, folder, tuple(replaced))
         traceback.print_exc()
         Path(folder, f"{rank}.failing").write_text(json.dumps(failure))
         os.rename(os.path.join(folder, f"{rank}.failing"), os.path.join(folder, f"{rank}.failed"))
@@ -149,8 +151,8 @@ def _environment(launch: Launch, rank: int, port: int) -> None:
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 
 
-def _record(launch: Launch, rank: int, folder: str) -> None:
-    """Run the program up to the end of its first training step."""
+def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -> None:
+    """Run the program up to the end of its first training step; `replaced` hears of what is replaced for that."""
     import torch
 
     from tvlint.capture import megatron, megatron_training, pipelining
@@ -163,7 +165,6 @@ def _record(launch: Launch, rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     ran = Ran()
     part = Path(folder, f"{rank}.part")
-    replaced: dict[str, None] = {}
     reduced: dict[str, None] = {}
     with part.open("w") as file:
 
@@ -211,7 +212,7 @@ def _execute(launch: Launch) -> None:
             raise
 
 
-def _failure(error: BaseException, rank: int, launch: Launch, folder: str) -> dict[str, Any]:
+def _failure(error: BaseException, rank: int, launch: Launch, folder: str, replaced: tuple[str, ...]) -> dict[str, Any]:
     from tvlint.capture.places import own_line
 
     path, line = own_line(error.__traceback__) or (launch.program, None)
@@ -222,16 +223,7 @@ def _failure(error: BaseException, rank: int, launch: Launch, folder: str) -> di
     if isinstance(error, SystemExit):
         text, help = f"rank {rank}: the program ended itself ({text})", _log(folder, rank)
         return {"message": text, "path": path, "line": line, "help": help}
-    return {"message": f"rank {rank}: {kind}: {text}", "path": path, "line": line, "help": _advice(kind, text)}
-
-
-def _advice(kind: str, text: str) -> str:
-    """Return what to do about an error that programs for GPUs meet on a CPU."""
-    if kind in ("ModuleNotFoundError", "ImportError"):
-        return "install it beside tvlint, or choose an implementation that does without it"
-    if "CUDA" in text or "cuda" in text or "nvcc" in text or "triton" in text.lower():
-        return "this needs a GPU: choose an implementation that runs on the CPU"
-    return "run the program by itself on the CPU to see more"
+    return {"message": f"rank {rank}: {kind}: {text}", "path": path, "line": line, "help": advice(error, os.environ, replaced)}
 
 
 def _joined(launch: Launch, folder: str, version: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.abc
 import importlib.machinery
 import os
@@ -10,13 +11,14 @@ import sys
 import types
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 from torch.utils._triton import has_triton_package
 
+from tvlint.capture.failures import KernelError
 from tvlint.capture.places import Places
 
 CPU = torch.device("cpu")
@@ -177,7 +179,21 @@ def _uncompiled(function: Any = None, *_: Any, **__: Any) -> Any:
 
 def _kernel(*given: Any, **_: Any) -> Any:
     """Return the function that a decorator is given, or a decorator, so that a module of kernels is imported."""
-    return given[0] if len(given) == 1 and isinstance(given[0], types.FunctionType) else _kernel
+    return _Unlaunched(given[0]) if len(given) == 1 and isinstance(given[0], types.FunctionType | _Unlaunched) else _kernel
+
+
+class _Unlaunched:
+    """A kernel that is written and cannot be launched."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __getitem__(self, grid: Any) -> NoReturn:
+        raise KernelError(f"the kernel `{self.function.__name__}` of Triton cannot be launched without a GPU")
 
 
 def _name_triton(replace: Callable[[str], object]) -> None:

@@ -9,7 +9,8 @@ ON_CPU: Mapping[str, object] = {
     "masked_softmax_fusion": False, "bias_gelu_fusion": False, "bias_swiglu_fusion": False, "bias_dropout_fusion": False,
     "apply_rope_fusion": False, "gradient_accumulation_fusion": False, "cross_entropy_loss_fusion": False,
     "moe_grouped_gemm": False, "moe_permute_fusion": False, "moe_router_fusion": False, "use_flash_attn": False,
-    "tp_comm_overlap": False, "defer_embedding_wgrad_compute": False, "delay_wgrad_compute": False,
+    "tp_comm_overlap": False, "overlap_moe_expert_parallel_comm": False, "defer_embedding_wgrad_compute": False,
+    "delay_wgrad_compute": False,
     "bf16": False, "fp16": False, "fp8": None, "fp4": None, "fp8_param_gather": False, "use_precision_aware_optimizer": False,
     "cpu_offloading_num_layers": 0, "optimizer_cpu_offload": False, "fine_grained_activation_offloading": False,
     "enable_cuda_graph": False, "external_cuda_graph": False, "cuda_graph_impl": "none", "deterministic_mode": False,
@@ -44,7 +45,7 @@ OF_REFERENCE: Mapping[str, object] = {
     "use_distributed_optimizer": False, "overlap_grad_reduce": False, "overlap_param_gather": False,
     "overlap_param_gather_with_optimizer_step": False, "num_distributed_optimizer_instances": 1,
     "ddp_average_in_collective": False, "use_torch_fsdp2": False, "use_megatron_fsdp": False,
-    "overlap_moe_expert_parallel_comm": False, "recompute_granularity": None, "recompute_method": None,
+    "recompute_granularity": None, "recompute_method": None,
     "recompute_num_layers": None, "hierarchical_context_parallel_sizes": None, "use_tp_pp_dp_mapping": False,
 }  # fmt: skip
 """Arguments of the parallel program, by what they are in its single-device reference."""

@@ -1,0 +1,58 @@
+"""What a failed capture tells to do: by the package that an error comes from, variables that it names, what was replaced."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from tvlint.capture.failures import KernelError, advice
+
+LOCAL = "`--transformer-impl transformer_engine` replaced by `local`"
+
+
+def raised_in(module: str, error: Exception) -> Exception:
+    """Return the error as code of the module raises it."""
+    made = types.ModuleType(module)
+    made.__dict__["error"] = error
+    exec("def fail():\n    raise error\n", made.__dict__)
+    try:
+        made.__dict__["fail"]()
+    except Exception as caught:
+        return caught
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ModuleNotFoundError("No module named", name="transformer_engine.pytorch"), "`--transformer-impl local`"),
+        (ModuleNotFoundError("No module named", name="apex"), "`--no-gradient-accumulation-fusion`"),
+        (ModuleNotFoundError("No module named", name="einops"), "install it beside tvlint"),
+        (raised_in("transformer_engine.pytorch.module", RuntimeError("no device")), "`--transformer-impl local`"),
+        (raised_in("triton.runtime", RuntimeError("0 active drivers ([])")), "operators of torch"),
+        (KernelError("the kernel `double` of Triton"), "operators of torch"),
+        (raised_in("train", RuntimeError("0 active drivers ([])")), "run the program by itself"),
+        (AssertionError("Torch not compiled with CUDA enabled"), "needs a GPU"),
+        (OSError("CUDA_HOME environment variable is not set"), "needs a GPU"),
+    ],
+)
+def test_an_error_of_a_package_for_gpus_tells_what_does_without_it(error: Exception, words: str) -> None:
+    assert words in advice(error, {}, ())
+
+
+def test_a_variable_that_an_error_names_is_no_gpu() -> None:
+    error = AssertionError("tensor parallelism requires CUDA_DEVICE_MAX_CONNECTIONS to be 1")
+    text = advice(error, {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}, ())
+    assert text == "`CUDA_DEVICE_MAX_CONNECTIONS` is `32` here: give it another value in front of the launch"
+    assert "needs a GPU" in advice(error, {}, ())
+
+
+def test_an_error_about_what_was_replaced_names_it() -> None:
+    replaced = (LOCAL, "`bf16` switched off", "`--optimizer muon` replaced by `adam`")
+    text = advice(AssertionError("only supported with bf16 or fp16 model"), {}, replaced)
+    assert text == "it is captured with `bf16` switched off: leave out of the launch what needs that"
+    assert "captured with `--optimizer muon`" in advice(ValueError("--optimizer has to be set"), {}, replaced)
+    text = advice(AssertionError("zero_centered_gamma not supported by torch LayerNorm"), {}, replaced)
+    assert text.startswith(f"it is captured with {LOCAL}: if it is about that")
+    assert text.endswith("what only TransformerEngine has")

@@ -291,6 +291,11 @@ def _expected(model: str, layout: Layout) -> tuple[list[float], dict[str, Any]]:
     return losses, {key: one.grad for key, one in made.named_parameters(remove_duplicate=False) if one.grad is not None}
 
 
+def _bounds(told: Any) -> list[tuple[int, int]]:
+    """Return the part of a parameter that a rank has; of a single number nnScaler writes `...`."""
+    return [(own.start, own.stop) for own in told.slicers] if told.shape else []
+
+
 def run_rank(name: str, model: str, layout: Layout, out: Path, rank: int, between: Path) -> None:
     """Train one step on one rank, and write down by how much its parameters change."""
     import torch
@@ -327,7 +332,7 @@ def run_rank(name: str, model: str, layout: Layout, out: Path, rank: int, betwee
     module.gather_params()
     after = dict(module.named_parameters())
     gradients = {
-        told.orig_name: ([(own.start, own.stop) for own in told.slicers], before[key] - after[key].detach())
+        told.orig_name: (_bounds(told), before[key] - after[key].detach())
         for key, told in module.fullmap.items()
         if key in before
     }

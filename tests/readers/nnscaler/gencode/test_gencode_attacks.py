@@ -141,7 +141,7 @@ def test_an_asynchronous_reducer_that_lacks_a_gradient_is_refused_where_it_is_wa
     folder = Path(shutil.copytree(FIXTURE, tmp_path / "code"))
     for path in folder.glob("gencode*.py"):
         text = path.read_text().replace("async_op=False", "async_op=True")
-        text = text.replace("        linear_22 = torch.nn", "        with torch.no_grad():\n            linear_22 = torch.nn")
+        text = re.sub(r"        (linear_\d+ = \S+\(linear_23,)", r"        with torch.no_grad():\n            \1", text)
         path.write_text(_moved(text, "    _ = nnscaler.runtime.executor.aexecute(model.reducer90", "    return sum_29"))
     with pytest.raises(ReadError, match=r"waits for the gradient of `.*`, which no backward makes") as told:
         opened(str(folder))
@@ -149,6 +149,20 @@ def test_an_asynchronous_reducer_that_lacks_a_gradient_is_refused_where_it_is_wa
     assert location is not None
     assert location.line
     assert "reducer" in Path(location.path).read_text().splitlines()[location.line - 1]
+
+
+def _under_no_grad(tmp_path: Path, made: str) -> list[tuple[str, bool, str]]:
+    folder = Path(shutil.copytree(FIXTURE, tmp_path / made))
+    for path in folder.glob("gencode*.py"):
+        text = re.sub(rf"        ({made}\w* = torch)", r"        with torch.no_grad():\n            \1", path.read_text())
+        path.write_text(text)
+    return _reasons(prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"), trials=0)))
+
+
+def test_a_backward_that_runs_from_what_requires_no_gradient_ends_the_step(tmp_path: Path) -> None:
+    first = "_ = nnscaler.runtime.executor.backward('segment10', (), (linear_22, ), (glinear_32, ))"
+    assert _under_no_grad(tmp_path, "linear_22") == [("step-fails", True, first.split(" = ")[0])]
+    assert "step-fails" not in {name for name, _, _ in _under_no_grad(tmp_path, "silu_")}
 
 
 @pytest.mark.parametrize("call", ["move", "all_gather"])

@@ -14,6 +14,24 @@ def gradient(name: str) -> str:
     return f"g.{name}" if name else ""
 
 
+def recorded(body: Iterable[Gradual], leaves: Iterable[str], constant: Callable[[Compute], frozenset[int]]) -> set[str]:
+    """Return what requires a gradient where `leaves` do: autograd records what is computed from it.
+
+    `constant` gives the tensor operands of an operator that do not pass that on.
+    """
+    found = set(leaves)
+    for entry in body:
+        if not entry.differentiable:
+            continue
+        if entry.function is not None:
+            found.update(entry.function.outputs if found & set(entry.function.inputs) else ())
+            continue
+        operator = entry.operator
+        if isinstance(operator, (Compute, Communicate)) and found & set(_operands(operator, constant)):
+            found.update(operator.outputs)
+    return found
+
+
 def differentiated(
     body: Iterable[Gradual],
     leaves: Iterable[str],
@@ -26,16 +44,7 @@ def differentiated(
     operands of an operator that no gradient flows to.
     """
     operators = list(body)
-    needed = set(leaves)
-    for entry in operators:
-        if not entry.differentiable:
-            continue
-        if entry.function is not None:
-            needed.update(entry.function.outputs if needed & set(entry.function.inputs) else ())
-            continue
-        operator = entry.operator
-        if isinstance(operator, (Compute, Communicate)) and needed & set(_operands(operator, constant)):
-            needed.update(operator.outputs)
+    needed = recorded(operators, leaves, constant)
     reached = set(outputs) & needed
     found: list[Operator] = []
     for position, entry in enumerate(reversed(operators)):

@@ -8,13 +8,16 @@ from dataclasses import replace
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Compute
 from tvlint.ir.plan import Phase, Program, Role, Segment, Step
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 from tvlint.readers.document import ReadError
-from tvlint.readers.nnscaler.gencode.lower.autograd import differentiated, gradient
+from tvlint.readers.nnscaler.gencode.lower.autograd import differentiated, gradient, recorded
+from tvlint.readers.nnscaler.gencode.lower.operators import Body
 from tvlint.readers.nnscaler.gencode.lower.replica import made_by
 from tvlint.readers.nnscaler.gencode.lower.schedule import Steps
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind, bound_of
 from tvlint.readers.nnscaler.gencode.syntax.names import cell_name
-from tvlint.readers.nnscaler.gencode.syntax.nodes import stops
+from tvlint.readers.nnscaler.gencode.syntax.nodes import Fails, stops
 from tvlint.readers.nnscaler.gencode.syntax.records import ClearGradients, Delete, Execute, Load, Opaque, Rename, RunBackward
 
 
@@ -92,6 +95,7 @@ class Schedule(Steps):
         self.backwards.setdefault(action.segment, []).append((self.runs.index(run), action))
         leaves = tuple(body.inputs[place] for place in places)
         results = tuple(body.outputs[forward.outputs.index(one)] for one in made)
+        self._judge_recorded(action, body, outer_inputs, dict(zip(results, made, strict=True)))
         for inner, outer, given_back in zip(results, made, gradients, strict=True):
             if not given_back and inner not in built.kinds:  # autograd starts from single numbers only
                 built.declare(inner, (built.scalar, "float32"), Role.ACTIVATION)
@@ -116,6 +120,30 @@ class Schedule(Steps):
         outer_given = tuple(outer for name, outer in zip(leaving, action.results, strict=False) if name in kept)
         self.step(Step(name, batch, outer_taken, outer_given, action.source))
         self._fire(action, name)
+
+    def _judge_recorded(self, action: RunBackward, body: Body, given: tuple[str, ...], results: Mapping[str, str]) -> None:
+        """Raises Fails where `backward` runs from what requires no gradient: what a loader gives and buffers require none."""
+        if self.file.unclear:
+            return
+        built = self.built
+        without = (self.loaded | built.objects | self.untracked.keys()) - set(map(self.known, action.inputs))
+        leaves = [inner for inner, outer in zip(body.inputs, given, strict=True) if outer not in without]
+        leaves += [one for one, tensor in built.weights.items() if tensor.role is Role.WEIGHT and one in self.file.parameters]
+        kinds: dict[str, Kind] = {one: (tensor.shape, tensor.dtype) for one, tensor in built.weights.items()}
+        kinds.update(built.kinds)
+
+        def hidden(operator: Compute) -> frozenset[int]:
+            bound = bound_of(operator, kinds, built.scalar)
+            if bound is None:
+                return frozenset()
+            cut = has_trait(operator.op, Trait.DETACHED)
+            return bound.shape_only | (bound.zero_gradient if cut else frozenset())
+
+        found = recorded(body.operators, leaves, hidden)
+        for inner, outer in results.items():
+            if inner not in found:
+                said = f"`backward` of `{action.segment}` runs from `{outer}`, which requires no gradient: no weight enters it"
+                raise Fails(said, action.source, f"leave `{outer}` out, and its gradient")
 
     def _judge_given(self, action: RunBackward, leaving: Mapping[str, str], segment: str) -> None:
         """Note gradients that the runtime does not give: it gives those of what requires one, and stops where there is none.

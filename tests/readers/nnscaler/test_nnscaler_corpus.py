@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -150,3 +151,11 @@ def test_a_token_that_is_made_as_wide_as_the_batch_is_not_proved_where_it_is_use
         path.write_text(text.replace(before, after, 1))
     assert changed
     assert _verdict(str(folder)).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(("times", "outcome"), [("2, 1, 1", Outcome.PROVED), ("2, 2, 1", Outcome.REFUTED)])
+def test_a_token_that_is_repeated_for_the_batch_is_one_that_is_expanded(times: str, outcome: Outcome, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(CORPUS / "folders" / "vit--hybrid_pp2_tp2", tmp_path / "code"))
+    for path in folder.glob("gencode*.py"):
+        path.write_text(re.sub(r"\.expand\((\S+), size=\[2, -1, -1\]\)", rf".repeat(\1, {times})", path.read_text()))
+    assert _verdict(str(folder)).outcome is outcome

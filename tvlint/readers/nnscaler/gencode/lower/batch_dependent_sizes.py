@@ -28,6 +28,25 @@ def makers(operators: Iterable[tuple[Compute, bool]]) -> dict[str, Compute]:
     return found
 
 
+def as_expansion(operator: Operator, known: Mapping[str, Kind]) -> Operator:
+    """Return a repetition along dimensions of size 1 alone as the expansion that it is, and any other operator as it is."""
+    spec = spec_of(operator.op) if isinstance(operator, Compute) else None
+    if spec is None or spec.name != "repeat" or not isinstance(operator, Compute) or operator.inputs[0] not in known:
+        return operator
+    literals = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
+    given = literals or list(operator.attributes.values())
+    times = given[0] if len(given) == 1 and isinstance(given[0], tuple) else tuple(given)
+    shape = known[str(operator.inputs[0])][0]
+    before = (1,) * (len(times) - len(shape)) + shape
+    if len(before) != len(times) or not all(isinstance(count, int) and count > 0 for count in times):
+        return operator
+    if any(count != 1 and size != 1 for count, size in zip(times, before, strict=True)):
+        return operator
+    new = len(times) - len(shape)
+    size = tuple(-1 if count == 1 and at >= new else count for at, count in enumerate(times))
+    return replace(operator, op="torch.Tensor.expand", inputs=operator.inputs[:1], attributes={"size": size})
+
+
 def widened(
     operator: Compute, made: Mapping[str, Compute], known: Mapping[str, Kind], scalar: tuple[int, ...]
 ) -> tuple[Compute, ...]:

@@ -10,7 +10,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import NOT_UNDERSTOOD, Collective, Communicate, Compute, Group, Operator, ReduceGradients
 from tvlint.ir.plan import Phase, Role, Segment, Step
 from tvlint.readers.document import ReadError
-from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import makers, widened, widened_in_place
+from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import as_expansion, makers, widened, widened_in_place
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Body, Gradual
 from tvlint.readers.nnscaler.gencode.lower.replica import Built, made_by
 from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, in_its_dimensions, results
@@ -166,7 +166,7 @@ class Steps:
                     built.logical.setdefault(inner, built.logical.get(given, given))
         plain, body.operators = body.operators, []
         for given_entry in plain:
-            for operator in in_its_dimensions(given_entry.operator, known):
+            for operator in in_its_dimensions(as_expansion(given_entry.operator, known), known):
                 entry = replace(given_entry, operator=operator)
                 body.operators.append(entry)
                 self._derive(operator, known, body, role)

@@ -177,6 +177,10 @@ def _run_own(state: State, node: Node, words: list[Item], command: str | None) -
             state.exported[text] = True
     elif command == "set":
         _set(state, words[1:])
+    elif command == "eval" and any(
+        isinstance(item, Word) and re.match(r"set\b", leading_text(item.pieces)) for item in words[1:2]
+    ):
+        state.arguments = None
     elif command == "shift":
         _shift(state, words[1:])
     elif command == "let":
@@ -198,6 +202,8 @@ def _set(state: State, words: list[Item]) -> None:
     texts = [_plain(item) for item in words]
     if "--" in texts:
         state.arguments = tuple(words[texts.index("--") + 1 :])
+    elif words and not (texts[0] or "").startswith(("-", "+")):
+        state.arguments = None
 
 
 def _shift(state: State, words: list[Item]) -> None:

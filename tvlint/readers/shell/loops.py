@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 PARSES_ARGUMENTS = re.compile(r"\$\{?#|\$\{?1\b|\bgetopts\b")
+_ARGUMENTS_LEFT = re.compile(
+    r"""(?:\[\[?\s*(?P<quote>"?)(?:\$\#|\$\{\#\})(?P=quote)\s+(?:-gt\s+0|-ne\s+0|-ge\s+1|!=\s+"?0"?)\s*\]\]?
+    |\(\(\s*(?:\$\#|\$\{\#\})\s*(?:>\s*0|!=\s*0|>=\s*1)?\s*\)\))""",
+    re.VERBOSE,
+)
+_LEAVES_LOOP = re.compile(r"\bbreak\b")
 
 
 def follow_for(state: State, node: Node) -> None:
@@ -61,6 +67,18 @@ def follow_while(state: State, node: Node) -> None:
     _loop_body(state, node, body, None)
     if any(PARSES_ARGUMENTS.search(state.text(child)) for child in conditions) and state.arguments is None:
         _keep_defaults(state, before, since)
+    if _takes_all_arguments(state, node, conditions, body):
+        state.arguments = ()
+
+
+def _takes_all_arguments(state: State, node: Node, conditions: list[Node], body: Node) -> bool:
+    """Return whether the loop ends only where the script has no arguments left."""
+    return (
+        node.type == "while_statement"
+        and node.children[0].type == "while"
+        and _ARGUMENTS_LEFT.fullmatch(" ".join(state.text(child) for child in conditions).strip(" \t;\n")) is not None
+        and _LEAVES_LOOP.search(state.text(body)) is None
+    )
 
 
 def _keep_defaults(state: State, before: Bindings[Value], since: Moment) -> None:

@@ -19,7 +19,6 @@ from tvlint.readers.capture.program import Array, End, Exchange, Message, Progra
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
 from tvlint.readers.capture.regather import with_dimensions
 from tvlint.readers.capture.scattered_addends import with_scattered_addends
-from tvlint.readers.capture.shared_bias import with_whole_biases
 from tvlint.readers.capture.tape import Mark, Tape
 from tvlint.readers.document import ReadError
 
@@ -59,7 +58,7 @@ def prepare(path: str, tape: Tape, program: Program, received: Mapping[str, floa
     for text, mark in (*lifted.unread, *misfits):
         if text:
             raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
-    lifted = with_whole_biases(with_dimensions(without_expansions(without_dead(lifted))))
+    lifted = with_dimensions(without_expansions(without_dead(lifted)))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(lifted)))
     reduced = reducers_of(lifted)
     gradients: dict[str, tuple[str, Array | None]] = {

@@ -46,3 +46,9 @@ def _roots(square: Fraction) -> set[float]:
     """Return what the usual ways to compute the root of a fraction give."""
     number, inverse = float(square), float(1 / square)
     return {sqrt(number), 1 / sqrt(inverse), sqrt(inverse) / inverse, number**0.5, inverse**-0.5}
+
+
+def root_of(square: Fraction) -> Fraction | None:
+    """Return the root of a fraction where it is one."""
+    above, below = isqrt(square.numerator), isqrt(square.denominator)
+    return Fraction(above, below) if (above * above, below * below) == (square.numerator, square.denominator) else None

@@ -24,10 +24,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, permutations, product
-from math import isqrt, prod
+from math import prod
 from typing import TypeAlias
 
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
+from tvlint.analyses.relations.terms.numbers import root_of
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, times
 from tvlint.analyses.relations.terms.terms import Terms
 
@@ -809,12 +810,6 @@ def _times(one: Constant, other: Constant) -> Constant:
 
 def _inverse(one: Constant) -> Constant:
     return one[0], 1 / one[1]
-
-
-def root_of(square: Fraction) -> Fraction | None:
-    """Return the root of a fraction where it is one."""
-    above, below = isqrt(square.numerator), isqrt(square.denominator)
-    return Fraction(above, below) if (above * above, below * below) == (square.numerator, square.denominator) else None
 
 
 def _raised(constant: Constant, exponent: Fraction) -> Constant | None:

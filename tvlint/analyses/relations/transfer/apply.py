@@ -11,14 +11,15 @@ from typing import Any
 
 from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import normal
-from tvlint.analyses.relations.terms.loss_identities import term_of
+from tvlint.analyses.relations.terms.loss_identities import multiplied, term_of
+from tvlint.analyses.relations.terms.numbers import root_of
 from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
-from tvlint.analyses.relations.terms.terms import PIECES
+from tvlint.analyses.relations.terms.terms import PIECES, Terms
 from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of, is_zero
 from tvlint.analyses.relations.transfer.extents import Result, averaging, not_whole, result_of
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, Pieces, is_all_of, length
 from tvlint.analyses.relations.transfer.operator_uses import Use
-from tvlint.analyses.relations.transfer.pending_ranges import Pending
+from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending
 from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
 from tvlint.ops.spec import ONE, Names, Trait
 from tvlint.ops.table import has_trait
@@ -152,6 +153,7 @@ def _run(world: World, use: Use, total_slots: int) -> Value:
 def _applied(world: World, result: Result, operands: Sequence[Value]) -> Value:
     """The relation that the result is for these operands of the use."""
     terms, values = world.terms, world.values
+    operands, shares = _shares_beside_parts(world, result, operands)
     of = tuple([operands[i].term for i in result.counted])
     if terms.normal:
         term = terms.term(result.head, of, result.shape, result.slot)
@@ -166,10 +168,45 @@ def _applied(world: World, result: Result, operands: Sequence[Value]) -> Value:
             return values.folded(term, result.box, result.fold)
         return values.multiple(term, result.box, 0)
     pending = frozenset([entry._replace(origin=term) for entry in result.pending])
-    return _linear_result(world, result, operands, term, pending)
+    return _linear_result(world, result, operands, term, pending, shares)
 
 
-def _linear_result(world: World, result: Result, operands: Sequence[Value], term: int, pending: frozenset[Pending]) -> Value:
+def _shares_beside_parts(
+    world: World, result: Result, operands: Sequence[Value]
+) -> tuple[Sequence[Value], Mapping[int, Coefficient]]:
+    """Return the operands without the constants of those that a part of a sum is added to, and these constants.
+
+    So `a_i + b / n` on each of n ranks is a part of `a` and the share 1 / n of `b`, and the ranks' add up to `a + b`.
+    """
+    parts = {i for i in result.counted if operands[i].leaves}
+    joint = next((group for group in result.linear if len(group) > 1 and not parts.isdisjoint(group)), None) if parts else None
+    shares: dict[int, Coefficient] = {}
+    bare = list(operands)
+    for i in joint or ():
+        if i not in parts and operands[i].clean:
+            shares[i], term = _share(world.terms, operands[i].term)
+            bare[i] = world.values.retermed(operands[i], term) if shares[i] != 1 else operands[i]
+    return bare, shares
+
+
+def _share(terms: Terms, term: int) -> tuple[Fraction, int]:
+    """Return the number that a term is multiplied with, and the rest; 1 and the term where it is no multiple of this plan."""
+    inner, (sign, square) = bare(terms, term)
+    root = root_of(square)
+    if inner != term and root is not None:
+        return sign * root, inner
+    below = multiplied(terms, term) if terms.foreign(term) else None
+    return (Fraction(1), term) if below is None else below
+
+
+def _linear_result(
+    world: World,
+    result: Result,
+    operands: Sequence[Value],
+    term: int,
+    pending: frozenset[Pending],
+    shares: Mapping[int, Coefficient],
+) -> Value:
     """The result when some operands are parts or multiples of their terms."""
     values, box, factor = world.values, result.box, result.factor
     unclean = [(i, operands[i]) for i in sorted(result.counted) if not operands[i].clean]
@@ -208,7 +245,11 @@ def _linear_result(world: World, result: Result, operands: Sequence[Value], term
         raise Mismatch("partial-times-scaled", "multiplies a partial sum with a multiple", refutes=False)
     token = world.terms.token
     leaves = [
-        Leaf(token((leaf.token, term, result.counted.index(i))), leaf.coefficient * factor, leaf.pending | pending)
+        Leaf(
+            token((leaf.token, term, result.counted.index(i))),
+            leaf.coefficient * factor * shares.get(i, 1),
+            leaf.pending | pending,
+        )
         for i in sorted(result.counted)
         if i in joint
         for leaf in values.leaves_of(operands[i])

@@ -201,6 +201,82 @@ def test_a_kernel_that_is_launched_names_its_line(tmp_path: Path) -> None:
     assert "operators of torch" in done.stderr
 
 
+GIVEN = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+
+RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+torch.manual_seed(0)
+batch, target = torch.randn(2, 8, 8), torch.randn(2, 8, 8)
+gate = torch.randn(16, 8)
+model = nn.Linear(8, 8)
+if WORLD > 1:
+    dist.init_process_group("gloo")
+"""
+MEAN = """
+if WORLD > 1:
+    for weight in model.parameters():
+        dist.all_reduce(weight.grad)
+        weight.grad /= WORLD
+"""
+SHARDED_STEPS = (
+    GIVEN
+    + """
+from torch.distributed.optim import ZeroRedundancyOptimizer
+if WORLD > 1:
+    batch, target = (each.chunk(WORLD)[RANK] for each in (batch, target))
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW)
+else:
+    optimizer = torch.optim.AdamW(model.parameters())
+nn.functional.mse_loss(model(batch), target).backward()
+"""
+    + MEAN
+    + "optimizer.step()\n"
+)
+
+
+@pytest.mark.parametrize("program", [SHARDED_STEPS], ids=["an optimizer in shards"])
+def test_a_program_is_proved_and_without_the_mean_of_gradients_refuted(program: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(program)
+    done = tvlint("prove", "--captured", "--", "torchrun", "--nproc-per-node", "2", "program.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "wrong.py").write_text(program.replace(MEAN, ""))
+    launch = ["torchrun", "--nproc-per-node", "2", "wrong.py"]
+    done = tvlint("prove", "--captured", "--reference", "python program.py", "--", *launch, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "[missing-gradient-reduction]" in done.stdout
+
+
+JOINED = """
+class Model(nn.Module):
+    def __init__(self, gate):
+        super().__init__()
+        self.gate = nn.Parameter(gate)
+    def forward(self, x):
+        return sum(x.matmul(part.t()).square().sum() for part in self.gate.chunk(2))
+optimizer = torch.optim.SGD((model := Model(CUT if WORLD > 1 else gate)).parameters(), 0.1)
+loss = model(batch)
+loss.backward()
+optimizer.step()
+"""
+
+
+def test_a_weight_that_is_no_one_piece_of_the_whole_is_an_error_and_no_guess(tmp_path: Path) -> None:
+    for name, cut in (
+        ("right.py", "gate.chunk(2)[RANK]"),
+        ("wrong.py", "torch.cat([p.chunk(2)[RANK] for p in gate.chunk(2)])"),
+    ):
+        (tmp_path / name).write_text(GIVEN + JOINED.replace("CUT", cut))
+    errors = {}
+    for name in ("right.py", "wrong.py"):
+        done = tvlint("prove", "--captured", "--", "torchrun", "--nproc-per-node", "2", name, cwd=tmp_path)
+        errors[name] = "holds the numbers of no one piece of the reference's" in done.stdout + done.stderr
+        assert not done.stdout.startswith("proved")
+    assert errors == {"right.py": False, "wrong.py": True}
+
+
 @pytest.mark.parametrize(("stated", "seen"), [("CUDA_DEVICE_MAX_CONNECTIONS=32", "32"), ("", "1")])
 def test_a_variable_that_the_launch_states_is_left_as_it_is(stated: str, seen: str, tmp_path: Path) -> None:
     program = "import os\nraise ValueError(os.environ['CUDA_DEVICE_MAX_CONNECTIONS'])\n"

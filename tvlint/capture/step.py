@@ -40,6 +40,7 @@ class Step:
         self.backward_depth = 0
         self.roots = 0
         self.finished = False
+        self.optimizer: Any = None
 
     def watch(self) -> None:
         """Follow the modules, the backward passes and the optimizers of this process."""
@@ -197,6 +198,7 @@ class Step:
         return clipped
 
     def _before_update(self, optimizer: Any, *_: Any) -> None:
+        self.optimizer = self.optimizer or optimizer
         self.before_update()
 
     def before_update(self) -> None:
@@ -205,9 +207,10 @@ class Step:
             self.results()
             self.recorder.phase = "optimizer"
 
-    def _after_update(self, optimizer: Any, *_: Any) -> None:
-        held = {id(each) for group in optimizer.param_groups for each in group["params"]}
-        self.after_update(type(optimizer).__name__, held)
+    def _after_update(self, *_: Any) -> None:
+        """End the program after an optimizer, of several that step within each other with the weights of the outermost."""
+        held = {id(each) for group in self.optimizer.param_groups for each in group["params"]}
+        self.after_update(type(self.optimizer).__name__, held)
 
     def after_update(self, optimizer: str, held: Container[int] | None) -> None:
         """End the program where the step of an optimizer ends; `held` are the weights that it holds (None: all)."""

@@ -184,6 +184,10 @@ def _piece(use: Use, whole: Whole, numbers: Array | None, shape: tuple[int, ...]
                 text, _at(use.mark, path), "seed both programs alike, so that weights with the same names start equal"
             )
         return Held(whole_box(shape), True)
+    if array is not None and numbers is not None and not boxes and array.shape == shape:
+        text = f"`{whole.name}` of shape {shape} holds the numbers of no one piece of the reference's, of shape {whole.shape}"
+        help = "cut it from the whole weight in one piece, two weights that are joined as two; and seed both programs alike"
+        raise ReadError(text, _at(use.mark, path), help)
     return Held(_in_order(whole, shape, prepared.lifted.program.rank, boxes, use, path), False)
 
 

@@ -564,30 +564,46 @@ class _Follower:
             shape = (ranks * (type.shape[0] if type.shape else 1), *type.shape[1:])
             if not type.shape:
                 value = self._move(value, View((1,)), event.mark)
-            made = self._exchange(event, value, Type(shape, type.dtype), 0) if ranks > 1 else value
-            for place, result in enumerate(event.outputs):
-                size = shape[0] // ranks
-                part = self._move(made, Narrow(0, place * size, size), event.mark) if ranks > 1 else made
-                if self.program.shape(part) != windows[result].shape:
-                    part = self._move(part, View(windows[result].shape), event.mark)
-                self.write(result, part)
+            self._write_parts(self._exchange(event, value, Type(shape, type.dtype), 0) if ranks > 1 else value, event)
         elif event.kind == "reduce-scatter" and self._is_in_place(event):
             self._scatter_in_place(event)
         elif event.kind == "reduce-scatter" and len(event.inputs) == len(event.outputs) == 1:
             self._along_first(event, event.inputs[0], event.outputs[0], ranks)
         elif event.kind == "reduce-scatter" and len(event.outputs) == 1 and len(event.inputs) == ranks:
-            values = tuple(Ref(self.read(number, event.mark)) for number in event.inputs)
             target = windows[event.outputs[0]]
-            shape = (ranks * (target.shape[0] if target.shape else 1), *target.shape[1:])
-            joined = self.program.fresh(Type(shape, target.dtype))
-            self.program.nodes.append(Apply("cat", {"tensors": values, "dim": 0}, (joined,), event.mark))
+            joined = self._together(event, target, ranks)
             self.write(event.outputs[0], self._exchange(event, joined, Type(target.shape, target.dtype), 0))
         elif event.kind == "all-to-all" and len(event.inputs) == len(event.outputs) == 1:
             target = windows[event.outputs[0]]
             value = self.read(event.inputs[0], event.mark)
             self.write(event.outputs[0], self._exchange(event, value, Type(target.shape, target.dtype), 0))
+        elif event.kind == "all-to-all" and self._has_equal_parts(event, ranks):
+            joined = self._together(event, windows[event.outputs[0]], ranks)
+            self._write_parts(self._exchange(event, joined, self.program.types[joined], 0), event)
         else:
             self._unfollowed_exchange(event)
+
+    def _has_equal_parts(self, event: Communication, ranks: int) -> bool:
+        """Return whether each rank is sent and sends one tensor, all of one shape."""
+        shapes = {self.tape.windows[number].shape for number in (*event.inputs, *event.outputs)}
+        return ranks > 1 and len(event.inputs) == len(event.outputs) == ranks and len(shapes) == 1 and shapes != {()}
+
+    def _together(self, event: Communication, part: Window, ranks: int) -> str:
+        """Return what is sent to the ranks one after the other, `part` the window of one of them."""
+        values = tuple(Ref(self.read(number, event.mark)) for number in event.inputs)
+        shape = (ranks * (part.shape[0] if part.shape else 1), *part.shape[1:])
+        joined = self.program.fresh(Type(shape, part.dtype))
+        self.program.nodes.append(Apply("cat", {"tensors": values, "dim": 0}, (joined,), event.mark))
+        return joined
+
+    def _write_parts(self, made: str, event: Communication) -> None:
+        """Write what comes from the ranks one after the other into the tensors that take it."""
+        size = self.program.shape(made)[0] // len(event.outputs) if len(event.outputs) > 1 else 0
+        for place, result in enumerate(event.outputs):
+            part = self._move(made, Narrow(0, place * size, size), event.mark) if size else made
+            if self.program.shape(part) != self.tape.windows[result].shape:
+                part = self._move(part, View(self.tape.windows[result].shape), event.mark)
+            self.write(result, part)
 
     def _unfollowed_exchange(self, event: Communication) -> None:
         self.program.unfollowed.append((f"`{event.kind}` of {len(event.inputs)} tensors", event.mark))

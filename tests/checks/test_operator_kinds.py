@@ -7,8 +7,8 @@ import pytest
 from tests.builders.plan_findings import findings_of_plan, findings_of_text
 from tests.sampling import sampled
 from tvlint.findings import Severity
-from tvlint.ops.declared import Declared
-from tvlint.ops.declaring import with_declared
+from tvlint.ops.annotations.declared import Declared
+from tvlint.ops.annotations.declaring import with_declared
 from tvlint.ops.kernels import KERNELS
 from tvlint.ops.table import SPECS, is_nonlinear, row_of
 from tvlint.readers.plan_text import reader as plan_text

@@ -13,9 +13,9 @@ from tests.equivalence.test_attention import plans
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute, Literal
-from tvlint.ops.bracketed import without_bracketed
-from tvlint.ops.declared import Declared
-from tvlint.ops.declaring import with_declared
+from tvlint.ops.annotations.bracketed import without_bracketed
+from tvlint.ops.annotations.declared import Declared
+from tvlint.ops.annotations.declaring import with_declared
 from tvlint.ops.spec import Call, UnsupportedError
 from tvlint.ops.table import meant, spec_of
 from tvlint.readers.document import ReadError

@@ -11,8 +11,8 @@ import pytest
 from tests.builders.operator_cases import CASES, Case, operands_of
 from tests.builders.residues import Residues
 from tvlint.ir.operators import Literal
+from tvlint.ops.annotations.registered import SPECS as REGISTERED
 from tvlint.ops.field import Floats
-from tvlint.ops.registered import SPECS as REGISTERED
 from tvlint.ops.spec import Bound, Call, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import SPECS, spec_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvlint.ir.operators import Collective, Communicate, Compute, Group, Literal
-from tvlint.ops.shaping import AS_WIDE
+from tvlint.ops.families.shaping import AS_WIDE
 from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import makers, widened, widened_in_place
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind, results
 

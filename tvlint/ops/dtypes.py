@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tvlint.ir.operators import Value
-from tvlint.ops.elementwise import holds_whole_numbers
+from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 
 _REAL = ("float16", "bfloat16", "float32", "float64")

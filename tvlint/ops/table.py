@@ -7,7 +7,10 @@ from dataclasses import replace
 from functools import cache
 
 from tvlint.ir.operators import Literal
-from tvlint.ops import (
+from tvlint.ops import inert, kernels
+from tvlint.ops.annotations import registered
+from tvlint.ops.annotations.declared import PREFIX, Declared, declared_name, spec_of_declared
+from tvlint.ops.families import (
     activations,
     attention,
     comparisons,
@@ -16,22 +19,18 @@ from tvlint.ops import (
     elementwise,
     errors,
     experts,
-    inert,
     joining,
-    kernels,
     linear_algebra,
     losses,
     normalisation,
     optimizers,
     rearranging,
     reductions,
-    registered,
     selecting,
     shaping,
     slicing,
     statistics,
 )
-from tvlint.ops.declared import PREFIX, Declared, declared_name, spec_of_declared
 from tvlint.ops.spec import Call, Family, OpSpec, Trait
 from tvlint.ops.spelling import HALF_TO_FLOAT, spellings, without_overload
 

@@ -17,7 +17,7 @@ from tvlint.readers.languages import YAML_NAMES, names
 
 if TYPE_CHECKING:
     from tvlint.ir.plan import Plan
-    from tvlint.ops.declared import Declared
+    from tvlint.ops.annotations.declared import Declared
 
 LARGEST = 4 << 30
 COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
@@ -126,7 +126,7 @@ def unpacked(path: str) -> bytes:
 
 def _with_operators(document: Document, plan: Plan, operators: tuple[Declared, ...]) -> Document:
     """The document with its plan as the project means it. Raises ReadError where the file itself declares operators."""
-    from tvlint.ops.declaring import claims_declarations, with_declared
+    from tvlint.ops.annotations.declaring import claims_declarations, with_declared
 
     claim = claims_declarations(plan)
     if claim is not None:

@@ -13,7 +13,7 @@ import pytest
 from shared import ROOT
 
 from tvlint.findings import Outcome, Verdict
-from tvlint.ops.declared import Declared
+from tvlint.ops.annotations.declared import Declared
 from tvlint.readers.read import read
 from tvlint.run.project.project_file import load
 from tvlint.run.proof.pair import Pair

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 
 from tvlint.ir.operators import Compute, Literal, Operand, Value
-from tvlint.ops.declared import PREFIX
+from tvlint.ops.annotations.declared import PREFIX
 from tvlint.ops.spec import MisfitError
 from tvlint.ops.spelling import OF_ANOTHER_ORDER, spellings, without_overload
 from tvlint.ops.table import canonical_name, spec_of

@@ -12,7 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
-from tvlint.ops.declared import with_plain_names
+from tvlint.ops.annotations.declared import with_plain_names
 
 _MOST_DRAWN = 20
 """So many reasons of a verdict are drawn."""

@@ -29,7 +29,7 @@ from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, ReduceGradients, Update
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Plan, Program, Role, Tensor
-from tvlint.ops.elementwise import holds_whole_numbers
+from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array
 from tvlint.ops.spec import Call, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of

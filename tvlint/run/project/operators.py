@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvlint.ir.location import Location
-from tvlint.ops.declared import AnnotationError, Declared, parse
+from tvlint.ops.annotations.declared import AnnotationError, Declared, parse
 from tvlint.run.output.suggest import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)

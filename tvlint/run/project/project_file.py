@@ -19,7 +19,7 @@ from tvlint.run.project.toml_places import KeyPath, Places
 from tvlint.run.project.values import KEYS, ProofPair, Reading
 
 if TYPE_CHECKING:
-    from tvlint.ops.declared import Declared
+    from tvlint.ops.annotations.declared import Declared
 
 PROJECT_FILES = ("tvlint.toml", ".tvlint.toml")
 """What a file is called that is nothing but a project file."""

@@ -9,7 +9,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.plan import Plan
 
 if TYPE_CHECKING:
-    from tvlint.ops.declared import Declared
+    from tvlint.ops.annotations.declared import Declared
     from tvlint.readers.document import Document
 
 

@@ -14,7 +14,7 @@ from tvlint.run.process.budget import MOST, NAMES
 from tvlint.run.project.toml_places import KeyPath, Places
 
 if TYPE_CHECKING:
-    from tvlint.ops.declared import Declared
+    from tvlint.ops.annotations.declared import Declared
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tvlint.run.process.session import Progress
 from tvlint.run.project.reading import plan_of, read_document, read_plan
 
 if TYPE_CHECKING:
-    from tvlint.ops.declared import Declared
+    from tvlint.ops.annotations.declared import Declared
 
 @dataclass(frozen=True, slots=True)
 class Pair:

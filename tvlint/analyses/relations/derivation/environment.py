@@ -17,7 +17,7 @@ from tvlint.analyses.relations.transfer.index_maps import in_pieces
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.ir.operators import Backward, Communicate, Compute, Operand, Operator, Receive
 from tvlint.ir.plan import Role, Tensor
-from tvlint.ops.elementwise import holds_whole_numbers
+from tvlint.ops.families.elementwise import holds_whole_numbers
 
 
 def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:

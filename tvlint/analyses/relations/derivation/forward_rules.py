@@ -24,8 +24,8 @@ from tvlint.analyses.relations.transfer.memo import Case, Form
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
-from tvlint.ops.convolution import groups_of_all
-from tvlint.ops.shaping import view_sizes
+from tvlint.ops.families.convolution import groups_of_all
+from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.spec import Call, Family, OpSpec, Shape, Trait, UnsupportedError
 
 

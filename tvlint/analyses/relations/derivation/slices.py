@@ -23,7 +23,7 @@ from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.analyses.relations.transfer.reshape import reshape, stacked, unstacked
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.plan import Box
-from tvlint.ops.slicing import ranges_taken
+from tvlint.ops.families.slicing import ranges_taken
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 

@@ -13,7 +13,7 @@ from tvlint.analyses.relations.derivation.overwriting import forget_what_was_rea
 from tvlint.analyses.relations.derivation.state import Machine, RankState
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
 from tvlint.ir.plan import Role
-from tvlint.ops.declared import AnnotationError, parse
+from tvlint.ops.annotations.declared import AnnotationError, parse
 from tvlint.ops.table import spec_of
 
 _RANDOM = re.compile(r"(?i)drop|noise|rand|sampl|bernoulli|gumbel|jitter|stochastic")

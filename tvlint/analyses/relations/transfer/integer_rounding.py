@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Communicate
 from tvlint.ir.plan import Plan
-from tvlint.ops.elementwise import holds_whole_numbers
+from tvlint.ops.families.elementwise import holds_whole_numbers
 
 
 def sent_as_other_numbers(plan: Plan, operator: Communicate) -> str:

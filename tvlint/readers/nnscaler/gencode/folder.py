@@ -15,7 +15,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
 from tvlint.ir.plan import Phase, Plan, Program, Segment, Step
-from tvlint.ops.declared import Declared
+from tvlint.ops.annotations.declared import Declared
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.nnscaler.gencode.compute_config import read_compute_config, whole_number
 from tvlint.readers.nnscaler.gencode.lint.parameter_slices import same_slices, told_by_number

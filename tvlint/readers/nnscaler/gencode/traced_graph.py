@@ -14,7 +14,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import Compute, Literal, Operator
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
-from tvlint.ops.declared import PREFIX, Declared
+from tvlint.ops.annotations.declared import PREFIX, Declared
 from tvlint.ops.table import meant
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.nnscaler.gencode.lower.autograd import differentiated, gradient

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvlint.ir.operators import Communicate, Compute, Literal, Operator
-from tvlint.ops.shaping import AS_WIDE
+from tvlint.ops.families.shaping import AS_WIDE
 from tvlint.ops.spec import ONE, Bound, Family
 from tvlint.ops.table import spec_of
 from tvlint.readers.nnscaler.gencode.lower.replica import made_by

@@ -8,7 +8,7 @@ from math import prod
 from typing import TypeAlias, TypeVar
 
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator, Receive
-from tvlint.ops.bracketed import without_bracketed
+from tvlint.ops.annotations.bracketed import without_bracketed
 from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 

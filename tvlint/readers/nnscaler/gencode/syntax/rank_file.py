@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from tvlint.ir.location import Location
-from tvlint.ops.declared import Declared
+from tvlint.ops.annotations.declared import Declared
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.syntax.constants import without_constants
 from tvlint.readers.nnscaler.gencode.syntax.expressions import opaque_op

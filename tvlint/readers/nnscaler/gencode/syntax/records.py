@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
-from tvlint.ops.declared import Declared
+from tvlint.ops.annotations.declared import Declared
 from tvlint.readers.sources.python_syntax import Source
 
 

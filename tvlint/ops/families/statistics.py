@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import prod
 
 from tvlint.ir.operators import Literal, Value
+from tvlint.ops.families.reductions import greatest_of_rows, reduced_dims
 from tvlint.ops.field import Array, Field
-from tvlint.ops.reductions import greatest_of_rows, reduced_dims
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 

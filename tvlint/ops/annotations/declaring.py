@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Plan
-from tvlint.ops.declared import PREFIX, Declared
+from tvlint.ops.annotations.declared import PREFIX, Declared
 from tvlint.ops.table import meant
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import isfinite
 
 from tvlint.ir.operators import Value
+from tvlint.ops.families.slicing import whole_number
 from tvlint.ops.field import Array, Field
-from tvlint.ops.slicing import whole_number
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, stars
 
 _KEYWORDS = ("dtype", "requires_grad", "device", "layout", "pin_memory", "out")

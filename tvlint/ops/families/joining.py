@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tvlint.ops.families.slicing import dimension, whole_number
 from tvlint.ops.field import Array, Field
-from tvlint.ops.slicing import dimension, whole_number
 from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
+from tvlint.ops.families.slicing import dimension, whole_number
 from tvlint.ops.field import Array, Field
-from tvlint.ops.slicing import dimension, whole_number
 from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
 SAME_ORDER = "a sort that need not be `stable` puts equal elements into one order wherever it sorts the same ones"

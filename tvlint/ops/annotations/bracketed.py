@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvlint.ir.operators import Compute, Literal, Operand
-from tvlint.ops.declared import (
+from tvlint.ops.annotations.declared import (
     STAR,
     Annotation,
     AnnotationError,

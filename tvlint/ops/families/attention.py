@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import sqrt
 
 from tvlint.ir.operators import Literal
+from tvlint.ops.families.selecting import kept, share_of
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract
-from tvlint.ops.selecting import kept, share_of
 from tvlint.ops.spec import (
     DRAWS,
     ONE,

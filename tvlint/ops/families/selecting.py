@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvlint.ir.operators import Value
-from tvlint.ops.elementwise import broadcast, pair, placed, reject_flags
+from tvlint.ops.families.elementwise import broadcast, pair, placed, reject_flags
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name
 from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, OpSpec, Trait, UnsupportedError, having, stars

@@ -12,10 +12,10 @@ from dataclasses import field as dataclass_field
 from functools import reduce
 
 from tvlint.ir.operators import Literal, Value
+from tvlint.ops.families.reductions import without_absent
+from tvlint.ops.families.slicing import dimension
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import as_array
-from tvlint.ops.reductions import without_absent
-from tvlint.ops.slicing import dimension
 from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having
 
 _NEVER = -100

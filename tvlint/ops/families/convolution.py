@@ -10,8 +10,8 @@ from operator import ge, ne
 from typing import Any
 
 from tvlint.ir.operators import Value
+from tvlint.ops.families.reductions import without_absent, without_none
 from tvlint.ops.field import Array, Field
-from tvlint.ops.reductions import without_absent, without_none
 from tvlint.ops.spec import ONE, Bound, Call, MisfitError, Names, OpSpec, Trait, UnsupportedError, having
 
 _MOST_PLACES = 4096

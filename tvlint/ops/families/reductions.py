@@ -8,7 +8,7 @@ from functools import reduce
 from math import prod
 
 from tvlint.ir.operators import Literal
-from tvlint.ops.elementwise import holds_whole_numbers
+from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import align, contract, spread
 from tvlint.ops.spec import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvlint.ir.operators import Value
-from tvlint.ops.elementwise import sigmoid, truncated
+from tvlint.ops.families.elementwise import sigmoid, truncated
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 

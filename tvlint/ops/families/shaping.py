@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import prod
 
 from tvlint.ir.operators import Literal, Value
+from tvlint.ops.families.slicing import dimension
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import contract, spread
-from tvlint.ops.slicing import dimension
 from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError, having, stars
 
 AS_WIDE = "expand_as_wide"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvlint.ir.operators import Literal
+from tvlint.ops.families.reductions import without_absent, without_none
 from tvlint.ops.field import Array, Field
-from tvlint.ops.reductions import without_absent, without_none
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having
 
 

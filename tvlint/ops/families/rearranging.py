@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tvlint.ir.operators import Literal, Value
+from tvlint.ops.families.slicing import dimension, whole_number
 from tvlint.ops.field import Array, Field
-from tvlint.ops.slicing import dimension, whole_number
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
 _FIRST = (frozenset({0}),)

@@ -1,0 +1,1 @@
+"""The rows of the operator table, a module a family of operators."""

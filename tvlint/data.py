@@ -8,7 +8,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_path(kind: str) -> Path:
-    """The directory of `rules` or `schemas`: inside an installed package, else at the top of the checkout."""
+    """Return the directory of `rules` or `schemas`: inside an installed package, else at the top of the checkout."""
     packaged = _PACKAGE / "_data" / kind
     if packaged.is_dir():
         return packaged

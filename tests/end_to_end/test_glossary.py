@@ -58,6 +58,26 @@ def test_variables_have_the_names_of_things() -> None:
     assert not found, "name the variable after what it holds"
 
 
+NOUNS = frozenset(["The", "A", "An", "All", "Both", "What", "Whether", "How", "Which", "Who", "When", "Where", "Why"])
+"""Words that open a description of what a function returns, and no imperative."""
+
+
+def test_docstrings_of_functions_are_imperatives() -> None:
+    """A few state a fact or a rule of what is checked, as sentences do."""
+    functions = [
+        (f"{path.relative_to(ROOT)}:{node.lineno}", said.split()[0])
+        for path in sorted((ROOT / "tvlint").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and (said := ast.get_docstring(node)) and not _is_property(node)
+    ]
+    others = [place for place, first in functions if first in NOUNS]
+    assert len(others) * 33 < len(functions), f"begin with a verb (Return, Yield, Raise ...): {others}"
+
+
+def _is_property(node: ast.FunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
 @pytest.mark.parametrize("phrase", ["nobody wrote", "as they stand", "is passed over", "nothing here tells"])
 def test_documents_and_pages_are_without_private_phrases(phrase: str) -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "rules").rglob("*.md")]

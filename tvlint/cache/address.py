@@ -81,7 +81,8 @@ def _canonical(value: object) -> Any:
 
 @cache
 def program() -> str | None:
-    """A digest of tvlint as it is installed here, its rules and schemas, Python, and the libraries that verdicts rest on.
+    """Return a digest of tvlint as it is installed here, its rules and schemas, Python, and the libraries that verdicts rest
+    on.
 
     None where the source of tvlint is not to be found, so that nothing would tell one tvlint from another.
     """

@@ -108,7 +108,8 @@ class Store:
 
 
 def read_regular(path: str, largest: int) -> bytes | None:
-    """The content of a regular file of at most so many bytes; None for another. A link is not followed, a pipe not waited for.
+    """Return the content of a regular file of at most so many bytes; None for another. A link is not followed, a pipe not
+    waited for.
 
     Raises OSError where it cannot be opened.
     """

@@ -19,7 +19,9 @@ def encode(value: object) -> bytes:
 
 
 def decode(data: bytes, type: type[T]) -> T:
-    """The value of that type that `encode` was given. Raises ValueError or TypeError where the data are of no such value."""
+    """Return the value of that type that `encode` was given. Raises ValueError or TypeError where the data are of no such
+    value.
+    """
     reader: Callable[[Any], T] = _reader(type)  # type: ignore[arg-type]
     return reader(json.loads(data))
 

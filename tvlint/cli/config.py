@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _missing(found: Project) -> list[Problem]:
-    """The paths that the project file names and that do not exist."""
+    """Return the paths that the project file names and that do not exist."""
     places = [(path, Location(found.path)) for path in found.paths]
     for pair in found.proofs:
         places += [(path, pair.location) for path in (pair.reference, *pair.parallel)]

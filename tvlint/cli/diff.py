@@ -72,7 +72,7 @@ def _pairs(what: list[str], folder: Path, settings: Project) -> tuple[FilePair, 
 
 
 def _between(what: list[str], folder: Path, settings: Project) -> Iterator[FilePair]:
-    """The files that differ between a revision and another one, or the disk; those too that name one that differs."""
+    """Yield the files that differ between a revision and another one, or the disk; those too that name one that differs."""
     root = Path(checkout())
     before = entries(commit(what[0]))
     two = len(what) > 1 and not os.path.exists(what[1]) and is_revision(what[1])

@@ -114,7 +114,7 @@ def budget(parser: argparse.ArgumentParser) -> None:
 
 
 def limit(text: str) -> tuple[str, float]:
-    """A part of the budget and how much it is."""
+    """Return a part of the budget and how much it is."""
     name, _, value = text.partition("=")
     if name not in NAMES:
         raise argparse.ArgumentTypeError(f"`{name}` is none of {', '.join(f'`{known}`' for known in NAMES)}")
@@ -124,28 +124,28 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def path(text: str) -> str:
-    """The name of a file or folder; an empty one is what an unset variable of a shell leaves."""
+    """Return the name of a file or folder; an empty one is what an unset variable of a shell leaves."""
     if not text:
         raise argparse.ArgumentTypeError("an empty text names no file")
     return text
 
 
 def reason(text: str) -> str:
-    """The reason that a comment gives, on one line."""
+    """Return the reason that a comment gives, on one line."""
     if not text.strip() or not text.isprintable() or "tvlint:" in text:
         raise argparse.ArgumentTypeError("a reason is a line of text, without `tvlint:`")
     return text.strip()
 
 
 def natural(text: str) -> int:
-    """The number of a rank."""
+    """Return the number of a rank."""
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise argparse.ArgumentTypeError(f"`{text}` is no number of a rank")
     return int(text)
 
 
 def accelerator(text: str) -> Accelerator:
-    """An accelerator whose memory is known, or a size of memory."""
+    """Return an accelerator whose memory is known, or a size of memory."""
     from tvlint.topology.known import accelerator as named
 
     found = named(text)
@@ -155,7 +155,7 @@ def accelerator(text: str) -> Accelerator:
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """Return a whole number of at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"`{text}` is no positive whole number")
     return int(text)

@@ -77,7 +77,7 @@ def _written(drawn: Summary, report: Report, output: Output, options: argparse.N
 
 
 def _mention(report: Report, options: argparse.Namespace) -> None:
-    """Says that there are findings, and those that no other command gives."""
+    """Say that there are findings, and those that no other command gives."""
     if not report.findings:
         return
     note(f"{tally.summary(report)}; `tvlint check {options.file}` shows them")

@@ -46,7 +46,7 @@ def unreadable(*problems: Problem) -> int:
 
 
 def outputs(options: argparse.Namespace) -> tuple[Output, ...]:
-    """The outputs that were asked for; the command's first format on the standard output where none was."""
+    """Return the outputs that were asked for; the command's first format on the standard output where none was."""
     try:
         return parse_outputs(options.output, options.formats) or (Output(options.formats[0]),)
     except OutputError as error:
@@ -62,7 +62,7 @@ def write(written: Mapping[Output, Escaped]) -> None:
 
 
 def project_path(options: argparse.Namespace) -> Path | None:
-    """The project file that applies: the one that is named, else the nearest one at or above the current folder."""
+    """Return the project file that applies: the one that is named, else the nearest one at or above the current folder."""
     if options.config and not os.path.isfile(options.config):
         fail(f"no project file `{options.config}`")
     return Path(options.config).absolute() if options.config else find(Path.cwd())
@@ -163,12 +163,12 @@ def _known(found: Project, rules: Mapping[str, Rule]) -> Project:
 
 
 def session(options: argparse.Namespace, project: Project, progress: Progress) -> Session:
-    """Return what the parts of the run share; what earlier runs have found is kept beside the project file."""
+    """Return what the parts of the run share."""
     return Session(options.steps, progress, None if options.no_cache else Cache(project.folder), options.jobs)
 
 
 def assumptions(options: argparse.Namespace) -> frozenset[str]:
-    """The checks that the command line weakens."""
+    """Return the checks that the command line weakens."""
     named = frozenset(name.strip() for text in options.assume for name in text.split(",") if name.strip())
     if (name := _unknown_assumption(named)) is not None:
         fail(f"`--assume` names no check that can be weakened: `{name}`", _assumable(name))
@@ -176,7 +176,7 @@ def assumptions(options: argparse.Namespace) -> frozenset[str]:
 
 
 def _unknown_assumption(names: frozenset[str]) -> str | None:
-    """A name that no proof knows."""
+    """Return a name that no proof knows."""
     if not names:
         return None
     from tvlint.analyses.relations.assumable import ASSUMPTIONS
@@ -191,7 +191,9 @@ def _assumable(name: str) -> str:
 
 
 def applying(options: argparse.Namespace, project: Project, rules: Mapping[str, Rule]) -> dict[str, Rule]:
-    """The rules that apply, with the severities of the project: `--select` replaces the project's, `--ignore` adds to it."""
+    """Return the rules that apply, with the severities of the project: `--select` replaces the project's, `--ignore` adds to
+    it.
+    """
     select = _names(options.select, rules) or project.select or rules
     ignore = {*_names(options.ignore, rules), *project.ignore}
     chosen = {name: rule for name, rule in rules.items() if name in select and name not in ignore}

@@ -95,7 +95,7 @@ class Code:
         return {path: rank for rank, path in enumerate(self.texts)}
 
     def groups(self, path: str) -> dict[tuple[int, int], str]:
-        """The groups that a file makes and its rank is in, by their number of ranks and the step between these."""
+        """Return the groups that a file makes and its rank is in, by their number of ranks and the step between these."""
         found = {}
         for line in self.lines[path]:
             if "self.init_group(" in line.text:
@@ -224,7 +224,8 @@ def _instead(old: str, new: str) -> str:
 
 
 def _rewritten(code: Code, line: _Line, change: Callable[[_Line], str | None]) -> Iterator[Proposal]:
-    """The change of a line on all ranks that have it, and on its own rank alone; what would only name itself is removed."""
+    """Yield the change of a line on all ranks that have it, and on its own rank alone; what would only name itself is removed.
+    """
     changed = ((each_line, change(each_line)) for each_line in code.alike[line.form, line.turn])
     edits = {
         each_line: () if _ON_ITSELF.fullmatch(new) else (new,)
@@ -247,7 +248,7 @@ def _replaced(code: Code, line: _Line, pattern: str, new: str) -> Iterator[Propo
 
 
 def _like_the_graph(code: Code) -> Iterator[Proposal]:
-    """The statements that call another operator, with other constants or on other tensors than the traced graph does."""
+    """Yield the statements that call another operator, with other constants or on other tensors than the traced graph does."""
     found: dict[str, dict[_Line, Sequence[str]]] = {}
     for lines in code.lines.values():
         full = dict(re.findall(r"add_full_map\('(\w+)', \d+, \w+, '([\w.]+)'", "\n".join(line.text for line in lines)))
@@ -345,7 +346,9 @@ def _literal(value: Value) -> str:
 
 
 def _like_siblings(code: Code) -> Iterator[Proposal]:
-    """What one file has otherwise than the one that is most like it, in the words of the latter and the names of the former."""
+    """Yield what one file has otherwise than the one that is most like it, in the words of the latter and the names of the
+    former.
+    """
     from difflib import SequenceMatcher
 
     forms = {path: [line.form for line in lines] for path, lines in code.lines.items()}
@@ -402,7 +405,7 @@ def _of_initialisation(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
 
 
 def _in_groups(code: Code, line: _Line) -> Iterator[Proposal]:
-    """The line with the ranks of another group that its file makes."""
+    """Yield the line with the ranks of another group that its file makes."""
     for key in code.groups(line.path):
         yield from _rewritten(code, line, lambda changed, key=key: _in_group(code, changed, key))  # type: ignore[misc]
 
@@ -519,7 +522,7 @@ def _of_batch(name: str, names: Mapping[str, Sequence[str]], batch: int) -> str:
 
 
 def _of_run(code: Code, line: _Line, step: list[_Line]) -> Iterator[Proposal]:
-    """A run with another micro-batch's values, exchanged with its neighbours, or with the other flag."""
+    """Yield a run with another micro-batch's values, exchanged with its neighbours, or with the other flag."""
     made = [name for other in step for name in _made(other)]
     for name in dict.fromkeys(re.findall(r"\w+_\d+", line.text.partition(" = ")[2])):
         for other in dict.fromkeys(each_name for each_name in made if _stem(each_name) == _stem(name) and each_name != name):
@@ -546,7 +549,7 @@ def _renamed(code: Code, line: _Line, name: str, other: str) -> Iterator[Proposa
 
 
 def _of_communication(code: Code, line: _Line) -> Iterator[Proposal]:
-    """A collective of another group, dimension or kind, or none."""
+    """Yield a collective of another group, dimension or kind, or none."""
     match = _COLLECTIVE.search(line.text)
     if match is None:
         return
@@ -590,7 +593,7 @@ _PARTNERS = {
 
 
 def _of_gradients(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
-    """The collectives of the files that are named with another direction, from the loss on."""
+    """Yield the collectives of the files that are named with another direction, from the loss on."""
     for path in dict.fromkeys(line.path for line in near):
         for line in reversed(code.lines[path]):
             match = _COLLECTIVE.search(line.text)

@@ -74,7 +74,7 @@ def _removed(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines)
 
 
 def _reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
-    """The all-reduce behind the operator that makes the partial value, which gets another name, also in its backward."""
+    """Yield the all-reduce behind the operator that makes the partial value, which gets another name, also in its backward."""
     name, axis = names[:2]
     pattern = re.compile(_NAME.format(re.escape(name)))
     made = re.compile(rf"[ \t]*({pattern.pattern})(?=[ \t]*(?::[^=]*)?=[^=])")
@@ -98,7 +98,7 @@ def _gradient_reduced(finding: Finding, names: tuple[str, ...], line: int, lines
 
 
 def _updated_later(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
-    """The update, moved behind what changes the gradient."""
+    """Yield the update, moved behind what changes the gradient."""
     statement = lines.all[line].strip()
     for related in finding.related:
         later = related.location.line or 0

@@ -38,7 +38,7 @@ class Option:
 
 
 def option(flag: str) -> Option | None:
-    """The option that `flag` names, spelled with hyphens or underscores; None where Megatron has no such option."""
+    """Return the option that `flag` names, spelled with hyphens or underscores; None where Megatron has no such option."""
     known = next((name for name in (flag, hyphens(flag)) if is_flag(name)), None)
     return _option(known) if known is not None else None
 
@@ -60,13 +60,13 @@ def is_of_fork(flag: str) -> bool:
 
 
 def option_of(name: str) -> Option | None:
-    """The first option that sets `name`; None where no option does."""
+    """Return the first option that sets `name`; None where no option does."""
     found = _by_destination().get(name)
     return _option(_flags(found)[0]) if found is not None else None
 
 
 def default(name: str) -> SettingValue | Missing:
-    """The parser's default of the setting `name`; MISSING where it has none or `name` is no setting."""
+    """Return the parser's default of the setting `name`; MISSING where it has none or `name` is no setting."""
     table = _table()
     if name in table["defaults"]:
         return _frozen(table["defaults"][name])
@@ -74,7 +74,7 @@ def default(name: str) -> SettingValue | Missing:
 
 
 def since(name: str) -> str:
-    """The release of Megatron core that the setting `name` came with; empty where it is older than 0.5."""
+    """Return the release of Megatron core that the setting `name` came with; empty where it is older than 0.5."""
     return _since().get(name, "")
 
 
@@ -104,7 +104,7 @@ def later_names(flag: str) -> tuple[str, ...]:
 
 
 def names() -> tuple[str, ...]:
-    """The canonical names of all settings, in the parser's order."""
+    """Return the canonical names of all settings, in the parser's order."""
     return tuple(_by_destination())
 
 

@@ -19,7 +19,7 @@ IN_DEVELOPMENT = "-tree"
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that cannot be read statically, and why (`depends on $1`, `set in an undecided branch`).
+    """A value that cannot be read statically, and why (`depends on $1`, `set under a condition`).
 
     `given` says that the setting surely has a value other than none, whatever it is (`--save $DIR`).
     """

@@ -158,7 +158,8 @@ class Call:
         return operand
 
     def with_arguments(self, *names: str) -> Call:
-        """The call with literals after its tensors as the attributes `names`, in order, where they are not given by name.
+        """Return the call with literals after its tensors as the attributes `names`, in order, where they are not given by
+        name.
 
         Raises UnsupportedError when more literals follow than there are names, or a tensor follows a literal.
         """
@@ -172,7 +173,7 @@ class Call:
         return Call(self.op, self.inputs[:count], {**self.attributes, **given}, self.outputs)
 
     def expect(self, least: int, most: int | None = None) -> None:
-        """Raises UnsupportedError unless all operands are tensors and there are as many as the table gives a meaning to."""
+        """Raise UnsupportedError unless all operands are tensors and there are as many as the table gives a meaning to."""
         if any(isinstance(operand, Literal) for operand in self.inputs):
             raise UnsupportedError(f"`{self.op}` of a constant")
         if not least <= len(self.inputs) <= (least if most is None else most):
@@ -186,7 +187,7 @@ class Call:
         return value
 
     def reject_unknown(self, *known: str) -> None:
-        """Raises UnsupportedError for an attribute that the table gives no meaning to, MisfitError where torch refuses it."""
+        """Raise UnsupportedError for an attribute that the table gives no meaning to, MisfitError where torch refuses it."""
         for name in self.attributes:
             if name not in known:
                 if name.startswith("_") and self.op.startswith("torch.") and not self.op.startswith("torch.nn.functional."):
@@ -264,7 +265,8 @@ class Bound:
         return sizes
 
     def given_draws(self) -> Bound:
-        """The annotation with what is drawn among the operands, as their last; the annotation itself where nothing is."""
+        """Return the annotation with what is drawn among the operands, as their last; the annotation itself where nothing is.
+        """
         if self.draws is None:
             return self
         return replace(self, operands=(*self.operands, self.draws.names), linear=self.draws.linear)

@@ -81,7 +81,7 @@ CONFIGURATIONS = (
 
 
 def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] = ()) -> Document | None:
-    """The content of the file at `path`; None where it is nothing that tvlint reads, and no launch that it should.
+    """Return the content of the file at `path`; None where it is nothing that tvlint reads, and no launch that it should.
 
     `data` is the file's content where the caller already has it; `operators` are those that the project declares. Raises
     ReadError for a file that is of a kind that tvlint reads and cannot be read as such, and for one that cannot be opened.
@@ -100,7 +100,7 @@ def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] =
 
 
 def _not_followed(path: str, data: bytes) -> Document | None:
-    """The text that passes options of Megatron although no reader follows it; None for any other.
+    """Return the text that passes options of Megatron although no reader follows it; None for any other.
 
     Raises ReadError for one that would be a configuration were it not broken.
     """
@@ -125,7 +125,7 @@ def unpacked(path: str) -> bytes:
 
 
 def _with_operators(document: Document, plan: Plan, operators: tuple[Declared, ...]) -> Document:
-    """The document with its plan as the project means it. Raises ReadError where the file itself declares operators."""
+    """Return the document with its plan as the project means it. Raises ReadError where the file itself declares operators."""
     from tvlint.ops.annotations.declaring import claims_declarations, with_declared
 
     claim = claims_declarations(plan)
@@ -151,7 +151,7 @@ def _file(path: str, data: bytes) -> Document | None:
 
 
 def _of_its_tree(document: Document | None) -> Document | None:
-    """The document with the version of the source tree that it lies in, where its configurations do not say theirs."""
+    """Return the document with the version of the source tree that it lies in, where its configurations do not say theirs."""
     if document is None or not document.configurations:
         return document
     from tvlint.readers.megatron.source_tree_version import with_version_of_tree
@@ -160,7 +160,7 @@ def _of_its_tree(document: Document | None) -> Document | None:
 
 
 def _generated_folder(path: str, operators: tuple[Declared, ...]) -> Document:
-    """The plan that the generated code in a folder is."""
+    """Return the plan that the generated code in a folder is."""
     from tvlint.readers.nnscaler.gencode import folder as gencode
 
     if not gencode.is_folder(path):
@@ -184,7 +184,7 @@ def _content(path: str) -> bytes:
 
 
 def _pickle(path: str, data: bytes) -> Document | None:
-    """The plan in a pickle, or what is unsafe about a pickle that is none."""
+    """Return the plan in a pickle, or what is unsafe about a pickle that is none."""
     from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
     from tvlint.readers.sources.inert_pickle import looks_like_pickle
 
@@ -245,7 +245,7 @@ def _as_lines(path: str, data: bytes) -> bytes:
 
 
 def _composed(path: str, data: bytes, lines: bytes) -> Document | None:
-    """The configuration that other files give, all that this one does is to name them."""
+    """Return the configuration that other files give, all that this one does is to name them."""
     if not path.endswith((".yaml", ".yml")) or not COMPOSED.search(lines):
         return None
     from tvlint.readers.megatron import model_args_yaml

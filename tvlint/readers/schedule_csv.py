@@ -51,7 +51,7 @@ def _looks_like_action(cell: str) -> bool:
 
 
 def read(path: str, text: str) -> Document:
-    """The schedule in `text`, with a finding for each cell that is no action; raises ReadError where it is too large."""
+    """Return the schedule in `text`, with a finding for each cell that is no action; raises ReadError where it is too large."""
     cells = text.count(",") + text.count("\n") + text.count("\r")
     if cells > MAXIMAL_CELLS:
         raise ReadError(f"the schedule has {cells:,} cells, more than the {MAXIMAL_CELLS:,} that are read", Location(path))
@@ -92,7 +92,7 @@ class _Reading:
     blanks: list[Location] = field(default_factory=list)
 
     def row(self, line: str, number: int) -> Iterator[Action]:
-        """The actions of one row."""
+        """Yield the actions of one row."""
         start = 1
         for cell in line.split(","):
             text = cell.strip()
@@ -111,7 +111,7 @@ class _Reading:
                 yield action
 
     def action(self, text: str, location: Location) -> Action | None:
-        """The action that `text` is; with a finding, the one that `text` begins with, or None."""
+        """Return the action that `text` is; with a finding, the one that `text` begins with, or None."""
         match = _ACTION.match(text)
         if match is None:
             self.wrong(text, location, "is no action", "write <stage><kind><micro-batch>, such as `0F3` or `1SEND_F0`")
@@ -138,7 +138,7 @@ class _Reading:
         return None
 
     def overlap(self, text: str, location: Location) -> Action | None:
-        """The overlap of a forward and a backward that `text` is, or None with a finding."""
+        """Return the overlap of a forward and a backward that `text` is, or None with a finding."""
         match = _OVERLAP.fullmatch(text)
         help = "write `(<stage>F<micro-batch>;<stage>B<micro-batch>)OVERLAP_F_B`"
         if match is None:
@@ -170,7 +170,7 @@ class _Reading:
             self.findings.append(_unreadable(f"a blank cell in a schedule with communication{more}", inside[0], help))
 
     def said(self) -> Iterator[Finding]:
-        """All findings, the unreadable cells cut to the first."""
+        """Yield all findings, the unreadable cells cut to the first."""
         yield from self.findings[:MAXIMAL_FINDINGS]
         if len(self.findings) > MAXIMAL_FINDINGS:
             more = len(self.findings) - MAXIMAL_FINDINGS

@@ -29,7 +29,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """The configuration of the file, never complete; None where it is none of torchtitan."""
+    """Return the configuration of the file, never complete; None where it is none of torchtitan."""
     if len(data) > LARGEST:
         raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     try:

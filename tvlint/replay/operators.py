@@ -24,7 +24,10 @@ class NotReplayedError(Exception):
 
 
 def forward(compute: Compute, operands: Sequence[Array], results: Sequence[Shape]) -> tuple[Array, ...]:
-    """Return the results of a computation on its tensor operands, in the shapes that the plan declares."""
+    """Return the results of a computation on its tensor operands, in the shapes that the plan declares for them, if it does.
+
+    An operator that draws random numbers, or has none in the table, is run where `stand_ins` are given.
+    """
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
     found = _evaluate(spec, call, operands)
     if len(found) < len(results):

@@ -58,7 +58,10 @@ class Post:
 
 @dataclass(slots=True)
 class Result:
-    """The results of one training step: gradients by rank and weight, returned values by rank, micro-batch and name."""
+    """The results of one training step: gradients by rank and weight, returned values by rank, micro-batch and name.
+
+    `left` is what weights and states become, by rank and name, where operators write them anew.
+    """
 
     gradients: dict[tuple[int, str], Array] = field(default_factory=dict)
     returned: dict[tuple[int, int, str], Array] = field(default_factory=dict)
@@ -81,7 +84,10 @@ def _unwatched(rank: int, operator: Operator, name: str, value: Array) -> None:
 
 
 def replay(plan: Plan, given: Given, watch: Watch = _unwatched) -> Result:
-    """Return what a step of the plan computes. Raises UnreplayableError."""
+    """Return what a step of the plan computes, where `stand_ins` are given also of what has no numbers.
+
+    Raises UnreplayableError.
+    """
     world = _World(plan, given, watch)
     shifts = [replica * plan.replication.stride for replica in range(plan.replication.count)]
     programs = [(rank, program.steps) for program in plan.programs for rank in program.ranks]
@@ -303,7 +309,7 @@ class _Rank:
         self.body[name] = value
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the declared shape of a name."""
+        """Return the shape of a name, declared or as it was made."""
         if name not in self.plan.tensors:
             raise NotReplayedError(f"the shape of `{name}` is not declared")
         return self.plan.tensors[name].shape

@@ -91,7 +91,7 @@ def _key(cell: Cell) -> tuple[Phase, int, int]:
 
 
 def _needs(cell: Cell) -> list[tuple[Phase, int, int]]:
-    """The step of the neighbour pipeline stage that this one gets its input from."""
+    """Return the step of the neighbour pipeline stage that this one gets its input from."""
     if cell.pipeline_stage < 0 or cell.micro_batch < 0 or not cell.computes:
         return []
     if cell.phase is Phase.FORWARD:

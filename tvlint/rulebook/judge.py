@@ -18,7 +18,8 @@ ANY_FRAMEWORK = "any"
 
 
 def version_range(rule: Rule, configuration: Configuration) -> str | None:
-    """The versions of the configuration's framework that the rule holds for; None where it does not hold for the framework.
+    """Return the versions of the configuration's framework that the rule holds for; None where it does not hold for the
+    framework.
 
     What holds for Megatron core holds for what runs it, unless that does it in its own way.
     """

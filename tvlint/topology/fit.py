@@ -38,7 +38,10 @@ class Fit:
 
 
 def fit(memory: Sequence[StageMemory] | Unknown, accelerator: Accelerator) -> Fit | Unknown:
-    """Compare the stage that needs most with the memory of the accelerator; unknown where nothing is known of any."""
+    """Compare the stage that needs most with the memory of the accelerator; unknown where nothing is known of any.
+
+    `between` is the memory with the smallest and with the largest vocabulary, where only that is not known.
+    """
     if isinstance(memory, Unknown):
         return memory
     names = ("weights", "gradients", "optimizer", "activations")

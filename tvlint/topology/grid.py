@@ -44,7 +44,7 @@ class GroupKind:
         return self.mesh.size // self.span
 
     def group(self, index: int) -> tuple[int, ...]:
-        """The members of one group, ascending; groups are counted by their lowest rank."""
+        """Return the members of one group, ascending; groups are counted by their lowest rank."""
         rank, stride = 0, 1
         for axis in reversed(self.mesh.axes):
             if axis.name not in self.axes:
@@ -54,7 +54,7 @@ class GroupKind:
         return self._picked(self.mesh.along(rank, self.axes))
 
     def of(self, rank: int) -> tuple[int, ...]:
-        """The members of the group that `rank` is in; empty where it is in none."""
+        """Return the members of the group that `rank` is in; empty where it is in none."""
         members = self._picked(self.mesh.along(rank, self.axes))
         return members if rank in members else ()
 
@@ -74,7 +74,9 @@ class Grid:
 
 
 def grid(order: str, sizes: dict[str, int], expert_sizes: dict[str, int] | None) -> Grid:
-    """The grids of an order such as `tp-cp-ep-dp-pp`; raises `ValueError` where the two grids do not fit over each other."""
+    """Return the grids of an order such as `tp-cp-ep-dp-pp`; raises `ValueError` where the two grids do not fit over each
+    other.
+    """
     dense = _mesh(order, sizes, "tp")
     if expert_sizes is None:
         return Grid(order, dense, None)

@@ -71,7 +71,7 @@ def _split(grid: Grid) -> Split:
 
 
 def stage_count(model: Model, held: tuple[Chunk, ...], split: Split) -> Count:
-    """The parameters on one rank of a pipeline stage, copies of the embedding for its other users included.
+    """Return the parameters on one rank of a pipeline stage, copies of the embedding for its other users included.
 
     The stage with the loss has the output layer, or where it is tied a copy of the embedding; a stage that predicts more
     tokens embeds too (megatron/core/models/gpt/gpt_model.py:173, :289).
@@ -103,7 +103,9 @@ def _stage(count: Count | Unknown, precision: Precision | Unknown, grid: Grid, a
 
 
 def state_bytes(count: Count, precision: Precision, grid: Grid) -> int:
-    """The optimizer state of a rank; a distributed optimizer splits it over the dp-cp group, that of experts over expert-dp."""
+    """Return the optimizer state of a rank; a distributed optimizer splits it over the dp-cp group, that of experts over
+    expert-dp.
+    """
     if not precision.distributed:
         return count.total * precision.state
     ranks = divide(prod(grid.dense.axis_size(name) for name in ("dp", "cp")), precision.instances, "the dp-cp group:")

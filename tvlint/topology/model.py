@@ -17,7 +17,9 @@ _OTHER_MODELS = {
 
 
 def model(settings: Settings) -> Model:
-    """The sizes of the model; raises `Undecided` where one is not known, or for models of which parameters are not counted."""
+    """Return the sizes of the model; raises `Undecided` where one is not known, or for models of which parameters are not
+    counted.
+    """
     for name, what in _OTHER_MODELS.items():
         given = settings.lookup(name)
         if given is not None and not isinstance(given, Unknown):

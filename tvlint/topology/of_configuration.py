@@ -97,7 +97,7 @@ def _world(size: int, minimal: bool, smallest: int | Unknown, reason: str = "") 
 
 
 def _grid(settings: Settings, world: World) -> Grid:
-    """Both grids; the data parallel axes are what the others leave (megatron/core/parallel_state.py:827, :885)."""
+    """Return both grids; the data parallel axes are what the others leave (megatron/core/parallel_state.py:827, :885)."""
     shards = settings.count("weight_shards", 1)
     tp, pp = settings.count("tensor_model_parallel_size", 1), _stages(settings)
     cp = settings.count("context_parallel_size", 1)
@@ -149,7 +149,7 @@ def _batch(settings: Settings) -> Batch:
 
 
 def _sizes(settings: Settings) -> tuple[int, ...]:
-    """The global batch sizes of a schedule; none where there is no schedule, or it is not known."""
+    """Return the global batch sizes of a schedule; none where there is no schedule, or it is not known."""
     found = settings.lookup("scheduled_batch_sizes")
     if not isinstance(found, tuple):
         return ()

@@ -107,7 +107,7 @@ def _used(plan: Plan) -> Iterator[UsedGroups]:
 
 
 def _along(mesh: Mesh, ranks: tuple[int, ...]) -> tuple[str, ...]:
-    """The axes on which the ranks differ, fastest first; none where a rank is outside of the mesh."""
+    """Return the axes on which the ranks differ, fastest first; none where a rank is outside of the mesh."""
     if ranks[0] < 0 or ranks[-1] >= mesh.size:
         return ()
     places = [mesh.coordinates(rank) for rank in ranks]

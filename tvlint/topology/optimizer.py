@@ -38,7 +38,7 @@ class Precision:
 
 
 def precision(settings: Settings) -> Precision:
-    """The bytes as the settings choose them; raises `Undecided` for optimizers whose state this does not count."""
+    """Return the bytes as the settings choose them; raises `Undecided` for optimizers whose state this does not count."""
     sharding = settings.any_of("use_megatron_fsdp", "use_torch_fsdp2", "optimizer_cpu_offload")
     if sharding is not None:
         raise Undecided(Unknown(f"`{sharding}` places parameters and state in ways that this formula does not cover"))

@@ -34,14 +34,14 @@ def attempt(function: Callable[[], T]) -> T | Unknown:
 
 
 def need(value: T | Unknown) -> T:
-    """The value; raises `Undecided` where there is none."""
+    """Return the value; raises `Undecided` where there is none."""
     if isinstance(value, Unknown):
         raise Undecided(value)
     return value
 
 
 def divide(number: int, parts: int, what: str = "") -> int:
-    """The whole quotient; raises `ValueError` where there is a rest."""
+    """Return the whole quotient; raises `ValueError` where there is a rest."""
     if parts <= 0 or number % parts:
         raise ValueError(f"{what} {number:,} is not a multiple of {parts:,}".strip())
     return number // parts
@@ -54,14 +54,14 @@ class Settings:
         self.lookup = lookup
 
     def count(self, name: str, least: int = 0) -> int:
-        """An integer that must be there."""
+        """Return an integer that must be there."""
         value = self.optional(name, least)
         if value is None:
             raise Undecided(Unknown(f"`{name}` is not given"))
         return value
 
     def optional(self, name: str, least: int = 0) -> int | None:
-        """An integer, or None where the setting has none."""
+        """Return an integer, or None where the setting has none."""
         value = need(self.lookup(name))
         if value is None:
             return None
@@ -70,7 +70,7 @@ class Settings:
         return value
 
     def number(self, name: str) -> float:
-        """An integer or a float that must be there."""
+        """Return an integer or a float that must be there."""
         value = need(self.lookup(name))
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Undecided(Unknown(f"`{name}` is {str(value)[:40]}, not a number"))
@@ -84,17 +84,17 @@ class Settings:
         raise Undecided(Unknown(f"`{name}` is {str(value)[:40]}, neither true nor false"))
 
     def text(self, name: str, otherwise: str = "") -> str:
-        """A text; `otherwise` where the setting has none."""
+        """Return a text; `otherwise` where the setting has none."""
         value = need(self.lookup(name))
         return otherwise if value is None else str(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts; empty where the setting has none."""
+        """Return a list of texts; empty where the setting has none."""
         value = need(self.lookup(name))
         if value is None:
             return ()
         return tuple(str(item) for item in value) if isinstance(value, tuple) else tuple(str(value).split())
 
     def any_of(self, *names: str) -> str | None:
-        """The first of the switches that is on."""
+        """Return the first of the switches that is on."""
         return next((name for name in names if self.flag(name)), None)

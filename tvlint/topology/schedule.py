@@ -26,7 +26,7 @@ class Bubble:
 
 
 def bubble(stages: int, virtual: int, micro_batches: int) -> Bubble:
-    """The bubble of the schedule that Megatron picks for so many pipeline stages and virtual stages in each."""
+    """Return the bubble of the schedule that Megatron picks for so many pipeline stages and virtual stages in each."""
     if micro_batches <= 0:
         raise ValueError("there is no micro-batch")
     if stages == 1:

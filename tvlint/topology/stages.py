@@ -100,7 +100,7 @@ def _with_ends(counts: list[int], extra: int) -> tuple[str, ...]:
 
 
 def chunks(stages: tuple[str, ...], pp: int) -> tuple[tuple[Chunk, ...], ...]:
-    """The virtual stages of each pipeline stage; raises `ValueError` where they do not divide over `pp`."""
+    """Return the virtual stages of each pipeline stage; raises `ValueError` where they do not divide over `pp`."""
     divide(len(stages), pp, "the number of virtual pipeline stages:")
     found: list[list[Chunk]] = [[] for _ in range(pp)]
     first = 0

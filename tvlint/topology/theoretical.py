@@ -25,7 +25,7 @@ class _Held:
 
 
 def theoretical(settings: Settings, micro_batches: int | Unknown) -> MegatronEstimate:
-    """Both footprints; raises `Undecided` where Megatron would not tell them or a setting is not known."""
+    """Return both footprints; raises `Undecided` where Megatron would not tell them or a setting is not known."""
     sizes = model(settings)
     if sizes.vocabulary is None:
         raise ValueError("`vocab_size` is not given: the tokenizer decides")

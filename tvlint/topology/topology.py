@@ -126,7 +126,7 @@ class Topology:
 
 
 def facts(topology: Topology) -> dict[str, SettingValue | Unknown]:
-    """The topology as single values by name, for comparing two of them; groups are told by sizes and rank order."""
+    """Return the topology as single values by name, for comparing two of them; groups are told by sizes and rank order."""
     return dict(_facts(topology))
 
 
@@ -167,7 +167,7 @@ def _letters(pipeline: Pipeline) -> tuple[SettingValue, ...]:
 
 
 def _most(memory: tuple[StageMemory, ...], name: str) -> int | Unknown:
-    """The largest value over all pipeline stages; unknown where one of them is."""
+    """Return the largest value over all pipeline stages; unknown where one of them is."""
     most = 0
     for stage in memory:
         value: int | Unknown = getattr(stage, name)

@@ -101,7 +101,7 @@ def norm(model: Model) -> int:
 
 
 def attention(model: Model, tp: int) -> int:
-    """The attention of one layer on one of `tp` ranks."""
+    """Return the attention of one layer on one of `tp` ranks."""
     if model.latent is not None:
         return _latent_attention(model, model.latent, tp)
     queries = model.heads * model.head
@@ -128,7 +128,7 @@ def _latent_attention(model: Model, latent: Latent, tp: int) -> int:
 
 
 def mlp(model: Model, hidden: int, ffn: int, tp: int, bias: bool) -> int:
-    """A feed-forward network on one of `tp` ranks: gated ones have two projections up."""
+    """Return a feed-forward network on one of `tp` ranks: gated ones have two projections up."""
     part = divide(ffn, tp, "the feed-forward size:")
     up = 2 if model.gated else 1
     return hidden * part * (up + 1) + (up * part + hidden if bias else 0)
@@ -157,14 +157,14 @@ def extra_layer(model: Model, split: Split) -> Count:
 
 
 def embedding(model: Model, tp: int) -> int:
-    """The word embedding on one of `tp` ranks, which is also the size of the output layer."""
+    """Return the word embedding on one of `tp` ranks, which is also the size of the output layer."""
     if model.vocabulary is None:
         raise ValueError("the padded vocabulary is not known")
     return divide(model.vocabulary, tp, "the padded vocabulary:") * model.hidden
 
 
 def without_vocabulary(model: Model) -> Count:
-    """All parameters of the model but its word embedding and output layer, each counted once."""
+    """Return all parameters of the model but its word embedding and output layer, each counted once."""
     count = Count(model.positions * model.hidden + norm(model))
     for number, times in alike(model, range(model.layers)):
         count += layer(model, number, WHOLE) * times
@@ -172,12 +172,13 @@ def without_vocabulary(model: Model) -> Count:
 
 
 def vocabulary(model: Model) -> int:
-    """The parameters of the word embedding and the output layer, which may be one."""
+    """Return the parameters of the word embedding and the output layer, which may be one."""
     return embedding(model, 1) * (1 if model.tied else 2)
 
 
 def idle(model: Model) -> int:
-    """The parameters that one token does not pass: the experts that are not chosen, and the prediction of more tokens."""
+    """Return the parameters that one token does not pass: the experts that are not chosen, and the prediction of more tokens.
+    """
     found = 0
     if model.experts is not None:
         experts = sum(layer(model, number, WHOLE).experts * times for number, times in alike(model, range(model.layers)))
@@ -186,7 +187,7 @@ def idle(model: Model) -> int:
 
 
 def alike(model: Model, layers: range) -> list[tuple[int, int]]:
-    """A layer of each kind among `layers` and how many are alike."""
+    """Return a layer of each kind among `layers` and how many are alike."""
     if model.experts is None:
         return [(layers[0], len(layers))] if layers else []
     kinds: dict[bool, list[int]] = {}

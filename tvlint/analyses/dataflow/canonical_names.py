@@ -83,8 +83,8 @@ def biased(operator: Compute) -> tuple[Compute, int] | None:
 
 
 def target_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape to which a reshape of a tensor of `shape` goes, where its constants say it; raises MisfitError for one of
-    another number of elements.
+    """Return the shape to which a reshape of a tensor of `shape` goes, where its constants say it; raises MisfitError for one
+    of another number of elements.
     """
     given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
     for key in ("shape", "size"):

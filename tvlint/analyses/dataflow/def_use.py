@@ -108,7 +108,7 @@ def streams_named(operators: tuple[Operator, ...]) -> set[str]:
 
 
 def stream_of(operator: Operator) -> str:
-    """The stream the operator runs on; the default stream has the names `` and `main`."""
+    """Return the stream the operator runs on; the default stream has the names `` and `main`."""
     return "" if operator.stream == "main" else operator.stream
 
 

@@ -35,7 +35,8 @@ def local_shape(mesh: Mesh, whole: tuple[int, ...], placements: Mapping[str, Pla
 def floored_shape(
     mesh: Mesh, whole: tuple[int, ...], placements: Mapping[str, Placement]
 ) -> tuple[tuple[int, ...], Undivided | None]:
-    """The shape that every rank holds of a value of shape `whole`, and the first dimension of which pieces are left over.
+    """Return the shape that every rank holds of a value of shape `whole`, and the first dimension of which pieces are left
+    over.
 
     Raises ValueError, saying why, for placements that no value of that shape has.
     """

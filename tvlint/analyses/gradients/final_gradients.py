@@ -20,7 +20,7 @@ _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 
 def final_axes(facts: Facts) -> frozenset[str]:
-    """The axes over which no gradient of a weight may stay partial.
+    """Return the axes over which no gradient of a weight may stay partial.
 
     All of them where the plan steps weights, has a reduce or optimizer segment, or adds up gradients of weights over ranks
     with data of their own; else those over which it adds up the gradient of some weight.
@@ -57,7 +57,7 @@ def _reduced_over(plan: Plan) -> Iterator[Group]:
 
 
 def axes_apart(facts: Facts, group: Group) -> frozenset[str]:
-    """The axes along which the ranks of `group` lie apart."""
+    """Return the axes along which the ranks of `group` lie apart."""
     group, mesh = facts.fold.declared(group), facts.plan.mesh
     coordinates = [mesh.coordinates(rank) for rank in set(group.ranks) if rank < mesh.size]
     return frozenset(group.axes) | {axis.name for axis in mesh.axes if len({each[axis.name] for each in coordinates}) > 1}

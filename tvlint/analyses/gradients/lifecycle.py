@@ -96,7 +96,7 @@ class Tied:
 
 
 def _whole(plan: Plan, weight: str) -> str:
-    """The weight that `weight` is a copy of by its declaration; itself where it is none."""
+    """Return the weight that `weight` is a copy of by its declaration; itself where it is none."""
     tensor = plan.tensors.get(weight)
     other = plan.tensors.get(tensor.logical) if tensor is not None else None
     copied = other is not None and tensor is not None and other.role is Role.WEIGHT is tensor.role

@@ -45,7 +45,9 @@ def left_out(plan: Plan) -> Iterator[LeftOut]:
 
 
 def _given(plan: Plan, name: str, weights: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...], int, bool]]:
-    """The weights that the backwards of a segment are about, the outputs of their forwards, and which are given gradients."""
+    """Yield the weights that the backwards of a segment are about, the outputs of their forwards, and which are given
+    gradients.
+    """
     for index, operator in enumerate(plan.segments[name].operators):
         if not isinstance(operator, Backward):
             continue

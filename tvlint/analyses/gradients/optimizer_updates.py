@@ -19,7 +19,7 @@ def is_step(operator: Compute) -> bool:
 
 
 def updated_weights(plan: Plan) -> frozenset[str]:
-    """The weights that a step of the plan changes, by an update, a written-out step or in place."""
+    """Return the weights that a step of the plan changes, by an update, a written-out step or in place."""
     found: set[str] = set()
     weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
     run = {step.segment for program in plan.programs for step in program.steps}

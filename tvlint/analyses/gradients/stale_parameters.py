@@ -27,7 +27,7 @@ class StaleGather:
 
 
 def stale_gathers(plan: Plan) -> Iterator[StaleGather]:
-    """The first use of every gathered parameter that an optimizer step has overtaken; once per operator."""
+    """Yield the first use of every gathered parameter that an optimizer step has overtaken; once per operator."""
     gathers = any(_gathers(plan, operator) for operator in collectives(plan))
     seen: set[Where] = set()
     for program in plan.programs if gathers else ():
@@ -45,7 +45,7 @@ def _gathers(plan: Plan, operator: object) -> bool:
 
 
 def _stepped(operator: object) -> tuple[str, ...]:
-    """The weights and master weights that an optimizer step changes here."""
+    """Return the weights and master weights that an optimizer step changes here."""
     if isinstance(operator, Update):
         return operator.weights
     return overwritten(operator) if isinstance(operator, Compute) and is_step(operator) else ()

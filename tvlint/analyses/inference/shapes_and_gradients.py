@@ -92,7 +92,8 @@ def _made(operator: Compute) -> list[tuple[tuple[int, ...], str]]:
 
 
 def for_every_operand(outputs: tuple[str, ...], operands: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """The gradients of all operands, none put in for operands of whole numbers (indices, masks) where they are left out."""
+    """Return the gradients of all operands, none put in for operands of whole numbers (indices, masks) where they are left out.
+    """
     whole = [name in tensors and tensors[name].dtype.startswith(("int", "uint", "bool")) for name in operands]
     if len(outputs) == len(operands) or len(outputs) != whole.count(False):
         return outputs
@@ -187,7 +188,7 @@ def _collective_shapes(operator: Communicate, inputs: list[Tensor], mesh: Mesh) 
 
 
 def _cut_or_joined(operator: Communicate, shape: tuple[int, ...], size: int) -> None:
-    """Raises MisfitError where the collective names a dimension that is not there, or cuts one that does not divide."""
+    """Raise MisfitError where the collective names a dimension that is not there, or cuts one that does not divide."""
     rank, said = len(shape), f"`{operator.kind.value}` of shape {shape} over {size} ranks"
     for dim in (operator.dim, operator.concat_dim):
         if dim is not None and rank and not -rank <= dim < rank:
@@ -288,7 +289,7 @@ def _of_whole_numbers(operator: Compute, dtype: str) -> str:
 
 
 def _check_types(spec: OpSpec, indices: Collection[int], operator: Compute, found: Mapping[str, Tensor]) -> None:
-    """Raises DtypeError for operands whose types of numbers the operator does not take together."""
+    """Raise DtypeError for operands whose types of numbers the operator does not take together."""
     dtypes = [found[name].dtype for name in operator.inputs if not isinstance(name, Literal)]
     expected = expected_types(spec.traits, dtypes, indices, operator.attributes) if dtypes else ""
     if expected:

@@ -14,8 +14,9 @@ from tvlint.ops.table import row_of
 
 
 def choices(walk: Walk, operator: Compute) -> Iterator[tuple[str, str, str]]:
-    """The rule, the tensor and the axis, for every axis over which the operator picks within a shard, and nothing that is made
-    of what it picked meets what the other ranks did. Rows of a batch are picked among on every rank by themselves."""
+    """Yield the rule, the tensor and the axis, for every axis over which the operator picks within a shard, and nothing that is
+    made of what it picked meets what the other ranks did. Rows of a batch are picked among on every rank by themselves.
+    """
     row = row_of(operator.op)
     first = operator.inputs[0] if operator.inputs else None
     if row is None or Trait.CHOICE not in row.traits or row.dimension is None or not isinstance(first, str):

@@ -20,7 +20,7 @@ _COMPARED = 64
 
 
 def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
-    """The axes along which ranks compute the same values, so that a placement means something there.
+    """Return the axes along which ranks compute the same values, so that a placement means something there.
 
     Along a pipeline axis ranks run different layers; there nothing is replicated, sharded or partial. An axis is one by its
     name, or where its ranks compute mostly different values and never meet in a collective along it. Folded replicas have data
@@ -46,7 +46,7 @@ def common_axes(facts: Facts, program: Program) -> tuple[str, ...]:
 
 
 def _programs_along(facts: Facts, rank: int, axis: str) -> frozenset[int]:
-    """The programs that the ranks of `rank`'s line along `axis` run; looked up once a line."""
+    """Return the programs that the ranks of `rank`'s line along `axis` run; looked up once a line."""
     start = facts.plan.mesh.rank({**facts.plan.mesh.coordinates(rank), axis: 0})
 
     def find() -> frozenset[int]:
@@ -57,14 +57,14 @@ def _programs_along(facts: Facts, rank: int, axis: str) -> frozenset[int]:
 
 
 def _silent(facts: Facts) -> frozenset[str]:
-    """The axis of folded replicas, where no tensor is said to lie over it."""
+    """Return the axis of folded replicas, where no tensor is said to lie over it."""
     axis = facts.plan.replication.axis
     named = any(axis in (tensor.placements or {}) for tensor in facts.plan.tensors.values())
     return frozenset() if named or facts.plan.replication.count < 2 else frozenset({axis})
 
 
 def messaged_axes(facts: Facts) -> frozenset[str]:
-    """The axes along which a message goes from one rank to another."""
+    """Return the axes along which a message goes from one rank to another."""
     mesh, found = facts.plan.mesh, set[str]()
     for source, target, _ in facts.traffic.channels:
         if max(source, target) < mesh.size and source != target:
@@ -74,8 +74,9 @@ def messaged_axes(facts: Facts) -> frozenset[str]:
 
 
 def batch_axes(plan: Plan) -> frozenset[str]:
-    """The axes over which ranks have batches of their own: by their names, or since inputs are split over them, by rows or
-    where gradients of weights are reduced over them as well."""
+    """Return the axes over which ranks have batches of their own: by their names, or since inputs are split over them, by rows
+    or where gradients of weights are reduced over them as well.
+    """
     reduced = {
         axis for segment in plan.segments.values() for operator in segment.operators if isinstance(operator, ReduceGradients)
         for axis in operator.group.axes
@@ -88,7 +89,7 @@ def batch_axes(plan: Plan) -> frozenset[str]:
 
 
 def traded_axes(plan: Plan) -> frozenset[str]:
-    """The axes over which an all-to-all runs or weights are split, so that heads may be split over them."""
+    """Return the axes over which an all-to-all runs or weights are split, so that heads may be split over them."""
     found: set[str] = set()
     for segment in plan.segments.values():
         for operator in segment.operators:
@@ -101,7 +102,7 @@ def traded_axes(plan: Plan) -> frozenset[str]:
 
 
 def _exchanging(facts: Facts) -> frozenset[str]:
-    """The axes along which collectives run and no message goes."""
+    """Return the axes along which collectives run and no message goes."""
     operators = (operator for segment in facts.plan.segments.values() for operator in segment.operators)
     met = {axis for operator in operators if isinstance(operator, Communicate) for axis in operator.group.axes}
     return frozenset(met) - messaged_axes(facts)

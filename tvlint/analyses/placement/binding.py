@@ -15,7 +15,9 @@ from tvlint.ops.table import spec_of
 
 
 def bind(walk: Walk, operator: Compute) -> tuple[OpSpec, Bound, list[str]] | None:
-    """The operator's meaning, its annotation for this use and its tensor operands; None where the table does not have it."""
+    """Return the operator's meaning, its annotation for this use and its tensor operands; None where the table does not have
+    it.
+    """
     spec = spec_of(operator.op) or loss_spec(operator)
     names = [name for name in operator.inputs if not isinstance(name, Literal)]
     if spec is None or (is_attention(operator) and _packs_heads(walk, names)):

@@ -8,10 +8,9 @@ from tvlint.ir.placement import Partial, Replicate, Shard
 
 
 def after(operator: Communicate, before: On, rank: int, gradient: bool, members: int) -> tuple[On, str]:
-    """The placement on one axis of the group, and the rule that is broken (empty: none).
+    """Return the placement on one axis of the group, and the rule that is broken (empty: none).
 
-    `rank` is the number of dimensions of the operand; `gradient` says that the operand is a gradient, for which an average
-    over ranks is a matter of scale. The axis has `members` ranks.
+    `rank` is the number of dimensions of the operand. The axis has `members` ranks.
     """
     dim = operator.dim % rank if operator.dim is not None and rank and -rank <= operator.dim < rank else operator.dim
     if operator.kind is Collective.ALL_REDUCE:

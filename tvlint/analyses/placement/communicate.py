@@ -68,7 +68,7 @@ def communicate(walk: Walk, operator: Communicate) -> None:
 
 
 def _sharded_over(value: Placed, operator: Communicate, rank: int, axes: list[str]) -> str:
-    """The one of `axes` over which the value is split along the dimension that is gathered; empty: none."""
+    """Return the one of `axes` over which the value is split along the dimension that is gathered; empty: none."""
     if operator.dim is None or not -rank <= operator.dim < rank:
         return ""
     dim = operator.dim % rank
@@ -84,7 +84,7 @@ def _may_average(walk: Walk, name: str) -> bool:
 
 
 def send(walk: Walk, operator: Send) -> None:
-    """Keeps how the sent value lies for whoever receives it; along an axis that it crosses others have another part of it."""
+    """Keep how the sent value lies for whoever receives it; along an axis that it crosses others have another part of it."""
     value = walk.value(operator.tensor)
     mesh, peer, crossed = walk.plan.mesh, operator.peer, {operator.peer.axis}
     if peer.rank is not None and max(peer.rank, walk.rank) < mesh.size:

@@ -23,7 +23,7 @@ from tvlint.ops.table import spec_of
 
 
 def claim_defects(facts: Facts) -> tuple[Defect, ...]:
-    """The contradictions, once per value; computed once."""
+    """Return the contradictions, once per value; computed once."""
     return facts.derived("claim defects", lambda: tuple(_claim_defects(facts)))
 
 

@@ -53,7 +53,7 @@ def called(operator: Compute | Communicate) -> str:
 
 
 def unexplained(facts: Facts) -> Iterator[Stated]:
-    """Those of which nothing else that is wrong at the operator is the cause."""
+    """Those of which nothing else that is wrong at the operator, or before, is the cause."""
     explained = {defect.where for defect in (*defects(facts), *claim_defects(facts))}
     for parted in disagreements(facts):
         explained |= {(call.site.segment, call.site.index) for call in (*parted.ours, *parted.theirs)}

@@ -23,7 +23,7 @@ _Run = tuple[Where, tuple[int, ...], Compute]
 
 
 def mates(walk: Walk, operator: Compute) -> None:
-    """Says where most others of an axis compute a value of this name from values of the same names with another activation, or
+    """Say where most others of an axis compute a value of this name from values of the same names with another activation, or
     scale their shards of one value by another number. Ranks with data of their own may weigh them."""
     if len(walk.plan.programs) < 2 or not _concerns(operator):
         return

@@ -54,7 +54,7 @@ def is_whole(placement: On) -> bool:
 
 
 def words(placement: On) -> str:
-    """A placement as messages write it."""
+    """Return a placement as messages write it."""
     if isinstance(placement, Shard):
         order = f", order={[list(pieces) for pieces in placement.order]}".replace(" ", "") if placement.order else ""
         return f"S({placement.dim}{order})"

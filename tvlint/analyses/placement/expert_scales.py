@@ -61,7 +61,7 @@ def expert_shares(facts: Facts) -> Iterator[Share]:
 
 
 def _trading(facts: Facts) -> frozenset[str]:
-    """The axes over which ranks exchange rows of which each has its own."""
+    """Return the axes over which ranks exchange rows of which each has its own."""
     plan = facts.plan
     groups = [operator.group for operator in collectives(plan) if operator.kind is Collective.ALL_TO_ALL]
     inputs = [tensor.placements or {} for tensor in plan.tensors.values() if tensor.role is Role.INPUT]

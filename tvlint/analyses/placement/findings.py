@@ -20,7 +20,7 @@ NAMED = re.compile(r"`{(\w+)}`")
 
 
 def of_rule(facts: Facts, rule: str) -> list[Defect]:
-    """The defects of `rule`, those of derived placements first."""
+    """Return the defects of `rule`, those of derived placements first."""
     return [defect for defect in (*defects(facts), *claim_defects(facts)) if defect.rule == rule]
 
 

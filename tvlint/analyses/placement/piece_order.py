@@ -62,7 +62,7 @@ def _split_again(walk: Walk, axis: str) -> bool:
 
 
 def noted(walk: Walk, operator: Compute) -> None:
-    """Notes which slices of a value the operator takes."""
+    """Note which slices of a value the operator takes."""
     narrow = canonical_name(operator.op) == "narrow"
     source = operator.inputs[0] if operator.inputs else None
     shape = walk.shape(source) if isinstance(source, str) else None

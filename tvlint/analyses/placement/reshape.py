@@ -9,7 +9,7 @@ from tvlint.ir.placement import Shard
 
 
 def reshaped(placement: On, before: tuple[int, ...] | None, after: tuple[int, ...] | None, parts: int) -> On:
-    """The placement of the reshaped tensor, by local shapes; unknown where the pieces of a rank do not stay in order.
+    """Return the placement of the reshaped tensor, by local shapes; unknown where the pieces of a rank do not stay in order.
 
     A sharded dimension stays sharded as the outermost of the dimensions it is split into, or when it is the outermost of
     those it is merged with. Merged behind others, a rank holds several pieces of the result.
@@ -50,7 +50,7 @@ def _kept(placement: Shard, at: int, size: int, after: tuple[int, ...]) -> On:
 
 
 def _merged(after: tuple[int, ...], outside: int, piece: int, parts: int) -> On:
-    """The dimension that the sharded one is now the inner part of: a rank holds a `piece` for each of the outer part."""
+    """Return the dimension that the sharded one is now the inner part of: a rank holds a `piece` for each of the outer part."""
     for at in range(len(after)):
         start, inside = prod(after[:at]), prod(after[at + 1 :])
         if outside % start == 0 and start < outside and piece % inside == 0 and piece >= inside:
@@ -62,7 +62,7 @@ def _merged(after: tuple[int, ...], outside: int, piece: int, parts: int) -> On:
 
 
 def _unmerged(placement: Shard, after: tuple[int, ...], outside: int, parts: int) -> On:
-    """The reverse: the dimension within which each rank holds one piece."""
+    """Return the reverse: the dimension within which each rank holds one piece."""
     repeats = len(placement.order[0])
     if placement.order != tuple(tuple(range(rank, repeats * parts, parts)) for rank in range(parts)):
         return None

@@ -61,12 +61,12 @@ class Walk:
         return self.values[name]
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """The local shape of `name`, where it is declared or follows."""
+        """Return the local shape of `name`, where it is declared or follows."""
         tensor = self.plan.tensors.get(name)
         return None if tensor is None else tensor.shape
 
     def whole(self, name: str) -> tuple[int, ...] | None:
-        """The shape of the whole value of which `name` is a piece, where all its placements are known."""
+        """Return the shape of the whole value of which `name` is a piece, where all its placements are known."""
         shape, value = self.shape(name), self.value(name)
         if shape is None or any(value.on.get(axis) is None for axis in self.axes):
             return None
@@ -77,14 +77,14 @@ class Walk:
         return whole_shape(self.plan.mesh, shape, placements)
 
     def say(self, rule: str, name: str, axis: str, operator: str = "", other: str = "", has: str = "", wants: str = "") -> None:
-        """Notes that `rule` is broken at the present operator."""
+        """Note that `rule` is broken at the present operator."""
         value = self.value(name)
         made = value.origin.get(axis) or self.producer.get(name)
         has = has or words(value.on.get(axis))
         self.found.append(Defect(rule, self.where, name, axis, has, operator, other, made, (), wants))
 
     def store(self, name: str, on: dict[str, On], origin: dict[str, Where], accumulate: bool = False) -> None:
-        """Keeps how a result lies; what could not be derived is what the plan declares of it."""
+        """Keep how a result lies; what could not be derived is what the plan declares of it."""
         value = Placed(on, origin)
         if accumulate and name in self.producer and name in self.values:
             value = _joined(self.values[name], value)
@@ -121,7 +121,7 @@ class Walk:
         self.values[name] = Placed(kept, value.origin)
 
     def axes_of(self, group: Group) -> tuple[str, ...] | None:
-        """The mesh axes that the group runs along; None when it is no product of axes."""
+        """Return the mesh axes that the group runs along; None when it is no product of axes."""
         group = self.facts.fold.declared(group)
         if group.axes or not group.ranks:
             return group.axes or self.axes

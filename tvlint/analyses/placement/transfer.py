@@ -42,7 +42,7 @@ class Wrong:
 
 
 def forms(bound: Bound, constant: bool, rising: bool = False) -> Iterator[Form]:
-    """The contraction of every output.
+    """Yield the contraction of every output.
 
     A table that is looked up in by indices may be split over its rows: each rank gives what it holds and zero for the rest.
     """
@@ -96,7 +96,7 @@ def gradient_form(bound: Bound, operand: int, present: Sequence[int]) -> Form:
 
 
 def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
-    """The result's placement on one axis, or what is wrong."""
+    """Return the result's placement on one axis, or what is wrong."""
     shuffled = _shuffled(form, operands)
     if shuffled is not None:
         return shuffled[0]
@@ -133,7 +133,7 @@ def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
 
 
 def _shuffled(form: Form, operands: Sequence[On]) -> tuple[On | Wrong] | None:
-    """The result where operands hold the pieces of a dimension in another order; None where no operand does."""
+    """Return the result where operands hold the pieces of a dimension in another order; None where no operand does."""
     given = [(at, placement) for at, placement in enumerate(operands) if isinstance(placement, Shuffled)]
     if not given:
         return None
@@ -155,7 +155,7 @@ def _stays(form: Form, name: str) -> bool:
 
 
 def _split(form: Form, operands: Sequence[On]) -> tuple[dict[str, tuple[Shard, int]], Wrong | None]:
-    """The names that are split over this axis, and what does not fit: one name split differently, or two names."""
+    """Return the names that are split over this axis, and what does not fit: one name split differently, or two names."""
     split: dict[str, tuple[Shard, int]] = {}
     for position, placement in enumerate(operands):
         if not isinstance(placement, Shard):

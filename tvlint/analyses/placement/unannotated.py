@@ -14,7 +14,7 @@ from tvlint.ops.table import has_kind, has_trait, row_of
 
 
 def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int], axis: str) -> tuple[str, int]:
-    """The rule that the operator breaks on `axis`, and the operand concerned; an empty rule: none that is known."""
+    """Return the rule that the operator breaks on `axis`, and the operand concerned; an empty rule: none that is known."""
     if not operands or not ranks:
         return "", 0
     first, rank = operands[0], ranks[0]
@@ -79,7 +79,8 @@ def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequ
 
 
 def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
-    """Return how the result of an attention without annotation lies: like its queries, where keys and values do or are whole.
+    """Return how the result of attention that fetches keys from other ranks lies: like its queries, where keys and values do
+    or are whole.
     """
     if not is_any_attention(operator):
         return {}

@@ -106,7 +106,7 @@ def stops(defect: Defect) -> bool:
 
 
 def at(operator: Operator, segment: str, defect: Defect) -> Defect:
-    """The defect at `operator` of a segment."""
+    """Return the defect at `operator` of a segment."""
     return replace(defect, segment=segment, source=source_of(operator), label=operator.label, place=operator)
 
 
@@ -117,7 +117,7 @@ def source_of(operator: Operator) -> Location | None:
 
 
 def reasons(plan: Plan, defects: Iterable[Defect], draw: Draw | None = None) -> tuple[Reason, ...]:
-    """The defects as reasons, each once, with all its ranks, those that refute first; the first ones drawn."""
+    """Return the defects as reasons, each once, with all its ranks, those that refute first; the first ones drawn."""
     groups: dict[Hashable, list[Defect]] = {}
     for defect in defects:
         key = defect.cause or (defect.name, defect.message, defect.label, defect.source, defect.expected)
@@ -186,6 +186,6 @@ def _subjects(defects: Sequence[Defect]) -> str:
 
 
 def everywhere(plan: Plan, ranks: Iterable[int]) -> tuple[int, ...]:
-    """The ranks and their copies in every replica."""
+    """Return the ranks and their copies in every replica."""
     replicas = range(max(1, plan.replication.count))
     return tuple(sorted(rank + replica * plan.replication.stride for rank in ranks for replica in replicas))

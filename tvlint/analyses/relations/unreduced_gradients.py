@@ -114,7 +114,7 @@ def _last(plan: Plan, weight: str, rank: int) -> tuple[str, Operator | None]:
 def _partial_axes(alone: Alone, rank: int, held: Mapping[int, Slot]) -> list[str]:
     """Return the axes over which what a rank holds is a part of a sum, where others hold other parts, or what is unknown.
 
-    A part of a sum that an operator took for complete before is that mistake.
+    A part of a sum that an operator took for complete before, or added something else to, is that mistake.
     """
     plan, value = alone.plan, held.get(rank)
     pending = {(entry.origin, entry.number) for leaf in value.leaves for entry in leaf.pending} if value is not None else set()

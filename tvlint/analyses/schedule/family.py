@@ -145,7 +145,9 @@ def _depth_first(row: Sequence[Step], total: int) -> bool:
 
 
 def _repetend(rows: list[list[Step]]) -> str:
-    """The name of a schedule whose ranks repeat a block of steps, with later micro-batches, over at least half its length."""
+    """Return the name of a schedule whose ranks repeat a block of steps, with later micro-batches, over at least half its
+    length.
+    """
     periods = [_period(row) for row in rows]
     if not periods or any(period is None for period in periods):
         return ""

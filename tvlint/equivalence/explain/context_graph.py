@@ -47,13 +47,15 @@ def _nameless(steps: tuple[SceneStep, ...]) -> Hashable:
 
 
 def _mates(plan: Plan, defect: Defect) -> tuple[int, ...]:
-    """The rank of the defect and those that run the same operator with it."""
+    """Return the rank of the defect and those that run the same operator with it."""
     mates = next((program.ranks for program in plan.programs if defect.rank in program.ranks), ())
     return (*mates[:_MOST_MATES], *((defect.rank,) if defect.rank in mates[_MOST_MATES:] else ()))
 
 
 def _steps(plan: Plan, terms: Terms, derived: Derived, rank: int, segment: str, place: Operator) -> tuple[SceneStep, ...]:
-    """The operator, the nearest ones before it in its segment that made what it reads, and all that made what lacks in it."""
+    """Return the operator, the nearest ones before it in its segment that made what it reads, and all that made what lacks in
+    it.
+    """
     local = derived.locals.get((rank, segment))
     if local is None:
         return ()
@@ -105,7 +107,7 @@ def _piece(terms: Terms, name: str, value: Value) -> Piece:
 
 
 def _summed(pending: Pending) -> str:
-    """The range that a partial sum goes over."""
+    """Return the range that a partial sum goes over."""
     if (pending.low, pending.high) == (0, pending.size):
         return scope_of(pending)
     return f"over {pending.low}:{pending.high} of {pending.size}"

@@ -23,7 +23,7 @@ _EITHER_SIGN = (Trait.SUM, Trait.SCALING, Trait.PRODUCT, Trait.VIEW, Trait.NORMA
 
 
 def difference(terms: Terms, expected: int, actual: int) -> str:
-    """An element on which two terms with the same operands differ, in words; empty when none is found.
+    """Return an element on which two terms with the same operands differ, in words; empty when none is found.
 
     Both operators are run on the same small random operands: of any sign where the operand can be of any sign, in (0, 1)
     elsewhere. Empty as well for operators that have no meaning in the table.
@@ -118,7 +118,7 @@ def _gradient(head: tuple[Any, ...], values: Sequence[Array]) -> Array:
 
 
 def _small_shapes(terms: Terms, heads: Sequence[tuple[Any, ...]], operands: Sequence[int]) -> list[tuple[int, ...]]:
-    """A small shape for every operand, in which dimensions that either operator ties together have one size.
+    """Return a small shape for every operand, in which dimensions that either operator ties together have one size.
 
     Dimensions of size 1 stay, and so do whole ones of moderate size, in which an operator may count positions.
     """

@@ -103,7 +103,7 @@ def repair(
     proves: Callable[[Plan], bool],
     judged: Callable[[Plan], Verdict | None] | None = None,
 ) -> Repair | None:
-    """A change that makes the plan prove, verified by proving it; None where none of those tried does.
+    """Return a change that makes the plan prove, verified by proving it; None where none of those tried does.
 
     With `judged` also a change after which the plan is refuted for other causes that all have a repair: the fewest such
     causes, so that none is one that the change itself has made.
@@ -131,7 +131,7 @@ def _run(plan: Plan) -> int:
 
 
 def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:
-    """The reasons of a verdict with the repair that was found, and with what is wrong besides.
+    """Return the reasons of a verdict with the repair that was found, and with what is wrong besides.
 
     Where several repairs make the plan prove, each reason that has one is a cause, and what was left open follows from them.
     """
@@ -194,7 +194,7 @@ def _candidates(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pl
 
 
 def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
-    """The tensors all-reduced over each set of mesh axes that splits the ranks into groups."""
+    """Yield the tensors all-reduced over each set of mesh axes that splits the ranks into groups."""
     for over, group_of in _groupings(plan, {rank: each_sum.producer for rank, each_sum in sums.items()}):
         edits: dict[int, list[Operator]] = {}
         for rank, each in sums.items():
@@ -230,7 +230,9 @@ def _collected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pla
 
 
 def _redirected(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
-    """The messages whose pieces a collective puts together, from senders in the order of its ranks, and those back to these."""
+    """Yield the messages whose pieces a collective puts together, from senders in the order of its ranks, and those back to
+    these.
+    """
     gather = {
         defect.rank: defect.place for defect in defects if defect.name in _CROSSED and isinstance(defect.place, Communicate)
     }
@@ -302,7 +304,8 @@ def _met(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
 
 
 def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
-    """The reducers of gradients among all ranks that hold the same piece, by a sum or a mean, and those that are missing."""
+    """Yield the reducers of gradients among all ranks that hold the same piece, by a sum or a mean, and those that are missing.
+    """
     if not any(defect.name in _UNREDUCED for defect in defects):
         return
     holders = _holders(plan)
@@ -404,7 +407,7 @@ def _holders(plan: Plan) -> dict[tuple[int, str], tuple[int, ...]]:
 
 
 def _groupings(plan: Plan, places: Mapping[int, Operator]) -> Iterator[tuple[str, dict[int, Group]]]:
-    """The ranks that run these operators in groups along each set of mesh axes, in words and by rank.
+    """Yield the ranks that run these operators in groups along each set of mesh axes, in words and by rank.
 
     An operator that several ranks share, as they run one program, has its group named by axes.
     """
@@ -451,7 +454,7 @@ def _declared(plan: Plan, name: str) -> Iterator[tuple[str, Plan]]:
 
 
 def _groups(plan: Plan, ranks: Iterable[int], axes: tuple[str, ...]) -> set[tuple[int, ...]]:
-    """The ranks in groups that differ only on the axes."""
+    """Return the ranks in groups that differ only on the axes."""
     groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for rank in sorted(ranks):
         outside = tuple((name, at) for name, at in plan.mesh.coordinates(rank).items() if name not in axes)
@@ -492,7 +495,7 @@ def _exchanged(plan: Plan, fix: Exchange) -> tuple[str, Plan]:
 
 
 def edited(plan: Plan, edits: Mapping[int, Sequence[Operator]]) -> Plan:
-    """The plan with operators (by identity) replaced; gradient operators follow their forward operators."""
+    """Return the plan with operators (by identity) replaced; gradient operators follow their forward operators."""
     return replace(plan, segments={name: _edited_segment(segment, edits) for name, segment in plan.segments.items()})
 
 

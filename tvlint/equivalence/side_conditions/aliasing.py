@@ -103,7 +103,7 @@ class Renames:
         return None if tensor is None else tensor.role
 
     def _of_none(self, segment: Segment, step: Step) -> str:
-        """A run of no micro-batch that has a value of one."""
+        """Return a run of no micro-batch that has a value of one."""
         for name in (*segment.inputs, *segment.outputs, *(step.inputs or ()), *(step.outputs or ())):
             tensor = self._plan.tensors.get(name)
             lasts = tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE)
@@ -147,7 +147,8 @@ class Renames:
         return self._roles[program.ranks].get(name) == {self._role(inner)}
 
     def _replaced(self, program: Program, number: int, users: _Users) -> str:
-        """A name under which communication puts something else in what other runs know by another name, or read later."""
+        """Return a name under which communication puts something else in what other runs know by another name, or read later.
+        """
         step = program.steps[number]
         segment = self._plan.segments[step.segment]
         inputs, outputs = step.outside(segment)

@@ -105,7 +105,7 @@ class Finals:
                 updated.update(dict.fromkeys(touch.updates, (step.segment, touch.operator)))
 
     def _means(self, steps: tuple[Step, ...]) -> set[str]:
-        """The weights whose gradients are averaged more than once, in one way: the mean of a mean is that mean."""
+        """Return the weights whose gradients are averaged more than once, in one way: the mean of a mean is that mean."""
         reducers: dict[str, list[ReduceGradients]] = {}
         for step in steps:
             for touch in self._touches_of(step.segment):
@@ -122,7 +122,7 @@ class Finals:
 
 
 def _names(operator: Operator) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tensors that an operator reads and makes."""
+    """Return the tensors that an operator reads and makes."""
     if isinstance(operator, Compute):
         return tuple(name for name in operator.inputs if isinstance(name, str)), operator.outputs
     if isinstance(operator, Backward):

@@ -63,7 +63,7 @@ class Turns:
         return None
 
     def _kept_in(self, segment: Segment) -> frozenset[str]:
-        """The segments whose operators keep what gradients in the segment need."""
+        """Return the segments whose operators keep what gradients in the segment need."""
         needed = {operator.forward.outputs for operator in segment.operators if isinstance(operator, Backward)}
         return frozenset(name for outputs in needed for name in self._makers.get(outputs, ()))
 
@@ -99,14 +99,14 @@ class _Histories:
         self._last: list[tuple[int, str]] = [(0, "")]
 
     def after(self, history: int, name: str) -> int:
-        """The history with one more segment."""
+        """Return the history with one more segment."""
         found = self._numbers.setdefault((history, name), len(self._last))
         if found == len(self._last):
             self._last.append((history, name))
         return found
 
     def names(self, history: int) -> list[str]:
-        """The segments of a history, in order."""
+        """Return the segments of a history, in order."""
         found = []
         while history:
             history, name = self._last[history]

@@ -30,7 +30,7 @@ class _Source(NamedTuple):
 
 
 def inputs_told_apart(plan: Plan) -> frozenset[str]:
-    """The inputs that are told apart: those of the plan, and those that segments load and read.
+    """Return the inputs that are told apart: those of the plan, and those that segments load and read.
 
     A micro-batch may have a name of its own for its share of one.
     """
@@ -197,7 +197,7 @@ def _of_other_forward(
     forward: Mapping[tuple[str, int], list[tuple[tuple[str, ...], tuple[str, ...]]]],
     held: Mapping[object, list[_Source]],
 ) -> Defect | None:
-    """A backward run whose gradients belong to a forward run of another micro-batch."""
+    """Return a backward run whose gradients belong to a forward run of another micro-batch."""
     if segment.phase is not Phase.BACKWARD or segment.mirror not in plan.segments:
         return None
     mirror = plan.segments[segment.mirror]

@@ -49,7 +49,7 @@ def claimed(bound: Bound, name: str) -> Kind:
 
 
 def names_of(bound: Bound) -> list[str]:
-    """The names that operands have."""
+    """Return the names that operands have."""
     return list(dict.fromkeys(name for names in bound.operands for name in names if name != "1"))
 
 

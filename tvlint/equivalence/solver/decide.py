@@ -41,10 +41,10 @@ class Draw(Protocol):
     """A source of operands."""
 
     def numbers(self, label: str, shape: Shape) -> Array:
-        """An array of any numbers."""
+        """Return an array of any numbers."""
 
     def whole_numbers(self, label: str, shape: Shape, low: int, high: int) -> Array:
-        """An array of any whole numbers from `low` up to and without `high`."""
+        """Return an array of any whole numbers from `low` up to and without `high`."""
 
 
 Claim: TypeAlias = Callable[[Draw, Field], list[tuple[Array, Array]]]
@@ -170,7 +170,7 @@ def _over_numbers(claim: Any, facts: Sequence[Any], end: float) -> bool:
 
 
 def _values(claim: Any) -> dict[int, Any]:
-    """The values of functions in a claim over real numbers, outermost ones only; none where there are whole numbers."""
+    """Return the values of functions in a claim over real numbers, outermost ones only; none where there are whole numbers."""
     import z3
 
     values: dict[int, Any] = {}

@@ -10,7 +10,7 @@ from tvlint.ops.spec import Shape
 
 
 def real_term(value: Any) -> Any:
-    """The value as a real term."""
+    """Return the value as a real term."""
     import z3
 
     return value if isinstance(value, z3.ExprRef) else z3.RealVal(str(value))

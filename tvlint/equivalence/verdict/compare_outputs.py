@@ -29,7 +29,7 @@ from tvlint.ir.plan import Box, Plan
 def judge_returned(
     world: World, plan: Plan, derived: Derived, losses: tuple[int, ...], replicas: int, micro_batches: int
 ) -> Iterator[Defect]:
-    """Yield what is wrong with the values that the plan returns."""
+    """Return what is wrong with the values that the plan returns, and what is assumed of the rest."""
     if not plan.outputs:
         text = f"the plan returns nothing and the reference returns {len(losses)} values"
         yield Defect("other-outputs", False, text, plan.programs[0].ranks[0])

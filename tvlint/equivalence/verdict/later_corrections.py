@@ -129,7 +129,7 @@ def _is_shift(readers: Readers, name: str) -> bool:
 
 
 def _shifted(readers: Readers, name: str) -> list[Sequence[Operator | None]]:
-    """Who reads each difference from which the value is subtracted; no one of what else is made of it."""
+    """Return who reads each difference from which the value is subtracted; no one of what else is made of it."""
     found: list[Sequence[Operator | None]] = []
     names, seen = [name], {name}
     while names:

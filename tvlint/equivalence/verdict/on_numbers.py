@@ -74,6 +74,7 @@ class Difference:
 
     `error` is the greatest error of the last run, where the greatest element of the reference's is `scale`. `first` is the
     first result in the order of the program that is not the reference's value of that name, and the operator that gives it.
+    `invented` says that something stood in for random numbers, or for a function that has none.
     """
 
     weight: str
@@ -150,7 +151,10 @@ def _runs_of(program: Program) -> list[tuple[str, int]]:
 
 
 def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Defect, ...]:
-    """Return the difference as what is wrong on its ranks, at the operator of the first result that differs."""
+    """Return the difference as what is wrong on its ranks, at the operator of the first result that differs.
+
+    Where all results are the reference's it is at the weight whose gradient differs.
+    """
     text = (
         f"the gradient of `{found.weight}` on {{ranks}} is another one in {SEEDS} runs on random numbers: "
         f"off by {found.error:.3g}, where the greatest element is {found.scale:.3g}"
@@ -284,7 +288,7 @@ def _looked_up(plan: Plan, operator: Compute) -> dict[str, int]:
 
 
 def _numbers(seed: int, below: int) -> _Whole:
-    """Return what gives every whole value numbers of its own, the same to both plans."""
+    """Return what gives every whole value numbers of its own, the same to both plans, and some of them other content."""
     import numpy as np
 
     known: dict[tuple[str, str, tuple[int, ...]], Array] = {}
@@ -393,7 +397,10 @@ def _places(plan: Plan, tensor: Tensor, rank: int) -> tuple[Any, ...]:
 
 
 def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result) -> Difference | NotRun | None:
-    """Return where a rank has another gradient of a piece of a weight that it uses than the reference; None where none has."""
+    """Return where a rank has another gradient of a piece of a weight that it uses than the reference; None where none has.
+
+    Of the weights that are `updated` in both plans no gradient need be left.
+    """
     import numpy as np
 
     used = [*_used(plan)]

@@ -41,15 +41,15 @@ class Case:
 
 
 def first_rank(plan: Plan) -> int:
-    """A rank of the plan, for what is wrong with all of it."""
+    """Return a rank of the plan, for what is wrong with all of it."""
     return plan.programs[0].ranks[0] if plan.programs and plan.programs[0].ranks else 0
 
 
 def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) -> Case | Defect:
     """Return the pair as a case; or the gap that keeps the plans from being compared.
 
-    A case has two well-formed plans, a reference of one rank and one micro-batch, inputs that correspond one to one, and a
-    batch of as many local batches as the parallel plan has replicas and micro-batches.
+    A case has two well-formed plans, a reference of one rank, inputs that correspond one to one, and a batch of as many local
+    batches as the parallel plan has replicas and micro-batches.
     """
     gap = _incomparable(parallel, reference)
     if gap is not None:
@@ -117,7 +117,7 @@ def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
 
 
 def _gradients_returned(plan: Plan) -> list[str]:
-    """The full names of the weights whose gradients the plan returns, in order."""
+    """Return the full names of the weights whose gradients the plan returns, in order."""
     owner, tensors = weight_gradients(plan), plan.tensors
     return [tensors[owner[name]].logical or owner[name] for name in plan.outputs if name in owner]
 
@@ -128,7 +128,7 @@ def _gradients_returned(plan: Plan) -> list[str]:
 
 
 def _matched(inner: Inputs, outer: Inputs) -> Inputs:
-    """The parallel plan's inputs, numbered like the reference's: by name where the names are the same, else by order."""
+    """Return the parallel plan's inputs, numbered like the reference's: by name where the names are the same, else by order."""
     if set(inner.names) != set(outer.names):
         return inner
     order = {name: i for i, name in enumerate(outer.names)}

@@ -125,7 +125,7 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
 
 
 def _once(case: Case) -> Case:
-    """Return the case with plans that run nothing twice and state what ranges they look up in."""
+    """Return the case with plans that run nothing twice, state what ranges they look up in, and add squares up for norms."""
     plan = with_stated_ranges(without_repeated_runs(case.parallel))
     return replace(case, parallel=plan, written=plan, reference=with_stated_ranges(case.reference))
 

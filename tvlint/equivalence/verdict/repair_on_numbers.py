@@ -30,7 +30,7 @@ _USUAL = (2, 4, 8, 10)
 
 
 def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool]) -> Repair | None:
-    """Return the first edit after which the plan is proved; None where none does."""
+    """Return the first edit after which the plan is proved, of statements `near` places before others; None where none does."""
     if sum(len(segment.operators) for segment in case.parallel.segments.values()) > _MOST_OPERATORS:
         return None
 
@@ -130,7 +130,7 @@ def _with_reducer(plan: Plan, reducer: ReduceGradients) -> Plan:
 
 
 def _constants(case: Case, statements: Mapping[Hashable, Sequence[Operator]]) -> Iterator[Candidate[Plan]]:
-    """Numbers that are multiplied, divided, added or subtracted: those of the reference, and multiples by usual factors."""
+    """Numbers that are multiplied, divided, added or subtracted: the reference's, roots of sizes, and usual multiples."""
     plan = case.parallel
     usual = dict.fromkeys((*(axis.size for axis in plan.mesh.axes if axis.size > 1), plan.mesh.size, *_USUAL))
     there = dict.fromkeys(number for segment in case.reference.segments.values() for number in _stated(segment))

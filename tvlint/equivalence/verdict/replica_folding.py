@@ -32,9 +32,10 @@ def fold_replicas(case: Case) -> Case | None:
 
 
 def partly_returned(case: Case, world: World, derived: Derived) -> Iterator[Defect]:
-    """Returned values that are sums over one replica's part of the batch.
+    """Return what is wrong with returned values that are sums over one replica's part of the batch, and what is assumed.
 
-    For a plan that is written folded each replica may return its own part; in one that writes its ranks out nothing may.
+    For a plan that is written folded each replica may return its own part; in one that writes its ranks out nothing may but
+    means, which whoever reads them averages.
     """
     for rank, name, value in _returned(case, world, derived):
         if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending):
@@ -73,7 +74,7 @@ def on_all_replicas(case: Case, defects: Iterable[Defect]) -> list[Defect]:
 
 
 def _declared_slot(tensor: Tensor, axis: str) -> int:
-    """The dimension that the tensor declares the axis to cut; -1 for none."""
+    """Return the dimension that the tensor declares the axis to cut; -1 for none."""
     placement = (tensor.placements or {}).get(axis)
     if not isinstance(placement, Shard) or tensor.region is not None or tensor.whole is None:
         return -1

@@ -76,7 +76,7 @@ def _pattern(bound: Bound) -> tuple[object, ...]:
 
 
 def _split(world: World, bound: Bound, values: Sequence[Value]) -> set[str]:
-    """The names of which some operand holds a part only."""
+    """Return the names of which some operand holds a part only."""
     found = set()
     for i, (names, value) in enumerate(zip(bound.operands, values, strict=False)):
         shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
@@ -98,7 +98,7 @@ def _linear(spec: OpSpec, call: Call, bound: Bound, group: frozenset[int], timeo
 
 
 def _small(spec: OpSpec, call: Call, bound: Bound) -> Call | Unknown:
-    """The call at a small shape with the same annotation.
+    """Return the call at a small shape with the same annotation.
 
     Every dimension gets one part more than it is split into, or what it has where that is less; one in which the operator
     counts positions keeps its size.

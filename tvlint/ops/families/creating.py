@@ -15,7 +15,7 @@ _KEYWORDS = ("dtype", "requires_grad", "device", "layout", "pin_memory", "out")
 
 
 def _made(call: Call, sizes: Sequence[int], attributes: tuple[Value, ...]) -> Bound:
-    """A tensor of these sizes, all of which is made."""
+    """Return a tensor of these sizes, all of which is made."""
     given = call.attributes
     if given.get("requires_grad") not in (None, False) or given.get("out") is not None:
         raise UnsupportedError(f"`{call.op}` into another tensor, or with a gradient")

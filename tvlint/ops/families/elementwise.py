@@ -66,7 +66,7 @@ def _two(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
 
 
 def reject_flags(call: Call) -> None:
-    """Raises UnsupportedError for a flag among the constants: `mask * True` is a mask, and `mask * 1.0` is none."""
+    """Raise UnsupportedError for a flag among the constants: `mask * True` is a mask, and `mask * 1.0` is none."""
     for operand in call.inputs:
         if isinstance(operand, Literal) and isinstance(operand.value, bool):
             raise UnsupportedError(f"`{call.op}` with {operand.value}, which is no number")
@@ -111,7 +111,7 @@ def _floor_division(call: Call) -> Bound:
 
 
 def _division(call: Call) -> Bound:
-    """What is left of a division whose quotient is rounded."""
+    """Return what is left of a division whose quotient is rounded."""
     call.reject_unknown()
     operands, output, literals = _two(call)
     return Bound(operands, (output,), attributes=literals)
@@ -230,7 +230,7 @@ def _to(call: Call) -> Bound:
 
 
 def _cast_to(dtype: str) -> Callable[[Call], Bound]:
-    """A method that is named after the type that it casts to."""
+    """Return a method that is named after the type that it casts to."""
 
     def bind(call: Call) -> Bound:
         call.expect(1)
@@ -295,7 +295,7 @@ def _over(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
 
 
 def _rest(rounded: Callable[[Array, Field], Array]) -> Evaluate:
-    """What is left of the first operand after a division by the second whose quotient is rounded."""
+    """Return what is left of the first operand after a division by the second whose quotient is rounded."""
 
     def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
         names, (left, right) = pair(bound, operands, field, bound.attributes)

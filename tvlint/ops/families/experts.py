@@ -20,7 +20,7 @@ SAME_ORDER = "a sort that need not be `stable` puts equal elements into one orde
 
 
 def _top(call: Call) -> Bound:
-    """The `k` greatest of the last dimension and their places, greatest first."""
+    """Return the `k` greatest of the last dimension and their places, greatest first."""
     call = call.with_arguments("k", "dim", "largest", "sorted")
     call.reject_unknown("k", "dim", "largest", "sorted")
     call.expect(1)
@@ -52,7 +52,7 @@ def _greatest(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Ar
 
 
 def _order(call: Call) -> Bound:
-    """The places of the elements of a dimension in rising order, or falling with `descending`."""
+    """Return the places of the elements of a dimension in rising order, or falling with `descending`."""
     call = call.with_arguments("dim", "descending", "stable")
     call.reject_unknown("dim", "descending", "stable")
     call.expect(1)
@@ -83,7 +83,7 @@ def _sorted_places(bound: Bound, operands: Sequence[Array], field: Field) -> tup
 
 
 def _bind_sort(call: Call) -> Bound:
-    """The elements in order, and the places where they were."""
+    """Return the elements in order, and the places where they were."""
     bound = _order(call)
     return replace(bound, outputs=bound.outputs * 2, zero_gradient=frozenset())
 

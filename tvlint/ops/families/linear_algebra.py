@@ -181,7 +181,7 @@ def _addmm(call: Call) -> Bound:
 
 
 def _factors(call: Call) -> tuple[int | float, int | float]:
-    """What operand 0 and what the product is multiplied with."""
+    """Return what operand 0 and what the product is multiplied with."""
     beta, alpha = call.attributes.get("beta", 1), call.attributes.get("alpha", 1)
     if (
         isinstance(beta, bool)

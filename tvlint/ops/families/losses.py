@@ -75,7 +75,7 @@ def _of_rows(call: Call, classes: int = 1) -> Bound:
 
 
 def _rows(call: Call) -> Bound:
-    """The loss of every row; with `smoothing`, all classes together have that share of it, in equal parts."""
+    """Return the loss of every row; with `smoothing`, all classes together have that share of it, in equal parts."""
     call = call.with_arguments("smoothing")
     call.reject_unknown("smoothing")
     return replace(_of_rows(call, -1), attributes=tuple(call.attributes.values()))
@@ -140,7 +140,7 @@ class _Sequence:
 
 
 def _masked_gather(call: Call) -> Bound:
-    """The score of every row's target where it is one of the columns `start:stop` that are held, and zero elsewhere."""
+    """Return the score of every row's target where it is one of the columns `start:stop` that are held, and zero elsewhere."""
     call.reject_unknown("dim", "start", "stop")
     call.expect(2)
     scores, target = call.shape(0), call.shape(1)

@@ -28,7 +28,7 @@ def _whole_numbers(call: Call, name: str) -> tuple[tuple[int, ...], Call]:
 
 
 def _repeat(call: Call) -> Bound:
-    """The tensor side by side with itself, `repeats` times along each dimension; further ones come first."""
+    """Return the tensor side by side with itself, `repeats` times along each dimension; further ones come first."""
     repeats, call = _whole_numbers(
         call, "dims" if "dims" in call.attributes else "repeats" if "repeats" in call.attributes else "size"
     )

@@ -17,7 +17,7 @@ AS_WIDE = "expand_as_wide"
 
 
 def _transpose(call: Call) -> Bound:
-    """Two dimensions exchanged; `t` exchanges the only two."""
+    """Return two dimensions exchanged; `t` exchanges the only two."""
     turned = call.op.rsplit(".", 1)[-1] == "t"
     call = call.with_arguments(*(() if turned else ("dim0", "dim1")))
     call.reject_unknown(*(() if turned else ("dim0", "dim1")))
@@ -172,7 +172,7 @@ def _expand(call: Call) -> Bound:
 
 
 def _expanded(call: Call, as_wide: Mapping[int, str]) -> Bound:
-    """The annotation of an expansion; `as_wide` are the names of dimensions whose size another operand gives."""
+    """Return the annotation of an expansion; `as_wide` are the names of dimensions whose size another operand gives."""
     call.reject_unknown("size", "implicit")
     call.expect(1)
     shape, size = call.shape(0), call.attributes.get("size")

@@ -157,7 +157,9 @@ def _unit(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
 
 
 def _bind_likeness(call: Call) -> Bound:
-    """The cosine of the angle between rows: their product, divided by norms that are taken for `eps` where they are less."""
+    """Return the cosine of the angle between rows: their product, divided by norms that are taken for `eps` where they are
+    less.
+    """
     call = call.with_arguments("dim", "eps")
     call.reject_unknown("dim", "eps")
     call.expect(2)

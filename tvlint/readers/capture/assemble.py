@@ -227,7 +227,10 @@ def _loss_placements(
 
 
 def _is_sum(prepared: Sequence[Prepared], reference: Prepared) -> bool:
-    """Return whether the recorded losses of the ranks are nearer to shares of the reference's than to the reference's."""
+    """Return whether the recorded losses of the ranks are shares of the reference's, and not the reference's.
+
+    Of several micro-batches each may have its own mean, or its share of it.
+    """
     losses = [total for total in map(_loss_of, prepared) if total is not None]
     whole = _loss_of(reference)
     mean = sum(losses) / len(losses) if losses else None

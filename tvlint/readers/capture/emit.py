@@ -62,8 +62,8 @@ class Emitter:
     `named` are the names of values that are declared: weights, buffers, inputs, seeds, of which `data` differ between
     micro-batches; `pieces` are the shapes that they are declared with, where the rank reads them in another one. Every
     other value is named by its phase and its place among those of the phase in its micro-batch, so that
-    micro-batches that do the same are written the same. What no data enters is written where a micro-batch reads it first:
-    programs make it once, and keep it.
+    micro-batches that do the same are written the same. What no data enters is written where a micro-batch reads it first,
+    and so are gathered weights that several micro-batches read: programs make it once, and keep it.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Emitter:
         return self.names[key], self.held[key]
 
     def _is_free(self, call: Call) -> bool:
-        """Return whether no data enters a call."""
+        """Return whether no data enters a call, or what is gathered."""
         known = self.free.get(call.outputs[0])
         if known is None:
             inputs = [self._root(argument.name) for argument in call.inputs if isinstance(argument, Ref)]

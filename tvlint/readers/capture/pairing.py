@@ -26,7 +26,10 @@ class Held:
 
 @dataclass(slots=True)
 class Whole:
-    """A value that the step is given, as all ranks hold it: by rank, and of each by micro-batch (-1: all)."""
+    """A value that the step is given, as all ranks hold it: by rank, and of each by micro-batch (-1: all).
+
+    `numbers` are those that the reference holds of it, of an input in all micro-batches.
+    """
 
     name: str
     role: Role
@@ -47,7 +50,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A given value that a rank reads, and where it does first."""
+    """A given value that a rank reads, where it does first, and in which micro-batches (-1: outside of them)."""
 
     value: str
     given: GivenValue
@@ -67,7 +70,11 @@ def uses_of(prepared: Prepared) -> list[Use]:
 
 
 def alone(prepared: Prepared, path: str) -> Found:
-    """Return what the one rank of a reference is given: it holds all of everything."""
+    """Return what the one rank of a reference is given: it holds all of everything, of the batch in micro-batches.
+
+    What the step is given in one of several micro-batches, under no name, is its part of an input, in the order of use; what it
+    is given in more of them is a constant.
+    """
     program = prepared.lifted.program
     wholes: dict[str, Whole] = {}
     names: dict[str, str] = {}

@@ -49,7 +49,7 @@ class Arguments:
 
 
 def flag_of(item: Item) -> str:
-    """The flag that `item` begins with; empty where it is no option."""
+    """Return the flag that `item` begins with; empty where it is no option."""
     if not isinstance(item, Word):
         return ""
     match = FLAG.match(leading_text(item.pieces))
@@ -57,7 +57,7 @@ def flag_of(item: Item) -> str:
 
 
 def read_arguments(items: Sequence[Item]) -> Arguments:
-    """The settings of a command line, `items` being the words after the program."""
+    """Return the settings of a command line, `items` being the words after the program."""
     found = Arguments()
     place = after_option = 0
     while place < len(items):
@@ -145,7 +145,7 @@ def _span(values: list[Item]) -> Span:
 
 
 def _shown(span: Span) -> str:
-    """The text at `span` on one line, cut where it is long."""
+    """Return the text at `span` on one line, cut where it is long."""
     text = " ".join(span.source.text[span.start : span.end].split())
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
@@ -191,5 +191,5 @@ def _equal(one: object, other: object) -> bool:
 
 
 def pieces_of(item: Item) -> tuple[Piece, ...]:
-    """The pieces of a word; a hole for anything else."""
+    """Return the pieces of a word; a hole for anything else."""
     return item.pieces if isinstance(item, Word) else (Hole(item.reason, item.span),)

@@ -51,14 +51,14 @@ class Composing:
 
 
 def composing(path: str) -> Composing:
-    """A composition that starts with the file at `path`."""
+    """Return a composition that starts with the file at `path`."""
     found = Composing(path, folder_around(path), Visits(path, MOST_ENTRIES))
     found.open.append(real_path(path))
     return found
 
 
 def content_of(composing: Composing, wanted: str) -> tuple[YamlMapping, str | None] | None:
-    """The topmost mapping of a file and the package of its header; None where it is not there, or no single mapping."""
+    """Return the topmost mapping of a file and the package of its header; None where it is not there, or no single mapping."""
     composing.files += 1
     if composing.files > MOST_FILES or real_path(wanted) in composing.open:
         raise Uncertain
@@ -79,7 +79,7 @@ def _parsed(path: str, data: bytes) -> YamlMapping | None:
 
 
 def at(node: YamlMapping, package: tuple[str, ...]) -> YamlMapping:
-    """The mapping below the names of its package."""
+    """Return the mapping below the names of its package."""
     for name in reversed(package):
         node = YamlMapping([(YamlScalar(name, False, node.location), node)], node.location)
     return node
@@ -108,7 +108,7 @@ def _unknown(node: YamlScalar) -> YamlScalar:
 
 
 def doubted(node: YamlNode, package: tuple[str, ...], visits: Visits) -> YamlNode:
-    """The node with every value at and below `package` unknown."""
+    """Return the node with every value at and below `package` unknown."""
     visits.visit(node.location)
     if isinstance(node, YamlScalar):
         return node if package else _unknown(node)

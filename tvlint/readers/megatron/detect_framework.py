@@ -70,7 +70,9 @@ RELEASES = (
 
 
 def version_of_script(text: str) -> str:
-    """The version of the one dated snapshot that a script names (`Megatron-LM-250624`); empty if it names none or several."""
+    """Return the version of the one dated snapshot that a script names (`Megatron-LM-250624`); empty if it names none or
+    several.
+    """
     dates = set(SNAPSHOT.findall(text))
     date = dates.pop() if len(dates) == 1 else ""
     return next((version for since, version in reversed(RELEASES) if date >= since), "")
@@ -84,7 +86,7 @@ def framework_of_launch(
     environment: Iterable[str] = (),
     modules: frozenset[str] = frozenset(),
 ) -> str:
-    """The framework that a launch runs; Megatron-LM where nothing that runs says otherwise.
+    """Return the framework that a launch runs; Megatron-LM where nothing that runs says otherwise.
 
     `program` is the path or module that the file at `script` starts with options `flags`; `launchers` are the words before it,
     `environment` the variables that it is given, `modules` those that it builds the model of. Options that one framework alone
@@ -106,7 +108,9 @@ def framework_of_launch(
 
 
 def framework_of_sections(keys: Iterable[str]) -> str:
-    """The framework that a YAML file with these top-level keys configures; some user of Megatron core where none says so."""
+    """Return the framework that a YAML file with these top-level keys configures; some user of Megatron core where none says
+    so.
+    """
     names = set(keys)
     if {"actor_rollout_ref"} & names:
         return "verl"

@@ -44,7 +44,8 @@ class Part:
 
 
 def compose(path: str, root: YamlMapping) -> YamlMapping | None:
-    """The configuration that `root`, the content of the file at `path`, is when composed; every node keeps its own place.
+    """Return the configuration that `root`, the content of the file at `path`, is when composed; every node keeps its own
+    place.
 
     None where it has no defaults, or uses them in a form that is not followed.
     """
@@ -59,7 +60,7 @@ def is_composed(root: YamlMapping) -> bool:
 
 
 def composed_alone(known: Composing, path: str, root: YamlMapping) -> YamlMapping | None:
-    """The content of the file at `path`, joined with its own defaults; None where that cannot be told."""
+    """Return the content of the file at `path`, joined with its own defaults; None where that cannot be told."""
     try:
         found = _composed(known, path, root, (), ())
     except (Uncertain, ReadError):
@@ -70,7 +71,7 @@ def composed_alone(known: Composing, path: str, root: YamlMapping) -> YamlMappin
 
 
 def _composed(known: Composing, path: str, root: YamlMapping, package: tuple[str, ...], base: tuple[str, ...]) -> YamlNode:
-    """The content of one file, joined with its own defaults, at its package."""
+    """Return the content of one file, joined with its own defaults, at its package."""
     if len(known.open) > DEEPEST:
         raise Uncertain
     entries = merged(root, known.visits)
@@ -105,7 +106,9 @@ def _group(known: Composing, folder: str, part: Part) -> tuple[str, str]:
 
 
 def _options(known: Composing, folder: str, part: Part) -> Iterator[str]:
-    """The files that an entry names, without their ending: its own, or those that it or an outer file chooses of its group."""
+    """Yield the files that an entry names, without their ending: its own, or those that it or an outer file chooses of its
+    group.
+    """
     if part.options is None:
         yield part.file
         return
@@ -143,7 +146,7 @@ def _with_part(
 
 
 def _stated(header: str, package: tuple[str, ...]) -> tuple[str, ...]:
-    """The package that a file's own header names."""
+    """Return the package that a file's own header names."""
     if header == GLOBAL:
         return ()
     if header.startswith("_") or not re.fullmatch(r"[\w.]+", header):
@@ -179,7 +182,7 @@ def _file(item: YamlScalar) -> Part:
 
 
 def _chosen(item: YamlNode, topmost: bool) -> Iterator[Part]:
-    """The entry `group: option`, with the words before it; none of Hydra's own groups."""
+    """Yield the entry `group: option`, with the words before it; none of Hydra's own groups."""
     if not isinstance(item, YamlMapping) or len(item.entries) != 1:
         raise Uncertain
     key, value = item.entries[0]
@@ -199,7 +202,7 @@ def _chosen(item: YamlNode, topmost: bool) -> Iterator[Part]:
 
 
 def _config(name: str) -> Part:
-    """The entry that is the name of a configuration."""
+    """Return the entry that is the name of a configuration."""
     group, absolute, written = _named(name)
     folder, _, _ = group.rpartition("/")
     if not written and (folder or absolute):

@@ -108,7 +108,7 @@ def _world_size(overrides: dict[str, Setting]) -> Setting | None:
 
 
 def _framework(script: str, words: Sequence[Item], overrides: dict[str, Setting]) -> str:
-    """The framework that a command runs; some user of Megatron core where nothing tells."""
+    """Return the framework that a command runs; some user of Megatron core where nothing tells."""
     if any(path.startswith("actor_rollout_ref.") for path in overrides):
         return "verl"
     found = framework_of_launch(split_launch(words).path, script, ())

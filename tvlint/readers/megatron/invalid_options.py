@@ -114,7 +114,9 @@ def _letters(value: str) -> str:
 
 
 def still_refused(findings: Iterable[Finding], configurations: Iterable[Configuration]) -> Iterator[Finding]:
-    """The findings of a file, without refusals of values by options that are otherwise in the version that is known by now."""
+    """Yield the findings of a file, without refusals of values by options that are otherwise in the version that is known by
+    now.
+    """
     otherwise = {
         setting.location: (configuration, setting)
         for configuration in configurations
@@ -195,7 +197,7 @@ def _takes_as_few(parser: ParserSource | None, known: Option, flag: str) -> bool
 
 
 def _left_over(setting: Setting, known: Option, word: Word) -> Iterator[Finding]:
-    """The finding about a word too many; a line with `<` (`--save <PATH TO DIRECTORY>`) is a blank to be filled in."""
+    """Yield the finding about a word too many; a line with `<` (`--save <PATH TO DIRECTORY>`) is a blank to be filled in."""
     text = known_text(word.pieces)
     span = span_of(word.pieces)
     if not text or "<" in span.source.text[span.source.text.rfind("\n", 0, span.start) + 1 : span.start]:

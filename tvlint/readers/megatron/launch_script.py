@@ -82,7 +82,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """The configurations of the script; None where it passes Megatron options to nothing."""
+    """Return the configurations of the script; None where it passes Megatron options to nothing."""
     if len(data) > LARGEST:
         raise ReadError(f"the script is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     if b"\0" in data:
@@ -182,7 +182,7 @@ def _untried(evaluation: Evaluation, tried: int, count: int) -> Finding:
 
 
 def _not_followed(evaluation: Evaluation, configurations: Iterable[Configuration]) -> Iterable[Finding]:
-    """The options that the script passes where it is no syntax of a shell, and that no configuration has."""
+    """Return the options that the script passes where it is no syntax of a shell, and that no configuration has."""
     settings = (
         setting for configuration in configurations for setting in (*configuration.overridden, *configuration.settings.values())
     )
@@ -205,7 +205,7 @@ def _launches(evaluation: Evaluation, commands: Iterable[Command]) -> Iterable[t
 
 
 def _options(words: Sequence[Item]) -> list[str]:
-    """The Megatron options among `words`, those on undecided paths too, in the parser's spelling."""
+    """Return the Megatron options among `words`, those on undecided paths too, in the parser's spelling."""
     found: list[str] = []
     pending = list(words)
     while pending:
@@ -255,7 +255,7 @@ def _configuration(
 
 
 def _elsewhere(evaluation: Evaluation, launch: Launch, arguments: Arguments) -> str:
-    """What may set more than what is read, as the file writes it; empty where nothing does."""
+    """Return what may set more than what is read, as the file writes it; empty where nothing does."""
     if arguments.gaps:
         return ", ".join(f"`{words}`" for words in [*dict.fromkeys(arguments.gaps)][:MOST_SHOWN])
     if launch.gaps:
@@ -264,13 +264,13 @@ def _elsewhere(evaluation: Evaluation, launch: Launch, arguments: Arguments) -> 
 
 
 def _modules(settings: Mapping[str, Setting]) -> frozenset[str]:
-    """The modules that the launch names as the ones that build its layers."""
+    """Return the modules that the launch names as the ones that build its layers."""
     value = settings["spec"].value if "spec" in settings else ()
     return frozenset(str(word) for word in (value if isinstance(value, tuple) else (value,)))
 
 
 def _actors(settings: Mapping[str, Setting]) -> Setting | None:
-    """The number of ranks that train, where the launch says how many nodes of how many GPUs do."""
+    """Return the number of ranks that train, where the launch says how many nodes of how many GPUs do."""
     nodes, per_node = settings.get("actor_num_nodes"), settings.get("actor_num_gpus_per_node")
     if nodes is None or per_node is None:
         return None
@@ -302,7 +302,7 @@ def _exported(name: str, value: Value, command: Command) -> Setting:
 
 
 def of_lists(evaluation: Evaluation, version: str) -> list[Configuration]:
-    """The one configuration of a script that only sets option lists for another: all lists together, never complete."""
+    """Return the one configuration of a script that only sets option lists for another: all lists together, never complete."""
     found: dict[str, Setting] = {}
     for value in evaluation.variables.values():
         words = split_value(value)

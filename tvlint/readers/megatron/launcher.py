@@ -69,7 +69,7 @@ def split_launch(items: Sequence[Item]) -> Launch:
 
 
 def _start(items: Sequence[Item]) -> int:
-    """The place after the launcher's own name; 0 where the command has none."""
+    """Return the place after the launcher's own name; 0 where the command has none."""
     return next((place + 1 for place, item in enumerate(items) if _text(item).rpartition("/")[2] in LAUNCHERS), 0)
 
 
@@ -79,7 +79,7 @@ def _without_gaps(arguments: Sequence[Item], place: int, items: Sequence[Item]) 
 
 
 def _tail(item: Item) -> str:
-    """The word's text; of one that begins with a folder that is not known, the rest."""
+    """Return the word's text; of one that begins with a folder that is not known, the rest."""
     if not isinstance(item, Word) or not item.pieces:
         return ""
     last = item.pieces[-1]
@@ -94,7 +94,7 @@ def _text(item: Item) -> str:
 
 
 def world_size(launch: Launch, variables: dict[str, Value], exported: Mapping[str, Value], command: Span) -> Setting:
-    """The number of ranks as a setting `world_size`: known only where the file itself fixes every factor."""
+    """Return the number of ranks as a setting `world_size`: known only where the file itself fixes every factor."""
     if launch.program in SWIFT:
         return _swift(exported, command)
     words = [_text(item).rpartition("/")[2] for item in launch.launcher]
@@ -177,7 +177,7 @@ def _setting(value: int | Unknown, span: Span, name_span: Span) -> Setting:
 
 
 def _option_value(items: Sequence[Item], names: frozenset[str]) -> tuple[Piece, ...] | None:
-    """The value of the last option among `names`."""
+    """Return the value of the last option among `names`."""
     found: tuple[Piece, ...] | None = None
     for place, item in enumerate(items):
         flag = flag_of(item) or _text(item)

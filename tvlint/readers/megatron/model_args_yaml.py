@@ -52,7 +52,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """The configurations of the file; None where its mappings turn out to hold none."""
+    """Return the configurations of the file; None where its mappings turn out to hold none."""
     if len(data) > LARGEST:
         raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     text = _decoded(path, data)
@@ -169,7 +169,7 @@ def _argument(name: YamlScalar, value: YamlNode, program: str) -> Setting:
 
 
 def _argument_value(known: Option | None, flag: str, value: YamlScalar, program: str) -> SettingValue | Unknown:
-    """The value as the command line gets it: the text between the quotes; brackets around it make a list of words.
+    """Return the value as the command line gets it: the text between the quotes; brackets around it make a list of words.
 
     A layout may hold backslashes for the shell that the text goes through (`Et\\|(tt\\|)*3L`). Where a `program` is started
     by Megatron's test runner, that passes `true` as the option alone, and `false` as a word after it.

@@ -44,7 +44,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """The settings of the file, never complete; None where it is not surely one of GPT-NeoX."""
+    """Return the settings of the file, never complete; None where it is not surely one of GPT-NeoX."""
     if len(data) > LARGEST:
         raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     root = only_document(path, data)

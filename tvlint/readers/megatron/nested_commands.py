@@ -16,14 +16,14 @@ OPTION = re.compile(r" --|[\s]\+{0,2}[A-Za-z_][\w.@-]*\.\w+=")
 
 
 def name_of(command: Command) -> str | None:
-    """The command's own name; None where it is not known."""
+    """Return the command's own name; None where it is not known."""
     return known_text(command.words[0].pieces) if command.words and isinstance(command.words[0], Word) else None
 
 
 def readings(
     evaluation: Evaluation, command: Command, passes_options: Callable[[Sequence[Item]], bool]
 ) -> Iterable[tuple[Item, ...]]:
-    """The words of the command itself where it passes options, else those of the commands in its words."""
+    """Return the words of the command itself where it passes options, else those of the commands in its words."""
     first = name_of(command)
     if first in PRINTS:
         return

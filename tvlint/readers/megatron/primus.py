@@ -39,7 +39,8 @@ class Experiment:
 
 
 def with_presets(path: str, root: YamlMapping) -> Experiment | None:
-    """The experiment at `path` with the presets of its modules below their overrides; None where there are none to be found.
+    """Return the experiment at `path` with the presets of its modules below their overrides; None where there are none to be
+    found.
 
     A name that the environment may change is taken at its default, as the values of the file are.
     """
@@ -77,7 +78,7 @@ def _module(known: Composing, module: YamlMapping) -> YamlMapping | None:
 
 
 def _preset(known: Composing, name: YamlNode | None, kind: str) -> YamlMapping | None:
-    """The content of the preset, joined with what it extends, from the nearest tree of Primus around the experiment."""
+    """Return the content of the preset, joined with what it extends, from the nearest tree of Primus around the experiment."""
     if not isinstance(name, YamlScalar):
         return None
     text = ENVIRONMENT.sub(r"\1", name.text)
@@ -113,7 +114,7 @@ def _entry(mapping: YamlMapping, name: str) -> YamlNode | None:
 
 
 def _with(mapping: YamlMapping, name: str, value: YamlNode) -> YamlMapping:
-    """The mapping with another value under `name`, which it need not have."""
+    """Return the mapping with another value under `name`, which it need not have."""
     entries = [(key, value if isinstance(key, YamlScalar) and key.text == name else old) for key, old in mapping.entries]
     if _entry(mapping, name) is None:
         entries.append((YamlScalar(name, False, mapping.location), value))

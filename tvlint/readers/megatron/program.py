@@ -43,7 +43,8 @@ MAIN = "pretrain_gpt.py"
 def framework_of_program(program: str, script: str) -> str:
     """Return the framework that `program`, a path or the name of a module, is part of; empty where nothing tells.
 
-    A relative path is looked for in the folders around the script, as programs are started from the top of their repository.
+    A relative path is looked for in the folders around the script, as programs are started from the top of their repository,
+    and from the current folder, for scripts that name their own.
     """
     if not program:
         return ""

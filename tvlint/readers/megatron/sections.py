@@ -39,7 +39,7 @@ MOST_RANKS = 10**7
 
 
 def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configuration]:
-    """The sections with parallel sizes of the file as it is composed with others."""
+    """Yield the sections with parallel sizes of the file as it is composed with others."""
     whole: frozenset[tuple[str, ...]] = frozenset()
     composed = compose(path, root)
     if composed is None and (found := with_presets(path, root)) is not None:
@@ -113,7 +113,7 @@ def _value(known: Option | None, value: YamlNode) -> SettingValue | Unknown:
 
 
 def _split_by_hand(entries: list[tuple[YamlScalar, YamlNode]]) -> dict[str, Setting]:
-    """The layout of the pipeline, which Megatron does not decide where Primus splits the layers by a list of its own."""
+    """Return the layout of the pipeline, which Megatron does not decide where Primus splits the layers by a list of its own."""
     for key, value in entries:
         if key.text == SPLIT_BY_HAND and not (isinstance(value, YamlScalar) and value.text in ("null", "~", "")):
             name = "pipeline_model_parallel_layout"
@@ -139,6 +139,6 @@ def _world_size(root: YamlMapping, interpolation: Interpolation, visits: Visits)
 
 
 def _count(node: YamlNode) -> int:
-    """The number that a plain scalar is; 0 where it is none."""
+    """Return the number that a plain scalar is; 0 where it is none."""
     value = yaml_typed(None, node.text, node.plain) if isinstance(node, YamlScalar) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MOST_RANKS else 0

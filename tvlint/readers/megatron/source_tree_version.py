@@ -18,7 +18,9 @@ PART = re.compile(rb"^(MAJOR|MINOR)[ \t]*=[ \t]*([0-9]{1,4})[ \t]*(?:#[^\n]*)?\r
 
 
 def with_version_of_tree(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:
-    """The configurations; those of Megatron-LM and its forks have the version of the tree around them, where they say none."""
+    """Return the configurations; those of Megatron-LM and its forks have the version of the tree around them, where they say
+    none.
+    """
     return tuple(
         replace(each, version=_version(each)) if parses_like_megatron(each.framework) and not each.version else each
         for each in configurations
@@ -36,7 +38,7 @@ def _developed(version: str) -> str:
 
 @kept
 def version_of_tree(folder: str, depth: int = DEEPEST) -> str:
-    """The version of the Megatron source tree that `folder` lies in (`0.11`); empty where it lies in none.
+    """Return the version of the Megatron source tree that `folder` lies in (`0.11`); empty where it lies in none.
 
     The search for the tree ends at the root of a repository.
     """

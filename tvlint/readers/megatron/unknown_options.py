@@ -257,7 +257,7 @@ def _elsewhere(flag: str) -> str:
 
 @cache
 def _spellings() -> Mapping[str | frozenset[str], tuple[str, ...]]:
-    """The options of Megatron by their letters, and by the stems of their words."""
+    """Return the options of Megatron by their letters, and by the stems of their words."""
     found: dict[str | frozenset[str], tuple[str, ...]] = {}
     for flag in flags():
         for key in (flag[2:].replace("-", ""), _stems(flag)):
@@ -286,7 +286,7 @@ def _finding(setting: Setting, parser: str, near: str) -> Finding:
 
 
 def _fix(setting: Setting, near: str) -> Fix:
-    """The name that was meant, which is surely that where only a letter or how the words are joined differs."""
+    """Return the name that was meant, which is surely that where only a letter or how the words are joined differs."""
     is_safe = distance(hyphens(setting.written), hyphens(near), 2) <= 2
     return Fix(f"write `{near}`", (Edit(setting.name_location, near),), is_safe=is_safe)
 
@@ -394,7 +394,9 @@ def _option_near(flag: str, known: str) -> str:
 
 
 def _neighbour(flag: str, one: int, two: int, among: Iterable[str]) -> str:
-    """The option that `flag` is one or, from the second length on, two letters away from; empty where several are as near."""
+    """Return the option that `flag` is one or, from the second length on, two letters away from; empty where several are as
+    near.
+    """
     most = 0 if len(flag) < one or len(flag) > LONGEST else 1 if len(flag) < two else 2
     near: list[tuple[int, str]] = []
     for known in among if most else ():

@@ -86,7 +86,7 @@ class OperatorBuilder:
         )  # fmt: skip
 
     def backward(self, value: dict[str, Any], forward: Compute, segment: str, index: int) -> Backward:
-        """A backward operator, once its forward operator is known."""
+        """Return a backward operator, once its forward operator is known."""
         return Backward(
             forward, tuple(name or "" for name in value["inputs"]), tuple(name or "" for name in value["outputs"]),
             value.get("stream", ""), self.source(value, segment, index), value.get("label", ""),

@@ -90,7 +90,9 @@ def first_duplicate(file: str, text: str) -> tuple[str, Location, Location] | No
 
 
 def locate(text: str, locations: Collection[Location]) -> dict[str, Location]:
-    """The `locations` of one file that have a JSON pointer and no line, by pointer, with their line and column in `text`."""
+    """Return the `locations` of one file that have a JSON pointer and no line, by pointer, with their line and column in
+    `text`.
+    """
     wanted = {location.pointer: location for location in locations if location.pointer and location.line is None}
     depths = {location.count("/") for location in wanted}
     found: dict[str, Location] = {}

@@ -63,7 +63,9 @@ def _others(path: str, text: str, document: Any, first: FormError) -> str:
 
 
 def locate(text: str, locations: Collection[Location]) -> dict[str, Location]:
-    """The `locations` in one plan that have a JSON pointer and no line, by pointer, with their line and column in `text`."""
+    """Return the `locations` in one plan that have a JSON pointer and no line, by pointer, with their line and column in
+    `text`.
+    """
     return places.locate(text.removeprefix("\ufeff"), locations)
 
 

@@ -39,7 +39,7 @@ class FormError(Exception):
 
 @cache
 def form(name: str = "plan") -> Check:
-    """The check of a whole document; it raises FormError at the first place that the schema `name` does not allow."""
+    """Return the check of a whole document; it raises FormError at the first place that the schema `name` does not allow."""
     schema = json.loads((data_path("schemas") / f"{name}.schema.json").read_text(encoding="utf-8"))
     return _Compiler(schema.get("$defs", {})).compile(schema)
 
@@ -73,7 +73,7 @@ class _Compiler:
         self.compiled: dict[str, Check] = {}
 
     def compile(self, schema: dict[str, Any]) -> Check:
-        """The check that `schema` states."""
+        """Return the check that `schema` states."""
         if "$ref" in schema:
             return self.reference(schema["$ref"])
         if "oneOf" in schema:
@@ -101,7 +101,7 @@ class _Compiler:
         raise AssertionError(f"a schema of a kind that is not read: {schema}")
 
     def reference(self, reference: str) -> Check:
-        """The check of a definition, compiled once; definitions may contain themselves."""
+        """Return the check of a definition, compiled once; definitions may contain themselves."""
         name = reference.removeprefix("#/$defs/")
         if name not in self.compiled:
             self.compiled[name] = lambda value, at: self.compiled[name](value, at)
@@ -127,7 +127,7 @@ class _Compiler:
         return _by_key(list(zip(keys, checks, strict=True)))
 
     def object(self, schema: dict[str, Any]) -> Check:
-        """An object with known keys, or a mapping of one kind of value."""
+        """Return an object with known keys, or a mapping of one kind of value."""
         properties = {key: self.compile(part) for key, part in schema.get("properties", {}).items()}
         additional = schema.get("additionalProperties", False)
         rest = self.compile(additional) if additional else None
@@ -155,7 +155,7 @@ class _Compiler:
         return check
 
     def array(self, schema: dict[str, Any]) -> Check:
-        """An array of one kind of value."""
+        """Return an array of one kind of value."""
         item_check = self.compile(schema["items"])
         least, most = schema.get("minItems", 0), schema.get("maxItems")
 

@@ -125,7 +125,7 @@ def _condition(state: State, condition: list[Node]) -> bool | None:
 
 
 def _clauses(node: Node) -> list[tuple[list[Node], list[Node]]]:
-    """The (condition, body) pairs of an `if`; the condition of `else` is empty."""
+    """Return the (condition, body) pairs of an `if`; the condition of `else` is empty."""
     clauses = [_clause(node.children)]
     for child in node.children:
         if child.type == "elif_clause":
@@ -143,7 +143,7 @@ def _clause(children: Sequence[Node]) -> tuple[list[Node], list[Node]]:
 
 
 def _default_for(state: State, clauses: list[tuple[list[Node], list[Node]]]) -> str:
-    """The variable that `if [ -z "$X" ]; then X=...; fi` gives a default, where the file does not set it before."""
+    """Return the variable that `if [ -z "$X" ]; then X=...; fi` gives a default, where the file does not set it before."""
     if len(clauses) != 1 or len(clauses[0][0]) != 1:
         return ""
     match = UNSET_TEST.fullmatch(state.text(clauses[0][0][0]))

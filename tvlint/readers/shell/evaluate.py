@@ -48,7 +48,8 @@ def evaluate(
     """Follow `source` from top to bottom; functions that nothing calls are followed last, as if called once.
 
     `environment` and `arguments` are what is known of those that the script is started with. `supposed` are variables, and
-    arguments by their numbers, that hold a text where the file leaves open what they hold.
+    arguments by their numbers, that hold a text where the file leaves open what they hold. `steps` and `syntax` are what an
+    evaluation before left of both.
     """
     tree = parse(source)
     state = State(source, Trace(steps, _statement), supposed=supposed)

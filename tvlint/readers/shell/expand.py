@@ -41,7 +41,7 @@ OWN_DIRECTORY_WORDS = re.compile(
 
 
 def expand_words(state: State, node: Node) -> list[Item]:
-    """The words that one argument of a command becomes."""
+    """Return the words that one argument of a command becomes."""
     alone = whole_array(state, node)
     if alone is not None:
         return list(alone)
@@ -74,14 +74,14 @@ def add_words(state: State, node: Node, previous: Node | None, items: list[Item]
 
 
 def expand_text(state: State, node: Node) -> tuple[Piece, ...]:
-    """The text of `node` where nothing is split into words."""
+    """Return the text of `node` where nothing is split into words."""
     pieces = tuple(piece for piece, _ in expand(state, node, quoted=True))
     state.spend(1 + weight(pieces))
     return pieces
 
 
 def expand(state: State, node: Node, quoted: bool) -> list[Part]:
-    """The parts of `node`; a part is marked True where blanks in it separate words."""
+    """Return the parts of `node`; a part is marked True where blanks in it separate words."""
     kind = node.type
     if state.depth > DEEPEST:
         return [(Hole("nested too deeply", state.span(node)), not quoted)]

@@ -53,7 +53,7 @@ def follow_heredoc(state: State, statement: Node, expand: Expand) -> None:
 
 
 def heredoc_text(state: State, statement: Node, expand: Expand) -> tuple[Piece, ...] | None:
-    """The text of the here-document of a statement as its reader gets it; None where it has none."""
+    """Return the text of the here-document of a statement as its reader gets it; None where it has none."""
     body = _body(statement)
     if body is None:
         return None
@@ -85,7 +85,7 @@ def _body(statement: Node) -> tuple[Node, bool] | None:
 
 
 def _script(state: State, body: Node, quoted: bool) -> State | None:
-    """The state in which another shell starts with the body as its script; None where it cannot be followed.
+    """Return the state in which another shell starts with the body as its script; None where it cannot be followed.
 
     Such a shell has the exported variables only. Where the first shell fills in variables, it must not be in doubt which shell
     sets them.
@@ -110,7 +110,7 @@ def _script(state: State, body: Node, quoted: bool) -> State | None:
 
 
 def _source(outer: Source, start: int, data: bytes, quoted: bool) -> Source:
-    """A part of the outer file as a script of its own, with its places in that file."""
+    """Return a part of the outer file as a script of its own, with its places in that file."""
     dropped = frozenset() if quoted else frozenset(match.start() for match in ESCAPED.finditer(data))
     kept = [start + place for place in range(len(data) + 1) if place not in dropped]
     if not quoted:

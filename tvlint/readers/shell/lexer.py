@@ -51,7 +51,7 @@ class _Reading:
 def commands_in(
     pieces: Sequence[Piece], lookup: Callable[[str], tuple[Piece, ...] | None], depth: int = 0
 ) -> list[tuple[Item, ...]]:
-    """The commands in a text, each as its words; `lookup` gives the text of a variable that the text itself names."""
+    """Return the commands in a text, each as its words; `lookup` gives the text of a variable that the text itself names."""
     reading = _Reading(lookup, depth)
     if depth > DEEPEST:
         return []

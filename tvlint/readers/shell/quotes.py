@@ -20,7 +20,8 @@ def literal(state: State, start: int, end: int) -> Text:
 
 
 def unescaped(state: State, start: int, end: int, special: str, anything: bool) -> list[tuple[Piece, bool]]:
-    """The text between two bytes without its backslashes; unless `anything` is escaped by one, `special` characters are."""
+    """Return the text between two bytes without its backslashes; unless `anything` is escaped by one, `special` characters are.
+    """
     data = state.source.data[start:end]
     if b"\\" not in data:
         return [(literal(state, start, end), False)]
@@ -41,7 +42,7 @@ def unescaped(state: State, start: int, end: int, special: str, anything: bool) 
 
 
 def ansi_string(state: State, node: Node) -> Text:
-    """The text of `$'...'`."""
+    """Return the text of `$'...'`."""
     raw = state.text(node)[2:-1]
     if "\\" not in raw:
         return literal(state, node.start_byte + 2, node.end_byte - 1)

@@ -31,7 +31,7 @@ NAMES = {
 
 
 def sbatch_variables(source: Source) -> dict[str, Value]:
-    """The SLURM variables whose numbers the `#SBATCH` lines of the script give."""
+    """Return the SLURM variables whose numbers the `#SBATCH` lines of the script give."""
     found: dict[str, Value] = {}
     if "#SBATCH" not in source.text:
         return found

@@ -85,7 +85,7 @@ class State:
     """Variables, and arguments by their numbers, with the text that they are supposed to hold where the file leaves it open."""
 
     def fork(self) -> State:
-        """A copy that a branch may change."""
+        """Return a copy that a branch may change."""
         return State(
             self.source,
             self.trace,
@@ -150,7 +150,7 @@ class State:
 
 
 def directory_of(source: Source) -> str:
-    """The directory of the script, as a path that `source` can resolve."""
+    """Return the directory of the script, as a path that `source` can resolve."""
     return str(PurePath(source.path).parent)
 
 

@@ -111,7 +111,8 @@ Value: TypeAlias = Scalar | Array
 
 
 def source_of(path: str, data: bytes) -> Source:
-    """The file at `path` with the content `data`; bytes that are not UTF-8 count as one replacement character each run."""
+    """Return the file at `path` with the content `data`; bytes that are not UTF-8 count as one replacement character each run.
+    """
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     encoded = text.encode()
     offsets: tuple[int, ...] | None = None
@@ -133,12 +134,12 @@ def location_of(span: Span) -> Location:
 
 
 def line_of(span: Span) -> int:
-    """The line on which `span` starts."""
+    """Return the line on which `span` starts."""
     return span.source.lines.place(span.start)[0]
 
 
 def known_text(pieces: Iterable[Piece]) -> str | None:
-    """The text of `pieces`; None where a part of it is unknown."""
+    """Return the text of `pieces`; None where a part of it is unknown."""
     parts: list[str] = []
     for piece in pieces:
         if not isinstance(piece, Text):
@@ -148,7 +149,7 @@ def known_text(pieces: Iterable[Piece]) -> str | None:
 
 
 def leading_text(pieces: Sequence[Piece]) -> str:
-    """The known text that `pieces` begin with."""
+    """Return the known text that `pieces` begin with."""
     parts: list[str] = []
     for piece in pieces:
         if not isinstance(piece, Text):

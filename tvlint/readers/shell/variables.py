@@ -41,7 +41,7 @@ def _argument(arguments: tuple[Item, ...], number: int, span: Span) -> tuple[Pie
 
 
 def variable_of(state: State, node: Node) -> tuple[str, tuple[Piece, ...] | None]:
-    """The variable's name and, where the file sets it, its text."""
+    """Return the variable's name and, where the file sets it, its text."""
     name = state.text(node)
     if node.type != "subscript":
         if name in state.variables or name in state.supposed or (name.isdigit() and state.arguments is not None):
@@ -60,7 +60,7 @@ def variable_of(state: State, node: Node) -> tuple[str, tuple[Piece, ...] | None
 
 
 def whole_array(state: State, node: Node) -> tuple[Item, ...] | None:
-    """The words of `"${A[@]}"`, `${A[*]}` or `"$@"` standing alone; None for anything else.
+    """Return the words of `"${A[@]}"`, `${A[*]}` or `"$@"` standing alone; None for anything else.
 
     Without quotes, blanks in an element cut it into words.
     """

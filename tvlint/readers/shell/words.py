@@ -26,7 +26,7 @@ BLANKS = " \t\r\n"
 
 
 def split(parts: Sequence[tuple[Piece, bool]]) -> list[Item]:
-    """The words of a command argument; a part marked True is an unquoted expansion, which blanks cut into words."""
+    """Return the words of a command argument; a part marked True is an unquoted expansion, which blanks cut into words."""
     items: list[Item] = []
     word: list[Piece] = []
     for place, (piece, splits) in enumerate(parts):
@@ -46,7 +46,7 @@ def split(parts: Sequence[tuple[Piece, bool]]) -> list[Item]:
 
 
 def split_value(value: Value) -> tuple[Item, ...]:
-    """The words that an unquoted expansion of `value` gives."""
+    """Return the words that an unquoted expansion of `value` gives."""
     if isinstance(value, Array):
         return value.items
     return tuple(split([(piece, True) for piece in value.pieces]))

@@ -96,7 +96,8 @@ def only_document(path: str, data: bytes) -> YamlNode | None:
 
 
 def documents(path: str, text: str) -> Iterator[YamlNode]:
-    """The root node of every document in `text`; raises ReadError at the first place that is no YAML or passes a bound."""
+    """Yield the root node of every document in `text`; raises ReadError at the first place that is no YAML or passes a bound.
+    """
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -175,7 +176,9 @@ def _scalar_location(composing: _Composing, event: Any) -> Location:
 
 
 def merged(mapping: YamlMapping, visits: Visits, depth: int = 0) -> list[tuple[YamlScalar, YamlNode]]:
-    """The entries of `mapping` with merge keys (`<<`) resolved: own entries first, all of them, then what they do not name."""
+    """Return the entries of `mapping` with merge keys (`<<`) resolved: own entries first, all of them, then what they do not
+    name.
+    """
     if depth > DEEPEST:
         raise ReadError("merge keys lead in a circle", mapping.location, "merge a mapping that does not merge this one")
     entries: list[tuple[YamlScalar, YamlNode]] = []

@@ -100,7 +100,7 @@ def _block(block: Block) -> str:
 
 
 def _started(phrase: Phrase) -> str:
-    """The phrase at the start of a line, where marks and numbers would make a list or a title of it, and blanks code."""
+    """Return the phrase at the start of a line, where marks and numbers would make a list or a title of it, and blanks code."""
     return _START.sub(lambda match: f"{match[1]}&#{ord(match[2])};", _phrase(phrase).lstrip())
 
 

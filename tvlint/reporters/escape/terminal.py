@@ -27,7 +27,7 @@ class Style(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Text of one style."""
+    """Text of one style, which leads to an address where the terminal follows links."""
 
     text: str
     style: Style | None = None

@@ -33,7 +33,7 @@ def visible(text: str) -> str:
 
 
 def visible_source(text: str) -> str:
-    """A source line as `visible` gives it, with tabs as four blanks."""
+    """Return a source line as `visible` gives it, with tabs as four blanks."""
     return visible(text.replace("\t", "    "))
 
 

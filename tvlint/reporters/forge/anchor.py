@@ -42,24 +42,24 @@ def repository(context: Context) -> Path:
 
 
 def finding_anchor(finding: Finding, report: Report, context: Context) -> Anchor:
-    """The place of a finding."""
+    """Return the place of a finding."""
     places = (finding.location, *(related.location for related in finding.related))
     return _anchor((*places, *_plan(finding.found_in, report)), context)
 
 
 def reason_anchor(reason: Reason, verdict: Verdict, report: Report, context: Context) -> Anchor:
-    """The place of a reason."""
+    """Return the place of a reason."""
     places = (reason.location, *(related.location for related in reason.related))
     return _anchor((*places, *_plan(verdict.parallel, report)), context)
 
 
 def verdict_anchor(verdict: Verdict, report: Report, context: Context) -> Anchor:
-    """The place that names the plan of a verdict, or the plan."""
+    """Return the place that names the plan of a verdict, or the plan."""
     return replace(_anchor((*_plan(verdict.parallel, report), Location(verdict.parallel)), context), exact=False)
 
 
 def problem_anchor(problem: Problem, context: Context) -> Anchor:
-    """The place of a problem."""
+    """Return the place of a problem."""
     return _anchor((problem.location,), context)
 
 
@@ -93,7 +93,7 @@ def _positive(number: int | None) -> int | None:
 
 
 def _anchor(places: tuple[Location, ...], context: Context) -> Anchor:
-    """The first of the places that has a line of a repository file, else the first in one, else the first outside."""
+    """Return the first of the places that has a line of a repository file, else the first in one, else the first outside."""
     found = [(located(place, context), place) for place in places]
     for wants_line in (True, False):
         for index, (anchor, place) in enumerate(found):
@@ -103,7 +103,9 @@ def _anchor(places: tuple[Location, ...], context: Context) -> Anchor:
 
 
 def outside(location: Location, context: Context) -> Anchor:
-    """The place of a file that is not in the repository: by its path there where it would lie in it, else by its whole path."""
+    """Return the place of a file that is not in the repository: by its path there where it would lie in it, else by its whole
+    path.
+    """
     top = os.path.normpath(repository(context).absolute())
     path = os.path.normpath(os.path.join(context.root.absolute(), location.path))
     inside = path.startswith(top + os.sep)

@@ -41,7 +41,7 @@ def line_hashes(text: str, wanted: set[int]) -> dict[int, str]:
 
 
 def _units(text: str) -> tuple[list[int], list[int]]:
-    """The units that count, and where among them each line starts."""
+    """Return the units that count, and where among them each line starts."""
     plain = text.replace("\r\n", "\n").replace("\r", "\n").replace(" ", "").replace("\t", "")
     encoded = plain.encode("utf-16-le", "surrogatepass")
     units = [*memoryview(encoded).cast("H"), _END]

@@ -21,7 +21,7 @@ _LEVEL: dict[Severity, Level] = {Severity.ERROR: "error", Severity.WARNING: "war
 
 
 def write(report: Report, context: Context) -> Escaped:
-    """The text report, folded and with commands switched off, then at most `SHOWN` annotations of each severity."""
+    """Return the text report, folded and with commands switched off, then at most `SHOWN` annotations of each severity."""
     log = text.write(report, replace(context, color=False))
     found = list(remarks(report, context))
     shown = (each for level in Severity for each in _limited([one for one in found if one.level is level], level, context))

@@ -14,7 +14,7 @@ _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.NOT
 
 
 def write(report: Report, context: Context) -> Escaped:
-    """A list of remarks; the fingerprint of each is its own, and the same in every run that finds it in that file."""
+    """Return a list of remarks; the fingerprint of each is its own, and the same in every run that finds it in that file."""
     listed = [*remarks(report, context), *silenced(report, context)]
     return data(
         [

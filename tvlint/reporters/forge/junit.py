@@ -89,7 +89,7 @@ def _finding(finding: Finding, report: Report, context: Context) -> Iterator[str
 
 
 def _skipped(report: Report, context: Context) -> Iterator[TestCase]:
-    """The rules that could not be judged, a case for each file, by what they would need."""
+    """Yield the rules that could not be judged, a case for each file, by what they would need."""
     for path, reasons in needs(report.not_evaluated).items():
         case = _case(relative(path, context.root), "rules not evaluated")
         rules = {rule for names in reasons.values() for rule in names}
@@ -99,7 +99,7 @@ def _skipped(report: Report, context: Context) -> Iterator[TestCase]:
 
 
 def _silenced(report: Report, context: Context) -> Iterator[TestCase]:
-    """The findings that are silenced, a skipped case for each file."""
+    """Yield the findings that are silenced, a skipped case for each file."""
     for path in dict.fromkeys(silenced.finding.location.path for silenced in report.silenced):
         this_report = replace(report, silenced=tuple(each for each in report.silenced if each.finding.location.path == path))
         case = _case(relative(path, context.root), "findings silenced")
@@ -134,7 +134,7 @@ def _proofs(report: Report, context: Context) -> Iterator[TestCase]:
 
 
 def _proof_stages(verdict: Verdict, report: Report, context: Context) -> Iterator[TestCase]:
-    """A case for each proof stage: what one kind of rank computes in one phase of one pipeline stage."""
+    """Yield a case for each proof stage: what one kind of rank computes in one phase of one pipeline stage."""
     for outline in report.outlines if verdict.stages.total else ():
         if outline.path != verdict.parallel:
             continue
@@ -185,7 +185,7 @@ def _text(lines: Iterator[str] | list[str]) -> str:
 
 
 def _unique(cases: list[TestCase]) -> list[TestCase]:
-    """The cases with ` (2)`, ` (3)`, ... where a name occurs again: GitLab keeps only the first of equal names."""
+    """Return the cases with ` (2)`, ` (3)`, ... where a name occurs again: GitLab keeps only the first of equal names."""
     seen: dict[tuple[str, str], int] = {}
     for case in cases:
         key = (case.classname, case.name)

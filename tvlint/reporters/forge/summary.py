@@ -58,7 +58,7 @@ def _table(name: str, report: Report, key: Callable[[Finding], str]) -> Table:
 
 
 def _plan(outline: Outline, context: Context) -> Iterator[Block]:
-    """The mesh of a plan, and what each kind of rank runs when."""
+    """Yield the mesh of a plan, and what each kind of rank runs when."""
     if outline.mesh.size < 2:
         return
     axes = " × ".join(f"{axis.name} {axis.size}" for axis in outline.mesh.axes)

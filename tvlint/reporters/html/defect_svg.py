@@ -14,7 +14,8 @@ _SHORTEST = 12.0
 
 
 def scene_drawing(scenes: Sequence[Scene], ranks: Collection[int], mesh: Mesh | None) -> Content:
-    """A table for each scene: an operator in a row, what it reads and what it gives; which of the ranks no scene is of."""
+    """Return a table for each scene: an operator in a row, what it reads and what it gives; which of the ranks no scene is of.
+    """
     if not scenes:
         return ()
     drawn = [_table(scene, mesh) for scene in scenes]
@@ -49,7 +50,7 @@ def _piece(piece: Piece) -> Element:
 
 
 def extent(piece: Piece) -> str:
-    """The slice in numbers, whole dimensions as their size: `8 × 256 × 0:64 of 128`."""
+    """Return the slice in numbers, whole dimensions as their size: `8 × 256 × 0:64 of 128`."""
     held = piece.box or ((0, 0),) * len(piece.whole)
     if not piece.box:
         return " × ".join(map(str, piece.whole))
@@ -64,7 +65,7 @@ def _short(name: str) -> str:
 
 
 def _drawn(piece: Piece, style: str) -> Element:
-    """The whole value as a rectangle of its two last dimensions, or of those that are cut; the held slice is filled."""
+    """Return the whole value as a rectangle of its two last dimensions, or of those that are cut; the held slice is filled."""
     down, across = _axes(piece)
     width, height = _side(piece, across), _side(piece, down)
     left, right = _part(piece, across, width)
@@ -76,7 +77,7 @@ def _drawn(piece: Piece, style: str) -> Element:
 
 
 def _axes(piece: Piece) -> tuple[int, int]:
-    """The dimensions that are drawn downwards and across (-1: none): those that are cut first, then the last ones."""
+    """Return the dimensions that are drawn downwards and across (-1: none): those that are cut first, then the last ones."""
     dims = list(range(len(piece.whole)))
     cut = [dim for dim in dims if piece.box and piece.box[dim] != (0, piece.whole[dim])]
     chosen = sorted([*cut[-2:], *[dim for dim in reversed(dims) if dim not in cut and piece.whole[dim] > 1]][:2])

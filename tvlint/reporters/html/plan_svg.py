@@ -62,7 +62,7 @@ def _reading(axes: list[Axis], groups: int, folded: str) -> str:
 
 
 def _row_name(downwards: list[Axis], row: int) -> str:
-    """The coordinates of a row on the axes that run downwards: `pp 1, cp 0`."""
+    """Return the coordinates of a row on the axes that run downwards: `pp 1, cp 0`."""
     names = []
     for axis in reversed(downwards):
         row, coordinate = divmod(row, axis.size)
@@ -71,7 +71,7 @@ def _row_name(downwards: list[Axis], row: int) -> str:
 
 
 def _folded(mesh: Mesh, wrong: Collection[int]) -> tuple[Mesh, Collection[int], str]:
-    """The mesh without as many of its largest axes as must go, and the boxes in which a wrong rank is."""
+    """Return the mesh without as many of its largest axes as must go, and the boxes in which a wrong rank is."""
     kept = list(mesh.axes)
     gone: list[Axis] = []
     while kept and prod(axis.size for axis in kept) > MAXIMAL_RANKS:
@@ -123,7 +123,7 @@ def _boxes(lanes: list[Lane], starts: list[list[int]], names: list[str], left: i
 
 
 def _first(lanes: list[Lane]) -> tuple[list[Lane], bool]:
-    """The lanes with so few steps each that all together stay below `MAXIMAL_CELLS`."""
+    """Return the lanes with so few steps each that all together stay below `MAXIMAL_CELLS`."""
     lanes_shown = lanes[:128]
     room = MAXIMAL_CELLS // max(1, len(lanes_shown))
     cut = len(lanes) > 128 or any(len(lane.cells) > room for lane in lanes_shown)

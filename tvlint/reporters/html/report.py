@@ -25,7 +25,7 @@ _SEVERITY = {Severity.ERROR: "bad", Severity.WARNING: "doubt", Severity.NOTE: "n
 
 
 def write(report: Report, context: Context) -> Escaped:
-    """A page that needs neither server nor network and runs nothing."""
+    """Return a page that needs neither server nor network and runs nothing."""
     show = excerpts(report, context, 140)
     mesh = meshes(report)
     verdicts = [verdict for outcome in _OUTCOME for verdict in report.verdicts if verdict.outcome is outcome]
@@ -90,7 +90,7 @@ def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Mesh | No
 
 
 def _stages(verdict: Verdict) -> Content:
-    """The proof stages as a bar of what became of them."""
+    """Return the proof stages as a bar of what became of them."""
     stages = verdict.stages
     counts = ((stages.proved, "proved", "good"), (stages.refuted, "refuted", "bad"), (stages.unknown, "unknown", "doubt"))
     whole = sum(number for number, _, _ in counts)
@@ -233,7 +233,7 @@ def _schedule(outline: Outline) -> Content:
 
 
 def _wrong(report: Report, path: str) -> Iterator[int]:
-    """The ranks of the plan at `path` that a defect or an error is about."""
+    """Yield the ranks of the plan at `path` that a defect or an error is about."""
     for verdict in report.verdicts:
         if verdict.parallel == path:
             for reason in verdict.reasons:

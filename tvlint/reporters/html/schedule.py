@@ -41,7 +41,7 @@ svg .c3 { fill-opacity: .34; } svg .lead { stroke: var(--bad); stroke-width: 2; 
 
 
 def write(summary: Summary, findings: Sequence[Finding], version: str) -> Escaped:
-    """The facts, the timeline and the findings of one schedule."""
+    """Return the facts, the timeline and the findings of one schedule."""
     title = f"{summary.path}: {described(summary)}"
     body: list[Content] = [tag("article", rows(facts(summary)))]
     if summary.timing is None:

@@ -59,7 +59,7 @@ th, td { padding: .2rem 1.25rem .2rem 0; vertical-align: top; } td.number, th.nu
 
 
 def write(topologies: Sequence[Topology | PlanTopology], version: str, rank: int | None = None) -> Escaped:
-    """A page with a section for each topology; `rank` is marked in the mesh, and its groups are listed."""
+    """Return a page with a section for each topology; `rank` is marked in the mesh, and its groups are listed."""
     body = [_plan(found) if isinstance(found, PlanTopology) else _topology(found, rank) for found in topologies]
     path = topologies[0].path if topologies else ""
     return page("Topology", path, body, version, f"Topology of {path}", _OWN)
@@ -189,7 +189,7 @@ def _steps(lane: LaneSteps) -> str:
 
 
 def _listed(named: list[tuple[str, str]]) -> Content:
-    """The first rows, and how many more there are."""
+    """Return the first rows, and how many more there are."""
     more = [("…", f"{len(named) - _MOST_ROWS:,} more")] if len(named) > _MOST_ROWS else []
     return _facts([*named[:_MOST_ROWS], *more])
 

@@ -26,7 +26,8 @@ _PARTS = ("weights", "gradients", "optimizer", "activations")
 
 
 def mesh(grid: Grid, rank: int | None) -> Content:
-    """A row for each pipeline stage, a block for each data-parallel copy, in it a box for each rank of the other axes."""
+    """Return a row for each pipeline stage, a block for each data-parallel copy, in it a box for each rank of the other axes.
+    """
     dense = grid.dense
     if dense.size > MAXIMAL_BOXES:
         return _cells(dense)
@@ -75,12 +76,12 @@ def _box(dense: Mesh, number: int, pp: int, place: int, at: tuple[int, int, int,
 
 
 def _inner(dense: Mesh) -> tuple[str, ...]:
-    """The axes inside a block that have a size, fastest first."""
+    """Return the axes inside a block that have a size, fastest first."""
     return tuple(axis.name for axis in reversed(dense.axes) if axis.name not in ("pp", "dp") and axis.size > 1)
 
 
 def _cells(dense: Mesh) -> Content:
-    """The large mesh: a cell holds the ranks of one part of a replica, middle rows and columns are left out."""
+    """Return the large mesh: a cell holds the ranks of one part of a replica, middle rows and columns are left out."""
     rows, inner = ends(dense.axis_size("pp"), 32), _inner(dense)
     last = members(dense.along(dense.size - 1, inner))
     wide = len(last) * 7 + 16
@@ -137,7 +138,7 @@ def _small(dense: Mesh, kind: GroupKind) -> Element:
 
 
 def pipeline(found: Pipeline) -> Element:
-    """A row for each pipeline stage; a bar for each virtual stage, as long as it has layers."""
+    """Return a row for each pipeline stage; a bar for each virtual stage, as long as it has layers."""
     rows = ends(len(found.stages), 64)
     widest = [max(1, *(held[place].layers for held in found.stages)) for place in range(found.virtual)]
     unit = max(2.0, min(26.0, 900 / (sum(widest) + 3 * found.virtual)))
@@ -161,7 +162,7 @@ def pipeline(found: Pipeline) -> Element:
 
 
 def memory(stages: Sequence[StageMemory]) -> Content:
-    """A stacked bar for each pipeline stage; nothing where a part of any is not known."""
+    """Return a stacked bar for each pipeline stage; nothing where a part of any is not known."""
     known = [_known(stage) for stage in stages]
     if any(part is None for parts in known for part in parts):
         return ()

@@ -20,7 +20,7 @@ FORMAT = 1
 
 
 def write(report: Report, context: Context) -> Escaped:
-    """The whole report as one JSON document in ASCII."""
+    """Return the whole report as one JSON document in ASCII."""
     root = context.root
     document = {
         "format": FORMAT,

@@ -101,7 +101,7 @@ def _value(value: SettingValue | Unknown) -> Any:
 
 
 def _axes(mesh: Mesh) -> dict[str, int]:
-    """The sizes by axis, fastest first."""
+    """Return the sizes by axis, fastest first."""
     return {axis.name: axis.size for axis in reversed(mesh.axes)}
 
 

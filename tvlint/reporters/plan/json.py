@@ -98,7 +98,7 @@ def _placement(placement: Placement) -> dict[str, Any]:
 
 
 def _computes(plan: Plan) -> dict[int, tuple[str, int]]:
-    """The segment and position of every computation, by its identity."""
+    """Return the segment and position of every computation, by its identity."""
     return {
         id(operator): (name, index)
         for name, segment in plan.segments.items()

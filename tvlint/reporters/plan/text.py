@@ -154,7 +154,7 @@ def _operators(
 def _forward_name(
     operator: Backward, section: _Section, seen: Mapping[str, Compute], everywhere: Mapping[str, list[Compute]]
 ) -> str:
-    """A name by which the reader finds the forward operator of `operator`; empty when there is none."""
+    """Return a name by which the reader finds the forward operator of `operator`; empty when there is none."""
     forward = operator.forward
     operands = [operand for operand in forward.inputs if isinstance(operand, str)]
     if len(operator.outputs) != len(operands) or len(operator.inputs) != len(forward.outputs):

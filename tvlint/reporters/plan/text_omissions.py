@@ -15,7 +15,7 @@ _EVERYWHERE = (Role.WEIGHT, Role.BUFFER, Role.STATE)
 
 
 def implied_segments(plan: Plan) -> frozenset[str]:
-    """The segments that need no line of their own, because the operators in the programs imply them."""
+    """Return the segments that need no line of their own, because the operators in the programs imply them."""
     uses: dict[str, int] = {}
     for program in plan.programs:
         for step in program.steps:
@@ -55,7 +55,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _runs(program: Program, plain: set[str]) -> Iterator[tuple[list[Step], int]]:
-    """The stretches of steps that are written as bare operators, with the micro-batch in force."""
+    """Yield the stretches of steps that are written as bare operators, with the micro-batch in force."""
     run: list[Step] = []
     micro_batch = 0
     for step in program.steps:
@@ -84,7 +84,7 @@ def made_from_gradients(plan: Plan, operators: list[Operator]) -> set[str]:
 
 
 def stated_tensors(plan: Plan, operators: list[Operator]) -> set[str]:
-    """The tensors that are written out: those that the reader would not derive just so from the others."""
+    """Return the tensors that are written out: those that the reader would not derive just so from the others."""
     mentioned: set[str] = set()
     for operator in operators:
         mentioned.update(writes(operator))

@@ -34,7 +34,7 @@ ROLE_WORDS = {
 
 @lru_cache(65536)
 def name(text: str) -> str:
-    """A name, in backticks where it is not a plain word."""
+    """Return a name, in backticks where it is not a plain word."""
     if _BARE.fullmatch(text) and text not in _CONSTANTS and text != "_" and visible(text) == text:
         return text
     return _backticks(text)
@@ -46,7 +46,7 @@ def _backticks(text: str) -> str:
 
 
 def optional_name(text: str) -> str:
-    """A name, `_` for none."""
+    """Return a name, `_` for none."""
     return name(text) if text else "_"
 
 
@@ -56,22 +56,22 @@ def names(texts: Iterable[str]) -> str:
 
 
 def operator_name(text: str) -> str:
-    """The name of a computation, kept apart from collectives of the same name."""
+    """Return the name of a computation, kept apart from collectives of the same name."""
     return _backticks(text) if text in _OPERATOR_WORDS else name(text)
 
 
 def string(text: str) -> str:
-    """A string in double quotes."""
+    """Return a string in double quotes."""
     return dumped(text) if visible(text) != text or not text.isprintable() else json.dumps(text, ensure_ascii=False)
 
 
 def word_or_string(text: str) -> str:
-    """A reduction: a plain word or a string."""
+    """Return a reduction: a plain word or a string."""
     return text if _BARE.fullmatch(text) and text not in (*_CONSTANTS, "over", "_") else string(text)
 
 
 def value(constant: Value) -> str:
-    """A constant."""
+    """Return a constant."""
     if isinstance(constant, tuple):
         return f"[{', '.join(map(value, constant))}]"
     if isinstance(constant, str):
@@ -80,7 +80,7 @@ def value(constant: Value) -> str:
 
 
 def dtype(text: str) -> str:
-    """A dtype by its short name."""
+    """Return a dtype by its short name."""
     if text in _SHORT:
         return _backticks(text)
     return _DTYPES.get(text) or name(text)
@@ -116,7 +116,7 @@ def placement(claim: Placement) -> str:
 
 
 def tensor_type(tensor: Tensor, mesh: Mesh, linked: Mapping[str, str], undecided: Iterable[str]) -> str:
-    """The type of a tensor; `linked` and `undecided` are what the tensors themselves say of their gradients."""
+    """Return the type of a tensor; `linked` and `undecided` are what the tensors themselves say of their gradients."""
     claimed = tensor.role in CLAIMED and tensor.region is None and tensor.part == (0, 1)
     whole = tensor.shape if tensor.placements is None or tensor.whole is None else tensor.whole
     clauses = [f"{dtype(tensor.dtype)}{integers(whole)}"]
@@ -162,7 +162,7 @@ def _logical(tensor: Tensor) -> list[str]:
 
 
 def group(members: Group, mesh: Mesh, communicators: Mapping[str, Group]) -> str:
-    """The ranks of a communication."""
+    """Return the ranks of a communication."""
     axes = tuple(axis.name for axis in mesh.axes)
     if members.name and members.name not in axes and communicators.get(members.name) == members:
         return name(members.name) if members.name not in ("ranks", "world", "self") else _backticks(members.name)
@@ -185,7 +185,7 @@ def peer(other: Peer) -> str:
 
 
 def place(source: Location | None, name: str) -> str:
-    """The `at` clause; nothing for a place in the plan's own file, since what is written has places of its own."""
+    """Return the `at` clause; nothing for a place in the plan's own file, since what is written has places of its own."""
     if source is None or source.path == name:
         return ""
     written = f" at {string(source.path)}"

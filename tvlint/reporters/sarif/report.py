@@ -163,7 +163,8 @@ def _properties(remark: Remark) -> dict[str, Any]:
 
 
 def _fingerprints(found: Sequence[Remark], source: RepositoryLines) -> list[dict[str, str]]:
-    """The prints of each result: GitHub's hash of the line, where it can be read, and what the result is, by three measures.
+    """Return the prints of each result: GitHub's hash of the line, where it can be read, and what the result is, by three
+    measures.
 
     `tvlint/v2` is the rule and what it is about, for each file; `tvlint/v1`, for those who kept it, the rule with the file and
     the text of the line.

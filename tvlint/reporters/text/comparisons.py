@@ -16,7 +16,7 @@ _LONGEST = 48
 
 
 def grouped(comparisons: Iterable[Comparison]) -> list[tuple[Comparison, int]]:
-    """The comparisons, each with how many others say the same of other configurations, which are left out."""
+    """Return the comparisons, each with how many others say the same of other configurations, which are left out."""
     found: dict[object, list[Comparison]] = {}
     for comparison in comparisons:
         found.setdefault((comparison.written, comparison.follows), []).append(comparison)
@@ -24,7 +24,7 @@ def grouped(comparisons: Iterable[Comparison]) -> list[tuple[Comparison, int]]:
 
 
 def text_of(comparison: Comparison, others: int, context: Context) -> list[Line]:
-    """The lines of one comparison; names in one column, values in the next ones."""
+    """Return the lines of one comparison; names in one column, values in the next ones."""
     lines = [line(Span(f"{_title(comparison, others, context)}:", Style.BOLD))]
     for title, rows in (("written:", comparison.written), ("follows:", comparison.follows)):
         if not rows:
@@ -40,7 +40,7 @@ def text_of(comparison: Comparison, others: int, context: Context) -> list[Line]
 
 
 def markdown_of(comparison: Comparison, others: int, context: Context) -> tuple[Block, ...]:
-    """A table of what was written, and one of what follows."""
+    """Return a table of what was written, and one of what follows."""
     tables = (("written", comparison.written), ("follows from it", comparison.follows))
     head = Heading(3, (Code(_title(comparison, others, context)),))
     return (

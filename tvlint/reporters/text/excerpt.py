@@ -39,7 +39,7 @@ Excerpts: TypeAlias = Callable[[Location], "Excerpt | None"]
 
 
 def excerpts(report: Report, context: Context, width: int = 0) -> Excerpts:
-    """A function from location to excerpt that reads each file once; `width` > 0 crops long lines around the span."""
+    """Return a function from location to excerpt that reads each file once; `width` > 0 crops long lines around the span."""
     asked = _asked(report, context)
     files: dict[str, tuple[str, ...] | None] = {}
 
@@ -57,7 +57,7 @@ def excerpts(report: Report, context: Context, width: int = 0) -> Excerpts:
 
 
 def source_text(path: str, report: Report, context: Context) -> str | None:
-    """The content of a file that may be shown; None where it may not, or is not text."""
+    """Return the content of a file that may be shown; None where it may not, or is not text."""
     return _read(path, context.root, _asked(report, context))
 
 
@@ -91,7 +91,7 @@ def _read(path: str, root: Path, asked: frozenset[Path]) -> str | None:
 
 
 def _line(location: Location, lines: Callable[[str], tuple[str, ...] | None]) -> str | None:
-    """The line on disk, unless the artefact carries another one: it is the line that was run."""
+    """Return the line on disk, unless the artefact carries another one: it is the line that was run."""
     on_disk = None
     if location.line is not None and location.line >= 1:
         source = lines(location.path)
@@ -120,7 +120,7 @@ def _mark(line: str, location: Location, width: int) -> Excerpt:
 
 
 def _crop(excerpt: Excerpt, width: int) -> Excerpt:
-    """The part of a long line around its span, `…` where something was left out; characters stay whole."""
+    """Return the part of a long line around its span, `…` where something was left out; characters stay whole."""
     if width <= 0 or display_width(excerpt.text) <= width:
         return excerpt
     skip = max(0, excerpt.start - width // 4) if excerpt.start + excerpt.length > width - 1 else 0

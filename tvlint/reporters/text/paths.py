@@ -42,7 +42,7 @@ def _without_returns(path: str, root: Path) -> str:
 
 
 def below_root(path: str, root: Path) -> str | None:
-    """The real path of an existing regular file relative to `root`; None for anything else."""
+    """Return the real path of an existing regular file relative to `root`; None for anything else."""
     real, top = resolved(path, root), resolved(".", root)
     if real is None or top is None or not real.is_relative_to(top):
         return None
@@ -53,7 +53,7 @@ _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def uri(path: str) -> str:
-    """A relative path as a URI reference: the bytes of its name percent-encoded, never taken for a scheme."""
+    """Return a relative path as a URI reference: the bytes of its name percent-encoded, never taken for a scheme."""
     try:
         name = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

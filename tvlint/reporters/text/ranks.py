@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def intervals(ranks: Iterable[int]) -> str:
-    """The ranks in ascending order, runs of three and more as `first-last`."""
+    """Return the ranks in ascending order, runs of three and more as `first-last`."""
     ordered = sorted(set(ranks))
     runs: list[list[int]] = []
     for rank in ordered:
@@ -30,7 +30,7 @@ def _run(first: int, last: int) -> str:
 
 
 def describe(ranks: Iterable[int], mesh: Mesh | None = None) -> str:
-    """The ranks in few words: by mesh coordinates where that says exactly which and numbers would need a list."""
+    """Return the ranks in few words: by mesh coordinates where that says exactly which and numbers would need a list."""
     chosen = sorted(set(ranks))
     if not chosen:
         return ""

@@ -85,7 +85,7 @@ def _statistics(report: Report, context: Context) -> Iterator[list[Line]]:
 
 
 def _without_many_notes(findings: Sequence[Finding]) -> tuple[list[Finding], Counter[str]]:
-    """The findings to show, and how many more notes there are of each rule."""
+    """Return the findings to show, and how many more notes there are of each rule."""
     seen: Counter[str] = Counter()
     shown = []
     for finding in findings:
@@ -128,7 +128,7 @@ def _finding(finding: Finding, screen: _Screen) -> list[Line]:
 
 
 def _shown_by(finding: Finding, screen: _Screen) -> Iterator[Line]:
-    """The script that reads the file of the finding, which others read too."""
+    """Yield the script that reads the file of the finding, which others read too."""
     if finding.found_in and not finding.ranks:
         yield line("  ", Span("in:", Style.DIM), f" {relative(finding.found_in, screen.context.root)}")
 
@@ -138,7 +138,7 @@ def _place(location: Location, screen: _Screen) -> Span:
 
 
 def _source(location: Location, screen: _Screen, style: Style, indent: str = "  ") -> Iterator[Line]:
-    """The source line behind a gutter with its number, and carets under the span."""
+    """Yield the source line behind a gutter with its number, and carets under the span."""
     excerpt = screen.excerpts(location)
     if excerpt is None:
         return

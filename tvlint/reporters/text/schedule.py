@@ -18,7 +18,7 @@ _COLOUR = {
 
 
 def write(summary: Summary, width: int, color: bool) -> Escaped:
-    """A few lines of facts, then a line for each rank; what does not fit into `width` columns is cut."""
+    """Return a few lines of facts, then a line for each rank; what does not fit into `width` columns is cut."""
     lines: list[str | Line] = [f"{summary.path}: {described(summary)}"]
     lines += [f"  {name:<20} {value}" for name, value in facts(summary)]
     if summary.timing is None:

@@ -65,7 +65,7 @@ def _block(topology: Topology, width: int, rank: int | None) -> Iterator[str | L
 
 
 def _one(topology: Topology, rank: int) -> Iterator[str]:
-    """A rank's coordinates, and the members of each of its groups."""
+    """Yield a rank's coordinates, and the members of each of its groups."""
     if isinstance(topology.grid, Unknown):
         yield f"  ? ({topology.grid.reason})"
         return

@@ -15,12 +15,12 @@ NAME = 20
 
 
 def heading(text: str) -> Line:
-    """A title."""
+    """Return a title."""
     return line(Span(text, Style.BOLD))
 
 
 def titled(title: str, lines: Iterable[str]) -> Iterator[str | Line]:
-    """An empty line, the title and the lines."""
+    """Yield an empty line, the title and the lines."""
     yield ""
     yield heading(title)
     yield from lines
@@ -46,7 +46,7 @@ def wrapped(text: str, lead: str, width: int) -> Iterator[str]:
 
 
 def groups(kinds: Sequence[GroupKind], width: int) -> Iterator[str]:
-    """A line for each kind of group: its name, how many there are, and some of them."""
+    """Yield a line for each kind of group: its name, how many there are, and some of them."""
     said = [f"{counted(kind.count, 'group')} of {kind.size:,}" for kind in kinds]
     room = max(map(len, said), default=0) + 2
     for kind, count in zip(kinds, said, strict=True):

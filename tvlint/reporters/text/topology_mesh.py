@@ -36,7 +36,7 @@ def drawn(grid: Grid, width: int) -> Iterator[str]:
 def _table(
     mesh: Mesh, rows: list[int | None], columns: list[int | None], inner: tuple[str, ...]
 ) -> tuple[list[str], list[tuple[str, list[str]]], list[int]]:
-    """The head, the rows with their names, and the width of each column."""
+    """Return the head, the rows with their names, and the width of each column."""
     head = [f"dp {column}" if column is not None else "…" for column in columns]
     lines = [(f"pp {row}" if row is not None else "⋮", _cells(mesh, row, columns, inner)) for row in rows]
     return head, lines, [max(len(head[at]), *(len(cells[at]) for _, cells in lines)) for at in range(len(columns))]

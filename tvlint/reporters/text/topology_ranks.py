@@ -13,7 +13,7 @@ SHOWN = 8
 
 
 def members(ranks: Sequence[int]) -> str:
-    """The ascending members of one group: `5`, `0-7`, `0,8,16`, `0,8,…,120`, `0-3,64-67,…,192-195`."""
+    """Return the ascending members of one group: `5`, `0-7`, `0,8,16`, `0,8,…,120`, `0-3,64-67,…,192-195`."""
     runs: list[list[int]] = []
     for rank in ranks:
         if runs and rank == runs[-1][1] + 1:

@@ -16,12 +16,12 @@ GIB = 2**30
 
 
 def shown(value: int | Unknown) -> str:
-    """A number with its thousands apart; `?` where it is not known."""
+    """Return a number with its thousands apart; `?` where it is not known."""
     return "?" if isinstance(value, Unknown) else f"{value:,}"
 
 
 def shown_fact(value: SettingValue | Unknown) -> str:
-    """A value of any kind, or why there is none."""
+    """Return a value of any kind, or why there is none."""
     if isinstance(value, Unknown):
         return f"? ({value.reason})"
     return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
@@ -33,7 +33,7 @@ def gibibytes(value: int | Unknown) -> str:
 
 
 def large(value: int) -> str:
-    """A number of parameters as people say it: `8.03 B`, `540 M`."""
+    """Return a number of parameters as people say it: `8.03 B`, `540 M`."""
     for size, unit in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K")):
         if value >= size:
             return f"{value / size:.4g} {unit}"
@@ -58,7 +58,7 @@ def world(topology: Topology) -> str:
 
 
 def grid(topology: Topology) -> list[tuple[str, str]]:
-    """The grids and their order."""
+    """Return the grids and their order."""
     found = topology.grid
     if isinstance(found, Unknown):
         return [("grid", f"? ({found.reason})")]
@@ -122,7 +122,7 @@ def model(topology: Topology) -> list[tuple[str, str]]:
 
 
 def bubble(topology: Topology) -> str:
-    """The schedule and how long its ranks idle."""
+    """Return the schedule and how long its ranks idle."""
     found = topology.bubble
     if isinstance(found, Unknown):
         return f"? ({found.reason})"

@@ -25,7 +25,7 @@ def _badness(finding: Finding) -> int:
 
 
 def published(severity: Severity, fail_on: Severity) -> Severity:
-    """The severity for a service, which fails for errors only: an error where the run fails for it."""
+    """Return the severity for a service, which fails for errors only: an error where the run fails for it."""
     return Severity.ERROR if SEVERITIES.index(severity) <= SEVERITIES.index(fail_on) else severity
 
 

@@ -49,7 +49,8 @@ def is_batch_schedule(text: str, seq_length: int) -> bool:
 
 
 def ramp_sizes(ramp: tuple[int, ...], last: int) -> tuple[int, ...]:
-    """The batch sizes of a ramp-up `start, increment, samples` to `last`; raises `ValueError` where it does not reach it.
+    """Return the batch sizes of a ramp-up `start, increment, samples` to `last`; raises `ValueError` where it does not reach
+    it.
 
     The source is megatron/core/num_microbatches_calculator.py, RampupBatchsizeNumMicroBatchesCalculator.
     """

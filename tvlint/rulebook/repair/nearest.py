@@ -252,7 +252,7 @@ class _Search:
         return None
 
     def _outcome(self, rule: Rule, changed: Mapping[str, int]) -> Result:
-        """What the rule says with the settings changed, judged once for all changes of what it does not read."""
+        """Return what the rule says with the settings changed, judged once for all changes of what it does not read."""
         changes = {name: changed[name] for name in self.reads[rule.name] if name in changed}
         key = (rule.name, *(f"{name} {value}" for name, value in changes.items()))
         if key not in self.judged:

@@ -34,7 +34,7 @@ _OF_RANKS = frozenset({"data_parallel_size", "global_batch_size", "micro_batches
 
 
 def compared(before: Configuration, after: Configuration, path: str) -> Comparison:
-    """Both configurations by what they write and by what follows; of two values that are not known, nothing is said.
+    """Return both configurations by what they write and by what follows; of two values that are not known, nothing is said.
 
     Where neither says how many ranks run, both are taken to run on the fewest that suit both.
     """
@@ -56,7 +56,7 @@ def compared(before: Configuration, after: Configuration, path: str) -> Comparis
 
 
 def _ranks_for_both(before: Configuration, after: Configuration) -> int | None:
-    """The fewest ranks that both suit, where neither says how many run; None where one does, or they are not known."""
+    """Return the fewest ranks that both suit, where neither says how many run; None where one does, or they are not known."""
     fewest = 1
     for configuration in (before, after):
         topology = configuration_topology(configuration)
@@ -87,7 +87,7 @@ def _alike(old: Setting | None, new: Setting | None) -> bool:
 
 
 def _environment(before: Configuration, after: Configuration) -> Iterator[Difference]:
-    """The variables of the run that have another value."""
+    """Yield the variables of the run that have another value."""
     for name in dict.fromkeys((*after.environment, *before.environment)):
         old, new = before.environment.get(name), after.environment.get(name)
         if any(setting is not None and isinstance(setting.value, Unknown) for setting in (old, new)):

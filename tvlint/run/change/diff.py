@@ -69,7 +69,7 @@ def diff(
     project: Project,
     steps: Steps | None = None,
 ) -> tuple[Report, tuple[str, ...]]:
-    """The report of what each pair of files changes, and remarks on what could not be compared."""
+    """Return the report of what each pair of files changes, and remarks on what could not be compared."""
     said = _Said()
     steps = steps or Steps()
     for pair in pairs:
@@ -138,7 +138,7 @@ def _as_run(document: Document, comments: Stated, project: Project) -> tuple[Con
 
 
 def _broken(configuration: Configuration, rules: Mapping[str, Rule]) -> dict[str, Finding]:
-    """The rules about configurations that are broken, with what is found; notes are no mistakes."""
+    """Return the rules about configurations that are broken, with what is found; notes are no mistakes."""
     from tvlint.rulebook.evaluate import evaluate
 
     found = (each for each in evaluate(configuration, rules) if isinstance(each, Finding))
@@ -146,7 +146,7 @@ def _broken(configuration: Configuration, rules: Mapping[str, Rule]) -> dict[str
 
 
 def _refused(document: Document, rules: Mapping[str, Rule]) -> tuple[Finding, ...]:
-    """The mistakes that the reader itself found."""
+    """Return the mistakes that the reader itself found."""
     from tvlint.readers.megatron.invalid_options import still_refused
 
     found = still_refused(document.findings, document.configurations)
@@ -204,7 +204,7 @@ def _read(path: str, name: str, said: _Said) -> Document | None:
 
 
 def _paired(before: Document, after: Document, path: str, said: _Said) -> Iterator[tuple[Configuration, Configuration]]:
-    """The configurations of the same section; by order where none has the same name, or all are named after lines."""
+    """Yield the configurations of the same section; by order where none has the same name, or all are named after lines."""
     old = {configuration.section: configuration for configuration in before.configurations}
     new = {configuration.section: configuration for configuration in after.configurations}
     by_line = all(LINE.fullmatch(section) for section in (*old, *new))
@@ -220,7 +220,7 @@ def _paired(before: Document, after: Document, path: str, said: _Said) -> Iterat
 
 
 def same_named(before: Path, after: Path) -> tuple[FilePair, ...]:
-    """The files of two folders that have the same place in both."""
+    """Return the files of two folders that have the same place in both."""
     found = []
     for parent, folders, files in os.walk(after):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

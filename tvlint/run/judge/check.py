@@ -227,7 +227,7 @@ def check(
     plans: dict[str, Plan] | None = None,
     repairs: int = MOST_REPAIRED,
 ) -> tuple[Report, tuple[str, ...]]:
-    """The report of the rules over the files, and the named files that hold nothing that tvlint reads.
+    """Return the report of the rules over the files, and the named files that hold nothing that tvlint reads.
 
     `rules` are those that apply, `known` all that exist. Plans that the project's proofs need are left in `plans`, where
     they were read; what is found in large files, and in many, is kept in the cache. Until a file has `repairs` errors, the
@@ -373,7 +373,7 @@ def _once(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Findin
 
 
 def _once_a_run(findings: list[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
-    """The findings, with one in the place of all that say of a run the same: the first, which counts the others."""
+    """Return the findings, with one in the place of all that say of a run the same: the first, which counts the others."""
     reported = Counter(finding.rule for finding in findings if finding.rule in rules and rules[finding.rule].once == "run")
     kept: list[Finding] = []
     for finding in findings:
@@ -520,7 +520,7 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, said: _
 
 
 def _with_origin(finding: Finding) -> Finding:
-    """The finding, with the place that its place was generated from."""
+    """Return the finding, with the place that its place was generated from."""
     origin = finding.location.origin
     if origin is None:
         return finding
@@ -547,7 +547,7 @@ def as_known(document: Document, comments: Stated, project: Project) -> list[Con
 
 
 def as_stated(configuration: Configuration, comments: Stated) -> Configuration:
-    """The configuration with the world size that a comment states, where it does not itself say one."""
+    """Return the configuration with the world size that a comment states, where it does not itself say one."""
     comment = nearest(comments.settings, configuration)
     if comment is None or not lacks_world_size(configuration):
         return configuration
@@ -555,7 +555,9 @@ def as_stated(configuration: Configuration, comments: Stated) -> Configuration:
 
 
 def as_project_says(configuration: Configuration, project: Project) -> Configuration:
-    """The configuration with what only the project knows: its framework and, where the file does not say, the world size."""
+    """Return the configuration with what only the project knows: its framework and, where the file does not say, the world
+    size.
+    """
     distinct = bool({project.framework, configuration.framework} & DISTINCT) or configuration.format == "python-recipe"
     meant = not project.framework or not distinct or project.framework == configuration.framework
     framework = project.framework if project.framework and meant else configuration.framework

@@ -28,7 +28,7 @@ NNSCALER = "nnscaler"
 def topologies(
     document: Document, world_size: int | None = None, project: Project | None = None
 ) -> tuple[Topology | PlanTopology, ...]:
-    """The topology of every configuration of `document`, or of its plan.
+    """Return the topology of every configuration of `document`, or of its plan.
 
     Where a configuration does not say how many ranks run, a comment of the file does, then `world_size`, then the project.
     """
@@ -57,7 +57,9 @@ def configuration_topology(configuration: Configuration) -> Topology | PlanTopol
 
 
 def _with_core_defaults(configuration: Configuration) -> Configuration:
-    """The configuration of a framework on Megatron core, with core's defaults where those of the framework are not known."""
+    """Return the configuration of a framework on Megatron core, with core's defaults where those of the framework are not
+    known.
+    """
     if configuration.framework in {MEGATRON, *DISTINCT} or configuration.format == "hydra":
         return configuration
     value = _lookup(replace(configuration, complete=True))

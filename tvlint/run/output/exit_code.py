@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 
 def exit_code(report: Report, fail_on: Severity) -> int:
-    """The most pressing outcome: an input problem, then a mistake, then an unknown proof, then nothing to check.
+    """Return the most pressing outcome: an input problem, then a mistake, then an unknown proof, then nothing to check.
 
     A problem comes first because what could not be read was not judged. An unknown proof comes after a finding because a
     mistake that is known needs mending whatever the proof would say.

@@ -15,7 +15,7 @@ _LARGEST = 256 << 20
 
 
 def with_lines(report: Report) -> Report:
-    """The report, every place in a JSON plan with the line and column at which its pointer leads."""
+    """Return the report, every place in a JSON plan with the line and column at which its pointer leads."""
     wanted: dict[str, set[Location]] = {}
     for place in places(report):
         if place.line is None and place.pointer.startswith("/"):

@@ -33,7 +33,7 @@ class OutputError(Exception):
 
 
 def parse_outputs(texts: list[str], known: tuple[str, ...]) -> tuple[Output, ...]:
-    """The outputs that the command line asks for; at most one of them may go to the standard output."""
+    """Return the outputs that the command line asks for; at most one of them may go to the standard output."""
     outputs = []
     for text in texts:
         name, _, path = text.partition(":")

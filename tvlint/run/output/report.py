@@ -35,13 +35,13 @@ def rendered(report: Report, outputs: tuple[Output, ...], context: Context) -> d
 
 
 def render(report: Report, format: str, context: Context) -> Escaped:
-    """The report in one format."""
+    """Return the report in one format."""
     written: Escaped = import_module(f"tvlint.reporters.{FORMATS[format]}").write(report, context)
     return written
 
 
 def _seen_from(root: Path, report: Report) -> Report:
-    """The report with every path that exists from here written as it is from `root`."""
+    """Return the report with every path that exists from here written as it is from `root`."""
     moved: dict[str, str] = {}
 
     def path(text: str) -> str:

@@ -65,7 +65,7 @@ def _names(paths: Iterable[str]) -> set[bytes]:
 
 
 def _opened(path: str) -> set[str]:
-    """Return the files that are looked for as the file is read, by their real paths."""
+    """Return what reading each of the files asks of the disk."""
     with recording() as asked, suppress(ReadError, OSError):
         read(path)
     return {os.path.realpath(path) for name, path, *_ in asked.all() if name in ("content", "is_file")}

@@ -118,7 +118,7 @@ def changed(paths: tuple[str, ...], project: Project) -> Candidates:
 
 
 def as_folder(path: str) -> str:
-    """The folder, for a file that is part of a plan which a whole folder of generated code is; else the path."""
+    """Return the folder, for a file that is part of a plan which a whole folder of generated code is; else the path."""
     folder, name = os.path.split(path)
     if _GENERATED.fullmatch(name) and os.path.isfile(os.path.join(folder, "gencode0.py")):
         return folder or os.curdir
@@ -143,7 +143,7 @@ def matches(path: str, project: Project, patterns: Iterable[str]) -> bool:
 
 
 def shown(path: Path) -> str:
-    """The path as a person in the current folder writes it."""
+    """Return the path as a person in the current folder writes it."""
     near = os.path.relpath(path)
     return str(path) if near.startswith(os.path.join("..", "..", "..")) else near
 

@@ -20,7 +20,7 @@ def declared_operators(
     place: Callable[[int, str], Location],
     wrong: Callable[[Location, str, str], None],
 ) -> tuple[Declared, ...]:
-    """The declarations in `tables`, the values by field name; `wrong` is told what cannot be one, and where.
+    """Return the declarations in `tables`, the values by field name; `wrong` is told what cannot be one, and where.
 
     `place` gives the place of a key in a table, or of the table.
     """
@@ -115,7 +115,9 @@ def _position(operand: int | str, arguments: Sequence[str]) -> int:
 
 
 def _known(name: str) -> str:
-    """The operator of a framework that `name` is; empty where tvlint knows none, or only the name of an author's function."""
+    """Return the operator of a framework that `name` is; empty where tvlint knows none, or only the name of an author's
+    function.
+    """
     from tvlint.ops.table import interpreted
 
     return interpreted(name)

@@ -123,7 +123,7 @@ def mentions_tvlint(data: bytes) -> bool:
 
 
 def load(path: Path, shown: str) -> Project:
-    """The project that the file describes; raises `ProjectError` with all its problems, each at its line."""
+    """Return the project that the file describes; raises `ProjectError` with all its problems, each at its line."""
     try:
         data = _on_disk(path)
     except OSError as error:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_plan(path: str, operators: tuple[Declared, ...] = ()) -> Plan | Problem:
-    """The plan in the file, or why there is none."""
+    """Return the plan in the file, or why there is none."""
     document = read_document(path, operators)
     return document if isinstance(document, Problem) else plan_of(document, path)
 
@@ -33,7 +33,7 @@ def read_document(path: str, operators: tuple[Declared, ...] = ()) -> Document |
 
 
 def plan_of(document: Document | None, path: str) -> Plan | Problem:
-    """The document's plan, or what it is instead."""
+    """Return the document's plan, or what it is instead."""
     from tvlint.readers.document import NOTHING
 
     if document is not None and document.plan is not None:

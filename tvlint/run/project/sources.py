@@ -70,7 +70,7 @@ def _lines(path: str, project: Project) -> list[str]:
 
 
 def _line(place: Location, lines: list[str]) -> int | None:
-    """The line of the place where it still says the same, else the only one that does."""
+    """Return the line of the place where it still says the same, else the only one that does."""
     text = place.text.strip()
     if place.line is not None and place.line <= len(lines) and lines[place.line - 1].strip() == text:
         return place.line

@@ -50,14 +50,14 @@ class Places:
         self._found.setdefault(path, Location(self._path, line, start + 1, line, end + 1))
 
     def key(self, path: KeyPath) -> Location:
-        """The place of the key, or of the nearest one around it."""
+        """Return the place of the key, or of the nearest one around it."""
         for length in range(len(path), 0, -1):
             if path[:length] in self._found:
                 return self._found[path[:length]]
         return Location(self._path, 1, 1)
 
     def text(self, path: KeyPath, value: str) -> Location:
-        """The place of the string `value` at or after the key."""
+        """Return the place of the string `value` at or after the key."""
         key = self.key(path)
         places = self._quoted.get(value, [])
         after = bisect_left(places, (key.line or 1, 0))

@@ -45,7 +45,7 @@ class Reading:
         self.problems.append(Problem(message, location, help))
 
     def table(self, table: dict[str, Any], path: KeyPath, keys: Mapping[str, Key]) -> dict[str, Any]:
-        """The values of a table by field name; an unknown key or a value of the wrong type is a problem."""
+        """Return the values of a table by field name; an unknown key or a value of the wrong type is a problem."""
         values: dict[str, Any] = {}
         for key, value in table.items():
             here = (*path, key)

@@ -26,7 +26,7 @@ class Stated:
 
 
 def stated(path: str) -> Stated:
-    """The world sizes in the comments of a text file; none where it is no text or too large."""
+    """Return the world sizes in the comments of a text file; none where it is no text or too large."""
     try:
         data = content(path, MAXIMAL_SIZE)
         if b"world-size" not in data or b"tvlint:" not in data or b"\0" in data:
@@ -58,7 +58,7 @@ def lacks_world_size(configuration: Configuration) -> bool:
 
 
 def nearest(settings: Sequence[Setting], configuration: Configuration) -> Setting | None:
-    """The comment that is about the configuration: the last one above where it begins, or else the first of the file."""
+    """Return the comment that is about the configuration: the last one above where it begins, or else the first of the file."""
     line = configuration.location.line if configuration.location is not None else None
     above = [setting for setting in settings if line is not None and (setting.location.line or 0) <= line]
     return above[-1] if above else settings[0] if settings else None

@@ -56,7 +56,7 @@ def read_pair(
     known: dict[str, Plan] | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> Plans | tuple[Problem, ...]:
-    """The plans of the pair, or the problems of those that cannot be read.
+    """Return the plans of the pair, or the problems of those that cannot be read.
 
     `known` are plans that have been read already, by path, and gets those that are read here. `meanwhile` is run as soon as
     other processes have begun to read.
@@ -74,7 +74,7 @@ def read_pair(
 def _read_pair(
     pair: Pair, progress: Progress | None, known: dict[str, Plan], aside: dict[str, Aside[Plan | Problem]]
 ) -> Plans | tuple[Problem, ...]:
-    """The plans of the pair, or the problems of those that cannot be read; some are read `aside`, by path."""
+    """Return the plans of the pair, or the problems of those that cannot be read; some are read `aside`, by path."""
     plans: list[Plan] = []
     problems: list[Problem] = []
     variants: tuple[Plan, ...] = ()
@@ -104,7 +104,7 @@ def _read_pair(
 
 
 def _size(path: str) -> int:
-    """The size of a regular file; 0 for anything else."""
+    """Return the size of a regular file; 0 for anything else."""
     try:
         information = os.stat(path)
     except (OSError, ValueError):

@@ -42,7 +42,7 @@ def prove_project(
     plans: Mapping[str, Plan],
     within: tuple[str, ...] = (),
 ) -> tuple[Report, int]:
-    """The verdicts of the project's `[[proof]]` pairs, and how many were left out.
+    """Return the verdicts of the project's `[[proof]]` pairs, and how many were left out.
 
     `plans` are those that have been read already. Where somebody names files or folders (`within`), only pairs that have a
     plan there are proved; all where the project file is one of them, which says what is proved and under which assumptions.
@@ -92,7 +92,7 @@ def _lies_in(path: str, given: tuple[Path, ...]) -> bool:
 
 
 def pairs(project: Project) -> Iterator[Pair]:
-    """The project's `[[proof]]` pairs, with paths as a person in the current folder writes them."""
+    """Yield the project's `[[proof]]` pairs, with paths as a person in the current folder writes them."""
     for proof in project.proofs:
         for parallel in proof.parallel:
             reference = shown(project.folder / proof.reference) if proof.reference else ""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @without_collection()
 def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None) -> Report:
-    """The report of one proof: a verdict, or the problems of plans that cannot be read.
+    """Return the report of one proof: a verdict, or the problems of plans that cannot be read.
 
     `known` are plans that have been read already, by path, and gets those that are read here. `seconds` of the verdict is
     wall time, with the reading that is done here; `peak_bytes` is the largest memory of this process so far.
@@ -62,7 +62,7 @@ def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Pl
 
 
 def _prove_captures(pair: Pair, progress: Progress | None, started: float) -> Report:
-    """The report on a captured program and its captured reference."""
+    """Return the report on a captured program and its captured reference."""
     from tvlint.equivalence.verdict.prove import prove
     from tvlint.ir.outline import outline
 
@@ -99,7 +99,7 @@ def _judged(verdict: Verdict) -> Judged:
 
 
 def _both(one: Verdict, other: Verdict) -> Verdict:
-    """The verdict on a plan whose replicas differ, from those on the kinds of replicas that it has."""
+    """Return the verdict on a plan whose replicas differ, from those on the kinds of replicas that it has."""
     worse = max(one, other, key=lambda verdict: (Outcome.PROVED, Outcome.UNKNOWN, Outcome.REFUTED).index(verdict.outcome))
     assumptions = tuple(dict.fromkeys(one.assumptions + other.assumptions))
     return replace(worse, reasons=tuple(dict.fromkeys(one.reasons + other.reasons)), assumptions=assumptions)
@@ -136,7 +136,8 @@ def _with_errors(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
 
 
 def _named(verdict: Verdict, plan: Plan) -> Verdict:
-    """The verdict on one kind of replica, with its name in what is told; ranks are told as those of the first replica."""
+    """Return the verdict on one kind of replica, with its name in what is told; ranks are told as those of the first replica.
+    """
     if not plan.name:
         return verdict
     reported = tuple(
@@ -146,7 +147,7 @@ def _named(verdict: Verdict, plan: Plan) -> Verdict:
 
 
 def peak_bytes() -> int:
-    """The largest resident memory that this process had."""
+    """Return the largest resident memory that this process had."""
     try:
         import resource
     except ImportError:
@@ -202,7 +203,7 @@ def _prove_once(pair: Pair, session: Session, plans: dict[str, Plan]) -> Report:
 
 
 def _question(cache: Cache | None, pair: Pair) -> Question | None:
-    """The pair as a question to the cache; without a reference it is about what lies beside the generated code."""
+    """Return the pair as a question to the cache; without a reference it is about what lies beside the generated code."""
     if cache is None:
         return None
     beside = pair.parallel if os.path.isdir(pair.parallel) else os.path.join(os.path.dirname(pair.parallel), "gencode0.py")
@@ -210,7 +211,7 @@ def _question(cache: Cache | None, pair: Pair) -> Question | None:
 
 
 def recalled(cache: Cache | None, question: Question | None, started: float | None = None) -> Report | None:
-    """The report that was kept, which says so and tells this run's time and memory."""
+    """Return the report that was kept, which says so and tells this run's time and memory."""
     from tvlint.reporters.text.totals import seconds_text
 
     started = time.perf_counter() if started is None else started

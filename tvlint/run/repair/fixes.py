@@ -110,7 +110,10 @@ def checked_in(finding: Finding) -> str:
 def _next(
     path: str, wanted: Counter[str], mentions: Mentions, rules: Rules, contents: Mapping[str, bytes], unsafe: bool
 ) -> Mapping[str, bytes]:
-    """Return the contents that change with the next fix of a finding that is wanted; none where no fix is left."""
+    """Return the contents that change with the next fixes of findings that are wanted; none where no fix is left.
+
+    What is the same mistake in many launches is repaired in all of them at once, where that holds.
+    """
     with instead(contents):
         file = File(path, mentions, rules)
         for finding in file.before.findings:
@@ -364,7 +367,7 @@ def _comparable(value: SettingValue | Unknown) -> object:
 
 
 def _better(before: Report, after: Report, finding: Finding) -> bool:
-    """Return whether the finding is gone and nothing else has come."""
+    """Return whether the findings are gone and nothing else has come."""
     if after.problems or len(after.checked) < len(before.checked):
         return False
     old, new = (Counter(map(fingerprint, report.findings)) for report in (before, after))

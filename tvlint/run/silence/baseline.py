@@ -171,7 +171,10 @@ def entries_of(findings: tuple[Finding, ...], folder: Path) -> tuple[Entry, ...]
 
 
 def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compared:
-    """Return what the baseline, in the folder, lacks and holds of the report, and what of it is no more."""
+    """Return what the baseline, in the folder, lacks and holds of the report, and what of it is no more.
+
+    What is reported once a run stands at the first file that it is found in: another one where fewer files are checked.
+    """
     left = Counter[tuple[str, str]]()
     for entry in entries:
         left[entry.path, entry.fingerprint] += entry.count
@@ -231,5 +234,5 @@ def grown(old: tuple[Entry, ...], new: tuple[Entry, ...]) -> int:
 
 
 def _from(folder: Path, path: str) -> str:
-    """The path from the folder, as it is written on every system."""
+    """Return the path from the folder, as it is written on every system."""
     return os.path.relpath(os.path.abspath(path), folder.absolute()).replace(os.sep, "/")

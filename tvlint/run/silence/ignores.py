@@ -34,7 +34,8 @@ class Ignore:
 
 
 def ignores(path: str) -> tuple[Ignore, ...]:
-    """The comments of a text file; none where it is not text, or no regular file, as a plan may name anything as its source.
+    """Return the comments of a text file; none where it is not text, or no regular file, as a plan may name anything as its
+    source.
 
     A comment at the end of a line is about that line; one on a line of its own about the next statement, which goes on over
     lines that end with a backslash; `ignore-file` about the whole file.

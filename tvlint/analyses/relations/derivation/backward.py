@@ -190,7 +190,8 @@ def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Comp
 
 
 def given_another_value(rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> str:
-    """An operand whose name means another value here than where the forward operator read it; empty where there is none."""
+    """Return an operand whose name means another value here than where the forward operator read it; empty where there is none.
+    """
     changed = rank.replaced.get(operator.forward.outputs, ())
     for name, kept in zip(operands, saved.inputs, strict=False):
         if rank.local.get(name, kept) not in (kept, None) and kept is not None and name not in changed:
@@ -199,7 +200,7 @@ def given_another_value(rank: RankState, operator: Backward, saved: Saved, opera
 
 
 def replaced(rank: RankState, operator: Backward, saved: Saved, ran: Compute | None, operands: Sequence[str]) -> str:
-    """An operand that the gradients need the value of and that is replaced since it was read; empty where there is none.
+    """Return an operand that the gradients need the value of and that is replaced since it was read; empty where there is none.
 
     What is linear in an operand does not need it for its gradient. An operator that is written out on other names reads those.
     """
@@ -272,7 +273,7 @@ def evaluated_vjp(
 def vjp_of_parts(
     machine: Machine, saved: Saved, inputs: tuple[Value, ...], position: int, gradients: dict[int, Value]
 ) -> Value:
-    """The gradient of one operand of a merge, or of attention whose results are merged."""
+    """Return the gradient of one operand of a merge, or of attention whose results are merged."""
     outputs = tuple(value for value in saved.outputs if value is not None)
     if len(outputs) < len(saved.outputs):
         raise UnsupportedError("a merge that failed")
@@ -289,7 +290,7 @@ def vjp_of_parts(
 
 
 def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Value | str:
-    """The gradient of one operand of operators in sequence, the sum over the places where it is used."""
+    """Return the gradient of one operand of operators in sequence, the sum over the places where it is used."""
     found: list[Value] = []
     first = len(saved.steps) - len(saved.outputs)
     together = len(saved.steps[-1][0].outputs) == len(saved.outputs)

@@ -20,7 +20,7 @@ from tvlint.ops.table import has_trait, spec_of
 
 
 def evaluated_once(machine: Machine, case: Case, values: tuple[Value, ...]) -> Saved:
-    """The results of one annotated operator."""
+    """Return the results of one annotated operator."""
     call, bound = case.call, case.bound
     if len(bound.outputs) != max(1, len(call.outputs)):
         raise UnsupportedError(f"`{call.op}` with {len(call.outputs)} outputs")
@@ -125,7 +125,7 @@ def widened(machine: Machine, call: Call, values: Sequence[Value]) -> tuple[Save
 
 
 def as_widened(machine: Machine, call: Call, values: Sequence[Value]) -> tuple[Call, tuple[Value, ...]]:
-    """The call on keys and values that are widened, and its operands."""
+    """Return the call on keys and values that are widened, and its operands."""
     wide = [output for saved in widened(machine, call, values) if (output := saved.outputs[0]) is not None]
     shapes = [machine.world.logical_shape(value, machine.total_slots) for value in wide]
     attributes = {name: value for name, value in call.attributes.items() if name != "enable_gqa"}
@@ -145,7 +145,7 @@ def grouped(machine: Machine, name: str, bound: Bound, call: Call, values: tuple
 def in_sequence(
     machine: Machine, name: str, bound: Bound, steps: Steps, values: tuple[Value, ...], outputs: tuple[Shape, ...]
 ) -> Saved:
-    """The result of operators one after the other; the last one makes `outputs`."""
+    """Return the result of operators one after the other; the last one makes `outputs`."""
     done: list[tuple[Saved, tuple[int, ...]]] = []
     for op, positions in steps:
         spec = spec_of(op)

@@ -266,7 +266,9 @@ def _operate(machine: Machine, rank: RankState, segment: Segment, operator: Oper
 
 
 def _gradients_touched(machine: Machine, rank: RankState, operator: Operator) -> Iterable[str]:
-    """The weights whose gradients the operator reads, adds to, reduces or updates with; all where it may change anything."""
+    """Return the weights whose gradients the operator reads, adds to, reduces or updates with; all where it may change
+    anything.
+    """
     if isinstance(operator, ReduceGradients | Update):
         yield from operator.weights
     elif _may_change_anything(operator):

@@ -52,7 +52,7 @@ def parts_of_one(one: Value, other: Value) -> bool:
 
 
 def forward_term(machine: Machine, rank: RankState, gradient: str) -> int:
-    """The term that the gradient `gradient` belongs to, as far as this rank knows it; -1 otherwise."""
+    """Return the term that the gradient `gradient` belongs to, as far as this rank knows it; -1 otherwise."""
     for name in machine.forward_of.get(gradient, ()):
         if name in rank.terms:
             return rank.terms[name]
@@ -126,7 +126,7 @@ def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
 
 
 def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Slot:
-    """The relation of the tensor that the operator reads; raises Mismatch when nothing gives it a value."""
+    """Return the relation of the tensor that the operator reads; raises Mismatch when nothing gives it a value."""
     value = rank.local.get(name)
     if value is not None:
         return value
@@ -304,7 +304,7 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
 
 
 def made_of(machine: Machine, rank: RankState, inputs: Sequence[Operand]) -> frozenset[str]:
-    """The weights out of whose gradients the operands are made."""
+    """Return the weights out of whose gradients the operands are made."""
     names = [name for name in inputs if isinstance(name, str)]
     made = (rank.made_of.get(name, frozenset()) for name in names)
     return frozenset(machine.weight_of[name] for name in names if name in machine.weight_of).union(*made)

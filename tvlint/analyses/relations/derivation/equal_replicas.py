@@ -53,7 +53,9 @@ def _only_sums(plan: Plan, axis: str) -> bool:
 
 
 def _slots(plan: Plan, inputs: Inputs, axis: str) -> tuple[int, ...] | None:
-    """The dimension that the axis cuts of each input, the same wherever the plan names it; None if it does not cut them all."""
+    """Return the dimension that the axis cuts of each input, the same wherever the plan names it; None if it does not cut them
+    all.
+    """
     found: dict[int, set[tuple[tuple[int, ...] | None, int | None]]] = {}
     for tensor in plan.tensors.values():
         if tensor.role is Role.INPUT:
@@ -66,7 +68,9 @@ def _slots(plan: Plan, inputs: Inputs, axis: str) -> tuple[int, ...] | None:
 
 
 def _cut(mesh: Mesh, tensor: Tensor, axis: str) -> int | None:
-    """The dimension of which replica r has the r-th of equal pieces, whatever other axes make of that piece; None for none."""
+    """Return the dimension of which replica r has the r-th of equal pieces, whatever other axes make of that piece; None for
+    none.
+    """
     whole, placements = tensor.whole, tensor.placements or {}
     placement = placements.get(axis)
     if whole is None or tensor.region is not None or tensor.part != (0, 1) or not _is_slice(placement, whole):
@@ -85,7 +89,7 @@ def _is_slice(placement: Placement | None, whole: tuple[int, ...]) -> TypeGuard[
 
 
 def _tensors(plan: Plan, axis: str) -> dict[str, Tensor] | None:
-    """The tensors as one replica declares them; None where a declaration tells replicas apart in another way."""
+    """Return the tensors as one replica declares them; None where a declaration tells replicas apart in another way."""
     tensors = dict(plan.tensors)
     for name, tensor in plan.tensors.items():
         placement = (tensor.placements or {}).get(axis)

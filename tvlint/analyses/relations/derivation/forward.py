@@ -127,7 +127,7 @@ def check_operands(machine: Machine, rank: RankState, operator: Compute, names: 
 
 
 def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:
-    """The results of the operator; none where its one operand is a gradient that nothing produces, which is zero."""
+    """Return the results of the operator; none where its one operand is a gradient that nothing produces, which is zero."""
     form = machine.cases.form(operator, machine.plan.tensors)
     spec = form.spec
     names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
@@ -181,7 +181,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
 
 
 def draws_of(machine: Machine, rank: RankState, form: Form, values: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The random numbers that the operator draws, as one more operand.
+    """Return the random numbers that the operator draws, as one more operand.
 
     Ranks that hold parts of one sum draw each for its own part; a part is no element, so nothing makes their draws one.
     """
@@ -216,7 +216,7 @@ def noted(machine: Machine, results: tuple[Slot, ...]) -> bool:
 def recovered(
     machine: Machine, rank: RankState, operator: Compute | Backward, results: tuple[Slot, ...], known: Sequence[Slot]
 ) -> tuple[Slot, ...]:
-    """The results, with values that the reference never computes told, and replaced if the derivation recovers."""
+    """Return the results, with values that the reference never computes told, and replaced if the derivation recovers."""
     terms = machine.world.terms
     if any(value is not None and terms.foreign(value.term) for value in known):
         return results
@@ -268,12 +268,12 @@ def _casts(operator: Compute | Backward) -> bool:
 
 
 def forward_of(operator: Compute | Backward) -> tuple[str, ...]:
-    """The outputs of the forward operator."""
+    """Return the outputs of the forward operator."""
     return operator.outputs if isinstance(operator, Compute) else operator.forward.outputs
 
 
 def fix_of(operator: Compute, near: Near) -> Fix | None:
-    """The change that makes a forward operator what the reference has."""
+    """Return the change that makes a forward operator what the reference has."""
     if near.difference is not None:
         expected, actual = near.difference
         return Constant(operator, actual, expected)

@@ -30,12 +30,12 @@ from tvlint.ops.spec import Call, Family, OpSpec, Shape, Trait, UnsupportedError
 
 
 def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
-    """The operator on whole operands."""
+    """Return the operator on whole operands."""
     return form.call(machine.world.logical_shape(value, machine.total_slots) for value in values)
 
 
 def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
-    """The operator's results, with what its gradient needs.
+    """Return the operator's results, with what its gradient needs.
 
     What a rank holds of a dimension is a value of its own, which the operator takes where it does not take a part of one.
     """
@@ -58,7 +58,7 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
 
 
 def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
-    """The operator's results on what the ranks hold of whole values."""
+    """Return the operator's results on what the ranks hold of whole values."""
     groups = None
     if Trait.CONVOLUTION in spec.traits:
         local = form.call(machine.world.local_shape(value) for value in values)
@@ -97,7 +97,7 @@ def _check_expansion(form: Form, whole: Shape, local: Shape) -> None:
 
 
 def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, values: tuple[Value, ...]) -> Saved:
-    """The operator's results where its case is known."""
+    """Return the operator's results where its case is known."""
     name, call, bound, count = case.name, case.call, case.bound, len(form.outputs)
     if case.steps:
         return in_sequence(machine, name, bound, case.steps, values, call.outputs)
@@ -132,7 +132,7 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
 
 
 def view_of(machine: Machine, case: Case, value: Value) -> Value:
-    """The operand under another shape."""
+    """Return the operand under another shape."""
     world = machine.world
     choices = case.uses.get("view")
     if choices is None:
@@ -156,7 +156,10 @@ def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
 
 
 def scaled_gradient(machine: Machine, value: Value, result: Value, factor: Fraction) -> Value:
-    """A gradient that is multiplied with a constant where the reference does not is a multiple of that gradient."""
+    """A gradient that is multiplied with a constant where the reference does not is a multiple of that gradient.
+
+    So is every gradient where the reference accumulates: each plan then divides by the number of its own micro-batches.
+    """
     terms, value_term = machine.world.terms, machine.world.terms.whole(value.term)
     same = (terms.shape[value.term], terms.slot[value.term]) == (terms.shape[result.term], terms.slot[result.term])
     if terms.normal or not same or not terms.foreign(result.term) or not is_gradient(terms, value_term):
@@ -165,7 +168,7 @@ def scaled_gradient(machine: Machine, value: Value, result: Value, factor: Fract
 
 
 def more_of_one(machine: Machine, values: tuple[Value, ...]) -> Value:
-    """The sum of two different parts of one value, which is more of that value."""
+    """Return the sum of two different parts of one value, which is more of that value."""
     try:
         total = machine.world.values.sum_over(values[0].term, values)
     except AmbiguousSumError:

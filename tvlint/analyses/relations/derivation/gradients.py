@@ -19,7 +19,7 @@ from tvlint.ir.plan import Plan, Role, Tensor
 
 
 def accumulated(world: World, value: Value, micro_batches: int) -> Value:
-    """The sum over all micro-batches of a value derived for one."""
+    """Return the sum over all micro-batches of a value derived for one."""
     if micro_batches == 1:
         return value
     if value.fold is not None:

@@ -166,7 +166,7 @@ def segment_of(machine: Machine, rank: int, operator: Operator) -> str:
 
 
 def operands_of(machine: Machine, rank: RankState, operator: Operator) -> list[Value]:
-    """The relations that the operator reads, as far as there are any."""
+    """Return the relations that the operator reads, as far as there are any."""
     names: Sequence[str] = ()
     if isinstance(operator, Compute):
         names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
@@ -177,7 +177,7 @@ def operands_of(machine: Machine, rank: RankState, operator: Operator) -> list[V
 
 
 def at_fault(machine: Machine, rank: RankState, operator: Operator) -> Slot:
-    """The first operand that is not complete."""
+    """Return the first operand that is not complete."""
     return next((value for value in operands_of(machine, rank, operator) if value.leaves), None)
 
 
@@ -194,7 +194,7 @@ def scope_of(pending: Pending) -> str:
 
 
 def partial_sum(plan: Plan, rank: int, pending: Pending) -> str:
-    """A partial sum in words, with the axis of the mesh whose ranks hold its parts, where that is one axis for certain.
+    """Return a partial sum in words, with the axis of the mesh whose ranks hold its parts, where that is one axis for certain.
 
     A part of so many is one of an axis of that size, at the rank's place on it. Pipeline stages and replicas hold no parts of
     one sum of the same micro-batch.
@@ -219,5 +219,5 @@ def name_of(operator: Operator) -> str:
 
 
 def bare_name(operator: Operator) -> str:
-    """The operator's name without marks."""
+    """Return the operator's name without marks."""
     return name_of(operator).replace("`", "")

@@ -33,7 +33,7 @@ class Nearest:
             self._by_operands.setdefault(terms.operands[term], []).append(term)
 
     def to(self, term: int) -> Near | None:
-        """The reference's term with the same operands and shape that differs in attributes, else in its operator."""
+        """Return the reference's term with the same operands and shape that differs in attributes, else in its operator."""
         terms = self._terms
         operands = terms.operands[term]
         if not operands:
@@ -54,7 +54,7 @@ class Nearest:
 
 
 def _difference(expected: tuple[Any, ...], actual: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The part in which two heads of the same operator differ."""
+    """Return the part in which two heads of the same operator differ."""
     left: Any = expected[2:]
     right: Any = actual[2:]
     while isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):

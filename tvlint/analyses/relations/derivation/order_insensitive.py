@@ -23,7 +23,7 @@ Readers: TypeAlias = Mapping[str, Sequence["Operator | None"]]
 
 
 def readers_of(plan: Plan) -> Readers:
-    """Who reads what in the plan."""
+    """Return who reads what in the plan."""
     found: dict[str, list[Operator | None]] = {}
     for program in plan.programs:
         for step in program.steps:
@@ -56,7 +56,7 @@ def order_may_not_matter(plan: Plan, readers: Readers, name: str, dim: int) -> b
 
 
 def _made(plan: Plan, operator: Operator | None, name: str, dim: int) -> list[tuple[str, int]] | None:
-    """The results that hold the dimension in the same order, with its place; None where the order may matter."""
+    """Return the results that hold the dimension in the same order, with its place; None where the order may matter."""
     if not isinstance(operator, Compute):
         return None
     spec, tensor = spec_of(operator.op), plan.tensors.get(name)

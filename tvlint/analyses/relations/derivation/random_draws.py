@@ -21,7 +21,7 @@ from tvlint.ops.spec import Bound, UnsupportedError
 
 
 def drawn(machine: Machine, rank: RankState, op: str, bound: Bound, values: Sequence[Value]) -> tuple[Value, ...]:
-    """The numbers that one run of `op` on the rank draws, if it draws any; the annotation is that without them.
+    """Return the numbers that one run of `op` on the rank draws, if it draws any; the annotation is that without them.
 
     Raises Mismatch where the operands do not fit, UnsupportedError where it is open which draw of the reference it is.
     """

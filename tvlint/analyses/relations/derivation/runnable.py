@@ -76,7 +76,7 @@ def _fit(bound: Bound, shapes: Sequence[Shape]) -> bool:
 
 
 def _shape(machine: Machine, rank: RankState, name: str) -> Shape | None:
-    """The shape of the tensor as it was derived, else as it is declared; None where neither is known."""
+    """Return the shape of the tensor as it was derived, else as it is declared; None where neither is known."""
     value = rank.local.get(name) or rank.environment.get(name) or rank.gradients.get(machine.weight_of.get(name, ""))
     if value is not None:
         return machine.world.local_shape(value)

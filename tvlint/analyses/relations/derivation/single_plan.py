@@ -93,9 +93,9 @@ def sure_defects(alone: Alone) -> Iterator[Defect]:
 
 
 def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
-    """Yield the outputs that are parts of a sum which ranks have that get the same inputs, where nothing says that they are.
+    """Yield the outputs that are parts of a sum over ranks that share their batch, where nothing says that they are.
 
-    A number may be a part of a loss, which the loop around the plan adds up.
+    What ranks with batches of their own have may be a part of a loss, which the loop around the plan adds up.
     """
     plan = alone.plan
     sized = [axis.name for axis in plan.mesh.axes if axis.size > 1]

@@ -52,7 +52,7 @@ def _is_activation(machine: Machine, rank: RankState, operator: Operator, mismat
 
 
 def note_scaling(machine: Machine, operator: Communicate, given: Mapping[int, Value], results: Mapping[int, Value]) -> None:
-    """Note a sum or mean over ranks that makes a multiple of a value."""
+    """Note a sum or mean over ranks that makes a multiple of a value; return one of a gradient that is none to be averaged."""
     value = next(iter(results.values()), None)
     if value is None or value.leaves or value.fold is not None or value.coefficient in (0, 1):
         return
@@ -78,7 +78,10 @@ def scaling_of(machine: Machine, rank: RankState, operator: Operator, mismatch: 
 
 
 def lasting_scaling(derived: Derived, terms: Terms, value: Value) -> Scaling | None:
-    """Return the collective that made a value of the forward pass a multiple, where no constant is applied to it after that."""
+    """Return the collective that made a value of the forward pass a multiple, where no constant is applied to it after that.
+
+    It is the operator that makes the value, `maker`, if that is one.
+    """
     if value.leaves or value.fold is not None or value.coefficient in (0, 1) or not _depends_on_inputs(terms, value.term):
         return None
     return _made_by(derived, value, takewhile(lambda term: multiplied(terms, term) is None, _nearest(terms, value.term)))

@@ -30,7 +30,7 @@ class Inputs:
 
 
 def inputs_of(plan: Plan) -> Inputs:
-    """The inputs of the plan's first micro-batch, in the order in which the plan first uses them."""
+    """Return the inputs of the plan's first micro-batch, in the order in which the plan first uses them."""
     order: dict[str, Tensor] = {}
     for tensor in _first_inputs(plan):
         order.setdefault(tensor.logical or tensor.name, tensor)
@@ -50,7 +50,7 @@ def _first_inputs(plan: Plan) -> list[Tensor]:
 
 
 def told_in_two_ways(plan: Plan) -> str:
-    """An input of which the plan declares slices of wholes of different shapes or types; empty where there is none."""
+    """Return an input of which the plan declares slices of wholes of different shapes or types; empty where there is none."""
     known: dict[str, tuple[tuple[int, ...], str]] = {}
     for tensor in plan.tensors.values():
         if tensor.role is not Role.INPUT:
@@ -62,12 +62,12 @@ def told_in_two_ways(plan: Plan) -> str:
 
 
 def whole_shape(tensor: Tensor) -> tuple[int, ...]:
-    """The shape of the whole value that the tensor is a piece of."""
+    """Return the shape of the whole value that the tensor is a piece of."""
     return tensor.whole if tensor.whole is not None else tensor.shape
 
 
 def region(plan: Plan, tensor: Tensor, rank: int) -> Box:
-    """The box of the whole that `rank` holds, as declared.
+    """Return the box of the whole that `rank` holds, as declared.
 
     Raises Mismatch for a declaration that is not one box, or that does not fit the local shape.
     """
@@ -82,7 +82,7 @@ def region(plan: Plan, tensor: Tensor, rank: int) -> Box:
 
 
 def pieces_held(plan: Plan, tensor: Tensor, rank: int) -> tuple[Pieces, ...]:
-    """The pieces of each dimension of the whole that `rank` holds, as declared.
+    """Return the pieces of each dimension of the whole that `rank` holds, as declared.
 
     Raises Mismatch for a declaration that does not say which, or that does not fit the local shape.
     """
@@ -156,7 +156,7 @@ def _pieces_on_axis(placement: Shard, held: Pieces, count: int, place: int) -> P
 
 
 def parameter(world: World, plan: Plan, tensor: Tensor, rank: int) -> Value:
-    """The relation of a weight or buffer on `rank`: its box of the parameter of that full name."""
+    """Return the relation of a weight or buffer on `rank`: its box of the parameter of that full name."""
     pieces = pieces_held(plan, tensor, rank)
     term = world.terms.term(parameter_head(plan, tensor), (), whole_shape(tensor), -1)
     return world.values.clean(*in_pieces(world.terms, term, pieces))

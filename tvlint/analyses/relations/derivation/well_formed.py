@@ -68,7 +68,7 @@ def unclear(plan: Plan) -> str:
 
 
 def _axes_named(plan: Plan) -> Iterator[str]:
-    """The axes along which the plan communicates, and the names of groups that say nothing but their name."""
+    """Yield the axes along which the plan communicates, and the names of groups that say nothing but their name."""
     for segment in plan.segments.values():
         for _, operator in of_kinds(segment.operators, _TALKING):
             if isinstance(operator, Communicate | ReduceGradients):
@@ -95,7 +95,8 @@ def do_replicas_fit(plan: Plan) -> bool:
 
 
 def cut_by_replicas(plan: Plan) -> str:
-    """A weight, buffer or input of which the folded replicas are declared to hold different pieces; empty where none is."""
+    """Return a weight, buffer or input of which the folded replicas are declared to hold different pieces; empty where none is.
+    """
     replication = plan.replication
     for tensor in plan.tensors.values() if replication.count > 1 else ():
         placement = (tensor.placements or {}).get(replication.axis, Replicate())

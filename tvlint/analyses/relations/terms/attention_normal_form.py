@@ -52,7 +52,7 @@ _LINEAR = ((), *((position, (0,)) for position in range(8)))
 
 
 def normal(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int:
-    """The normal form of operator `head` on `operands`, which are in normal form."""
+    """Return the normal form of operator `head` on `operands`, which are in normal form."""
     if len(head) != 5:
         return terms.term(head, operands, shape, slot)
     given, constant = bare(terms, operands[0]) if head[1] in _LINEAR and str(head[0]).endswith(" gradient") else (-1, NONE)
@@ -81,7 +81,7 @@ def normal_sum(terms: Terms, term: int) -> int:
 
 
 def _of_difference(terms: Terms, head: Head, operands: Operands) -> int | None:
-    """The gradient of `x` in `x - m` or `x + m`, where `x` is not repeated."""
+    """Return the gradient of `x` in `x - m` or `x + m`, where `x` is not repeated."""
     alone = len(operands) == 1 and head[3][0] == head[3][1] and not any(head[3][2:])
     first = head[1] == _G or (head[0] == "add gradient" and head[2] == (1,))
     return operands[0] if alone and first and len(head[2]) == 1 else None
@@ -95,7 +95,7 @@ def _root(size: int) -> Constant:
 def _scores(
     terms: Terms, head: Head, operands: Operands, names: Sequence[Sequence[int]], mask: tuple[int, Sequence[int]] | None
 ) -> tuple[int, Constant] | None:
-    """The scores of attention to keys, with the mask that is added to them, and the constant in them."""
+    """Return the scores of attention to keys, with the mask that is added to them, and the constant in them."""
     causal, scale = head[2]
     query, key = names[0], names[1]
     constant = _root(terms.shape[operands[0]][-1]) if scale is None else constant_of(scale)
@@ -166,7 +166,7 @@ def _of_attention_gradient(terms: Terms, head: Head, operands: Operands) -> int 
 
 
 def _summed_to(terms: Terms, gradient: int, rows: Sequence[int], names: Sequence[int]) -> int | None:
-    """The gradient of what is added to the scores, from that of the scores."""
+    """Return the gradient of what is added to the scores, from that of the scores."""
     if tuple(rows) == tuple(names):
         return gradient
     inner, constant = bare(terms, gradient)

@@ -156,7 +156,7 @@ def is_of_flags(terms: Terms, term: int) -> bool:
 
 
 def logarithm(terms: Terms, factor: Expression) -> Expression:
-    """Return the logarithm of a flag: zero, and minus infinity where it is not set."""
+    """Return the logarithm of a product of flags: zero, and minus infinity where one is not set."""
     ((constant, ((term, pattern, _),)),) = factor
     made = terms.term((FUNCTION, "log"), (term,), terms.shape[term], terms.slot[term])
     return ((constant, ((made, pattern, ONE),)),)

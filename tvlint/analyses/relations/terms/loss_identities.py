@@ -39,14 +39,14 @@ _LINE = ((0,), (0,), (0,), (), (), ())
 
 
 def term_of(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int:
-    """The term of operator `head` on `operands`, or the one that an identity gives in its place."""
+    """Return the term of operator `head` on `operands`, or the one that an identity gives in its place."""
     rule = _RULES.get(head[0])
     found = rule(terms, head, operands, shape, slot) if rule is not None else None
     return terms.term(head, operands, shape, slot) if found is None else found
 
 
 def summed(terms: Terms, term: int) -> int:
-    """The term of a sum of gradients, or the one that an identity gives in its place."""
+    """Return the term of a sum of gradients, or the one that an identity gives in its place."""
     operands = terms.operands[term]
     if terms.keys[term][0] != GRADIENT_SUM or len(operands) != 2:
         return term
@@ -58,7 +58,8 @@ def summed(terms: Terms, term: int) -> int:
 
 
 def scaled_term(terms: Terms, term: int, coefficient: int | Fraction) -> int | None:
-    """The term that this many times the term is, where constants that it is multiplied with or divided by cancel that."""
+    """Return the term that this many times the term is, where constants that it is multiplied with or divided by cancel that.
+    """
     total = Fraction(coefficient)
     while terms.foreign(term):
         below = multiplied(terms, term)
@@ -72,7 +73,7 @@ def scaled_term(terms: Terms, term: int, coefficient: int | Fraction) -> int | N
 
 
 def multiplied(terms: Terms, term: int) -> tuple[Fraction, int] | None:
-    """The constant that the term's own operator multiplies its one operand with, and that; None where it does not."""
+    """Return the constant that the term's own operator multiplies its one operand with, and that; None where it does not."""
     head, operands = terms.keys[term], terms.operands[term]
     factor = factor_of(head[0].removesuffix(" gradient"), head[2]) if len(operands) == 1 and len(head) == 5 else None
     if factor is None or head[1] not in (0, (0, (0,))) or terms.shape[operands[0]] != terms.shape[term]:
@@ -81,7 +82,9 @@ def multiplied(terms: Terms, term: int) -> tuple[Fraction, int] | None:
 
 
 def factor_of(op: str, attributes: Any) -> Fraction | None:
-    """The number that `op` multiplies its one operand with, given its constant and the place of that; None if it does not."""
+    """Return the number that `op` multiplies its one operand with, given its constant and the place of that; None if it does
+    not.
+    """
     if op not in ("mul", "div") or len(attributes) != 2 or (op == "div" and attributes[0] != 1):
         return None
     number = number_of(attributes[1])
@@ -130,7 +133,8 @@ def _written_loss(terms: Terms, head: Head, operands: Operands, shape: tuple[int
 
 
 def _sum_and_target(terms: Terms, operands: Operands) -> tuple[int, int]:
-    """The scores and the target of a log-sum-exp and a score that is picked; -1 where they are not of the same scores."""
+    """Return the scores and the target of a log-sum-exp and a score that is picked; -1 where they are not of the same scores.
+    """
     total = _operands(terms, operands[0], "log", 0, (), ((0,), (0,), (), (), ()))
     picked = _operands(terms, operands[1], "masked-gather", 0, (), _PICK)
     scores = _summed_scores(terms, total[0]) if total is not None else -1
@@ -147,7 +151,7 @@ def _summed_scores(terms: Terms, total: int) -> int:
 
 
 def _written_gradient(terms: Terms, through_sum: int, through_target: int) -> int | None:
-    """The two addends of the gradient of a loss that is written out."""
+    """Return the two addends of the gradient of a loss that is written out."""
     power = _operands(terms, through_sum, "exp gradient", (0, (0,)), (), ((0, 1), (0, 1), (0, 1), (), (), ()))
     spread = _operands(terms, power[0], "sum gradient", (0, (0,)), (None,), ((0,), (0, 1), (), (), ())) if power else None
     log = _operands(terms, spread[0], "log gradient", (0, (0,)), (), ((0,), (0,), (0,), (), (), ())) if spread else None
@@ -165,7 +169,7 @@ def _written_gradient(terms: Terms, through_sum: int, through_target: int) -> in
 
 
 def _of_shifted(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:
-    """The gradient of `x` in `x - m` or `x + m`, where it comes from a loss: the gradient of the difference itself."""
+    """Return the gradient of `x` in `x - m` or `x + m`, where it comes from a loss: the gradient of the difference itself."""
     first = (0, (0,)) if head[0] == "sub gradient" else ()
     if head[1] != first or head[3] != ((0, 1), (0, 1), (), (), ()) or terms.shape[operands[0]] != shape:
         return None
@@ -174,7 +178,9 @@ def _of_shifted(terms: Terms, head: Head, operands: Operands, shape: tuple[int, 
 
 
 def unshifted(terms: Terms, scores: int, dim: int) -> int:
-    """The scores without what is added to or subtracted from all of them alike along the dimension, and is always a number."""
+    """Return the scores without what is added to or subtracted from all of them alike along the dimension, and is always a
+    number.
+    """
     head, operands = terms.keys[scores], terms.operands[scores]
     while head[0] in ("sub", "add") and len(operands) == 2 and head[1] == 0 and len(head[2]) == 1:
         left, right, result = head[3][:3]
@@ -212,13 +218,13 @@ def is_restricted(terms: Terms, term: int) -> bool:
 
 
 def _operands(terms: Terms, term: int, op: str, which: Any, attributes: Any, pattern: Any) -> Operands | None:
-    """The operands of a term of exactly that operator; None where it is another."""
+    """Return the operands of a term of exactly that operator; None where it is another."""
     head = terms.keys[term]
     return terms.operands[term] if len(head) == 5 and head[:4] == (op, which, attributes, pattern) else None
 
 
 def _known(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:
-    """A term that the reference has; in normal forms, any."""
+    """Return a term that the reference has; in normal forms, any."""
     found = terms.term(head, operands, shape, slot) if terms.normal else terms.find(head, operands, shape, slot)
     if terms.normal:
         terms.assumptions.add(CLASSES)

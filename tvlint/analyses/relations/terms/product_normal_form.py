@@ -39,7 +39,7 @@ NONE: Constant = (1, Fraction(1))
 def normal_product(
     terms: Terms, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int
 ) -> int | None:
-    """The normal form of a product, a transpose or a multiplication with a constant; None for other operators."""
+    """Return the normal form of a product, a transpose or a multiplication with a constant; None for other operators."""
     if len(head) != 5 or head[4] or any(head[3][-2:]):
         return None
     op, which, attributes, pattern, _ = head
@@ -63,18 +63,18 @@ def normal_product(
 
 
 def constant_of(value: Any) -> Constant | None:
-    """The number as its sign and square; None where it is no finite number."""
+    """Return the number as its sign and square; None where it is no finite number."""
     square = square_of(value)
     return None if square is None else ((-1 if value < 0 else 1), square)
 
 
 def rational(value: int | Fraction) -> Constant:
-    """The number as its sign and square."""
+    """Return the number as its sign and square."""
     return (-1 if value < 0 else 1), Fraction(value) ** 2
 
 
 def times(terms: Terms, term: int, constant: Constant) -> int:
-    """The term times the constant."""
+    """Return the term times the constant."""
     sign, square = constant
     if terms.keys[term][0] == TIMES:
         _, before, other = terms.keys[term]
@@ -86,13 +86,13 @@ def times(terms: Terms, term: int, constant: Constant) -> int:
 
 
 def bare(terms: Terms, term: int) -> tuple[int, Constant]:
-    """The term without its constant factor, and that."""
+    """Return the term without its constant factor, and that."""
     head = terms.keys[term]
     return (terms.operands[term][0], (head[1], head[2])) if head[0] == TIMES else (term, NONE)
 
 
 def permuted(terms: Terms, term: int, order: Sequence[int]) -> int:
-    """The term with its dimensions in another order: dimension `i` of the result is dimension `order[i]`."""
+    """Return the term with its dimensions in another order: dimension `i` of the result is dimension `order[i]`."""
     inner, constant = bare(terms, term)
     head, operands = terms.keys[inner], terms.operands[inner]
     if head[0] == PRODUCT:
@@ -109,7 +109,7 @@ def permuted(terms: Terms, term: int, order: Sequence[int]) -> int:
 
 
 def product(terms: Terms, one: tuple[int, Sequence[int]], other: tuple[int, Sequence[int]], result: Sequence[int]) -> int:
-    """The sum of products over the indices that the result lacks."""
+    """Return the sum of products over the indices that the result lacks."""
     (first, left, some), (second, right, more) = _plain(terms, *one), _plain(terms, *other)
     ways = [(first, left, second, right)] * (first <= second) + [(second, right, first, left)] * (second <= first)
     pattern, operands = min((renumbered(a, b, result), (x, y)) for x, a, y, b in ways)
@@ -126,7 +126,7 @@ def product(terms: Terms, one: tuple[int, Sequence[int]], other: tuple[int, Sequ
 
 
 def _plain(terms: Terms, term: int, numbers: Sequence[int]) -> tuple[int, list[int], Constant]:
-    """An operand without its constant factor and transposes, the indices of its dimensions, and the factor."""
+    """Return an operand without its constant factor and transposes, the indices of its dimensions, and the factor."""
     inner, constant = bare(terms, term)
     placed = list(numbers)
     if terms.keys[inner][0] == PERMUTE:
@@ -137,7 +137,7 @@ def _plain(terms: Terms, term: int, numbers: Sequence[int]) -> tuple[int, list[i
 
 
 def renumbered(*tensors: Sequence[int]) -> tuple[Pattern, ...]:
-    """The indices in the order in which they appear."""
+    """Return the indices in the order in which they appear."""
     numbers = {-1: -1}
     for tensor in tensors:
         for number in tensor:

@@ -264,7 +264,7 @@ def _of_log_sum_exp_gradient(terms: Terms, head: Head, operands: Operands) -> in
 
 
 def _turned(pattern: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """The indices of a row's number, of the rows and of the whole dimension, numbered as the rows' dimensions."""
+    """Return the indices of a row's number, of the rows and of the whole dimension, numbered as the rows' dimensions."""
     names, result, whole = renumbered(pattern[1], pattern[0], pattern[-1])
     return result, names, whole
 

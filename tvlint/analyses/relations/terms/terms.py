@@ -73,7 +73,7 @@ class Terms:
         return self.telling is Telling.MULTIPLIED_OUT
 
     def term(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int:
-        """The term of operator `head` on `operands`; the same arguments give the same term."""
+        """Return the term of operator `head` on `operands`; the same arguments give the same term."""
         key = (head, operands, shape, slot)
         found = self._numbers.get(key)
         if found is None:
@@ -85,11 +85,12 @@ class Terms:
         return found
 
     def find(self, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int) -> int | None:
-        """The term, if it is there already."""
+        """Return the term, if it is there already."""
         return self._numbers.get((head, operands, shape, slot))
 
     def averages(self, term: int, number: int) -> bool:
-        """Return whether the term's own operator is a mean over dimension `number`: its key lists these after what is summed.
+        """Return whether the term's own operator is a mean over dimension `number`, which its key lists after what is summed,
+        or the sum that stands for one.
         """
         head = self.keys[term]
         pattern = head[-2] if len(head) > 3 else ()
@@ -114,7 +115,7 @@ class Terms:
             self.restricted.add(required)
 
     def token(self, path: Any) -> int:
-        """A number for how a partial value came about; the same `path` gives the same number."""
+        """Return a number for how a partial value came about; the same `path` gives the same number."""
         return self._tokens.setdefault(path, len(self._tokens))
 
     def paths(self) -> Iterable[tuple[Any, int]]:
@@ -122,7 +123,7 @@ class Terms:
         return self._tokens.items()
 
     def gradient_sum(self, of: int, terms: Sequence[int]) -> int:
-        """The sum of gradients of forward value `of`, flat and in any order."""
+        """Return the sum of gradients of forward value `of`, flat and in any order."""
         flat: list[int] = []
         for term in terms:
             head = self.keys[term]

@@ -26,7 +26,7 @@ from tvlint.ops.table import has_trait
 
 
 def run(world: World, use: Use, total_slots: int) -> Value:
-    """The relation of the operator's result, in normal form where terms are told in that.
+    """Return the relation of the operator's result, in normal form where terms are told in that.
 
     Raises Mismatch where the result is not a linear contribution to what the operator computes on whole operands.
     """
@@ -53,7 +53,7 @@ def run(world: World, use: Use, total_slots: int) -> Value:
 
 
 def run_on_pieces(world: World, use: Use, total_slots: int) -> Value:
-    """The relation of the result of an operator on tensors that hold several pieces of dimensions.
+    """Return the relation of the result of an operator on tensors that hold several pieces of dimensions.
 
     What an operator does at every index of a dimension alike it does so however they are numbered; a sum over pieces is the sum
     of what each adds. Raises Mismatch as `run` does.
@@ -94,7 +94,7 @@ def run_on_pieces(world: World, use: Use, total_slots: int) -> Value:
 
 
 def _pieces_of_names(world: World, use: Use) -> dict[str, tuple[Pieces, int]]:
-    """The pieces of every name and its size, which all operands must agree on."""
+    """Return the pieces of every name and its size, which all operands must agree on."""
     found: dict[str, tuple[Pieces, int]] = {}
     for position, (names, value) in enumerate(use.operands):
         whole = world.terms.shape[world.terms.whole(value.term)]
@@ -111,7 +111,7 @@ def _pieces_of_names(world: World, use: Use) -> dict[str, tuple[Pieces, int]]:
 
 
 def _on_box(world: World, names: Names, value: Value, bounds: Mapping[str, tuple[int, int]]) -> Value:
-    """The relation of an operand, with the dimensions of these names in these bounds."""
+    """Return the relation of an operand, with the dimensions of these names in these bounds."""
     plain = world.values.out_of_pieces(value)
     return world.values.with_box(plain, tuple(bounds.get(name, bound) for name, bound in zip(names, plain.box, strict=True)))
 
@@ -125,7 +125,7 @@ def run_again(
     values: Sequence[Value],
     gradients: Mapping[int, Value],
 ) -> Value | None:
-    """The relation of the result of `use`, of which `known` has what does not depend on terms; None where it is no use.
+    """Return the relation of the result of `use`, of which `known` has what does not depend on terms; None where it is no use.
 
     The operands are some of `values` and `gradients`. Together with their extents, `key` is all that this depends on where
     the operator, its annotation, the world and `total_slots` are always the same ones.
@@ -151,7 +151,7 @@ def _run(world: World, use: Use, total_slots: int) -> Value:
 
 
 def _applied(world: World, result: Result, operands: Sequence[Value]) -> Value:
-    """The relation that the result is for these operands of the use."""
+    """Return the relation that the result is for these operands of the use."""
     terms, values = world.terms, world.values
     operands, shares = _shares_beside_parts(world, result, operands)
     of = tuple([operands[i].term for i in result.counted])
@@ -207,7 +207,7 @@ def _linear_result(
     pending: frozenset[Pending],
     shares: Mapping[int, Coefficient],
 ) -> Value:
-    """The result when some operands are parts or multiples of their terms."""
+    """Return the result when some operands are parts or multiples of their terms."""
     values, box, factor = world.values, result.box, result.factor
     unclean = [(i, operands[i]) for i in sorted(result.counted) if not operands[i].clean]
     if not unclean:

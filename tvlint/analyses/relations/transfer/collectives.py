@@ -134,7 +134,7 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
 
 
 def _greatest(world: World, pieces: Sequence[Value]) -> Value:
-    """The maximum of maxima over parts of one dimension; parts may overlap."""
+    """Return the maximum of maxima over parts of one dimension; parts may overlap."""
     if any(world.values.pieces_of(piece) != world.values.pieces_of(pieces[0]) for piece in pieces):
         raise Mismatch("mismatched-shards", "takes the maximum of different slices of a value", refutes=True)
     if any(piece.term != pieces[0].term for piece in pieces):
@@ -243,7 +243,7 @@ def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], me
 
 
 def over_replicas(world: World, value: Value, replicas: int) -> Value:
-    """The sum over all replicas of a value derived for one."""
+    """Return the sum over all replicas of a value derived for one."""
     if replicas == 1:
         return value
     if value.fold is not None:

@@ -33,8 +33,10 @@ class Mismatch(Exception):
 class World:
     """The tables of a proof and the plan that is being read into them.
 
-    `slots` is how many slots (replica x micro-batch) of the global batch one local tensor holds: all of them in the
-    reference, one in the parallel plan.
+    `slots` is how many slots of the global batch one local tensor holds: one in the parallel plan, all of them in a reference
+    that takes the batch as one micro-batch. One that takes it as several holds some in each, or one of `parts` equal parts of a
+    slot; its first micro-batch has the first part and stands for each. `many_replicas` and `many_micro_batches` say what holds
+    the rest.
     """
 
     terms: Terms
@@ -46,13 +48,15 @@ class World:
     """Shapes of local tensors by extent."""
 
     def logical_shape(self, value: Value, total_slots: int) -> tuple[int, ...]:
-        """The shape of the whole value, of which the local tensor holds pieces."""
+        """Return the shape of the whole value, of which the local tensor holds pieces; in one replica where there is no
+        reference.
+        """
         whole = self.terms.whole(value.term)
         slot = self.terms.slot[whole]
         return tuple(size * (total_slots if i == slot else 1) for i, size in enumerate(self.terms.shape[whole]))
 
     def local_shape(self, value: Value) -> tuple[int, ...]:
-        """The shape of the local tensor that `value` describes."""
+        """Return the shape of the local tensor that `value` describes."""
         found = self._local.get(value.extent)
         if found is None:
             slot = self.terms.slot[value.term]
@@ -72,7 +76,10 @@ class Index:
 
 
 def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str, Index]:
-    """The box of every name, which all operands must agree on."""
+    """Return the box of every name, which all operands must agree on; a name that is `summed` makes another mistake.
+
+    Where `by_replica`, each replica may pair its own part of the batch with that part alone.
+    """
     found: dict[str, Index] = {}
     for position, (names, value) in enumerate(operands):
         shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
@@ -111,7 +118,7 @@ def is_zero(value: Value) -> bool:
 
 
 def canonical(tensors: Sequence[Names], sets: Sequence[frozenset[str]]) -> tuple[tuple[int, ...], ...]:
-    """The names as numbers in order of appearance, so that the pattern does not depend on how names are chosen.
+    """Return the names as numbers in order of appearance, so that the pattern does not depend on how names are chosen.
 
     After the tensors come the sets: which names are summed, averaged, and needed whole.
     """
@@ -122,7 +129,7 @@ def canonical(tensors: Sequence[Names], sets: Sequence[frozenset[str]]) -> tuple
 
 
 def numbered(tensors: Sequence[Names]) -> dict[str, int]:
-    """The names in order of first appearance."""
+    """Return the names in order of first appearance."""
     numbers: dict[str, int] = {ONE: -1}
     for names in tensors:
         for name in names:

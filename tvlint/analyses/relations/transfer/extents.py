@@ -96,7 +96,7 @@ def result_of(world: World, use: Use, total_slots: int) -> Result:
 
 
 def _seen(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> tuple[int, int, int]:
-    """The indices of `name` that count, and the number of all that do.
+    """Return the indices of `name` that count, and the number of all that do.
 
     Of columns under a mask those up to the last row count; of rows those from the first column, which counts as the first.
     """
@@ -183,7 +183,7 @@ def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
 
 
 def not_whole(use: Use, held: tuple[Pieces, int], operand: int) -> Mismatch:
-    """What is said of an operator that needs a whole dimension and gets pieces that are not all of it."""
+    """Return what is said of an operator that needs a whole dimension and gets pieces that are not all of it."""
     pieces, size = held
     text = ", ".join(f"{low}:{high}" for low, high in pieces)
     message = f"needs a whole dimension of {size} and gets indices {text} of it"

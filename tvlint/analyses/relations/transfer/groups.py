@@ -67,7 +67,7 @@ def spans_replicas(plan: Plan, group: Group) -> bool:
 
 
 def resolved(plan: Plan, group: Group) -> Group:
-    """The communicator that a group names without saying its ranks."""
+    """Return the communicator that a group names without saying its ranks."""
     if group.ranks or group.axes or not group.name:
         return group
     return next((communicator for communicator in plan.communicators if communicator.name == group.name), group)
@@ -92,7 +92,9 @@ def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:
 
 
 def not_of_communicator(plan: Plan) -> str:
-    """A communicator that the plan declares and by which it communicates with other ranks than it has; empty where none is."""
+    """Return a communicator that the plan declares and by which it communicates with other ranks than it has; empty where none
+    is.
+    """
     known = {communicator.name: communicator for communicator in plan.communicators if communicator.name}
     groups = Groups(plan)
     for program in plan.programs if known else ():

@@ -38,7 +38,7 @@ class Form:
     """The shapes of the results, None where the plan declares none."""
 
     def call(self, shapes: Iterable[Shape]) -> Call:
-        """The operator on tensors of these shapes; those that are more than it has operands are left out."""
+        """Return the operator on tensors of these shapes; those that are more than it has operands are left out."""
         rest = iter(shapes)
         inputs = tuple(next(rest) if operand is None else operand for operand in self.operands)
         return Call(self.op, inputs, self.attributes, tuple(shape or () for shape in self.outputs))
@@ -70,7 +70,7 @@ class Cases:
     _texts: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)
 
     def form(self, operator: Compute, tensors: Mapping[str, Tensor]) -> Form:
-        """The form of a forward operator over these declarations."""
+        """Return the form of a forward operator over these declarations."""
         held = self._attributes.get(id(operator.attributes))
         if held is None:
             text = tuple((name, repr(value)) for name, value in operator.attributes.items())

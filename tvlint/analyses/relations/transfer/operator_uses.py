@@ -36,7 +36,7 @@ class Use:
 
 
 def forward_use(op: str, bound: Bound, output: int, values: Sequence[Value], sizes: Mapping[str, int]) -> Use:
-    """The use of forward operator `op` that makes output `output`."""
+    """Return the use of forward operator `op` that makes output `output`."""
     chosen = bound.row_wise.get(output, frozenset(range(len(values))))
     kept = sorted(chosen)
     renumber = {old: new for new, old in enumerate(kept)}
@@ -69,7 +69,7 @@ def gradient_use(
     gradients: Mapping[int, Value],
     parts: frozenset[str] = frozenset(),
 ) -> Use | None:
-    """The use that makes the gradient of tensor operand `operand`; None when no gradient that is given reaches it.
+    """Return the use that makes the gradient of tensor operand `operand`; None when no gradient that is given reaches it.
 
     `gradients` are the gradients of the outputs, by position. For an operator that is linear in the operand the gradient
     needs the operands outside its linear group; otherwise it needs all. A dimension that the result lacks is summed; one that

@@ -32,7 +32,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def united(*parts: Ranges) -> Ranges:
-    """The indices that are in any of the parts."""
+    """Return the indices that are in any of the parts."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(interval for part in parts for interval in part):
         if found and low <= found[-1][1]:

@@ -158,7 +158,7 @@ class Values:
         return None if made is None else self.with_pieces(made, pieces)
 
     def of_leaves(self, term: int, box: Box, leaves: Iterable[Leaf]) -> Value:
-        """The sum of the leaves in normal form, complete if all of them are, alike.
+        """Return the sum of the leaves in normal form, complete if all of them are, alike.
 
         Equal contributions add up; the ranges of one contribution that tile a larger range are joined; contributions with the
         same coefficients and ranges throughout are told as one, so that what is told as one never overlaps with what is told
@@ -196,7 +196,7 @@ class Values:
         return token
 
     def leaves_of(self, value: Value) -> tuple[Leaf, ...]:
-        """The contributions of a value, also of a complete one.
+        """Return the contributions of a value, also of a complete one.
 
         Raises AmbiguousSumError for a value that is put together in another way than by adding.
         """
@@ -210,7 +210,7 @@ class Values:
         return (Leaf(whole, value.coefficient, frozenset()),)
 
     def through(self, value: Value, term: int, slot: Any, box: Box, factor: Coefficient, pending: frozenset[Pending]) -> Value:
-        """The value after an operator with result `term` that is linear in operand `slot`, which was `value`."""
+        """Return the value after an operator with result `term` that is linear in operand `slot`, which was `value`."""
         token = self.terms.token
         if value.fold is not None:
             if pending or factor != 1:
@@ -226,18 +226,18 @@ class Values:
         return self.of_leaves(term, box, moved)
 
     def with_box(self, value: Value, box: Box) -> Value:
-        """The same relation on another box."""
+        """Return the same relation on another box."""
         return self._intern(value.term, box, value.coefficient, value.leaves, value.fold)
 
     def retermed(self, value: Value, term: int) -> Value:
-        """The same relation to another term, whose shape is that of the whole one."""
+        """Return the same relation to another term, whose shape is that of the whole one."""
         if self.terms.keys[value.term][0] == PIECES:
             plain = self.out_of_pieces(value)
             return self.with_pieces(self.retermed(plain, term), self.pieces_of(value))
         return self._intern(term, value.box, value.coefficient, value.leaves, value.fold)
 
     def scaled(self, value: Value, factor: Coefficient) -> Value:
-        """The value times a number."""
+        """Return the value times a number."""
         if factor == 1:
             return value
         if value.fold is not None:
@@ -249,7 +249,10 @@ class Values:
         )
 
     def without_constants(self, value: Value) -> Value:
-        """A partial sum that only this plan multiplies with constants, as parts of what is multiplied."""
+        """Return a partial sum that only this plan multiplies with constants, as parts of what is multiplied.
+
+        Where the reference accumulates, each plan has its own, and the value is taken apart down to the `wanted` term.
+        """
         while value.leaves and self.terms.foreign(value.term) and (below := multiplied(self.terms, value.term)) is not None:
             factor, term = below
             leaves = (leaf._replace(coefficient=leaf.coefficient * factor) for leaf in value.leaves)
@@ -264,7 +267,7 @@ class Values:
         return value
 
     def gradient_sum(self, of: int, values: Sequence[Value]) -> Value | None:
-        """The sum of gradients of the same forward value; None when they are not the same box."""
+        """Return the sum of gradients of the same forward value; None when they are not the same box."""
         if len(values) == 1:
             return values[0]
         of = self.terms.whole(of)
@@ -312,7 +315,7 @@ class Values:
         return self.of_leaves(term, box, (leaf for value in values for leaf in self._summand(value, of)))
 
     def _repeated_sum(self, of: int, values: Sequence[Value]) -> Value | None:
-        """A sum with a summand that occurs more than once: the multiplicities are in the coefficients of the leaves."""
+        """Return a sum with a summand that occurs more than once: the multiplicities are in the coefficients of the leaves."""
         if any(value.leaves for value in values):
             raise AmbiguousSumError
         distinct = sorted({base for value in values for base in self._summand_terms(value.term, of)})
@@ -336,7 +339,7 @@ class Values:
         return (Leaf(self.terms.token(("whole", value.term)), value.coefficient, frozenset()),)
 
     def sum_over(self, of: int, values: Sequence[Value]) -> Value | None:
-        """The element-wise sum of the members' values, `of` being the forward value if they are gradients.
+        """Return the element-wise sum of the members' values, `of` being the forward value if they are gradients.
 
         None when the boxes differ.
         """
@@ -350,7 +353,7 @@ class Values:
         return self.gradient_sum(of, [self._sum_of_one(term, members) for term, members in groups.items()])
 
     def _sum_of_one(self, term: int, members: Sequence[Value]) -> Value:
-        """The sum of relations to one term, all of which must be told in the same contributions, or be complete."""
+        """Return the sum of relations to one term, all of which must be told in the same contributions, or be complete."""
         members = [member for member in members if member.leaves or member.coefficient != 0] or members[:1]
         ways: dict[frozenset[int], list[Leaf]] = {}
         for member in members:

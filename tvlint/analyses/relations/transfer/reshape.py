@@ -50,7 +50,7 @@ Reading: TypeAlias = tuple[tuple[Any, ...], tuple[int, ...], int, tuple[Pieces, 
 
 
 def reshape(world: World, value: Value, after: tuple[int, ...]) -> Value:
-    """The relation of the local tensor `value` viewed as local shape `after`."""
+    """Return the relation of the local tensor `value` viewed as local shape `after`."""
     return viewed(world, value, readings(world, value, after))
 
 
@@ -86,7 +86,9 @@ def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Readin
 
 
 def viewed(world: World, value: Value, choices: Sequence[Reading]) -> Value:
-    """The relation of a view: the first of its readings that the table of terms has, else the first."""
+    """Return the relation of a view: the first of its readings that the table of terms has, else the first of the fewest
+    pieces.
+    """
     plain = world.values.out_of_pieces(value)
     known = (choice for choice in choices if world.terms.find(choice[0], (plain.term,), *choice[1:3]) is not None)
     head, shape, slot, pieces = next(known, choices[0])
@@ -124,7 +126,7 @@ def _readings(world: World, value: Value, ins: list[int], after: tuple[int, ...]
 
 
 def reshape_gradient(world: World, operand: Value, result: Value, gradient: Value) -> Value:
-    """The gradient of the operand of a view whose result was `result`."""
+    """Return the gradient of the operand of a view whose result was `result`."""
     terms, values = world.terms, world.values
     if values.pieces_of(gradient) != values.pieces_of(result):
         raise Mismatch("mismatched-shards", "gets the gradient of another slice than its own", refutes=True)

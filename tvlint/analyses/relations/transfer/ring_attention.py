@@ -30,7 +30,7 @@ def merges_parts(values: Sequence[Value]) -> bool:
 
 
 def merge(world: World, values: Sequence[Value]) -> tuple[Value, Value]:
-    """The result and its log-sum-exp over the keys that the two pairs of operands have seen."""
+    """Return the result and its log-sum-exp over the keys that the two pairs of operands have seen."""
     one, this_value, other, second = values
     terms = world.terms
     if one.term != other.term or this_value.term != second.term or not _belong(world, one, this_value):
@@ -73,7 +73,7 @@ def _text(ranges: Ranges) -> str:
 def merge_gradient(
     world: World, inputs: Sequence[Value], outputs: Sequence[Value], position: int, gradients: Mapping[int, Value]
 ) -> Value:
-    """The gradient of one operand of a merge of parts."""
+    """Return the gradient of one operand of a merge of parts."""
     result, given = outputs[0], gradients.get(0)
     if given is None or result.box[-1] != (0, world.terms.shape[result.term][-1]):
         raise Mismatch("part-gradient", "has no gradient of a whole row of its result", refutes=False)
@@ -97,7 +97,7 @@ def merge_gradient(
 
 
 def _root(world: World, result: Value, covered: Ranges, gradients: Mapping[int, Value]) -> int:
-    """The gradient of the result over all keys, which the gradients of a part's result and log-sum-exp come from."""
+    """Return the gradient of the result over all keys, which the gradients of a part's result and log-sum-exp come from."""
     terms = world.terms
     found = [gradients.get(i) for i in (0, 1)]
     roots = set()

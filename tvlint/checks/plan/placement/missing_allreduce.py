@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Partial sums that are added to complete values, multiplied with shards, or handed out."""
+    """Partial sums that the plan claims to be complete."""
     return report(facts, rule, _message, _help)
 
 

@@ -193,7 +193,7 @@ def _built(given: _Given, operators: tuple[Declared, ...]) -> Folder:
 
 
 def _all_prepared(files: Iterable[RankFile]) -> None:
-    """Raises ReadError where a class leaves parameters unfilled; code without a version may be cut short throughout."""
+    """Raise ReadError where a class leaves parameters unfilled; code without a version may be cut short throughout."""
     read = list(files)
     odd = next((file for file in read if not file.prepared), None)
     if odd is not None and (odd.version or any(file.prepared for file in read)):

@@ -251,7 +251,7 @@ class _Primitive:
 
 
 def _runs_what_it_is(kind_: str, signature: str, record: dict[str, Any], arguments: Mapping[Any, Any]) -> None:
-    """Raises `Malformed` where the call that is generated for a primitive does something else than the primitive."""
+    """Raise `Malformed` where the call that is generated for a primitive does something else than the primitive."""
     if kind_ not in _TAKES:
         return
     function, words = _TAKES[kind_]

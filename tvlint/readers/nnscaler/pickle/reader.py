@@ -144,7 +144,7 @@ def _exchanges_gradients(segment: Segment) -> bool:
 
 
 def _nothing_generated(root: dict[str, Any], replicated: bool) -> None:
-    """Raises `Malformed` where the code generator holds code already, or leaves replicas apart."""
+    """Raise `Malformed` where the code generator holds code already, or leaves replicas apart."""
     for name in ("model_init_statements", "model_methods_bodies"):
         if sequence(root.get(name) or (), f"`{name}`"):
             raise Malformed(f"the code generator holds code in `{name}`, before it has generated any")

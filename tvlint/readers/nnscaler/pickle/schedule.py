@@ -48,7 +48,8 @@ class Schedule:
 
 
 def schedule(path: str, sequences: dict[int, list[Any]], replicas: int, work: Work) -> Schedule:
-    """The programs of the devices, given what each runs. Raises `ReadError` at the place in the plan that is malformed."""
+    """Return the programs of the devices, given what each runs. Raises `ReadError` at the place in the plan that is malformed.
+    """
     built = Schedule(path, replicas, Tensors(work))
     operators = Operators(built.tensors, Sources(path))
     for device in sorted(sequences):
@@ -243,7 +244,7 @@ def _word(cell: object) -> str:
 
 
 def _is_recorded(attributes: dict[str, Any]) -> None:
-    """Raises `Malformed` where no result of a segment needs a gradient: generated code runs it without autograd then."""
+    """Raise `Malformed` where no result of a segment needs a gradient: generated code runs it without autograd then."""
     outputs = sequence(attributes.get("_outputs"), "the outputs of a segment")
     given = [one.__dict__ for one in outputs if kind(one) == "IRSubTensor"]
     if given and not any(one.get("_requires_grad") is True for one in given):

@@ -80,7 +80,7 @@ class Tensors:
         return name
 
     def _same_attribute(self, attributes: dict[str, Any], declared: Tensor) -> None:
-        """Raises `Malformed` where a record of a parameter belongs to another whole than the first record of its id."""
+        """Raise `Malformed` where a record of a parameter belongs to another whole than the first record of its id."""
         name = declared.name
         if (
             self._whole(attributes, True, name) != (declared.logical, declared.whole)

@@ -16,7 +16,7 @@ from tvlint.readers.nnscaler.gencode.syntax.records import Parameter, RankFile
 
 
 def same_slices(replicas: Iterable[tuple[RankFile, ...]]) -> None:
-    """Raises ReadError where a name is another slice on one rank of a replica than on another, at the rank that is at odds.
+    """Raise ReadError where a name is another slice on one rank of a replica than on another, at the rank that is at odds.
 
     That is the one whose slice does not fit its shape, else the one with what fewer ranks of all replicas say, else the last.
     """

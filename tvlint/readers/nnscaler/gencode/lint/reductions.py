@@ -71,7 +71,7 @@ def reducers(file: RankFile) -> Iterator[Finding]:
 
 
 def same_order(replicas: Iterable[tuple[RankFile, ...]]) -> None:
-    """Raises ReadError where ranks lay out the buffer that they reduce together in another order, at the rank at odds.
+    """Raise ReadError where ranks lay out the buffer that they reduce together in another order, at the rank at odds.
 
     That is the one with what fewer ranks of all replicas say, else the last.
     """

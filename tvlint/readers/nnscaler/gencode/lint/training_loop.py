@@ -15,7 +15,8 @@ _DEEPEST = 64
 
 
 def with_loop(reference: Plan, parallel: Plan) -> Plan:
-    """The reference as it is asked of generated code: nnScaler adds up what replicas and micro-batches have of a gradient.
+    """Return the reference as it is asked of generated code: nnScaler adds up what replicas and micro-batches have of a
+    gradient.
 
     Where the loss is a mean, the loop divides by their number, or by that of micro-batches where reducers average.
     """

@@ -122,7 +122,7 @@ class Schedule(Steps):
         self._fire(action, name)
 
     def _judge_recorded(self, action: RunBackward, body: Body, given: tuple[str, ...], results: Mapping[str, str]) -> None:
-        """Raises Fails where `backward` runs from what requires no gradient: what a loader gives and buffers require none."""
+        """Raise Fails where `backward` runs from what requires no gradient: what a loader gives and buffers require none."""
         if self.file.unclear:
             return
         built = self.built
@@ -160,7 +160,7 @@ class Schedule(Steps):
             found.setdefault((self.rank, action.segment, position), (result, one, action))
 
     def _judge_waits(self) -> None:
-        """Raises ReadError where an asynchronous reducer is waited for that no backward starts, for want of a gradient."""
+        """Raise ReadError where an asynchronous reducer is waited for that no backward starts, for want of a gradient."""
         made = {
             name.removeprefix("g.")
             for step in self.steps

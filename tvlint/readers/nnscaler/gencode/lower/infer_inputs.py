@@ -87,7 +87,7 @@ class _Trial:
         self.sizes = self._sizes()
 
     def _actions(self, file: RankFile) -> list[Execute]:
-        """The runs of the first micro-batch that follow from the load without anything received."""
+        """Return the runs of the first micro-batch that follow from the load without anything received."""
         load = _first(file)
         known = set(load.outputs) if load is not None else set()
         found = []

@@ -80,7 +80,7 @@ def _collect_stated(built: Built) -> None:
 
 
 def _judge_stated(built: Built) -> None:
-    """Notes messages that are stated to be of another shape or dtype than what is sent.
+    """Note messages that are stated to be of another shape or dtype than what is sent.
 
     Raises ReadError where that is what is received, or where nothing tells which end is right: nothing can follow from it.
     """

@@ -53,7 +53,7 @@ def bound_of(operator: Compute, known: Mapping[str, Kind], scalar: tuple[int, ..
 
 
 def _bound(spec: OpSpec, call: Call) -> Bound:
-    """The annotation of a call whose results are as many as `call.outputs`, of shapes that are still to be found.
+    """Return the annotation of a call whose results are as many as `call.outputs`, of shapes that are still to be found.
 
     Sums over everything say by the first of them how many dimensions they leave; other operators are asked without.
     Raises UnsupportedError.

@@ -55,7 +55,7 @@ class Nodes:
         return replace(place, origin=origin) if origin.line is not None else place
 
     def undecorated(self, node: ast.FunctionDef | ast.ClassDef) -> None:
-        """Raises ReadError where something else than what is written may stand under the name."""
+        """Raise ReadError where something else than what is written may stand under the name."""
         if node.decorator_list:
             raise self.fail(node.decorator_list[0], f"`{node.name}` is decorated, and tvlint does not know what that changes")
         if isinstance(node, ast.ClassDef) and node.keywords:

@@ -21,7 +21,7 @@ _FIRST = frozenset({"self", "model"})
 
 
 def only_own_names(nodes: Nodes) -> None:
-    """Raises ReadError where a file gives a name to something else than what generated code means by it."""
+    """Raise ReadError where a file gives a name to something else than what generated code means by it."""
     classes = {node.name for node in nodes.source.tree.body if isinstance(node, ast.ClassDef)}
     for node in nodes.source.nodes:
         match node:
@@ -42,7 +42,7 @@ def only_own_names(nodes: Nodes) -> None:
 
 
 def _bound(nodes: Nodes, node: ast.AST) -> None:
-    """Raises ReadError where an assignment, a deletion, an argument or a definition takes such a name."""
+    """Raise ReadError where an assignment, a deletion, an argument or a definition takes such a name."""
     known = MODULES | _BUILT_IN | _NAMED
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name in known | _FIRST | {"_train_step"}:

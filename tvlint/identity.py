@@ -6,16 +6,16 @@ and settings that its message names. Where several are equal, a count tells them
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from tvlint.findings import Finding, Reason
+from tvlint.ir.patterns import Pattern
 
-_NAME = re.compile(r"`([^`]*)`")
-_GENERATED = re.compile(r"(?<![.\d])(?:_?\d+)+$")
+_NAME = Pattern(r"`([^`]*)`")
+_GENERATED = Pattern(r"(?<![.\d])(?:_?\d+)+$")
 """The number at the end of a name that a tracer made: `t550`, `linear_25_1`; the next trace gives another one."""
-_LINE = re.compile(r"line \d+")
+_LINE = Pattern(r"line \d+")
 """A section that has no name but the line at which it starts."""
 
 FORMER_NAMES: Mapping[str, str] = {

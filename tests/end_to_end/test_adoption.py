@@ -13,6 +13,7 @@ from tests.builders.checkout import commit_all
 from tvlint.cli import main
 from tvlint.cli.arguments import build
 from tvlint.cli.init import HOOKS, STEP
+from tvlint.reporters import FORMATS
 from tvlint.reporters.text.paths import relative
 from tvlint.rulebook.pages import load_rules
 
@@ -61,6 +62,22 @@ def test_init_makes_a_gate_that_is_green_and_catches_the_next_mistake(here: Path
     assert "[heads-not-divisible-by-tp]" in capsys.readouterr().out
     assert run("init") == 2
     assert "`tvlint.toml` is the project file already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_report_in_the_checkout_is_no_launch(here: Path, capsys: pytest.CaptureFixture[str], format: str) -> None:
+    """The next run finds the reports of the last one, which quote options and show lines of launches."""
+    script = here / "jobs" / "train.sh"
+    script.write_text(script.read_text().replace("--num-attention-heads 32", "--num-attention-heads 30"))
+    run("check", "jobs", "-o", f"{format}:report.sarif" if format == "sarif" else f"{format}:report")
+    capsys.readouterr()
+    run("check", "--no-cache", "-o", "concise", ".")
+    found = capsys.readouterr().out
+    assert "jobs/train.sh:9:27: error: " in found
+    assert "launch-not-followed" not in found
+    (here / "pod.yaml").write_text("args: [pretrain_gpt.py, --tensor-model-parallel-size=3]\n")
+    run("check", "--no-cache", "-o", "concise", ".")
+    assert "pod.yaml:1:25: note: `--tensor-model-parallel-size` is passed here" in capsys.readouterr().out
 
 
 def test_the_gate_looks_at_folders_that_come_later(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,9 @@ import pytest
 from shared import ROOT
 
 import tvlint
+from tvlint import __version__
 from tvlint.cli import main
+from tvlint.home import HOME
 from tvlint.rulebook.pages import load_rules
 
 WRONG = """\
@@ -73,6 +75,8 @@ def test_several_formats_at_once_and_files_are_whole(here: Path, capsys: pytest.
     ("arguments", "said"),
     [
         (["chekc"], "unknown command `chekc`\n  help: did you mean `check`?"),
+        (["help"], "unknown command `help`\n  help: `tvlint --help` does that here"),
+        (["rule", "bad"], "unknown command `rule`\n  help: `tvlint explain RULE` does that here"),
         (["wrong.sh"], "unknown command `wrong.sh`\n  help: did you mean `tvlint check wrong.sh`?"),
         (["check", "--selct", "x"], "unknown argument `--selct`\n  help: did you mean `--select`?"),
         (["check", "-o", "sarfi"], "unknown format `sarfi`\n  help: did you mean `sarif`?"),
@@ -257,6 +261,27 @@ def test_colour_is_as_asked_or_as_the_environment_says(
         monkeypatch.setenv(name, value)
     run("check", "wrong.sh", "--color", color)
     assert ("\x1b[" in capsys.readouterr().out) is colored
+
+
+@pytest.mark.parametrize(
+    ("environment", "linked"),
+    [
+        ({"FORCE_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1", "FORCE_HYPERLINK": "1"}, True),
+        ({"FORCE_COLOR": "1", "FORCE_HYPERLINK": "0"}, False),
+        ({"FORCE_HYPERLINK": "1"}, False),
+    ],
+)
+def test_the_name_of_a_rule_leads_to_its_page_on_a_terminal(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], linked: bool
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    run("check", "wrong.sh", "--select", "heads-not-divisible-by-tp")
+    out = capsys.readouterr().out
+    page = f"{HOME}/blob/v{__version__}/rules/megatron/attention/heads-not-divisible-by-tp.md"
+    link = f"\x1b]8;;{page}\x1b\\\x1b[2m[heads-not-divisible-by-tp]\x1b[0m\x1b]8;;\x1b\\"
+    assert (link in out, "]8;" in out) == (linked, linked)
 
 
 def test_a_locale_without_unicode_does_not_matter(here: Path) -> None:

@@ -7,11 +7,14 @@ where it walks the whole input for each part of it, as a search for a pattern do
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import subprocess
+import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from shared import ROOT
@@ -20,6 +23,7 @@ from tests.builders.nnscaler_pickles import dumps, small
 from tests.builders.operation_counts import operations
 from tvlint.cli import main
 from tvlint.readers.read import read
+from tvlint.readers.sources.decompress import decompress
 
 MOST_GROWTH = 2.5
 LAUNCH = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 4 --num-attention-heads 32 --num-layers "
@@ -384,6 +388,12 @@ COMMANDS: dict[str, Case] = {
         ),
         1,
     ),
+    "fixes: misspelt options": Case(
+        (*CHECK, "--fix", "a.sh"), 5, only("a.sh", launches(f"{LAUNCH.replace('parallel', 'paralel')}4\n")), 0
+    ),
+    "fixes: launches that are wrong": Case(
+        (*CHECK, "--fix", "--unsafe-fixes", "a.sh"), 5, only("a.sh", launches(f"{WRONG}4\n")), 0
+    ),
     "nested braces of a script": Case(
         (*CHECK, "a.sh"), 20, only("a.sh", lambda n: "#!/bin/bash\n" + "{ " * n + "true" + "; }" * n + f"\n{LAUNCH}4\n"), 0
     ),
@@ -484,3 +494,39 @@ def test_a_script_is_searched_once_for_the_version_that_its_launches_run(monkeyp
     assert {configuration.version for configuration in document.configurations} == {"0.12"}
     assert len(document.configurations) == 20
     assert len(searched) == 1
+
+
+class _Counted:
+    """A stream of a compression library, which counts the bytes that it gets and gives back."""
+
+    def __init__(self, stream: Any, bytes_moved: list[int]) -> None:
+        self._stream, self._bytes_moved = stream, bytes_moved
+
+    def decompress(self, data: bytes, most: int) -> bytes:
+        self._bytes_moved[0] += len(data)
+        return self._stream.decompress(data, most)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._stream, name)
+        self._bytes_moved[0] += len(found) if isinstance(found, bytes) else 0
+        return found
+
+
+@pytest.mark.parametrize(
+    ("library", "maker", "compress"),
+    [(zlib, "decompressobj", gzip.compress), (lzma, "LZMADecompressor", lzma.compress)],
+    ids=["gzip", "xz"],
+)
+def test_streams_one_after_another_are_not_copied_for_each(
+    monkeypatch: pytest.MonkeyPatch, library: Any, maker: str, compress: Callable[[bytes], bytes]
+) -> None:
+    moved = [0]
+    make = getattr(library, maker)
+    monkeypatch.setattr(library, maker, lambda *given, **named: _Counted(make(*given, **named), moved))
+    counts = []
+    for streams in (1000, 2000, 4000):
+        moved[0] = 0
+        data = compress(b"first") + compress(b"") * streams + b"\0" * 300 + compress(b"last")
+        assert decompress(data, "a") == b"firstlast"
+        counts.append(moved[0])
+    assert counts[2] - counts[1] <= MOST_GROWTH * (counts[1] - counts[0]), counts

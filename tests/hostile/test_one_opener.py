@@ -13,7 +13,18 @@ from shared import ROOT
 
 from tvlint.checkout.following import content_listed, content_named, may_be_shown, why_not_followed, why_not_written
 from tvlint.checkout.git import GitUnusable, ask, command_line, find_program
-from tvlint.checkout.opening import content, forget, instead, is_file, kept, recording
+from tvlint.checkout.opening import (
+    content,
+    forget,
+    instead,
+    is_file,
+    is_folder,
+    is_link,
+    is_there,
+    kept,
+    real_path,
+    recording,
+)
 
 OPENERS = {
     "tvlint/checkout/opening.py": "the one opener",
@@ -91,7 +102,7 @@ def test_what_is_read_asks_the_disk_in_one_place() -> None:
 
 PURE = {
     "checkout/opening.py:_paths": "of what was asked until `forget`",
-    "readers/shell/syntax.py:_parser": "the grammar",
+    "readers/shell/syntax.py:_grammar": "the grammar",
     "readers/languages.py:_by_part": "a table of tvlint",
     "readers/megatron/unknown_options.py:_spellings": "a table of tvlint",
     "readers/megatron/unknown_options.py:_words": "cuts what it is given",
@@ -156,6 +167,18 @@ def test_nobody_asks_for_a_file_in_a_way_that_some_name_breaks() -> None:
         if ast.unparse(node.func.value) not in ("os.path", "entry")
     }
     assert asked == OWN_FILES
+
+
+@pytest.mark.parametrize("name", ["a\0b", "/a\0/b", "\ud800", "/\ud800/a", "a" * 5000, "a/" * 5000])
+def test_a_name_that_no_file_can_have_is_no_file_also_where_contents_are_given(tmp_path: Path, name: str) -> None:
+    """Fixes are tried, and texts of an editor judged, with contents in the place of files."""
+    script = str(tmp_path / "train.sh")
+    with instead({script: b""}):
+        assert not any(asks(name) for asks in (is_file, is_folder, is_there, is_link))
+        assert isinstance(real_path(name), str)
+        assert is_file(script)
+    with instead({name: b""}):
+        assert is_file(name)
 
 
 def test_only_one_module_starts_programs() -> None:

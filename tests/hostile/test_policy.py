@@ -78,6 +78,31 @@ def test_a_policy_that_is_not_there_is_exit_code_2(
     assert message in said.out + said.err
 
 
+def code_of(arguments: list[str]) -> object:
+    try:
+        return main(arguments)
+    except SystemExit as exit:
+        return exit.code
+
+
+@pytest.mark.parametrize("other", ["refs/tags/origin/main", "refs/heads/origin/main"])
+@pytest.mark.parametrize("command", [("check", "--policy"), ("check", "--new-from"), ("diff",)], ids=" ".join)
+def test_a_name_of_several_commits_is_refused(
+    checkout: Path, capsys: pytest.CaptureFixture[str], other: str, command: tuple[str, ...]
+) -> None:
+    """Git takes a tag or a branch that somebody named `origin/main` for the branch of the remote, without a word."""
+    git(checkout, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(checkout, "update-ref", other, "HEAD")
+    code_of([*command, "origin/main"])
+    assert "different commits" not in "".join(capsys.readouterr())
+    git(checkout, "commit", "-q", "-a", "-m", "of a stranger")
+    git(checkout, "update-ref", other, "HEAD")
+    for name in ("origin/main", "origin/main~0"):
+        assert code_of([*command, name]) == 2
+        assert f"`{name}` stands for different commits: `{other}`, `refs/remotes/origin/main`" in "".join(capsys.readouterr())
+    assert found(capsys, "--policy", "refs/remotes/origin/main")[0] == 1
+
+
 def test_a_policy_outside_of_a_checkout_is_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,6 +53,23 @@ def test_what_was_there_is_not_told_and_what_is_new_is(project: Path, capsys: py
     assert told(capsys, "--baseline", "none.json")[0] == 2
 
 
+def test_what_is_told_once_a_run_is_known_in_whichever_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A hook checks some of the files: the first of them is not the first of all."""
+    unknown = SCRIPT.replace("--nproc_per_node 8", "--nnodes $N")
+    (project / "a.sh").write_text(unknown)
+    (project / "b.sh").write_text(unknown)
+    assert "unknown-world-size" in told(capsys)[1]
+    assert main(["baseline", "write"]) == 0
+    assert told(capsys)[:2] == told(capsys, "b.sh")[:2] == told(capsys, "--changed", "b.sh")[:2] == (0, [])
+    assert main(["baseline", "verify"]) == 0
+    (project / "a.sh").write_text(SCRIPT)
+    (project / "b.sh").write_text(SCRIPT)
+    assert main(["baseline", "verify"]) == 1
+    assert main(["baseline", "prune"]) == 0
+    (project / "b.sh").write_text(unknown)
+    assert told(capsys, "b.sh")[1] == ["unknown-world-size"]
+
+
 def test_a_renamed_file_keeps_its_entries_and_a_copy_has_none(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     known = told(capsys)[2]
     (project / "train.sh").rename(project / "renamed.sh")

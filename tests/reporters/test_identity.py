@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from tests.builders import reports
 from tests.builders.plan_findings import findings_of_plan, findings_of_text
-from tvlint.checks import OF_RELATIONS
 from tvlint.cli import main
 from tvlint.findings import Finding, Report, Severity
 from tvlint.identity import fingerprint, names, numbered
@@ -169,7 +168,7 @@ def test_what_a_plan_rule_finds_is_about_names_of_its_message(rule: Rule) -> Non
     for example in read_examples(rule):
         if not example.valid and example.language == "plan":
             found = [finding for finding in findings_of_text(example.text) if finding.rule == rule.name]
-            assert [finding.message for finding in found if finding.about is None and rule.name not in OF_RELATIONS] == []
+            assert [finding.message for finding in found if finding.about is None] == []
             assert all(names(finding) for finding in found if finding.about is None)
             assert all(f"`{name}`" in finding.message for finding in found for name in finding.about or ())
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from tests.builders import reports
-from tvlint.findings import Finding, Problem, Report, Severity
+from tvlint.findings import Edit, Finding, Fix, Problem, Report, Severity
 from tvlint.home import HOME
 from tvlint.ir.location import Location
 from tvlint.reporters.forge import gitlab, rdjson
@@ -128,6 +128,25 @@ def test_every_remark_is_there_once(tmp_path: Path) -> None:
     assert layers["code"]["value"] == "layers-not-divisible-by-pp"
     place = {"start": {"line": 4, "column": 18}, "end": {"line": 4, "column": 20}}
     assert layers["suggestions"] == [{"range": place, "text": "48"}]
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (Edit(Location("train.sh", 4, 18, 4, 20), "48"), ({"line": 4, "column": 18}, {"line": 4, "column": 20}, "48")),
+        (Edit(Location("train.sh", 4, 1, 5, 1), ""), ({"line": 4}, {"line": 4}, "")),
+        (Edit(Location("train.sh", 4, 1, 5, 1), "    --num-layers 48\n"), ({"line": 4}, {"line": 4}, "    --num-layers 48")),
+        (Edit(Location("train.sh", 5, 1, 6, 1), ""), None),
+        (Edit(Location("train.sh", 4, 1, 6, 1), ""), None),
+        (Edit(Location("other.sh", 4, 18, 4, 20), "48"), None),
+    ],
+)
+def test_a_suggestion_replaces_the_lines_of_its_comment(edit: Edit, expected: Any, tmp_path: Path) -> None:
+    """Of any other one reviewdog writes an error into the comment."""
+    finding = Finding("some-rule", Severity.ERROR, "message", Location("train.sh", 4, 18, 4, 20), fixes=(Fix("", (edit,)),))
+    (found,) = written(rdjson, Report((finding,)), tmp_path)["diagnostics"]
+    suggested = [(each["range"]["start"], each["range"]["end"], each["text"]) for each in found.get("suggestions", ())]
+    assert suggested == ([] if expected is None else [expected])
 
 
 def test_a_fingerprint_is_its_own_and_stays(tmp_path: Path) -> None:

@@ -319,6 +319,8 @@ def test_schedules_and_patterns_are_read(text: str, expected: object) -> None:
         "list_pattern_length('__import__')",
         "list_pattern_length('[0]*999999999')",
         "list_pattern_length('3')",
+        "list_pattern_length('[,]')",
+        "list_pattern_length('[1,,0]')",
         "hybrid_layers('$PATTERN')",
         "is_hybrid_pattern('$PATTERN')",
         "batch_schedule_sizes('$SCHEDULE')",

@@ -30,6 +30,7 @@ from tvlint.rulebook.language.derived import DERIVED
 from tvlint.rulebook.language.expression import Expression, names, parse, verify
 from tvlint.rulebook.language.functions import FUNCTIONS
 from tvlint.rulebook.language.template import expressions
+from tvlint.rulebook.language.values import GPUS
 from tvlint.rulebook.language.version import bounds
 from tvlint.rulebook.pages import load_rules, read_examples, read_front_matter
 from tvlint.run.change.diff import FilePair, diff
@@ -41,9 +42,7 @@ from tvlint.run.project.project_file import Project
 RULES = load_rules()
 SCHEMA = json.loads((data_path("schemas") / "rule.schema.json").read_text(encoding="utf-8"))
 EXAMPLES = [
-    pytest.param(rule, example, id=f"{rule.name}:{example.line}")
-    for rule in RULES.values()
-    for example in read_examples(rule)
+    pytest.param(rule, example, id=f"{rule.name}:{example.line}") for rule in RULES.values() for example in read_examples(rule)
 ]
 TORCHTITAN = frozenset[str]().union(*SECTIONS.values())
 SETTINGS = {"nnscaler": NNSCALER, "deepspeed": DEEPSPEED | NEOX, "gpt-neox": NEOX, "torchtitan": TORCHTITAN}
@@ -86,7 +85,7 @@ def test_the_page_says_what_why_and_shows_twins(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind in JUDGED], ids=lambda rule: rule.name)
 def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
-    known = {*DERIVED, "world_size"}
+    known = {*DERIVED, "world_size", GPUS}
     for framework in rule.frameworks:
         known |= {*SETTINGS.get(framework, (*option_names(), *PARALLEL_LAUNCH))}
     parts = [parse(text) for text in (rule.when, rule.require) if text]
@@ -128,7 +127,7 @@ def test_an_example_gives_what_its_page_says(rule: Rule, example: Example, tmp_p
         assert all(finding.severity is rule.severity or "taken as given" in (finding.help or "") for finding in own)
     assert any(stands_at(finding, example) for finding in own), [finding.location for finding in own]
     assert all("?" not in finding.message for finding in own)
-    if rule.kind in (RuleKind.CONFIG, RuleKind.INPUT):
+    if rule.kind in (RuleKind.CONFIG, RuleKind.INPUT, RuleKind.PLAN, RuleKind.SCHEDULE):
         assert [each.message for each in own if each.severity is Severity.ERROR and not _says_what_to_do(each)] == []
 
 

@@ -14,6 +14,7 @@ from tvlint.findings import Finding, NotEvaluated, Related, Severity
 from tvlint.frameworks.megatron import names as option_names
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.explain import explain
@@ -192,7 +193,8 @@ def test_an_unstated_version_is_told_in_the_help() -> None:
         ("", {}, Severity.NOTE),
         ("", {"moe_router_topk": 2}, Severity.ERROR),
         ("0.12", {}, Severity.ERROR),
-        ("0.4", {}, None),
+        ("0.4", {}, Severity.ERROR),
+        ("0.3", {}, None),
     ],
 )
 def test_an_option_that_later_versions_refuse_is_a_note_where_none_is_told(
@@ -200,6 +202,51 @@ def test_an_option_that_later_versions_refuse_is_a_note_where_none_is_told(
 ) -> None:
     found = said(configuration(version=version, checkpoint_activations=True, **more), {"removed": RULES["removed-option"]})
     assert [each.severity for each in found if isinstance(each, Finding)] == ([severity] if severity is not None else [])
+
+
+@pytest.mark.parametrize(("version", "severity"), [("", Severity.NOTE), ("0.19", Severity.ERROR), ("0.17", None)])
+def test_what_the_newest_release_refuses_is_a_note_where_nothing_tells_that_it_runs(
+    version: str, severity: Severity | None
+) -> None:
+    rules = {"fusion": RULES["rejected-cross-entropy-fusion"]}
+    given = configuration(version=version, cross_entropy_loss_fusion=True, cross_entropy_fusion_impl="te")
+    found = said(given, rules)
+    assert [each.severity for each in found if isinstance(each, Finding)] == ([severity] if severity is not None else [])
+
+
+def test_what_an_older_release_refuses_is_a_warning_where_nothing_tells_the_release() -> None:
+    rules = {"bias": RULES["grouped-experts-with-bias"]}
+    (found,) = said(configuration(num_experts=8, num_layers=4, moe_grouped_gemm=True), rules)
+    assert isinstance(found, Finding)
+    assert found.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings"),
+    [
+        ("expert-parallel-without-experts", {"expert_model_parallel_size": 8}),
+        ("mtp-with-learned-positions", {"mtp_num_layers": 1}),
+        ("expert-bias-with-softmax", {"moe_router_enable_expert_bias": True, "moe_router_score_function": "softmax"}),
+    ],
+)
+def test_a_launch_without_the_sizes_of_a_model_has_the_model_from_elsewhere(
+    rule: str, settings: dict[str, SettingValue]
+) -> None:
+    launch = replace(configuration(model_name="deepseek-v3", **settings), location=Location(HOLDER, 1))
+    (unknown,) = said(launch, {rule: RULES[rule]})
+    assert isinstance(unknown, NotEvaluated)
+    assert "described elsewhere" in unknown.reason
+    sized = replace(configuration(num_layers=4, **settings), location=Location(HOLDER, 1))
+    (found,) = said(sized, {rule: RULES[rule]})
+    assert isinstance(found, Finding)
+
+
+def test_the_grid_of_a_launch_that_names_its_model_is_judged() -> None:
+    rules = {"world": RULES["world-size-not-divisible"]}
+    launch = configuration(train_iters=10, model_name="llama3", tensor_model_parallel_size=3, world_size=8)
+    (found,) = said(replace(launch, location=Location(HOLDER, 1)), rules)
+    assert isinstance(found, Finding)
+    assert found.severity is Severity.ERROR
 
 
 def test_no_rule_trips_over_values_of_any_type() -> None:

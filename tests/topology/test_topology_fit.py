@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -13,7 +14,7 @@ from tvlint.cli import main
 from tvlint.data import data_path
 from tvlint.ir.configuration import Unknown
 from tvlint.topology.fit import Fit, fit
-from tvlint.topology.known import GIB, accelerator
+from tvlint.topology.known import GIB, VOCABULARIES, Accelerator, accelerator
 
 UNSIZED = {name: value for name, value in LLAMA.items() if name != "padded_vocab_size"}
 SCRIPT = """\
@@ -103,6 +104,33 @@ def test_what_is_known_may_be_too_much_already() -> None:
     )
     judged = known(fit(found.memory, known(accelerator("80GB"))))
     assert (judged.open, judged.fits) == (("activations",), False)
+
+
+def test_an_unknown_vocabulary_gives_a_range_that_decides_where_it_can() -> None:
+    found = topology(**UNSIZED, bf16=True, use_flash_attn=True, tensor_model_parallel_size=8)
+    least, most = known(found.between)
+    sizes = [max(known(stage.total) for stage in memory) for memory in (least, most)]
+    for tokens, memory in zip(VOCABULARIES, (least, most), strict=True):
+        given = topology(**{**UNSIZED, "vocab_size": tokens}, bf16=True, use_flash_attn=True, tensor_model_parallel_size=8)
+        assert (given.memory, given.between) == (memory, None)
+    for size, fits in ((sizes[0] - 1, False), (sizes[0], None), (sizes[1], None), (-(-sizes[1] * 10 // 9), True)):
+        judged = known(fit(found.memory, Accelerator("x", size), found.between))
+        assert (judged.needed, judged.most, judged.fits) == (*sizes, fits)
+
+
+def test_a_range_is_shown_for_each_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(SCRIPT.format(further="").replace("meta-llama/Llama-3.1-8B", "$TOKENIZER"), encoding="utf-8")
+    assert main(["topology", str(script), "--gpu", "10GB"]) == 0
+    said = capsys.readouterr().out
+    assert "vocabulary         not known, and taken to have 32,000 to 262,144 tokens" in said
+    assert re.search(r"pp 0 +7\.2\d+ B-9\.1\d+ B +13\.\d\d-17\.\d\d ", said)
+    assert re.search(
+        r"does not fit: a rank of pp 0 needs [\d.]+ to [\d.]+ of 10\.00 GiB of `10GB`, at\s+least [\d.]+ GiB too much", said
+    )
+    assert main(["topology", str(script), "--gpu", "10GB", "-o", "json"]) == 0
+    (content,) = json.loads(capsys.readouterr().out)["topologies"]
+    assert content["fit"]["neededAtMost"] > content["fit"]["needed"]
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,14 @@ class Book:
             hold[number] = all(hold[other] for other in group.others) and all(same)
         return tuple(file for file in files if hold[file.group])
 
+    def asking(self, is_meant: Callable[..., bool]) -> tuple[Found, ...]:
+        """Return the files for which a question was asked that is meant, given its name and its arguments."""
+        meant = [is_meant(*question) for question in self.questions]
+        found: list[bool] = []
+        for group in self.groups:
+            found.append(any(meant[number] for number in group.asked) or any(found[other] for other in group.others))
+        return tuple(file for file in self.files if found[file.group])
+
     def groups_of(self, files: Iterable[Found]) -> list[int]:
         """Return the numbers of the groups that the files rest on, each after those that it takes."""
         needed = {file.group for file in files}

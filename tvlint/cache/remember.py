@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MANY = 64
+"""So many files are sooner looked up than read again, and worth processes of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

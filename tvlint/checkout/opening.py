@@ -64,7 +64,7 @@ class _Kept:
 
     @cached_property
     def _paths(self) -> frozenset[str]:
-        return frozenset(os.path.realpath(path) for path in {question[1] for question in self.asked.all()})
+        return frozenset(_real(path) for path in {question[1] for question in self.asked.all()})
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def instead(contents: Mapping[str, bytes]) -> Iterator[None]:
 
     Inner blocks add to outer ones. So a text that is not saved is checked beside the files that it names and that name it.
     """
-    given = {os.path.realpath(path): data for path, data in contents.items()}
+    given = {_real(path): data for path, data in contents.items()}
     token = _INSTEAD.set({**_INSTEAD.get(), **given})
     try:
         yield
@@ -157,7 +157,7 @@ def instead(contents: Mapping[str, bytes]) -> Iterator[None]:
 def is_file(path: str | os.PathLike[str]) -> bool:
     """Return whether the path is a regular file, or a content is given for it."""
     given = _INSTEAD.get()
-    return noted("is_file", path, os.path.isfile(path) or (bool(given) and os.path.realpath(path) in given))
+    return noted("is_file", path, os.path.isfile(path) or (bool(given) and _real(path) in given))
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
@@ -179,14 +179,22 @@ def real_path(path: str | os.PathLike[str]) -> str:
     """Return the path without links."""
     folder, name = os.path.split(os.fspath(path))
     if not os.path.isabs(folder) or name in ("", os.curdir, os.pardir) or "\0" in name:
-        return noted("real_path", path, os.path.realpath(os.fspath(path)))
+        return noted("real_path", path, _real(path))
     real = os.path.join(_real_folder(folder), name)
     return noted("real_path", path, os.path.realpath(real) if os.path.islink(real) else real)
 
 
 @kept
 def _real_folder(folder: str) -> str:
-    return noted("real_path", folder, os.path.realpath(folder))
+    return noted("real_path", folder, _real(folder))
+
+
+def _real(path: str | os.PathLike[str]) -> str:
+    """Return the path without links; as it is where no file can have it."""
+    try:
+        return os.path.realpath(os.fspath(path))
+    except ValueError:
+        return os.fspath(path)
 
 
 def names_in(folder: str | os.PathLike[str]) -> tuple[str, ...]:

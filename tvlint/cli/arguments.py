@@ -51,6 +51,19 @@ exit codes:
   2  usage or input problem        5  a proof is unknown, none is refuted"""
 
 
+ELSEWHERE = {
+    "fix": "check --fix",
+    "format": "check --fix",
+    "help": "--help",
+    "lint": "check",
+    "linters": "rules",
+    "ls-lint-rules": "rules",
+    "rule": "explain RULE",
+    "run": "check",
+    "server": "lsp",
+    "version": "--version",
+}
+"""What commands of other linters are here."""
 _WITHOUT_BUDGET = frozenset({"rules", "explain", "completion"})
 """Commands that open no file of the user."""
 
@@ -59,7 +72,15 @@ class _Shape(argparse.RawDescriptionHelpFormatter):
     """Help that fits on a screen: a short usage, and each option on a line where there is room."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28)
+        super().__init__(prog, max_help_position=_OPTIONS, width=_OPTIONS * 4)
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal: its width is not asked for each argument that a command has."""
+        import shutil
+
+        self._width = shutil.get_terminal_size().columns - 2
+        self._max_help_position = min(_OPTIONS, max(self._width - 20, 4))
+        return super().format_help()
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
         """Name the arguments; the options are listed below."""
@@ -70,6 +91,8 @@ class _Shape(argparse.RawDescriptionHelpFormatter):
         super().add_usage(usage, actions, groups, prefix)
 
 
+_OPTIONS = 28
+"""The columns of an option, before its help."""
 _FEW = 4
 """So many options stand in the usage of a command."""
 
@@ -155,7 +178,10 @@ def _as_files(words: list[str], options: set[str]) -> Iterator[str]:
 def _refuse_unknown_command(argv: list[str]) -> None:
     if not argv or argv[0].startswith("-") or argv[0] in COMMANDS:
         return
-    help = f"did you mean `tvlint check {argv[0]}`?" if os.path.exists(argv[0]) else did_you_mean(argv[0], COMMANDS)
+    if argv[0] in ELSEWHERE:
+        help = f"`tvlint {ELSEWHERE[argv[0]]}` does that here"
+    else:
+        help = f"did you mean `tvlint check {argv[0]}`?" if os.path.exists(argv[0]) else did_you_mean(argv[0], COMMANDS)
     fail(f"unknown command `{argv[0]}`", help)
 
 

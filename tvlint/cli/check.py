@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tvlint.checkout.opening import instead
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import deliver, looked_for, note, outputs, project, session, unreadable, with_files
+from tvlint.cli.session import cache, deliver, looked_for, note, outputs, project, session, unreadable, with_files
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, replace
@@ -61,9 +61,10 @@ def _run(options: argparse.Namespace) -> int:
     known = load_rules()
     try:
         settings = project(options, known)
+        search = partial(discover, tuple(options.paths), settings)
         if options.changed:
             _hold_files(options.paths)
-        search = partial(changed if options.changed else discover, tuple(options.paths), settings)
+            search = partial(changed, tuple(options.paths), settings, cache(options, settings))
         settings, candidates = with_files(options, settings, known, search)
         baselines = {} if options.no_baseline else _baselines(settings, options.baseline)
     except ProjectError as error:

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         report, notes = diff(pairs, rules, known, settings, options.steps)
         report = deliver(report, wanted, options, known, fail_on)
     except RevisionError as error:
-        fail(str(error), error.help)
+        fail(str(error), error.help or "give two files, or a revision of the repository around the current folder")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for text in notes:

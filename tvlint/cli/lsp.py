@@ -12,9 +12,9 @@ from tvlint import __version__
 from tvlint.cli.arguments import fail
 from tvlint.edits.apply import Text
 from tvlint.findings import Finding, Fix, Problem, Report, Severity
+from tvlint.home import page_of
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.visible import visible
-from tvlint.reporters.sarif.rules import address
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.output.exit_code import CLEAN
 from tvlint.run.repair.editor import Buffers, Hover, diagnose, fixes_in, hover, text_of, within_budget
@@ -139,7 +139,7 @@ class _Editor:
             if there is not None and other.location.line is not None:
                 place = self.types.Location(self._address(other.location.path), self._range(other.location, there))
                 related.append(self.types.DiagnosticRelatedInformation(place, visible(other.message)))
-        page = address(rule, __version__) if rule is not None else ""
+        page = page_of(rule, __version__) if rule is not None else ""
         return self.types.Diagnostic(
             range=self._range(finding.location, text),
             message="\n".join(visible(line) for line in f"{finding.message}{help}".split("\n")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING
 from tvlint.reporters.escape.visible import visible
 
 if TYPE_CHECKING:
+    import threading
+
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
@@ -30,19 +31,23 @@ class Progress:
         self._started = time.monotonic()
         self._bar: Bar | None = None
         self._task: TaskID | None = None
-        self._lock = threading.Lock()
+        self._lock: threading.Lock | None = None
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty():
+            import threading
+
+            self._lock = threading.Lock()
             self._timer = threading.Timer(PATIENCE, self._show)
             self._timer.daemon = True
             self._timer.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._timer is None or self._lock is None:
+            return
+        self._timer.cancel()
         with self._lock:
             if self._bar is not None:
                 self._bar.stop()
@@ -60,6 +65,7 @@ class Progress:
         from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
+        assert self._lock is not None
         with self._lock:
             if self._timer is None:
                 return

@@ -164,7 +164,12 @@ def _known(found: Project, rules: Mapping[str, Rule]) -> Project:
 
 def session(options: argparse.Namespace, project: Project, progress: Progress) -> Session:
     """Return what the parts of the run share."""
-    return Session(options.steps, progress, None if options.no_cache else Cache(project.folder), options.jobs)
+    return Session(options.steps, progress, cache(options, project), options.jobs)
+
+
+def cache(options: argparse.Namespace, project: Project) -> Cache | None:
+    """Return what earlier runs have found, which is kept beside the project file; None where it is not to be used."""
+    return None if options.no_cache else Cache(project.folder)
 
 
 def assumptions(options: argparse.Namespace) -> frozenset[str]:
@@ -230,6 +235,7 @@ def deliver(
         root=Path.cwd(),
         version=__version__,
         color=colored(options.color),
+        links=links_are_followed(),
         width=width(40, 140),
         environment=dict(os.environ),
         show_unknown=getattr(options, "show_unknown", False),
@@ -284,3 +290,9 @@ def colored(choice: str) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def links_are_followed() -> bool:
+    """Return whether text may hold links: on a terminal but those that print them, or as `FORCE_HYPERLINK` says."""
+    forced = os.environ.get("FORCE_HYPERLINK")
+    return forced != "0" if forced else sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "linux")

@@ -53,7 +53,7 @@ def _found(options: argparse.Namespace, settings: Project, wanted: tuple[Output,
 
 
 def _judged(found: Topology | PlanTopology, gpu: Accelerator) -> Topology | PlanTopology:
-    return found if isinstance(found, PlanTopology) else replace(found, fit=fit(found.memory, gpu))
+    return found if isinstance(found, PlanTopology) else replace(found, fit=fit(found.memory, gpu, found.between))
 
 
 def _written(found: tuple[Topology | PlanTopology, ...], output: Output, options: argparse.Namespace) -> Escaped:

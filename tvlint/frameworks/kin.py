@@ -48,6 +48,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
             "recompute-method-without-granularity": "mindspeed/core/memory/recompute",
             "mtp-with-learned-positions": "mindspeed_llm/core/transformer/multi_token_prediction.py",
             "topk-one-without-pre-softmax": "mindspeed_llm/core/transformer/transformer_config.py:22",
+            "latent-attention-with-rope-fusion": "mindspeed_llm/core/transformer/transformer_config.py: a check of its own",
             **dict.fromkeys(_BIASES_OF_EXPERTS, "mindspeed_llm/core/transformer/transformer_config.py:33"),
         },
         # mindspeed_llm/features_manager/pipeline_parallel/num_layer_list.py:18
@@ -110,6 +111,8 @@ FRAMEWORKS: Mapping[str, Framework] = {
             "layers-not-divisible-by-pp": "megatron/model/gpt_model.py: GPTModelPipe leaves the split to PipelineModule",
             "model-size-below-one": "megatron/arguments.py checks no size",
         },
+        # megatron/arguments.py:851
+        defaults=frozenset({"recompute_num_layers"}),
         packages=("deepspeed",),
         version=BEFORE_RELEASES,
     ),
@@ -121,6 +124,11 @@ FRAMEWORKS: Mapping[str, Framework] = {
         replaces_with={
             **dict.fromkeys(("allow_padding_num_layers", "pipeline_model_parallel_blocks"), _SPLIT_OF_LAYERS),
             **dict.fromkeys(_SIZES_OF_ENCODERS, frozenset({"world-size-not-divisible"})),
+            # what `use_megatron_fsdp` was called before core 0.13: megatron/training/arguments.py of 0.12
+            "use_custom_fsdp": frozenset({"several-connections-before-blackwell"}),
+            # baidu-baige/LoongForge loongforge/train/validators.py:455, :528
+            "custom_pipeline_layers": _SPLIT_OF_LAYERS,
+            "custom_pipeline_recompute_layers": frozenset({"full-recompute-without-method"}),
         },
         packages=("megatron.training", "megatron.arguments", "megatron.initialize"),
     ),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
 
 SettingValue: TypeAlias = "int | float | str | bool | None | tuple[SettingValue, ...]"
 
-_AT_LINE = re.compile(r" at line \d+")
+_AT_LINE = Pattern(r" at line \d+")
 
 IN_DEVELOPMENT = "-tree"
 """What ends the version of a source tree: it names the release that comes next, and may lack what came with that late."""
@@ -81,6 +81,10 @@ class Configuration:
     """Whether one that is not complete lacks only what no command gives: what its framework keeps is at its default."""
     elsewhere: str = ""
     """What may give more settings of a command that is not complete, in words of the file (`$EXTRA_ARGS`)."""
+    model: str = ""
+    """The weights that the run starts from, where the file names them: their path or repository (`Qwen/Qwen3-8B`)."""
+    gpus: str = ""
+    """The generation of the GPUs that it runs on (`hopper`), where that is known."""
     supposed: bool = False
     """Whether `elsewhere` is supposed to give nothing but what launches usually do."""
     condition: str = ""

@@ -6,38 +6,40 @@ import os
 import re
 from functools import cache
 
+from tvlint.ir.patterns import Pattern
+
 SHELL_NAMES = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".pbs", ".lsf", ".job")
 YAML_NAMES = (".yaml", ".yml", ".json")
-PROSE_NAMES = (".md", ".mdx", ".markdown", ".rst", ".txt", ".adoc", ".html", ".log", ".out", ".err", ".patch", ".diff")
-"""Text for people, which shows commands and settings without being run or loaded: documents, logs, differences."""
+PROSE_NAMES = (
+    ".md", ".mdx", ".markdown", ".rst", ".txt", ".adoc", ".html", ".log", ".out", ".err", ".patch", ".diff", ".sarif",
+)  # fmt: skip
+"""Text for people, which shows commands and settings without being run or loaded: documents, logs, differences, reports."""
 
-INTERPRETER = re.compile(rb"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-\S+[ \t]+|\w+=\S*[ \t]+)*(?:\S*/)?)?([^\s/]*)")
-OTHERS = re.compile(rb"(?:i?python|pypy|perl|ruby|node|deno|lua|php|awk|gawk|make|tclsh|expect|Rscript|julia|swift)[\d.]*")
+INTERPRETER = Pattern(rb"#![ \t]*(?:\S*/)?(?:env[ \t]+(?:-\S+[ \t]+|\w+=\S*[ \t]+)*(?:\S*/)?)?([^\s/]*)")
+OTHERS = Pattern(rb"(?:i?python|pypy|perl|ruby|node|deno|lua|php|awk|gawk|make|tclsh|expect|Rscript|julia|swift)[\d.]*")
 """Interpreters of other languages; any other runs the commands of a shell."""
-HERE_DOCUMENT = re.compile(rb"<<-?[ \t]*[\"'\\]?[A-Za-z_]")
+HERE_DOCUMENT = Pattern(rb"<<-?[ \t]*[\"'\\]?[A-Za-z_]")
 """What opens lines of another language in a shell script."""
-NO_COMMAND = re.compile(
+NO_COMMAND = Pattern(
     rb"(?:from [\w.]+ import |import [\w.]+(?: as \w+)?$|(?:async )?def \w+\(|class \w+[(:]|@\w+|\"\"\"|<[!?\w]|[{[]$|\{\S|```"
     rb"|- |[\w.-]+:(?:[ \t]|$))"
 )
 """A first line that no shell runs: Python, markup, a literal, a key or an item of YAML."""
-OTHER_THAN_SHELL = re.compile(
-    rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|(?<!\)\n)\{$)", re.MULTILINE
-)
-OPENERS = re.compile(
+OTHER_THAN_SHELL = Pattern(rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|(?<!\)\n)\{$)", re.MULTILINE)
+OPENERS = Pattern(
     rb"(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=|(?:export|declare|local|readonly|set|unset|source|\.|if|for|while|case|function|cd|"
     rb"mkdir|echo|torchrun|python3?|srun|sbatch|deepspeed|mpirun|bash|sh|exec|eval|module|conda|pip3?|ulimit|trap|nohup|env|sudo|"
     rb"megatron|swift|ft_launcher|accelerate|nsys|shopt|\[\[?|\{|\()(?=[\s;\"'$]|$)|[A-Za-z_]\w*\s*\(\)|: )"
 )
 """The beginning of a command as launch scripts have them."""
-OTHER_THAN_YAML = re.compile(
+OTHER_THAN_YAML = Pattern(
     rb"^(?:[ \t]*(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|@\w+)|#!.*(?:sh|python)"
     rb"|\*\*\w|[*+] |<\w+[ >]|={4,}[ \t]*$|\.\. [\w-]+::)",
     re.MULTILINE,
 )
-TEST_NAME = re.compile(r"test_.*\.py|.*_test\.py|conftest\.py")
-TEST = re.compile(rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async )?def test)", re.MULTILINE)
-PART = re.compile(rb"[A-Za-z]+")
+TEST_NAME = Pattern(r"test_.*\.py|.*_test\.py|conftest\.py")
+TEST = Pattern(rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async )?def test)", re.MULTILINE)
+PART = Pattern(rb"[A-Za-z]+")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

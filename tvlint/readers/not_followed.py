@@ -7,15 +7,18 @@ from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Finding, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.languages import is_prose
 
 LARGEST = 2 << 20
 RULE = "launch-not-followed"
-PASSED = re.compile(
-    rb"--(?<![\w-]--)(?:(?:tensor|pipeline|expert)[-_]model|context)[-_]parallel[-_]size[\"']?"
+PASSED = Pattern(
+    rb"--(?<![\w`>-]--)(?:(?:tensor|pipeline|expert)[-_]model|context)[-_]parallel[-_]size[\"']?"
     rb"(?:[ \t]+|=|[ \t]*,\s*|\s*\n[ \t]*-[ \t]+)[\"']?(?:\d|\$[({A-Za-z_]|\{)"
 )
-"""An option that only Megatron has, with a value."""
+"""An option that only Megatron has, with a value; in backticks, or as an element of markup, it stands in a sentence."""
+SHOWN = Pattern(rb"(?:^|\s)(?:#|//)|^(?:<pre>)?[ \t]*\d+ (?:\||&#124;)")
+"""What stands before a comment, and before a line of source that a report shows."""
 HELP = "write the launch as a command of a shell script, or silence this with `# tvlint: ignore-file[launch-not-followed]`"
 
 
@@ -42,7 +45,7 @@ def _passed(path: str, data: bytes, spans: Iterable[tuple[int, int]]) -> Iterato
         for match in PASSED.finditer(data, start, end):
             first = data.rfind(b"\n", 0, match.start()) + 1
             before = data[first : match.start()]
-            if re.search(rb"(?:^|\s)(?:#|//)", before):
+            if SHOWN.search(before):
                 continue
             line = data.count(b"\n", 0, match.start()) + 1
             option = re.split(rb"[^\w-]", match[0])[0].decode()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.opening import content, is_folder
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.document import NOTHING, Document, ReadError
 from tvlint.readers.languages import YAML_NAMES, names
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 LARGEST = 4 << 30
 COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
-GENERATED_FILE = re.compile(r"gencode\d+\.py", re.ASCII)
+GENERATED_FILE = Pattern(r"gencode\d+\.py", re.ASCII)
 NAMES_GENERATED = b"nnscaler.runtime.module.ParallelModule"
 OPENS_OLD_PICKLE = (b"(", b"]", b"}", b"c")
 NAMES_PLAN = b'"tvlint_plan"'
-OPENS_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
+OPENS_JSON = Pattern(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 
 
 def _spelt(*names: str) -> tuple[bytes, ...]:
@@ -45,11 +46,11 @@ NAMES_MEGATRON = (
     b"pipeline_parallelism",
 )
 NAMES_DEEPSPEED = (*_spelt("pipe_parallel_size"), b'"train_micro_batch_size_per_gpu', b'"zero_')
-NAMES_ACTIONS = re.compile(rb"[0-9][A-Z]")
+NAMES_ACTIONS = Pattern(rb"[0-9][A-Z]")
 """What is in every action of a schedule."""
-OTHER_NEWLINES = re.compile(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
+OTHER_NEWLINES = Pattern(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What ends a line in YAML, and nowhere else."""
-COMPOSED = re.compile(rb"^(?:defaults|extends|modules):", re.MULTILINE)
+COMPOSED = Pattern(rb"^(?:defaults|extends|modules):", re.MULTILINE)
 
 
 class Format(NamedTuple):

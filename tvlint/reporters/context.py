@@ -27,6 +27,7 @@ class Context:
     root: Path
     version: str
     color: bool = False
+    links: bool = False
     width: int = 100
     environment: Mapping[str, str] = field(default_factory=dict)
     show_unknown: bool = False

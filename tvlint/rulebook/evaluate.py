@@ -17,7 +17,7 @@ from tvlint.rulebook.language.expression import conjuncts, names, parse
 from tvlint.rulebook.language.functions import show
 from tvlint.rulebook.language.template import fill, fill_known
 from tvlint.rulebook.language.values import Values
-from tvlint.rulebook.language.version import is_assumed, shown_by
+from tvlint.rulebook.language.version import is_assumed, is_of_fresh_release, shown_by
 
 HAS_FORKS = frozenset({"megatron-lm", "megatron-core"})
 """Frameworks of which versions of many years are in use."""
@@ -98,7 +98,7 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
         shown = shown_by(versions, values.configuration)
         assumption = f"holds for {framework} {versions}, {f'as `{shown}` shows' if shown else 'taken as given'}"
         help = f"{help} ({assumption})" if help else assumption
-        if not shown and _refuses_options(rule):
+        if not shown and (_refuses_options(rule) or is_of_fresh_release(versions, values.configuration.version)):
             severity = Severity.NOTE
         elif severity is Severity.ERROR and framework in HAS_FORKS and not shown:
             severity = Severity.WARNING

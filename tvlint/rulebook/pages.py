@@ -17,15 +17,16 @@ from typing import Any
 
 from tvlint.data import data_path
 from tvlint.findings import Severity
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import fields
 from tvlint.rule import Example, Rule, RuleKind
 
 COMPILED = "rules.json"
 _FIELDS = [field.name for field in fields(Rule) if field.name != "path"]
-_ENTRY = re.compile(r"^([a-z]+):(?: (.*))?$")
-_BARE_ITEM = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-_FENCE = re.compile(r"^(?P<fence>```+)(?P<language>[a-z0-9]+) (?P<verdict>valid|invalid)(?P<options>[^\n]*)\n", re.MULTILINE)
-_OPTION = re.compile(r'(\w+)=("[^"]*"|\S+)')
+_ENTRY = Pattern(r"^([a-z]+):(?: (.*))?$")
+_BARE_ITEM = Pattern(r"[A-Za-z][A-Za-z0-9_.-]*")
+_FENCE = Pattern(r"^(?P<fence>```+)(?P<language>[a-z0-9]+) (?P<verdict>valid|invalid)(?P<options>[^\n]*)\n", re.MULTILINE)
+_OPTION = Pattern(r'(\w+)=("[^"]*"|\S+)')
 
 
 class PageError(ValueError):

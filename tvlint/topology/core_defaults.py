@@ -44,4 +44,22 @@ DEFAULTS: Mapping[str, SettingValue] = {
     "padded_vocab_size": None,
 }
 """Setting -> its default, by the names of Megatron-LM's options."""
+OF_FRAMEWORK: Mapping[str, Mapping[str, SettingValue]] = {
+    # verl/workers/config/engine.py:117, verl/utils/megatron/optimizer.py:52, verl/utils/megatron_utils.py:140
+    "verl": {
+        "bf16": True,
+        "fp16": False,
+        "optimizer": "adam",
+        "use_distributed_optimizer": True,
+        "accumulate_allreduce_grads_in_fp32": True,
+        "grad_reduce_in_bf16": False,
+        "num_distributed_optimizer_instances": 1,
+        "use_precision_aware_optimizer": False,
+        "optimizer_cpu_offload": False,
+        "use_megatron_fsdp": False,
+        "use_torch_fsdp2": False,
+        "fp8_param_gather": False,
+    },
+}
+"""Framework -> what it sets of its own where the file gives nothing else."""
 NOTE = "sizes and splits that the file does not set have the defaults of Megatron core"

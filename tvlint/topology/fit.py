@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tvlint.ir.configuration import Unknown
+from tvlint.topology.footprint import StageMemory
 from tvlint.topology.known import Accelerator
 
-if TYPE_CHECKING:
-    from tvlint.topology.topology import StageMemory
+PARTS = ("weights", "gradients", "optimizer", "activations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +23,8 @@ class Fit:
     stage: int
     needed: int
     open: tuple[str, ...]
+    most: int | None = None
+    """The need with the largest vocabulary, where that is not known; `needed` is then that with the smallest."""
 
     @property
     def fits(self) -> bool | None:
@@ -34,21 +35,32 @@ class Fit:
         """
         if self.needed > self.accelerator.memory:
             return False
-        return None if self.open or self.needed > self.accelerator.memory * 9 // 10 else True
+        most = self.needed if self.most is None else self.most
+        return None if self.open or most > self.accelerator.memory * 9 // 10 else True
 
 
-def fit(memory: Sequence[StageMemory] | Unknown, accelerator: Accelerator) -> Fit | Unknown:
+def fit(
+    memory: Sequence[StageMemory] | Unknown,
+    accelerator: Accelerator,
+    between: tuple[Sequence[StageMemory], Sequence[StageMemory]] | None = None,
+) -> Fit | Unknown:
     """Compare the stage that needs most with the memory of the accelerator; unknown where nothing is known of any.
 
     `between` is the memory with the smallest and with the largest vocabulary, where only that is not known.
     """
     if isinstance(memory, Unknown):
         return memory
-    names = ("weights", "gradients", "optimizer", "activations")
-    parts = [{name: getattr(stage, name) for name in names} for stage in memory]
-    needs = [sum(part for part in held.values() if not isinstance(part, Unknown)) for held in parts]
-    unknown = tuple(name for name in names if any(isinstance(held[name], Unknown) for held in parts))
-    stage = max(range(len(needs)), key=needs.__getitem__)
-    if not needs[stage]:
-        return next(part for part in parts[stage].values() if isinstance(part, Unknown))
-    return Fit(accelerator, stage, needs[stage], unknown)
+    least, most = between or (memory, memory)
+    needs, largest = _needs(least), _needs(most)
+    unknown = tuple(name for name in PARTS if any(isinstance(getattr(stage, name), Unknown) for stage in least))
+    stage = max(range(len(largest)), key=largest.__getitem__)
+    if not largest[stage]:
+        parts = (getattr(memory[stage], name) for name in PARTS)
+        return next(part for part in parts if isinstance(part, Unknown))
+    return Fit(accelerator, stage, max(needs), unknown, largest[stage] if between else None)
+
+
+def _needs(memory: Sequence[StageMemory]) -> list[int]:
+    """Return what each stage needs of the parts that are known."""
+    parts = [[getattr(stage, name) for name in PARTS] for stage in memory]
+    return [sum(part for part in held if not isinstance(part, Unknown)) for held in parts]

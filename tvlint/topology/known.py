@@ -47,6 +47,8 @@ _TOKENS: Mapping[str, int] = {
 }
 """The length of the tokenizer that each repository publishes (`tokenizer.json`: the vocabulary and the tokens added to it),
 which Megatron pads (megatron/core/tokenizers/text/libraries/huggingface_tokenizer.py:343)."""
+VOCABULARIES = (32_000, 262_144)
+"""Between these lie the vocabularies of published models, Llama 2 to Gemma 3; where none is known, it is taken to lie there."""
 _GPT2 = 50257
 """The byte pairs of GPT-2: 256 bytes, 50,000 merges and the end of a text."""
 _TIKTOKEN = 2**17

@@ -7,12 +7,13 @@ from math import prod
 
 from tvlint.ir.configuration import Unknown
 from tvlint.topology.activations import Running, of_stage
+from tvlint.topology.footprint import StageMemory
 from tvlint.topology.grid import WEIGHT_SHARDS, Grid
 from tvlint.topology.optimizer import Precision
 from tvlint.topology.quantity import Settings, attempt, divide, need
 from tvlint.topology.schedule import in_flight
 from tvlint.topology.stages import Chunk
-from tvlint.topology.topology import Parameters, Pipeline, StageMemory
+from tvlint.topology.topology import Parameters, Pipeline
 from tvlint.topology.transformer import (
     Count,
     Model,

@@ -11,17 +11,20 @@ from dataclasses import dataclass, replace
 
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
+from tvlint.topology.footprint import StageMemory
 from tvlint.topology.grid import WEIGHT_SHARDS, Grid, grid, groups_of
-from tvlint.topology.known import with_tokens
+from tvlint.topology.known import VOCABULARIES, with_tokens
 from tvlint.topology.memory import memory, parameters
 from tvlint.topology.model import model
 from tvlint.topology.optimizer import precision
 from tvlint.topology.quantity import Lookup, Settings, attempt, divide, need
+from tvlint.topology.role import Role, role_of
 from tvlint.topology.running import running
 from tvlint.topology.schedule import bubble
 from tvlint.topology.stages import MOST_LAYERS, chunks
 from tvlint.topology.theoretical import theoretical
-from tvlint.topology.topology import Batch, Pipeline, StageMemory, Topology, Vocabulary, World
+from tvlint.topology.topology import Batch, Pipeline, Topology, Vocabulary, World
+from tvlint.topology.transformer import Model
 
 MOST_RANKS = 2**18
 
@@ -50,7 +53,28 @@ def topology_of(configuration: Configuration, values: Callable[[Configuration], 
     kept = attempt(lambda: precision(settings))
     batch = _batch(settings)
     said = attempt(lambda: running(settings))
+    role = role_of(configuration)
     held = attempt(lambda: memory(settings, need(sizes), need(grids), need(pipeline), kept, said, batch.micro_batches))
+    between = None
+    if not isinstance(held, Unknown) and not isinstance(sizes, Unknown) and sizes.vocabulary is None:
+        least, most = (
+            attempt(
+                lambda tokens=tokens: memory(  # type: ignore[misc]
+                    settings,
+                    _with_vocabulary(sizes, settings, tokens),
+                    need(grids),
+                    need(pipeline),
+                    kept,
+                    said,
+                    batch.micro_batches,
+                )
+            )
+            for tokens in VOCABULARIES
+        )
+        between = None if isinstance(least, Unknown) or isinstance(most, Unknown) else (least, most)
+    if role is not Role.TRAINS:
+        held = held if isinstance(held, Unknown) else tuple(map(_forward_alone, held))
+        between = between and (tuple(map(_forward_alone, between[0])), tuple(map(_forward_alone, between[1])))
     return Topology(
         path=configuration.path,
         section=configuration.section,
@@ -67,8 +91,21 @@ def topology_of(configuration: Configuration, values: Callable[[Configuration], 
         megatron=attempt(lambda: theoretical(settings, batch.micro_batches)),
         bubble=attempt(lambda: bubble(_stages(settings), _virtual(pipeline, settings), need(batch.micro_batches))),
         groups=() if isinstance(grids, Unknown) else groups_of(grids),
+        role=role,
+        between=between,
         notes=(*asked.notes, *_notes(configuration, settings, held)),
     )
+
+
+def _with_vocabulary(sizes: Model, settings: Settings, tokens: int) -> Model:
+    """Return the model with so many tokens, padded as Megatron does."""
+    multiple = settings.count("vocabulary_multiple", 1)
+    return replace(sizes, vocabulary=-(-tokens // multiple) * multiple)
+
+
+def _forward_alone(stage: StageMemory) -> StageMemory:
+    """Return what a rank holds of a model that is not trained."""
+    return replace(stage, gradients=0, optimizer=0, activations=Unknown("what a forward alone holds is not counted"))
 
 
 def _asked(configuration: Configuration, values: Callable[[Configuration], Lookup]) -> _Asked:

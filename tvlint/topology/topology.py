@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.topology.fit import Fit
+from tvlint.topology.footprint import StageMemory
 from tvlint.topology.grid import Grid, GroupKind
 from tvlint.topology.optimizer import Precision
+from tvlint.topology.role import Role
 from tvlint.topology.schedule import Bubble
 from tvlint.topology.stages import Chunk
 
@@ -74,26 +76,6 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True)
-class StageMemory:
-    """The memory of a rank of one pipeline stage: parameters, then bytes."""
-
-    parameters: int | Unknown
-    weights: int | Unknown
-    gradients: int | Unknown
-    optimizer: int | Unknown
-    activations: int | Unknown
-
-    @property
-    def total(self) -> int | Unknown:
-        whole = 0
-        for part in (self.weights, self.gradients, self.optimizer, self.activations):
-            if isinstance(part, Unknown):
-                return part
-            whole += part
-        return whole
-
-
-@dataclass(frozen=True, slots=True)
 class MegatronEstimate:
     """The theoretical memory footprint that Megatron prints, in bytes of the most loaded rank."""
 
@@ -121,8 +103,18 @@ class Topology:
     bubble: Bubble | Unknown
     groups: tuple[GroupKind, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    role: Role = Role.TRAINS
+    between: tuple[tuple[StageMemory, ...], tuple[StageMemory, ...]] | None = None
+    """The memory with the smallest and with the largest vocabulary of `known.VOCABULARIES`, where only that is not known."""
     fit: Fit | Unknown | None = None
     """The need of the fullest rank against an accelerator, where one was named."""
+
+    @property
+    def ranks_of_replica(self) -> int | Unknown:
+        """Over how many ranks a copy of the model lies that an inference engine holds."""
+        if isinstance(self.grid, Unknown):
+            return self.grid
+        return self.grid.dense.axis_size("tp") * self.grid.dense.axis_size("pp")
 
 
 def facts(topology: Topology) -> dict[str, SettingValue | Unknown]:
@@ -133,6 +125,11 @@ def facts(topology: Topology) -> dict[str, SettingValue | Unknown]:
 def _facts(topology: Topology) -> Iterator[tuple[str, SettingValue | Unknown]]:
     world, grid, batch, pipeline = topology.world, topology.grid, topology.batch, topology.pipeline
     yield "world_size", world if isinstance(world, Unknown) else world.size
+    if topology.role is Role.SERVES:
+        ranks = topology.ranks_of_replica
+        yield "ranks_of_a_replica", ranks
+        yield "replicas", ranks if isinstance(ranks, Unknown) or isinstance(grid, Unknown) else grid.dense.size // ranks
+        return
     yield "minimum_world_size", world if isinstance(world, Unknown) else world.smallest
     yield "rank_order", grid if isinstance(grid, Unknown) else grid.order
     if not isinstance(grid, Unknown):

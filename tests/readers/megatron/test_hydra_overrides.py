@@ -79,3 +79,33 @@ def test_what_verl_sets_of_megatron_core_belongs_to_the_section() -> None:
     (only,) = configurations(f"python3 x.py {text}\n")
     assert only.section == "a.megatron"
     assert only.settings["recompute_granularity"].value == "full"
+
+
+def ranks(script: str) -> list[tuple[str, object]]:
+    each = configurations(script)
+    return [(one.section, one.settings["world_size"].value if "world_size" in one.settings else None) for one in each]
+
+
+def test_rollouts_with_nodes_of_their_own_do_not_run_on_the_ranks_of_the_trainer() -> None:
+    script = (
+        "python3 x.py trainer.n_gpus_per_node=4 trainer.nnodes=1 r.actor.tensor_model_parallel_size=2"
+        " r.rollout.tensor_model_parallel_size=8"
+    )
+    assert ranks(f"{script}\n") == [("r.actor", 4), ("r.rollout", 4)]
+    assert ranks(f"{script} r.rollout.nnodes=0\n") == [("r.actor", 4), ("r.rollout", 4)]
+    assert ranks(f"{script} r.rollout.nnodes=1\n") == [("r.actor", 4), ("r.rollout", None)]
+    assert ranks(f"{script} rollout.nnodes=$N\n") == [("r.actor", 4), ("r.rollout", None)]
+
+
+def test_further_settings_of_a_section_are_none_of_their_own() -> None:
+    script = (
+        "python3 x.py a.tensor_model_parallel_size=2 +a.override_transformer_config.context_parallel_size=4"
+        " +a.override_transformer_config.num_layers=8\n"
+    )
+    (only,) = configurations(script)
+    assert only.section == "a"
+    assert {name: each.value for name, each in only.settings.items()} == {
+        "tensor_model_parallel_size": 2,
+        "context_parallel_size": 4,
+        "num_layers": 8,
+    }

@@ -94,6 +94,8 @@ def test_what_holds_for_megatron_core_holds_for_what_runs_it_but_for_what_that_r
     assert holds("shared-experts-with-bias", "mindspeed")
     assert not holds("moe-bias-with-expert-tensor-parallel", "mindspeed")
     assert not holds("layers-not-divisible-by-pp", "mindspeed", "num_layer_list")
+    assert not holds("full-recompute-without-method", "megatron-lm", "custom_pipeline_recompute_layers")
+    assert holds("full-recompute-without-method", "megatron-lm", "recompute_granularity")
 
 
 def test_the_table_of_frameworks_names_rules_and_settings_that_exist() -> None:
@@ -154,3 +156,15 @@ def test_a_command_of_ms_swift_that_takes_settings_from_elsewhere_has_no_default
     found, rules = swift(more=more)
     assert not found.command_complete
     assert "world-size-not-divisible" not in rules
+
+
+@pytest.mark.parametrize(("method", "is_wrong"), [("--recompute-method uniform", False), ("", True)])
+def test_the_parser_of_megatron_deepspeed_recomputes_one_layer_at_a_time_unless_told(method: str, is_wrong: bool) -> None:
+    given = f"--num-layers 8 --tensor-model-parallel-size 2 --recompute-granularity full {method}"
+    launch = f"deepspeed pretrain_gpt.py --deepspeed {given}\n"
+    document = read("train.sh", launch.encode())
+    assert document is not None
+    (found,) = document.configurations
+    assert found.framework == "megatron-deepspeed"
+    rules = {each.rule for each in evaluate(found, load_rules()) if isinstance(each, Finding)}
+    assert ("full-recompute-without-method" in rules) is is_wrong

@@ -11,7 +11,7 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.invalid_options import still_refused
 from tvlint.readers.megatron.launch_script import read, recognise
-from tvlint.readers.shell.syntax import PLACEHOLDER
+from tvlint.readers.shell.syntax import PLACEHOLDER, Syntax
 
 TAIL = " --num-layers 4 --micro-batch-size 1\n"
 
@@ -86,7 +86,7 @@ def test_a_value_stands_where_it_is_literally_written(text: str, value: int, whe
         ("TP=$(nproc)\npython p.py --tensor-model-parallel-size $TP", "depends on a command's output"),
         (
             "TP=2\nif [ $1 = x ]; then TP=4; fi\npython p.py --tensor-model-parallel-size $TP",
-            "set in an undecided branch at line 2",
+            "set under a condition at line 2",
         ),
         (
             "for TP in 1 2; do\npython p.py --tensor-model-parallel-size $TP\ndone",
@@ -255,12 +255,38 @@ def test_values_that_would_explode_are_given_up(text: str) -> None:
     assert configurations(text)
 
 
-def test_operators_without_words_are_refused_at_their_line() -> None:
-    """The parser takes 26 seconds for 60,000 of them."""
-    text = "python p.py --tensor-model-parallel-size 2\necho " + "(" * 2000 + ")" * 60000
-    with pytest.raises(ReadError, match="ten thousand operators in a row") as raised:
-        read("train.sh", text.encode())
-    assert raised.value.problem.location.line == 2
+@pytest.mark.parametrize(
+    "text", ["(" * 2000 + ")" * 60000, "((((" + ("o-b-" + ")" * 46 + "size 1\n((((") * 1100], ids=["one line", "many lines"]
+)
+def test_what_the_parser_would_take_minutes_for_is_refused_at_its_line(text: str) -> None:
+    with pytest.raises(ReadError, match="its syntax is not found in 2 seconds") as raised:
+        read("train.sh", f"python p.py --tensor-model-parallel-size 2\necho {text}".encode())
+    assert 2 <= raised.value.problem.location.line <= text.count("\n") + 2
+
+
+def test_the_scripts_inside_a_script_have_that_time_together() -> None:
+    """Each of them takes the parser half a second."""
+    nasty = "echo " + "(" * 300 + ")" * 8000
+    launch = "python p.py --tensor-model-parallel-size 2"
+    inner = "".join(f"bash <<'E{number}'\n{launch}\n{nasty}{number}\nE{number}\n" for number in range(20))
+    with pytest.raises(ReadError, match="its syntax is not found in 2 seconds") as raised:
+        read("train.sh", f"{launch}\n{inner}".encode())
+    assert raised.value.problem.location.line % 4 == 0
+
+
+def test_a_script_is_parsed_once_for_all_texts_that_it_is_tried_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    parse = Syntax._parsed
+    monkeypatch.setattr(Syntax, "_parsed", lambda self, source, data: parsed.append(data) or parse(self, source, data))
+    branches = "".join(f"if [ $X = {number} ]; then TP={number}; fi\n" for number in (2, 4, 8))
+    configuration = only(f"{branches}python p.py --train-iters 9 --tensor-model-parallel-size $TP{TAIL}")
+    assert [case.settings["tensor_model_parallel_size"].value for case in configuration.cases[:3]] == [2, 4, 8]
+    assert len(parsed) == 1
+
+
+def test_a_long_script_is_read() -> None:
+    text = "python p.py --tensor-model-parallel-size 2 \\\n" + "  --an-option-of-its-own 1 \\\n" * 20000 + "  --bf16\n"
+    assert configurations(text)
 
 
 def test_functions_that_call_each_other_without_end_are_given_up() -> None:

@@ -15,7 +15,10 @@ from tvlint.rulebook.pages import load_rules
 
 RULE = "moe-bias-with-expert-tensor-parallel"
 """A rule that holds since 0.15."""
-LAUNCH = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --sequence-parallel --num-experts 4"
+LAUNCH = (
+    "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --sequence-parallel --num-experts 4 "
+    "--num-layers 8 --hidden-size 512 --num-attention-heads 8"
+)
 
 
 def tree(root: Path, files: Mapping[str, str]) -> Path:

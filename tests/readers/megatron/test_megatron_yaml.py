@@ -131,9 +131,9 @@ def test_columns_count_code_points_and_line_ends_may_be_crlf() -> None:
         (b"MODEL_ARGS:\n  <<: *nowhere\n", 2, "no anchor"),
         (b"MODEL_ARGS: &a\n  <<: *a\n", 1, "circle"),
         (b"MODEL_ARGS:\n  <<: 3\n", 2, "does not name a mapping"),
-        (b"MODEL_ARGS: " + b"[" * 100_000, 1, "nested deeper"),
-        (b"MODEL_ARGS:\n" + b"- " * 100_000, 2, "nested deeper"),
-        (b"MODEL_ARGS: " + b"{a: " * 100_000, 1, "nested deeper"),
+        (b"MODEL_ARGS: " + b"[" * 100_000, 1, "nested deeper|nesting depth"),
+        (b"MODEL_ARGS:\n" + b"- " * 100_000, 2, "nested deeper|nesting depth"),
+        (b"MODEL_ARGS: " + b"{a: " * 100_000, 1, "nested deeper|nesting depth"),
     ],
 )
 def test_what_cannot_be_read_is_a_located_error(data: bytes, line: int, message: str) -> None:
@@ -274,6 +274,22 @@ def test_a_section_may_write_a_list_as_words_with_commas() -> None:
 def test_a_trainer_or_a_cluster_tells_how_many_ranks_run(text: str, size: int | None) -> None:
     found = only(text + "model: {tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2}\n").settings.get("world_size")
     assert (found.value if found is not None else None) == size
+
+
+@pytest.mark.parametrize(
+    ("pool", "size"),
+    [
+        ("", 4),
+        ("nnodes: 0, n_gpus_per_node: 8, ", 4),
+        ("nnodes: 2, n_gpus_per_node: 6, ", None),
+        ("nnodes: '${trainer.nnodes}', ", None),
+    ],
+)
+def test_a_section_with_nodes_of_its_own_does_not_run_on_the_ranks_of_the_trainer(pool: str, size: int | None) -> None:
+    sizes = "inference: {tensor_model_parallel_size: 8, pipeline_model_parallel_size: 1}"
+    found = only(f"distillation: {{{pool}teacher_models: {{one: {{{sizes}}}}}}}\ntrainer: {{n_gpus_per_node: 4, nnodes: 1}}\n")
+    given = found.settings.get("world_size")
+    assert (given.value if given is not None else None) == size
 
 
 def test_what_verl_sets_of_megatron_core_belongs_to_the_section_around_it() -> None:

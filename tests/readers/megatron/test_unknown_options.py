@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -53,6 +54,23 @@ def test_the_source_of_the_program_decides_which_options_there_are(tmp_path: Pat
         ("unknown-option", "`pretrain_gpt.py` has no option `--train-iters`", "did you mean `--train_iters`?"),
         ("unknown-option", "`pretrain_gpt.py` has no option `--cows`", "remove it, or have the program take it"),
     ]
+
+
+@pytest.mark.parametrize("here", ["", "examples", "..", "elsewhere"])
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_a_script_that_names_its_own_folder_is_judged_the_same_from_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, is_absolute: bool
+) -> None:
+    """What was there before a change is checked in another folder than what is there now: it must say the same."""
+    script = checkout(tmp_path)
+    (tmp_path / "examples" / "train.py").write_text("from megatron.arguments import parse\nparse()\n")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "train.py").write_text("# takes --cows\n")
+    options = "--tensor-model-parallel-size 2 --micro-batch-size 1 --cows 1"
+    script.write_text(f'HERE=$(dirname "$0")\npython $HERE/train.py {options}\n')
+    monkeypatch.chdir(tmp_path / here)
+    named = script if is_absolute else Path(os.path.relpath(script))
+    assert [message for _, message, _ in findings(named)] == ["`train.py` has no option `--cows`"]
 
 
 @pytest.mark.parametrize("start", ["../pretrain_gpt.py", "$ROOT/pretrain_gpt.py", "examples/../pretrain_gpt.py"])

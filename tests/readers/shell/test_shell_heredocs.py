@@ -31,6 +31,8 @@ def tensor_size(text: str) -> object:
         "ssh $HOST bash -s <<EOF",
         "srun bash <<-EOF",
         "tee run.sh <<EOF",
+        "sudo tee -a run.sh >/dev/null <<EOF",
+        "tee run.sh <<EOF > /dev/null",
     ],
 )
 def test_the_first_shell_fills_in_its_variables(head: str) -> None:
@@ -58,7 +60,16 @@ def test_a_variable_that_is_handed_on_under_its_name_is_in_no_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    "head", ["cat <<EOF", "cat >&2 <<EOF", "cat > train.yaml <<EOF", "python - <<EOF", "cat > notes.md <<EOF"]
+    "head",
+    [
+        "cat <<EOF",
+        "cat >&2 <<EOF",
+        "cat > /dev/null <<EOF",
+        "cat > train.yaml <<EOF",
+        "python - <<EOF",
+        "cat > notes.md <<EOF",
+        "tee notes.md >/dev/null <<EOF",
+    ],
 )
 def test_what_is_printed_or_no_script_is_no_launch(head: str) -> None:
     assert configurations(f"#!/bin/bash\n{head}\n{LAUNCH.format(4)}EOF\n") == ()

@@ -293,3 +293,20 @@ def test_what_is_no_configuration_is_told_of_a_named_file_alone(repository: Path
     assert "README" not in tvlint(capsys, "HEAD")[2]
     (repository / "OTHER.md").write_text("other")
     assert "`OTHER.md` is no configuration" in tvlint(capsys, "README.md", "OTHER.md")[2]
+
+
+def test_many_layers_are_counted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp=2))
+    (here / "b.sh").write_text(SCRIPT.format(tp=2).replace("--num-layers 8", "--num-layers 3"))
+    assert re.search(r"layers by stage +Et\*8L -> EtttL", tvlint(capsys, "a.sh", "b.sh")[1])
+
+
+def test_of_an_inference_engine_follow_its_replicas_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "python3 x.py trainer.n_gpus_per_node=8 trainer.nnodes=2 actor_rollout_ref.rollout.tensor_model_parallel_size="
+    (here / "a.sh").write_text(f"{text}8\n")
+    (here / "b.sh").write_text(f"{text}4\n")
+    follows = tvlint(capsys, "a.sh", "b.sh")[1].partition("follows:\n")[2].partition("\n\n")[0]
+    assert [re.sub(r" {2,}", "  ", line.strip()) for line in follows.splitlines()] == [
+        "ranks of a replica  8 -> 4",
+        "replicas  2 -> 4",
+    ]

@@ -118,4 +118,6 @@ def test_it_is_loud_where_the_commit_is_not_known(revision: str, repository: Pat
         main(["check", f"--new-from={revision}", "--no-cache"])
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert ("fetch-depth: 0" in said) if revision == "unrelated" else (f"no revision `{revision}`" in said)
+    assert "fetch-depth: 0" in said
+    assert "two files" not in said
+    assert (f"no revision `{revision}`" in said) is (revision != "unrelated")

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tvlint.cache.remember import MANY, Cache
+from tvlint.checkout.opening import forget
 from tvlint.cli import main
+from tvlint.run.project import dependents as module
 from tvlint.run.project.dependents import dependents
 from tvlint.run.project.discovery import changed
 from tvlint.run.project.project_file import Project
@@ -80,9 +83,74 @@ def test_only_what_depends_on_a_changed_file_is_checked(tree: Path, capsys: pyte
 def test_each_launch_depends_on_the_parser_of_its_tree(tree: Path) -> None:
     """What is read once for all launches of a tree counts for each of them, and so does what was looked for in vain."""
     parser = "def add_args(parser):\n    parser.add_argument('--num-layers')\n"
-    launch = f"# the options stand in options.py\n{LAUNCH.replace('pretrain_gpt.py', 'train.py')}"
+    launch = LAUNCH.replace("pretrain_gpt.py", "train.py")
     files = written(tree, {"one.sh": launch, "two.sh": launch})
     written(tree, {"train.py": "import options\n", "options.py": parser})
     assert dependents(files, ("options.py",)) == files
     (tree / "options.py").unlink()
     assert dependents(files, ("options.py",)) == files
+
+
+def test_what_many_files_open_is_remembered(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only files of which an answer is another one are read again; what they rest on now counts."""
+    monkeypatch.setenv("TVLINT_CACHE_KEY", "a key of the tests of dependents")
+    files = written(tree, {f"run{number}.sh": f"source a/env.sh\n{LAUNCH}" for number in range(MANY)})
+    written(tree, {"a/env.sh": "LAYERS=4\n", "b/env.sh": "LAYERS=4\n"})
+    seen: list[str] = []
+    read = module.read
+    monkeypatch.setattr(module, "read", lambda path: (seen.append(path), read(path))[1])
+
+    def found(other: str) -> list[str]:
+        seen.clear()
+        forget()
+        return dependents(files, (other,), Cache(tree))
+
+    assert found("b/env.sh") == []
+    assert seen == files
+    assert found("a/env.sh") == files
+    assert seen == []
+    written(tree, {"run1.sh": f"source b/env.sh\n{LAUNCH}"})
+    assert found("b/env.sh") == ["run1.sh"]
+    assert seen == ["run1.sh"]
+    assert found("a/env.sh") == [name for name in files if name != "run1.sh"]
+    assert seen == []
+    written(tree, {"a/env.sh": "LAYERS=8\n"})
+    assert found("a/env.sh") == [name for name in files if name != "run1.sh"]
+    assert len(seen) == MANY - 1
+
+
+def test_what_was_read_before_the_budget_ended_is_not_read_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVLINT_CACHE_KEY", "a key of the tests of dependents")
+    monkeypatch.setattr(module, "LONG", 0.0)
+    files = written(tree, {f"run{number:02}.sh": f"source a/env.sh\n{LAUNCH}" for number in range(MANY)})
+    written(tree, {"a/env.sh": "LAYERS=4\n"})
+    seen: list[str] = []
+    read = module.read
+
+    def ended(path: str) -> None:
+        if len(seen) == 10:
+            raise KeyboardInterrupt
+        seen.append(path)
+        read(path)
+
+    monkeypatch.setattr(module, "read", ended)
+    with pytest.raises(KeyboardInterrupt):
+        dependents(files, ("a/env.sh",), Cache(tree))
+    monkeypatch.setattr(module, "read", lambda path: (seen.append(path), read(path))[1])
+    forget()
+    assert dependents(files, ("a/env.sh",), Cache(tree)) == files
+    assert seen == files
+
+
+def test_what_a_check_of_many_files_has_opened_is_remembered(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first hook after `tvlint init` reads no file again."""
+    monkeypatch.setenv("TVLINT_CACHE_KEY", "a key of the tests of dependents")
+    (tree / ".git").rmdir()
+    files = written(tree, {f"run{number:02}.sh": f"source a/env.sh\n{LAUNCH}" for number in range(MANY)})
+    written(tree, {"a/env.sh": "LAYERS=4\n"})
+    assert main(["check", "--quiet"]) == 0
+    forget()
+    seen: list[str] = []
+    monkeypatch.setattr(module, "read", seen.append)
+    assert dependents(files, ("a/env.sh",), Cache(tree)) == files
+    assert seen == []

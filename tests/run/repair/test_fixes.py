@@ -25,7 +25,7 @@ from tvlint.run.process.session import Session
 from tvlint.run.project.discovery import Candidates
 from tvlint.run.project.project_file import Project
 from tvlint.run.project.reading import read_document
-from tvlint.run.repair.fixes import with_fixes
+from tvlint.run.repair.fixes import File, with_fixes
 
 RULES = load_rules()
 TVLINT = (sys.executable, "-m", "tvlint")
@@ -105,7 +105,8 @@ def test_every_fix_of_a_page_holds_on_disk_and_touches_nothing_else(rule: Rule, 
     before, settings = with_fixes(report, rules, Session()), settings_of(path) if report.checked else []
     fixes = [(finding, fix) for finding in before.findings if finding.rule == rule.name for fix in finding.fixes]
     if rule.kind is RuleKind.CONFIG:
-        assert fixes or rule.severity is Severity.NOTE or rule.name in WITHOUT
+        severities = {finding.severity for finding in before.findings if finding.rule == rule.name}
+        assert fixes or severities == {Severity.NOTE} or rule.name in WITHOUT
     for finding, fix in fixes:
         apply(fix)
         after, _ = checked(path, version)
@@ -147,6 +148,32 @@ def test_unsafe_fixes_are_made_only_when_asked_for(capsys: pytest.CaptureFixture
     Path("train.sh").write_text(BROKEN)
     assert main(["check", "--fix", "--unsafe-fixes", "train.sh", "--no-cache"]) == 0
     assert "--num-layers 24" in Path("train.sh").read_text()
+
+
+@pytest.mark.parametrize("options", [(), ("--unsafe-fixes",)], ids=["safe", "unsafe"])
+def test_one_mistake_in_many_launches_is_repaired_in_all_at_once_as_it_is_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """The last launch but one takes its size from a variable that another setting has too, and stays as it is."""
+    wrong = BROKEN.replace("--bf16 true ", "")
+    shared = wrong.replace("paralel", "parallel").replace("--num-layers 25", "--num-layers $N --save-interval $N")
+    text = "N=25\n" + wrong * 5 + shared.replace("parallel-size 2 ", "parallel-size $P ") + wrong
+    command = ["check", "--fix", *options, "train.sh", "--no-cache"]
+    tried: list[int] = []
+    hold = File.hold
+    monkeypatch.setattr(File, "hold", lambda self, found: tried.append(len(found)) or hold(self, found))
+    written = []
+    for alike in (File.alike, lambda *_: ()):
+        monkeypatch.setattr(File, "alike", alike)
+        Path("train.sh").write_text(text)
+        main(command)
+        written.append((Path("train.sh").read_text(), len(tried)))
+        tried.clear()
+    (together, trials), (one_by_one, more) = written
+    assert together == one_by_one
+    assert together.count("--num-layers 25") == (0 if options else 6)
+    assert "paralel" not in together
+    assert trials < more
 
 
 def test_diff_shows_a_patch_that_applies_and_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from tvlint.frameworks.megatron import Option, option
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.shell.values import (
     Fork,
@@ -27,12 +27,12 @@ from tvlint.readers.shell.values import (
 )
 from tvlint.readers.sources.scalar_values import typed
 
-FLAG = re.compile(r"--[A-Za-z][\w.-]*")
+FLAG = Pattern(r"--[A-Za-z][\w.-]*")
 LONGEST = 40
 """Letters of the longest words that are shown as they stand."""
 VALUELESS = Unknown("no value stands after it")
 """The value of an option that needs one and has another option, or the end of the list, where it should stand."""
-BARE = re.compile(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
+BARE = Pattern(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
 """What follows the name of such an option in the text: nothing there could have been a value."""
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from tvlint.checkout.opening import real_path
 from tvlint.checkout.top import folder_around
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.sources.sibling_files import content_within
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged, only_document
@@ -21,7 +22,7 @@ MOST_FILES = 64
 MOST_ENTRIES = 100_000
 UNKNOWN = "???"
 """OmegaConf's own word for a value that is not there yet."""
-PACKAGE = re.compile(r"^#[ \t]*@package[ \t]+(\S+)", re.MULTILINE)
+PACKAGE = Pattern(r"^#[ \t]*@package[ \t]+(\S+)", re.MULTILINE)
 
 
 class Uncertain(Exception):

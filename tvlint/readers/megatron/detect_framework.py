@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from tvlint.frameworks.kin import MEGATRON, framework_of_packages
 from tvlint.frameworks.megatron import hyphens
+from tvlint.frameworks.releases import RELEASES
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.program import framework_of_program, framework_of_tree
 
-ASCEND = re.compile(r"ASCEND_\w+")
+ASCEND = Pattern(r"ASCEND_\w+")
 """Variables of the environment that only Ascend's processors have."""
 MINDSPEED_FLAGS = frozenset(
     {
@@ -28,7 +29,7 @@ MINDSPEED_FLAGS = frozenset(
     }
 )
 """Options that only MindSpeed has."""
-DEEPSPEED_FLAG = re.compile(
+DEEPSPEED_FLAG = Pattern(
     r"--(?:deepspeed(?:-.*)?|zero-stage|no-pipeline-parallel|pp-partition-method|kill-switch-path"
     r"|abort-on-unmet-fused-kernel-constraints|ds-sequence-parallel-size)"
 )
@@ -46,27 +47,7 @@ second, the heads and tokens of ranks. No rule about sizes holds, so each counts
 FURTHER = "override_transformer_config"
 """Where verl keeps, in a section, what it sets of Megatron core besides the settings that have a name of their own."""
 
-SNAPSHOT = re.compile(r"\bMegatron-LM-(2[3-9](?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))\b")
-RELEASES = (
-    ("230101", "0.2"),
-    ("240105", "0.4"),
-    ("240226", "0.5"),
-    ("240418", "0.6"),
-    ("240530", "0.7"),
-    ("240812", "0.8"),
-    ("241024", "0.9"),
-    ("250217", "0.10"),
-    ("250314", "0.11"),
-    ("250506", "0.12"),
-    ("250725", "0.13"),
-    ("251008", "0.14"),
-    ("251205", "0.15"),
-    ("260226", "0.16"),
-    ("260414", "0.17"),
-    ("260622", "0.18"),
-    ("260819", "0.19"),
-)
-"""When a version of Megatron core came out."""
+SNAPSHOT = Pattern(r"\bMegatron-LM-(2[3-9](?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))\b")
 
 
 def version_of_script(text: str) -> str:

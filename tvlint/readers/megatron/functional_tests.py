@@ -10,21 +10,24 @@ from tvlint.checkout.opening import is_folder, kept, names_in
 from tvlint.checkout.top import folder_around
 from tvlint.ir.configuration import Setting
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
+from tvlint.readers.megatron.gpus import GENERATIONS, oldest, one_generation
 from tvlint.readers.sources.sibling_files import content_within
 
 LARGEST = 1 << 20
 CASES = os.path.join("functional_tests", "test_cases")
 RECIPES = (os.path.join("test_utils", "recipes"), os.path.join("functional_tests", "jet_recipes"))
 """Where recipes lie below `tests`, now in a folder for each platform, and in releases before 0.10."""
-MODEL = re.compile(rb"^[ \t]+model:[ \t]*([\w.-]+)[ \t]*$", re.MULTILINE)
-TEST_CASES = re.compile(rb"\btest_case:\s*\[([^\]]*)\]")
-PROGRAM = re.compile(rb"TRAINING_SCRIPT_PATH=([\w./-]+\.py)(?=[\"'\s]|$)", re.MULTILINE)
-OTHER = re.compile(rb"TRAINING_SCRIPT_PATH=")
-NODES = re.compile(rb"^[ \t]+nodes:[ \t]*([0-9]{1,5})[ \t]*\r?$", re.MULTILINE)
-GPUS = re.compile(rb"^[ \t]+gpus:[ \t]*([0-9]{1,5})[ \t]*\r?$", re.MULTILINE)
-PER_NODE = re.compile(rb"\bGPUS_PER_NODE=(\{gpus\}|[0-9]{1,5}\b)?")
-DEFAULT_PER_NODE = re.compile(rb"^GPUS_PER_NODE=\$\{GPUS_PER_NODE:-([0-9]{1,5})\}", re.MULTILINE)
+MODEL = Pattern(rb"^[ \t]+model:[ \t]*([\w.-]+)[ \t]*$", re.MULTILINE)
+TEST_CASES = Pattern(rb"\btest_case:\s*\[([^\]]*)\]")
+PROGRAM = Pattern(rb"TRAINING_SCRIPT_PATH=([\w./-]+\.py)(?=[\"'\s]|$)", re.MULTILINE)
+OTHER = Pattern(rb"TRAINING_SCRIPT_PATH=")
+NODES = Pattern(rb"^[ \t]+nodes:[ \t]*([0-9]{1,5})[ \t]*\r?$", re.MULTILINE)
+GPUS = Pattern(rb"^[ \t]+gpus:[ \t]*([0-9]{1,5})[ \t]*\r?$", re.MULTILINE)
+PER_NODE = Pattern(rb"\bGPUS_PER_NODE=(\{gpus\}|[0-9]{1,5}\b)?")
+DEFAULT_PER_NODE = Pattern(rb"^GPUS_PER_NODE=\$\{GPUS_PER_NODE:-([0-9]{1,5})\}", re.MULTILINE)
+PLATFORM = Pattern(rb"\bdgx_([a-z]*[0-9]+)\b")
 RUNNER = b"run_ci_test.sh"
 STARTS = os.path.join("functional_tests", "shell_test_utils", "_run_training.sh")
 """What starts the ranks of each node, as many as it says itself where the recipe does not."""
@@ -40,6 +43,8 @@ class Recipe:
     """How many ranks its test cases run on; 0 where it does not tell, or in several ways."""
     place: Location
     """Where it says how many nodes there are."""
+    gpus: str
+    """The generation of the GPUs of the platforms that it names; empty where it names none, or Blackwell beside another."""
 
 
 def program_of_case(path: str) -> str:
@@ -54,6 +59,11 @@ def ranks_of_case(path: str) -> Setting | None:
     if len({recipe.ranks for recipe in recipes}) != 1 or not recipes[0].ranks:
         return None
     return Setting("world_size", recipes[0].ranks, "nodes", recipes[0].place, recipes[0].place)
+
+
+def gpus_of_case(path: str) -> str:
+    """Return the oldest generation of GPUs that the test case runs on; empty where no recipe names one."""
+    return oldest({recipe.gpus for recipe in _recipes_of(path)})
 
 
 def _recipes_of(path: str) -> list[Recipe]:
@@ -94,7 +104,9 @@ def _recipe(path: str, data: bytes, per_node: int) -> Recipe:
     cases = frozenset(f"{model}/{case}" for model in models for case in _listed(data))
     nodes = NODES.search(data)
     line = data.count(b"\n", 0, nodes.start()) + 1 if nodes is not None else 1
-    return Recipe(cases, programs.pop().decode() if is_one else "", _ranks(data, per_node), Location(path, line))
+    gpus = one_generation(name for name in map(bytes.decode, PLATFORM.findall(data)) if name in GENERATIONS)
+    program = programs.pop().decode() if is_one else ""
+    return Recipe(cases, program, _ranks(data, per_node), Location(path, line), gpus)
 
 
 def _ranks(data: bytes, per_node: int) -> int:

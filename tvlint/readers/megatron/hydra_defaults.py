@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from tvlint.checkout.opening import real_path
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.composed_files import DEEPEST, Composing, Uncertain, at, composing, content_of, doubted, joined
@@ -19,8 +20,8 @@ SELF = "_self_"
 OVERRIDE = "override"
 HERE = "_here_"
 GLOBAL = "_global_"
-NAME = re.compile(r"(?P<absolute>/?)(?P<group>(?:\.{1,2}|[\w.-]+)(?:/(?:\.\.|[\w.-]+))*)(?:@(?P<package>[\w.]+))?")
-OPTION = re.compile(r"[\w.-]+(?:/[\w.-]+)*")
+NAME = Pattern(r"(?P<absolute>/?)(?P<group>(?:\.{1,2}|[\w.-]+)(?:/(?:\.\.|[\w.-]+))*)(?:@(?P<package>[\w.]+))?")
+OPTION = Pattern(r"[\w.-]+(?:/[\w.-]+)*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from tvlint.frameworks.kin import CORE, MEGATRON
 from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_launch
 from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.nested_commands import readings
@@ -27,12 +27,14 @@ from tvlint.readers.shell.values import (
 from tvlint.readers.sources.scalar_values import yaml_typed
 
 FORMAT = "hydra-overrides"
-OVERRIDE = re.compile(r"\+{0,2}(?P<section>[A-Za-z_][\w.@-]*)\.(?P<name>[A-Za-z_]\w*)=")
-DELETED = re.compile(r"~(?P<path>[A-Za-z_][\w.@-]*)")
-SIZES = re.compile(r"(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size")
-LISTED = re.compile(r"[\[{]")
+OVERRIDE = Pattern(r"\+{0,2}(?P<section>[A-Za-z_][\w.@-]*)\.(?P<name>[A-Za-z_]\w*)=")
+DELETED = Pattern(r"~(?P<path>[A-Za-z_][\w.@-]*)")
+SIZES = Pattern(r"(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size")
+LISTED = Pattern(r"[\[{]")
+MODEL = Pattern(r"\+{0,2}(?P<holder>[\w.]+)\.model\.path=")
 GPUS = (("trainer.n_gpus_per_node", "trainer.nnodes"), ("trainer.devices", "trainer.num_nodes"))
 """Where frameworks say how many GPUs a node has, and how many nodes there are."""
+NODES = frozenset(nodes.rpartition(".")[2] for _, nodes in GPUS)
 
 
 def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
@@ -41,19 +43,24 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
     for command, words in launches:
         overrides = _overrides(words)
         world_size = _world_size(overrides)
-        sections = dict.fromkeys(path.rpartition(".")[0] for path in overrides if SIZES.fullmatch(path.rpartition(".")[2]))
+        sections = dict.fromkeys(_section(path) for path in overrides if SIZES.fullmatch(path.rpartition(".")[2]))
         for section in sections:
             settings = {
                 setting.name: setting
                 for path, setting in overrides.items()
-                if path.rpartition(".")[0].removesuffix(f".{FURTHER}") == section
-                and (option_of(setting.name) or SIZES.fullmatch(setting.name))
+                if _section(path) == section and (option_of(setting.name) or SIZES.fullmatch(setting.name))
             }
-            if world_size is not None:
+            if world_size is not None and not _has_ranks_of_its_own(section, overrides):
                 settings["world_size"] = world_size
             framework = _framework(evaluation.source.path, words, overrides)
             path = evaluation.source.path
-            yield Configuration(path, FORMAT, framework, settings, {}, section, False, location_of(command.span))
+            place = location_of(command.span)
+            yield Configuration(path, FORMAT, framework, settings, {}, section, False, place, model=_model(section, words))
+
+
+def _section(path: str) -> str:
+    """Return the section of an override, to which the settings that it has further belong."""
+    return path.rpartition(".")[0].removesuffix(f".{FURTHER}")
 
 
 def _has_overrides(words: Sequence[Item]) -> bool:
@@ -105,6 +112,26 @@ def _world_size(overrides: dict[str, Setting]) -> Setting | None:
             total *= setting.value
         return Setting("world_size", total, paths[0], given[0].location, given[0].name_location)
     return None
+
+
+def _model(section: str, words: Sequence[Item]) -> str:
+    """Return the path of the model that is nearest around the section, from where it is known; empty where none is given."""
+    found: dict[str, str] = {}
+    for item in words:
+        match = OVERRIDE.match(leading_text(item.pieces)) if isinstance(item, Word) else None
+        if isinstance(item, Word) and match is not None and (holder := MODEL.fullmatch(match[0])) is not None:
+            last = after(item.pieces, match.end())[-1:]
+            found[holder["holder"]] = known_text(last) or ""
+    around = [holder for holder in found if f"{section}.".startswith(f"{holder}.")]
+    return found[max(around, key=len)] if around else ""
+
+
+def _has_ranks_of_its_own(section: str, overrides: dict[str, Setting]) -> bool:
+    """Return whether the command says how many nodes run what is around the section, or has its name at the top."""
+    parts = section.split(".")
+    holders = {*(".".join(parts[:length]) for length in range(1, len(parts) + 1)), parts[-1]}
+    given = (overrides[path] for path in (f"{holder}.{nodes}" for holder in holders for nodes in NODES) if path in overrides)
+    return any(setting.value != 0 for setting in given if setting.written not in {nodes for _, nodes in GPUS})
 
 
 def _framework(script: str, words: Sequence[Item], overrides: dict[str, Setting]) -> str:

@@ -9,9 +9,9 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import MEGATRON, parses_like_megatron
 from tvlint.frameworks.megatron import Option, has_changed, is_option, option, takes_the_same
 from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.arguments import VALUELESS
-from tvlint.readers.megatron.declared_options import declared
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
 from tvlint.readers.megatron.unknown_options import distance, unknown_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
@@ -26,12 +26,12 @@ SURELY_MISSPELT = 6
 SPELLINGS = {
     **dict.fromkeys(
         ("moe_layer_freq", "linear_attention_freq", "no_rope_freq", "window_attn_skip_freq"),
-        (re.compile(r"[\d,+*()\s]*\[[\d,+*()\[\]\s]*"), "a number, or a list of 0 and 1 such as `([0]*3+[1])*6`"),
+        (Pattern(r"[\d,+*()\s]*\[[\d,+*()\[\]\s]*"), "a number, or a list of 0 and 1 such as `([0]*3+[1])*6`"),
     ),
-    "window_size": (re.compile(r"[()]*\s*-?\d+(?:\s*,\s*-?\d+)*\s*[()]*"), "two numbers such as `128,0`"),
+    "window_size": (Pattern(r"[()]*\s*-?\d+(?:\s*,\s*-?\d+)*\s*[()]*"), "two numbers such as `128,0`"),
 }
 """How a value is spelled that the parser converts by itself, and that in words."""
-CUT = re.compile(r"[ \t]*(\\[ \t]+)\n[ \t]*(--[A-Za-z][\w-]*)")
+CUT = Pattern(r"[ \t]*(\\[ \t]+)\n[ \t]*(--[A-Za-z][\w-]*)")
 """After a command: a space that a backslash keeps from joining the next line, which begins with an option."""
 UNQUOTED = 'quote what expands to it (`"${ARGS[@]}"`): without quotes the shell splits the text at its blanks'
 TAKEN = ("no value", "one value")
@@ -71,6 +71,13 @@ def option_mistakes(
         known = option(setting.written)
         if known is not None and ((is_megatron and not version) or _takes_as_few(by_source, known, setting.written)):
             yield from _left_over(setting, known, word)
+
+
+def _declared(parser: ParserSource, flag: str) -> Option | None:
+    """Return the option as the source declares it; only where there is one, Python has to be parsed."""
+    from tvlint.readers.megatron.declared_options import declared
+
+    return declared(parser, flag)
 
 
 def listed_option_mistakes(configuration: Configuration) -> Iterator[Finding]:
@@ -166,7 +173,7 @@ def _refused_by_source(setting: Setting, parser: ParserSource) -> Iterator[Findi
     words = setting.value if isinstance(setting.value, tuple) else (setting.value,)
     if any(word is None or isinstance(word, bool | Unknown) for word in words):
         return
-    option = declared(parser, setting.written)
+    option = _declared(parser, setting.written)
     if option is None:
         return
     if option.arity is not None:
@@ -192,7 +199,7 @@ def _takes_as_few(parser: ParserSource | None, known: Option, flag: str) -> bool
         return False
     if flag not in parser.flags:
         return True
-    option = declared(parser, flag)
+    option = _declared(parser, flag)
     return option is not None and (option.kind == "store") == (known.kind == "store") and option.arity == known.arity
 
 

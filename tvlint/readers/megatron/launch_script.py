@@ -16,6 +16,7 @@ from tvlint.readers.languages import is_shell
 from tvlint.readers.megatron import hydra_overrides
 from tvlint.readers.megatron.arguments import Arguments, flag_of, read_arguments
 from tvlint.readers.megatron.detect_framework import SWIFT, framework_of_launch, version_of_script
+from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import carriage_return, cut_short, option_mistakes
 from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
 from tvlint.readers.megatron.nested_commands import readings
@@ -130,12 +131,13 @@ def _with_cases(
     for a text is trained by nothing else. Beside them stand mistakes in the options of each. Of too
     many texts, the first are tried, and a finding says so.
     """
-    named = [(name, text) for name, texts in alternatives(evaluation.source).items() for text in texts]
+    source, syntax = evaluation.source, evaluation.syntax
+    named = [(name, text) for name, texts in alternatives(source, syntax.tree(source)).items() for text in texts]
     cases: dict[Location | None, list[Configuration]] = {configuration.location: [] for configuration in configurations}
     mistakes: dict[Finding, None] = {}
     steps, tried = evaluation.steps, 0
     for name, text in named[:MOST_CASES]:
-        this_evaluation = evaluate(evaluation.source, supposed={name: text}, steps=steps)
+        this_evaluation = evaluate(source, supposed={name: text}, steps=steps, syntax=syntax)
         steps = this_evaluation.steps
         if this_evaluation.gave_up:
             break
@@ -251,6 +253,7 @@ def _configuration(
         tuple(overridden),
         known and launch.program in SWIFT and not begins_with_file(launch.arguments),
         elsewhere if parses_like_megatron(framework) and "yaml_cfg" not in settings else "",
+        gpus=generation_of(path, evaluation.source.text),
     )
 
 

@@ -12,7 +12,8 @@ from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.languages import is_prose, is_yaml
-from tvlint.readers.megatron.functional_tests import program_of_case, ranks_of_case
+from tvlint.readers.megatron.functional_tests import gpus_of_case, program_of_case, ranks_of_case
+from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import option_mistakes
 from tvlint.readers.megatron.sections import INTERPOLATED, PARALLEL, configurations
 from tvlint.readers.megatron.unknown_options import misspelled_keys
@@ -154,9 +155,18 @@ def _block(
         settings["world_size"] = ranks
     environment.update(ours)
     complete = "yaml_cfg" not in settings
-    section = key.text
+    gpus = generation_of(path) or gpus_of_case(path)
     return Configuration(
-        path, FORMAT, "megatron-lm", settings, environment, section, complete, key.location, overridden=tuple(overridden)
+        path,
+        FORMAT,
+        "megatron-lm",
+        settings,
+        environment,
+        key.text,
+        complete,
+        key.location,
+        overridden=tuple(overridden),
+        gpus=gpus,
     )
 
 

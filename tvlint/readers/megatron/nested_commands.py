@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.arguments import pieces_of
 from tvlint.readers.shell.evaluate import Evaluation
 from tvlint.readers.shell.lexer import commands_in
@@ -12,7 +12,7 @@ from tvlint.readers.shell.state import Command, as_scalar
 from tvlint.readers.shell.values import Item, Piece, Text, Word, known_text
 
 PRINTS = frozenset({"echo", "printf", "logger", "grep", "sed", "awk", "cat", "log", "info", "tee", "test", "["})
-OPTION = re.compile(r" --|[\s]\+{0,2}[A-Za-z_][\w.@-]*\.\w+=")
+OPTION = Pattern(r" --|[\s]\+{0,2}[A-Za-z_][\w.@-]*\.\w+=")
 
 
 def name_of(command: Command) -> str | None:

@@ -9,41 +9,42 @@ from itertools import chain
 
 from tvlint.checkout.opening import is_file, is_folder, kept
 from tvlint.checkout.top import folder_around
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, replace
 from tvlint.readers.languages import names
-from tvlint.readers.megatron.program import around
+from tvlint.readers.megatron.program import around, from_here
 from tvlint.readers.sources.sibling_files import content_within
 
 LARGEST = 1 << 20
 MOST_MODULES = 1_500
-IMPORT = re.compile(rb"\n[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#]+))")
+IMPORT = Pattern(rb"\n[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#]+))")
 """What follows a newline, to look for which takes a third of the time of what stands at the start of a line."""
-WORD = re.compile(rb"[A-Za-z_]\w*")
-FLAG = re.compile(rb"[\"'](--[A-Za-z][\w.-]*)[\"']")
-COMPUTED = re.compile(rb"add_argument\(\s*(?:f[\"']|[\"'][^\"'\n]*[\"']\s*[+%]|\*)")
-FIELD = re.compile(rb"\n    ([A-Za-z_]\w*)[ \t]*:[ \t]*[^\n]")
-CHANGED_CHOICES = re.compile(rb"\.choices\s*(?:\+?=(?!=)|\.(?:append|extend)\()")
+WORD = Pattern(rb"[A-Za-z_]\w*")
+FLAG = Pattern(rb"[\"'](--[A-Za-z][\w.-]*)[\"']")
+COMPUTED = Pattern(rb"add_argument\(\s*(?:f[\"']|[\"'][^\"'\n]*[\"']\s*[+%]|\*)")
+FIELD = Pattern(rb"\n    ([A-Za-z_]\w*)[ \t]*:[ \t]*[^\n]")
+CHANGED_CHOICES = Pattern(rb"\.choices\s*(?:\+?=(?!=)|\.(?:append|extend)\()")
 """How a module changes what an option takes that stands in a parser already."""
-CLASS = re.compile(rb"\nclass[ \t]+([A-Za-z_]\w*)[ \t]*(?:\(([^)]*)\))?[ \t]*:")
-MADE_OF_FIELDS = re.compile(rb"ArgumentGroupFactory\(\s*([\w.]*)")
+CLASS = Pattern(rb"\nclass[ \t]+([A-Za-z_]\w*)[ \t]*(?:\(([^)]*)\))?[ \t]*:")
+MADE_OF_FIELDS = Pattern(rb"ArgumentGroupFactory\(\s*([\w.]*)")
 NEGATED = b"BooleanOptionalAction"
 FACTORY = b"class ArgumentGroupFactory"
-EXACT = re.compile(rb"allow_abbrev\s*=\s*False")
+EXACT = Pattern(rb"allow_abbrev\s*=\s*False")
 PARSES = b"ArgumentParser("
 TELLING = frozenset({"--micro-batch-size", "--micro_batch_size"})
 """An option that every parser of Megatron has."""
-IGNORES = re.compile(rb"ignore_unknown_args\s*=\s*True")
+IGNORES = Pattern(rb"ignore_unknown_args\s*=\s*True")
 LOOKS_AHEAD = b"parse_known_args("
-REFUSES = re.compile(rb"parse_args\(\s*extra_args_provider\s*=\s*[\w.]+\s*,?\s*\)")
+REFUSES = Pattern(rb"parse_args\(\s*extra_args_provider\s*=\s*[\w.]+\s*,?\s*\)")
 """A call of Megatron's parser that refuses what it does not know, whatever looked at the same words before."""
-PROGRAM = re.compile(rb"[\"']([\w./-]*\w\.py)[\"']")
+PROGRAM = Pattern(rb"[\"']([\w./-]*\w\.py)[\"']")
 """How source names a file that it starts."""
-POSITIONAL = re.compile(rb"add_argument\(\s*[\"'][A-Za-z]")
+POSITIONAL = Pattern(rb"add_argument\(\s*[\"'][A-Za-z]")
 OF_MEGATRON = (os.path.join("megatron", "training", "arguments.py"), os.path.join("megatron", "arguments.py"))
 """Where the parser of Megatron-LM lies, in releases of Megatron core and before."""
 MEGATRON = f"{os.sep}megatron{os.sep}"
 """The folder of Megatron's own package, which passes over options only where it looks at them ahead of its parser."""
-OTHERS = re.compile(rb"HfArgumentParser|^[ \t]*(?:import|from)[ \t]+(?:mindspeed|simple_parsing|tyro|hydra)\b", re.MULTILINE)
+OTHERS = Pattern(rb"HfArgumentParser|^[ \t]*(?:import|from)[ \t]+(?:mindspeed|simple_parsing|tyro|hydra)\b", re.MULTILINE)
 """Packages that add options which stand in no source here."""
 PACKAGES = (b"HfArgumentParser", b"mindspeed", b"simple_parsing", b"tyro", b"hydra")
 """One of which is in whatever the patterns match."""
@@ -113,9 +114,9 @@ def parser_of(program: str, script: str) -> ParserSource | None:
     """
     checkout = folder_around(script)
     path = program.lstrip("/") if program.endswith(".py") else program.replace(".", os.sep) + ".py"
-    name = _around(script, (path,)) if program else ""
-    if name:
-        return _parser_at(name, checkout)
+    started = _around(script, (path,)) or from_here(program, script) if program else ""
+    if started:
+        return _parser_at(started, checkout)
     parser = _around(script, OF_MEGATRON)
     return replace(_parser_at(parser, checkout), closed=False, is_own=False, declares=False) if parser else None
 
@@ -129,7 +130,7 @@ def _around(script: str, names: tuple[str, ...]) -> str:
 
 def may_take(parser: ParserSource, flag: str, value: str) -> bool:
     """Return whether a module that names the flag quotes the value too, or changes options that another parser has."""
-    quoted = re.compile(rb"[\"']" + re.escape(value.encode()) + rb"[\"']")
+    quoted = Pattern(rb"[\"']" + re.escape(value.encode()) + rb"[\"']")
     for path in parser.naming.get(flag, ()):
         found = content_within(parser.checkout, path, path, LARGEST)
         if found is not None and (quoted.search(found[1]) or CHANGED_CHOICES.search(found[1])):

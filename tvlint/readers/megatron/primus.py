@@ -7,10 +7,10 @@ that both presets give, that of `config:` counts; the overrides win over both.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from tvlint.checkout.opening import is_folder, real_path
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.composed_files import Composing, Uncertain, composing, content_of, joined
@@ -21,8 +21,8 @@ FRAMEWORK = "megatron"
 MODULES = "modules"
 OVERRIDES = "overrides"
 CONFIGS = Path("primus", "configs")
-ENVIRONMENT = re.compile(r"\$\{[A-Za-z_]\w*:([\w.-]*)\}")
-PRESET = re.compile(r"\w[\w.-]*")
+ENVIRONMENT = Pattern(r"\$\{[A-Za-z_]\w*:([\w.-]*)\}")
+PRESET = Pattern(r"\w[\w.-]*")
 SPLIT_BY_HAND = "decoder_pipeline_manual_split_list"
 """The setting by which Primus splits layers over pipeline stages in place of Megatron."""
 

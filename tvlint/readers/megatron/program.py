@@ -6,14 +6,15 @@ import os
 import re
 from collections.abc import Iterator
 
-from tvlint.checkout.opening import is_file, is_there, kept, names_in
-from tvlint.checkout.top import folder_around
+from tvlint.checkout.opening import is_file, is_there, kept, names_in, real_path
+from tvlint.checkout.top import folder_around, is_within
 from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON, framework_of_packages
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.sources.sibling_files import content_within
 
 LARGEST = 1 << 20
 DEEPEST = 24
-IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
+IMPORT = Pattern(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
 NAMES = {
     "megatronlm": "megatron-lm",
     "megatrondeepspeed": "megatron-deepspeed",
@@ -51,11 +52,21 @@ def framework_of_program(program: str, script: str) -> str:
     if not program.endswith(".py"):
         return framework_of_packages(frozenset((program,)))
     folder = os.path.abspath(os.path.dirname(script))
-    if found := _imported(program.lstrip("./"), folder, script):
+    started = from_here(program, script)
+    if found := _imported(program.lstrip("./"), folder, script) or (_framework_at(started, script) if started else ""):
         return found
     parts = (re.sub(r"[^a-z]", "", part.lower()) for part in program.split("/")[:-1])
     named = next((NAMES[part] for part in parts if part in NAMES), "")
     return named or _imported(os.path.basename(program), folder, script)
+
+
+def from_here(program: str, script: str) -> str:
+    """Return where the path of a program leads from the current folder, in the checkout of the script; empty if to no file.
+
+    A script that names its own folder names it as the script itself was named: from the current folder, or in full.
+    """
+    path = os.path.abspath(program)
+    return path if is_file(path) and is_within(real_path(path), folder_around(script)) else ""
 
 
 def _imported(program: str, folder: str, script: str) -> str:

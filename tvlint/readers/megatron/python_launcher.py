@@ -369,7 +369,7 @@ def _assign(scope: Scope, target: ast.expr, value: Value, is_sure: bool) -> None
         return
     if not is_sure:
         old = scope.variables.get(target.id, value)
-        value = merge([old, value], f"set in an undecided branch at line {target.lineno}", _span(scope, target))
+        value = merge([old, value], f"set under a condition at line {target.lineno}", _span(scope, target))
     scope.variables[target.id] = bounded(value, _span(scope, target))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tvlint.frameworks.megatron import Option, option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_sections
 from tvlint.readers.megatron.hydra_defaults import compose
 from tvlint.readers.megatron.primus import SPLIT_BY_HAND, with_presets
@@ -27,7 +27,7 @@ PARALLEL = frozenset(
         "sequence_parallel",
     }
 )
-INTERPOLATED = re.compile(r"\$\{|\$[A-Za-z_]|\{\{")
+INTERPOLATED = Pattern(r"\$\{|\$[A-Za-z_]|\{\{")
 RANKS = (
     ("trainer", "devices", "num_nodes", 2),
     ("trainer", "n_gpus_per_node", "nnodes", 1),
@@ -35,6 +35,7 @@ RANKS = (
 )
 """Where NeMo, verl and NeMo-RL say how many GPUs a node has, and how many nodes there are; fewer nodes than the number mean
 any, as in NeMo's configurations, which all have one node before a launcher sets another number."""
+NODES = frozenset(nodes for _, _, nodes, _ in RANKS)
 MOST_RANKS = 10**7
 
 
@@ -63,7 +64,7 @@ def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Con
                 overridden.append(settings[setting.name])
             settings[setting.name] = setting
         settings.update(_split_by_hand(entries) if framework == "primus" else {})
-        if world_size is not None:
+        if world_size is not None and not _has_ranks_of_its_own(composed, where, interpolation, visits):
             settings.setdefault("world_size", world_size)
         yield Configuration(
             path,
@@ -75,6 +76,7 @@ def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Con
             where in whole,
             mapping.location,
             overridden=tuple(overridden),
+            model=_model(composed, where, interpolation, visits),
         )
 
 
@@ -136,6 +138,37 @@ def _world_size(root: YamlMapping, interpolation: Interpolation, visits: Visits)
             key, value = given[per_node]
             return Setting("world_size", sizes[0] * sizes[1], f"{section}.{per_node}", value.location, key.location)
     return None
+
+
+def _model(root: YamlMapping, where: tuple[str, ...], interpolation: Interpolation, visits: Visits) -> str:
+    """Return the path of the model that is nearest around the section, as verl writes it; empty where there is none."""
+    holders = {
+        path: mapping
+        for path, mapping in mappings(root, visits)
+        if path[-1:] == ("model",) and path[:-1] == where[: len(path) - 1]
+    }
+    for path in sorted(holders, key=len, reverse=True):
+        for key, value in merged(holders[path], visits):
+            found = interpolation.resolve(value, path) if key.text == "path" else None
+            if isinstance(found, YamlScalar):
+                return found.text
+    return ""
+
+
+def _has_ranks_of_its_own(root: YamlMapping, where: tuple[str, ...], interpolation: Interpolation, visits: Visits) -> bool:
+    """Return whether a mapping around the section, or one of its name at the top, says how many nodes run it.
+
+    Rollouts, teachers and reward models of RL may have GPUs beside those that train.
+    """
+    paths = [*(where[:length] for length in range(1, len(where) + 1)), where[-1:]]
+    holders = {path: mapping for path, mapping in mappings(root, visits) if path in paths}
+    return any(
+        _count(interpolation.resolve(value, path)) > 0
+        for path, mapping in holders.items()
+        if path not in {(section,) for section, *_ in RANKS}
+        for key, value in merged(mapping, visits)
+        if key.text in NODES
+    )
 
 
 def _count(node: YamlNode) -> int:

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from tvlint.checkout.opening import is_file, is_folder, is_there, kept
 from tvlint.frameworks.kin import BEFORE_RELEASES, FRAMEWORKS, parses_like_megatron
 from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.sources.sibling_files import content_within
 
 DEEPEST = 24
 LARGEST = 64 << 10
-PART = re.compile(rb"^(MAJOR|MINOR)[ \t]*=[ \t]*([0-9]{1,4})[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
+PART = Pattern(rb"^(MAJOR|MINOR)[ \t]*=[ \t]*([0-9]{1,4})[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
 
 
 def with_version_of_tree(configurations: Iterable[Configuration]) -> tuple[Configuration, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 
@@ -11,11 +10,12 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import parses_like_megatron
 from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_option, later_names, option, option_of
 from tvlint.ir.configuration import Configuration, Setting
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.parser_source import ParserSource
 from tvlint.readers.sources.yaml_nodes import YamlScalar
 
 LONGEST = 80
-OF_MEGATRON = re.compile(r"pretrain_\w+\.py")
+OF_MEGATRON = Pattern(r"pretrain_\w+\.py")
 """Names of Megatron's own programs and of those that are made after them."""
 LONGER = {"fork": (22, 22), "like": (14, 22), "megatron": (5, 22), "source": (5, 12)}
 """Lengths from which one, and from which two letters may differ, by how much is known of the parser: that it is of a framework

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tvlint.readers.shell.syntax import all_nodes, parse
+from tvlint.ir.patterns import Pattern
+from tvlint.readers.shell.syntax import all_nodes
 from tvlint.readers.shell.values import Source
 
 if TYPE_CHECKING:
-    from tree_sitter import Node
+    from tree_sitter import Node, Tree
 
 MOST_NODES = 50_000
-SUBJECT = re.compile(r"\"?\$\{?([A-Za-z_]\w*|[1-9])(?::?-[^}]*)?\}?\"?")
-LITERAL = re.compile(r"[\"']?([A-Za-z0-9][\w.+-]{0,39})[\"']?")
+SUBJECT = Pattern(r"\"?\$\{?([A-Za-z_]\w*|[1-9])(?::?-[^}]*)?\}?\"?")
+LITERAL = Pattern(r"[\"']?([A-Za-z0-9][\w.+-]{0,39})[\"']?")
 EQUAL = frozenset({"=", "==", "-eq", "!=", "-ne"})
 
 
-def alternatives(source: Source) -> dict[str, tuple[str, ...]]:
+def alternatives(source: Source, tree: Tree) -> dict[str, tuple[str, ...]]:
     """Return the texts that the branches and loops of a script name, by variable or number of an argument.
 
     One that the script only compares may be empty too. What parses options (`case $1 in --size)`, `getopts`) names no such
@@ -29,7 +29,7 @@ def alternatives(source: Source) -> dict[str, tuple[str, ...]]:
     compared: set[str] = set()
     assigned: set[str] = set()
     parsed: set[str] = set()
-    nodes = [*islice(all_nodes(parse(source).root_node), MOST_NODES)]
+    nodes = [*islice(all_nodes(tree.root_node), MOST_NODES)]
     for node in sorted(nodes, key=lambda each: each.start_byte):
         if node.type == "command" and _text(source, node).startswith("getopts "):
             parsed.update(_text(source, node).split()[2:3])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.state import DEEPEST, State, as_scalar
 from tvlint.readers.shell.values import Piece, from_outside, known_text, unknown_reason
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 LARGEST = 1 << 63
-NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})")
+NUMBER = Pattern(r"-?(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})")
 
 
 class _Unknown(Exception):

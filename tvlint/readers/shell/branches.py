@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.shell.bindings import Bindings
 from tvlint.readers.shell.conditions import decide, matches
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 T = TypeVar("T")
-UNSET_TEST = re.compile(r"\[\[?\s+-z\s+\"?\$\{?([A-Za-z_]\w*)(?::?-)?\}?\"?\s+\]\]?")
+UNSET_TEST = Pattern(r"\[\[?\s+-z\s+\"?\$\{?([A-Za-z_]\w*)(?::?-)?\}?\"?\s+\]\]?")
 
 
 def join_branches(state: State, branches: list[State], node: Node, since: Moment) -> None:
@@ -38,7 +38,7 @@ def join_branches(state: State, branches: list[State], node: Node, since: Moment
         state.ended = True
         return
     span = state.span(node)
-    reason = f"set in an undecided branch at line {line_of(span)}"
+    reason = f"set under a condition at line {line_of(span)}"
     for name in _set_since(since.variables, state.variables, [branch.variables for branch in going_on]):
         values = [branch.variables.get(name) for branch in going_on]
         if any(value is not values[0] for value in values[1:]):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.expand import add_words, expand_value, expand_words
 from tvlint.readers.shell.sources import find_sourced
 from tvlint.readers.shell.state import Command, State
-from tvlint.readers.shell.syntax import all_nodes, parse
+from tvlint.readers.shell.syntax import all_nodes
 from tvlint.readers.shell.values import (
     Array,
     Gap,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 DEEPEST_CALL = 8
 READS = frozenset({"read", "mapfile", "readarray", "getopts"})
 
-PASSES_OPTIONS = re.compile(r"[- ]|\.\w+=")
+PASSES_OPTIONS = Pattern(r"[- ]|\.\w+=")
 
 
 def assign(state: State, node: Node) -> None:
@@ -243,7 +244,7 @@ def _source(state: State, node: Node, words: list[Item]) -> None:
     outer = state.source
     state.source, state.sources = inner, state.sources + 1
     try:
-        state.follow_all(parse(inner).root_node.children)
+        state.follow_all(state.trace.syntax.tree(inner).root_node.children)
     finally:
         state.source, state.sources = outer, state.sources - 1
     state.ended = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.arithmetic import evaluate_arithmetic
 from tvlint.readers.shell.expand import expand_text, expand_words
 from tvlint.readers.shell.state import DEEPEST, State
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LONGEST_PATTERN = 200
 ORDERS = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
-NUMBER = re.compile(r"[+-]?\d{1,18}")
+NUMBER = Pattern(r"[+-]?\d{1,18}")
 
 
 def decide(state: State, node: Node, depth: int = 0) -> bool | None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tvlint.ir.values import dataclass
+from tvlint.ir.values import dataclass, field
 from tvlint.readers.shell.branches import follow_case, follow_if, follow_list
 from tvlint.readers.shell.commands import assign, assign_all, compute, declare, define_function, run_command, unset
 from tvlint.readers.shell.expand import expand_text
 from tvlint.readers.shell.loops import follow_for, follow_while
 from tvlint.readers.shell.sources import sbatch_variables
 from tvlint.readers.shell.state import DEEPEST, Command, State, TooMuchWork, Trace
-from tvlint.readers.shell.syntax import errors_in, parse
+from tvlint.readers.shell.syntax import Syntax, errors_in
 from tvlint.readers.shell.values import Scalar, Source, Span, Text, Value, Word
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Evaluation:
     """The steps that were left."""
     errors: tuple[tuple[int, int], ...] = ()
     """The ranges of bytes of the source that are no syntax of a shell; what was understood of them was followed."""
+    syntax: Syntax = field(default_factory=Syntax)
 
 
 def evaluate(
@@ -44,6 +45,7 @@ def evaluate(
     arguments: Sequence[str] | None = None,
     supposed: Mapping[str, str] = NOTHING,
     steps: int = STEPS,
+    syntax: Syntax | None = None,
 ) -> Evaluation:
     """Follow `source` from top to bottom; functions that nothing calls are followed last, as if called once.
 
@@ -51,8 +53,9 @@ def evaluate(
     arguments by their numbers, that hold a text where the file leaves open what they hold. `steps` and `syntax` are what an
     evaluation before left of both.
     """
-    tree = parse(source)
-    state = State(source, Trace(steps, _statement), supposed=supposed)
+    syntax = syntax or Syntax()
+    tree = syntax.tree(source)
+    state = State(source, Trace(steps, _statement, syntax), supposed=supposed)
     state.variables.update(sbatch_variables(source))
     start = Span(source, 0, 0)
     state.variables.update({name: Scalar((Text(text, start, exact=False),)) for name, text in environment.items()})
@@ -73,6 +76,7 @@ def evaluate(
         gave_up,
         trace.steps,
         tuple((node.start_byte, node.end_byte) for node in errors_in(tree.root_node)),
+        syntax,
     )
 
 

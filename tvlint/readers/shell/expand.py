@@ -6,11 +6,11 @@ import re
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.shell.arithmetic import evaluate_arithmetic
 from tvlint.readers.shell.quotes import ansi_string, literal, unescaped
 from tvlint.readers.shell.state import DEEPEST, State, directory_of
-from tvlint.readers.shell.syntax import parse
 from tvlint.readers.shell.values import (
     Array,
     Gap,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 Part: TypeAlias = "tuple[Piece, bool]"
 
-OWN_DIRECTORY = re.compile(r"(\$\{?0\}?|BASH_SOURCE)")
-OWN_DIRECTORY_WORDS = re.compile(
+OWN_DIRECTORY = Pattern(r"(\$\{?0\}?|BASH_SOURCE)")
+OWN_DIRECTORY_WORDS = Pattern(
     r"""\b(cd|pwd|dirname|readlink|realpath|BASH_SOURCE|dev|null|f|P|e|m)\b|[\s$`"'(){}\[\]&;\-./<>0-9]"""
 )
 
@@ -249,7 +249,7 @@ def _misread_arithmetic(state: State, text: str, span: Span) -> tuple[Piece, ...
     state.spend(1 + len(text) // 16)
     inner = state.fork()
     inner.source = source_of(state.source.path, f"echo {text}".encode())
-    nodes = deque([parse(inner.source).root_node])
+    nodes = deque([state.trace.syntax.tree(inner.source).root_node])
     while nodes and nodes[0].type != "arithmetic_expansion":
         nodes.extend(nodes.popleft().children)
     if not nodes:

@@ -10,7 +10,6 @@ from tvlint.readers.shell.bindings import Bindings
 from tvlint.readers.shell.quotes import literal, unescaped
 from tvlint.readers.shell.sources import DEEPEST_SOURCE
 from tvlint.readers.shell.state import State
-from tvlint.readers.shell.syntax import parse
 from tvlint.readers.shell.values import Piece, Scalar, Source
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ OTHERS = re.compile(
     rb"[>\s][\"']?[^\s\"'>]*\.(?:ya?ml|json|toml|py|md|rst|txt|ini|cfg|html?|xml)\b|\bpython[\d.]*\b|>[ \t]*/dev/"
 )
 """What is no shell's."""
+SILENCED = re.compile(rb"(\btee\b[^|;&>]*)>[ \t]*/dev/null")
+"""A file that is written, with what is shown of it thrown away."""
 TELLING = re.compile(rb"[-_]parallel[-_]|[-_]batch[-_]size|num[-_]layers")
 ASSIGNS = re.compile(rb"(?:^|[\s;&({])([A-Za-z_]\w*)\+?=(?![\"']?\$\{?\1\}?[\"']?(?:\s|;|$))", re.MULTILINE)
 """An assignment other than `X=$X`, which changes nothing."""
@@ -38,23 +39,23 @@ LATER = re.compile(rb"\\\$\{?([A-Za-z_]\w*)")
 
 def follow_heredoc(state: State, statement: Node, expand: Expand) -> None:
     """Follow what a redirected statement is given to read: as a variable's text, or as a script where its head runs one."""
-    body = _body(statement)
+    body = _body(state, statement)
     if body is None:
         return
     head = state.source.data[statement.start_byte : body[0].start_byte]
     if fills := FILLS.search(head):
         state.assign(fills[1].decode(), Scalar(heredoc_text(state, statement, expand) or ()), state.span(statement))
         return
-    if not RUNS.search(head) or OTHERS.search(head) or state.sources >= DEEPEST_SOURCE:
+    if not RUNS.search(head) or OTHERS.search(SILENCED.sub(rb"\1", head)) or state.sources >= DEEPEST_SOURCE:
         return
     inner = _script(state, *body)
     if inner is not None:
-        inner.follow_all(parse(inner.source).root_node.children)
+        inner.follow_all(state.trace.syntax.tree(inner.source).root_node.children)
 
 
 def heredoc_text(state: State, statement: Node, expand: Expand) -> tuple[Piece, ...] | None:
     """Return the text of the here-document of a statement as its reader gets it; None where it has none."""
-    body = _body(statement)
+    body = _body(state, statement)
     if body is None:
         return None
     node, quoted = body
@@ -72,16 +73,16 @@ def heredoc_text(state: State, statement: Node, expand: Expand) -> tuple[Piece, 
     return tuple(pieces)
 
 
-def _body(statement: Node) -> tuple[Node, bool] | None:
+def _body(state: State, statement: Node) -> tuple[Node, bool] | None:
     """The body of the only here-document of a statement, and whether the shell leaves it as it stands."""
     redirects = [child for child in statement.children if child.type == "heredoc_redirect"]
     if len(redirects) != 1:
         return None
     parts = {child.type: child for child in redirects[0].children}
     start, body = parts.get("heredoc_start"), parts.get("heredoc_body")
-    if start is None or body is None or start.text is None:
+    if start is None or body is None:
         return None
-    return body, any(mark in start.text for mark in (b"'", b'"', b"\\"))
+    return body, any(mark in state.text(start) for mark in "'\"\\")
 
 
 def _script(state: State, body: Node, quoted: bool) -> State | None:

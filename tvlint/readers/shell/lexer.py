@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.shell.values import Choice, Fork, Gap, Hole, Item, Piece, Text, Word, slice_text
 
-NAME = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+NAME = Pattern(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 DEEPEST = 20
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.bindings import Bindings
 from tvlint.readers.shell.branches import join_branches, mark_replaceable
 from tvlint.readers.shell.expand import expand_words
@@ -25,13 +26,13 @@ from tvlint.readers.shell.values import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-PARSES_ARGUMENTS = re.compile(r"\$\{?#|\$\{?1\b|\bgetopts\b")
-_ARGUMENTS_LEFT = re.compile(
+PARSES_ARGUMENTS = Pattern(r"\$\{?#|\$\{?1\b|\bgetopts\b")
+_ARGUMENTS_LEFT = Pattern(
     r"""(?:\[\[?\s*(?P<quote>"?)(?:\$\#|\$\{\#\})(?P=quote)\s+(?:-gt\s+0|-ne\s+0|-ge\s+1|!=\s+"?0"?)\s*\]\]?
     |\(\(\s*(?:\$\#|\$\{\#\})\s*(?:>\s*0|!=\s*0|>=\s*1)?\s*\)\))""",
     re.VERBOSE,
 )
-_LEAVES_LOOP = re.compile(r"\bbreak\b")
+_LEAVES_LOOP = Pattern(r"\bbreak\b")
 
 
 def follow_for(state: State, node: Node) -> None:

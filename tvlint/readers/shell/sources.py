@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tvlint.checkout.following import content_named
 from tvlint.checkout.top import folder_around
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.state import State, directory_of
 from tvlint.readers.shell.values import Scalar, Source, Span, Text, Value
 
@@ -15,8 +16,8 @@ DEEPEST_SOURCE = 8
 MOST_SOURCES = 32
 LARGEST = 1 << 20
 
-SBATCH = re.compile(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)
-SBATCH_OPTION = re.compile(
+SBATCH = Pattern(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)
+SBATCH_OPTION = Pattern(
     r"(?:(?<=\s)|^)(?:(--nodes|--ntasks-per-node|--gpus-per-node|--ntasks|--gres)(?:=|[ \t]+)|(-N|-n)[ \t]*)([\w:]+)"
 )
 NAMES = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.shell.bindings import Bindings
+from tvlint.readers.shell.syntax import Syntax
 from tvlint.readers.shell.values import (
     Array,
     Gap,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 EXPANSIONS = frozenset({"expansion", "simple_expansion", "command_substitution", "arithmetic_expansion"})
-EXPANSION_OPENER = re.compile(rb"[$`]")
+EXPANSION_OPENER = Pattern(rb"[$`]")
 DEEPEST = 60
 """Syntax nested deeper than this is not followed."""
 
@@ -53,6 +54,7 @@ class Trace:
     steps: int
     follow: Callable[[State, Node], None]
     """Follows one statement; the statements that hold others come back through it."""
+    syntax: Syntax
     commands: list[Command] = field(default_factory=list)
     unresolved_sources: list[Span] = field(default_factory=list)
     called: set[str] = field(default_factory=set)

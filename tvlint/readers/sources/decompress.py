@@ -18,7 +18,7 @@ _RATIO = 200
 _CHUNK = 256 << 10
 _XZ_MEMORY = 256 << 20
 _ZSTD_WINDOW = 256 << 20
-_ZSTD_PIECE = 256
+_PIECE = 256
 
 _XZ = b"\xfd7zXZ\x00"
 _GZIP = b"\x1f\x8b"
@@ -76,30 +76,46 @@ def _unpacker(data: bytes) -> tuple[str, Callable[[bytes], Iterator[bytes]]] | N
 
 
 def _xz(data: bytes) -> Iterator[bytes]:
-    rest = data
-    while rest:
+    pieces = _pieces(data)
+    pending = next(pieces, b"")
+    while pending:
         stream = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
-        piece = stream.decompress(rest, _CHUNK)
-        yield piece
+        yield stream.decompress(pending, _CHUNK)
         while not stream.eof:
-            if stream.needs_input:
+            pending = next(pieces, b"") if stream.needs_input else b""
+            if stream.needs_input and not pending:
                 raise _Truncated
-            yield stream.decompress(b"", _CHUNK)
-        rest = stream.unused_data.lstrip(b"\x00")
+            yield stream.decompress(pending, _CHUNK)
+        pending = _behind(stream.unused_data, pieces)
 
 
 def _gzip(data: bytes) -> Iterator[bytes]:
-    rest = data
-    while rest:
+    pieces = _pieces(data)
+    pending = next(pieces, b"")
+    while pending:
         stream = zlib.decompressobj(31)
-        yield stream.decompress(rest, _CHUNK)
+        yield stream.decompress(pending, _CHUNK)
         while not stream.eof:
-            pending = stream.unconsumed_tail
+            pending = stream.unconsumed_tail or next(pieces, b"")
             piece = stream.decompress(pending, _CHUNK)
-            if not piece and not stream.eof and len(stream.unconsumed_tail) == len(pending):
+            if not (pending or piece or stream.eof):
                 raise _Truncated
             yield piece
-        rest = stream.unused_data.lstrip(b"\x00")
+        pending = _behind(stream.unused_data, pieces)
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Yield the data in pieces so small that what a stream leaves of one is copied in no time, however many streams follow."""
+    return (data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+
+
+def _behind(rest: bytes, pieces: Iterator[bytes]) -> bytes:
+    """Return what follows a stream and its padding."""
+    while not (pending := rest.lstrip(b"\x00")):
+        rest = next(pieces, b"")
+        if not rest:
+            return b""
+    return pending
 
 
 def _zstd(data: bytes) -> Iterator[bytes]:
@@ -111,7 +127,7 @@ def _zstd(data: bytes) -> Iterator[bytes]:
     start = 0
     try:
         while start < len(data):
-            piece = view[start : start + _ZSTD_PIECE]
+            piece = view[start : start + _PIECE]
             start += len(piece)
             yield stream.decompress(piece)
             while stream.eof:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged
 
 DEEPEST = 12
-WHOLE = re.compile(r"\$\{([^${}]{1,300})\}")
-PATH = re.compile(r"\.*[\w-]+(?:\.[\w-]+|\[\d{1,6}\])*")
-ENVIRONMENT = re.compile(r"oc\.env:\s*\w+\s*,(?P<hydra>.*)|[A-Z_][A-Z0-9_]*:(?P<primus>.*)")
-SELECT = re.compile(r"oc\.select:\s*([^,]+?)\s*(?:,(.*))?")
+WHOLE = Pattern(r"\$\{([^${}]{1,300})\}")
+PATH = Pattern(r"\.*[\w-]+(?:\.[\w-]+|\[\d{1,6}\])*")
+ENVIRONMENT = Pattern(r"oc\.env:\s*\w+\s*,(?P<hydra>.*)|[A-Z_][A-Z0-9_]*:(?P<primus>.*)")
+SELECT = Pattern(r"oc\.select:\s*([^,]+?)\s*(?:,(.*))?")
 
 
 @dataclass(frozen=True, slots=True)

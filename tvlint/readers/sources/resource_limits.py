@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,6 +13,8 @@ def on_stack(run: Callable[[], object], stack: int) -> tuple[object] | BaseExcep
 
     `MemoryError` when there is no room for such a stack.
     """
+    import threading
+
     outcome: list[tuple[object] | BaseException] = []
 
     def work() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from tvlint.frameworks.megatron import Option
 from tvlint.ir.configuration import SettingValue
+from tvlint.ir.patterns import Pattern
 
 LONGEST_NUMBER = 400
-INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
-OCTAL = re.compile(r"0[0-7]+")
-SEXAGESIMAL = re.compile(r"[1-9][0-9]{0,8}(?::[0-5]?[0-9]){1,4}")
+INTEGER = Pattern(r"[-+]?(?:0|[1-9][0-9_]*)")
+OCTAL = Pattern(r"0[0-7]+")
+SEXAGESIMAL = Pattern(r"[1-9][0-9]{0,8}(?::[0-5]?[0-9]){1,4}")
 NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 BOOLEANS = {
     spelling: value

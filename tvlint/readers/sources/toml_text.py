@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import Any
 
 from tvlint.ir.lines import Lines
+from tvlint.ir.patterns import Pattern
 
 MOST_PARTS = 64
 """The parts of the longest dotted key that is read: the parser's time and memory grow with their square."""
 _PART = r"""(?:[A-Za-z0-9_-]+|"[^"\\\n]*"|'[^'\n]*')[ \t]*"""
-_LONG_KEY = re.compile(rf"""(?<![A-Za-z0-9_"'.-]){_PART}(?:\.[ \t]*{_PART}){{{MOST_PARTS}}}""")
-_LONG_NUMBER = re.compile(r"[0-9_]{1000}")
-_PLACE = re.compile(r"line (\d+), column (\d+)")
+_LONG_KEY = Pattern(rf"""(?<![A-Za-z0-9_"'.-]){_PART}(?:\.[ \t]*{_PART}){{{MOST_PARTS}}}""")
+_LONG_NUMBER = Pattern(r"[0-9_]{1000}")
+_PLACE = Pattern(r"line (\d+), column (\d+)")
 _LARGEST = 1 << 63
 
 

@@ -6,10 +6,11 @@ import json
 import re
 from typing import Any
 
+from tvlint.ir.patterns import Pattern
 from tvlint.reporters.escape.escaped import Escaped
 
-_COMMAND = re.compile(r"##(?=\[|vso\[)")
-_NUMBERS = re.compile(r"\[\n\s+\d+(?:,\n\s+\d+)*\n\s+\]")
+_COMMAND = Pattern(r"##(?=\[|vso\[)")
+_NUMBERS = Pattern(r"\[\n\s+\d+(?:,\n\s+\d+)*\n\s+\]")
 """A list of numbers as `indent` breaks it; no string of the document holds a line break."""
 
 

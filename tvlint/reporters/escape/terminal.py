@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import visible
@@ -31,6 +32,7 @@ class Span:
 
     text: str
     style: Style | None = None
+    link: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,12 @@ class Line:
     spans: tuple[Span, ...]
 
 
-_COMMAND = re.compile(r"^(\s*)::|##(?=\[|vso\[)")
+_COMMAND = Pattern(r"^(\s*)::|##(?=\[|vso\[)")
 """What a service that runs workflows takes for a command: `::name` at the start of a line, `##[name]` anywhere in it."""
+
+
+_ADDRESS = Pattern(r"https://[A-Za-z0-9./_-]+")
+"""What a link may lead to: nothing that ends the sequence which holds it."""
 
 
 def line(*parts: str | Span) -> Line:
@@ -62,7 +68,11 @@ def _shown(item: str | Line, color: bool) -> str:
 
 def _painted(span: Span, color: bool) -> str:
     text = visible(span.text)
-    return f"\x1b[{span.style.value}m{text}\x1b[0m" if color and span.style is not None and text else text
+    if not color or not text:
+        return text
+    if span.style is not None:
+        text = f"\x1b[{span.style.value}m{text}\x1b[0m"
+    return f"\x1b]8;;{span.link}\x1b\\{text}\x1b]8;;\x1b\\" if _ADDRESS.fullmatch(span.link) else text
 
 
 def _spelled(match: re.Match[str]) -> str:

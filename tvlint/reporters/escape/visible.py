@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_HIDDEN = re.compile(
+from tvlint.ir.patterns import Pattern
+
+_HIDDEN = Pattern(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"  # bidi, zero-width, separators
     "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\U0001d173-\U0001d17a"  # fillers, which look like nothing

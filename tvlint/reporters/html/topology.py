@@ -20,15 +20,18 @@ from tvlint.reporters.text.topology_words import (
     grid,
     large,
     model,
+    replicas,
     shown_fact,
     sizes,
     sources,
     world,
 )
 from tvlint.reporters.text.totals import counted
+from tvlint.topology.footprint import StageMemory
 from tvlint.topology.grid import GroupKind
 from tvlint.topology.of_plan import LaneSteps, PlanTopology
-from tvlint.topology.topology import StageMemory, Topology
+from tvlint.topology.role import Role
+from tvlint.topology.topology import Topology
 
 _MOST_ROWS = 64
 """Rows of a list that are shown."""
@@ -67,10 +70,11 @@ def write(topologies: Sequence[Topology | PlanTopology], version: str, rank: int
 
 def _topology(found: Topology, rank: int | None) -> Content:
     section = f"{found.section}: " if found.section else ""
-    parts: list[Content] = [
-        tag("h2", section + found.framework),
-        _card("", _facts([("world size", world(found)), *grid(found), *batch(found), *model(found)])),
-    ]
+    is_served = found.role is Role.SERVES
+    facts = [*replicas(found), *model(found)[:-1]] if is_served else [*grid(found), *batch(found), *model(found)]
+    parts: list[Content] = [tag("h2", section + found.framework), _card("", _facts([("world size", world(found)), *facts]))]
+    if is_served:
+        return parts, _card("Memory of a rank", (_facts(fitting(found)), _memory(found))), _said(found)
     if not isinstance(found.grid, Unknown):
         parts.append(_card("Mesh", (_inside(found), drawing.mesh(found.grid, rank))))
         small = drawing.groups(found.grid, found.groups)
@@ -81,8 +85,12 @@ def _topology(found: Topology, rank: int | None) -> Content:
         layers = drawing.pipeline(found.pipeline)
     parts.append(_card("Pipeline", (_facts([("bubble", bubble(found))]), layers)))
     parts.append(_card("Memory of a rank", (_facts(fitting(found)), _memory(found))))
+    return parts, _said(found)
+
+
+def _said(found: Topology) -> Content:
     said = [tag("li", text) for text in sources(found)]
-    return parts, tag("ul", said, kind="soft") if said else ()
+    return tag("ul", said, kind="soft") if said else ()
 
 
 def _inside(found: Topology) -> Content:

@@ -13,8 +13,9 @@ from tvlint.reporters.text.topology_mesh import ends
 from tvlint.reporters.text.topology_ranks import members
 from tvlint.reporters.text.topology_words import GIB, chunk
 from tvlint.reporters.text.totals import counted
+from tvlint.topology.footprint import StageMemory
 from tvlint.topology.grid import Grid, GroupKind
-from tvlint.topology.topology import Pipeline, StageMemory
+from tvlint.topology.topology import Pipeline
 
 COLOURS = 12
 """So many colours, in turn."""

@@ -11,10 +11,11 @@ from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.topology_words import sources
 from tvlint.topology.fit import Fit
+from tvlint.topology.footprint import StageMemory
 from tvlint.topology.grid import GroupKind
 from tvlint.topology.of_plan import PlanTopology
 from tvlint.topology.stages import Chunk
-from tvlint.topology.topology import Batch, StageMemory, Topology
+from tvlint.topology.topology import Batch, Topology
 
 LISTED_RANKS = 4096
 """Groups of larger worlds are told by their offsets, without a list of all members."""
@@ -32,6 +33,7 @@ def _fit(found: Fit) -> dict[str, Any]:
         "gpuMemory": found.accelerator.memory,
         "pipelineStage": found.stage,
         "needed": found.needed,
+        "neededAtMost": found.most,
         "unknownParts": list(found.open),
         "fits": found.fits,
     }
@@ -44,6 +46,7 @@ def _topology(found: Topology, rank: int | None) -> dict[str, Any]:
         "path": found.path,
         "section": found.section,
         "framework": found.framework,
+        "role": found.role.value,
         "worldSize": _value(world if isinstance(world, Unknown) else world.size),
         "worldSizeGiven": not isinstance(world, Unknown) and not world.minimal,
         "minimumWorldSize": _value(world if isinstance(world, Unknown) else world.smallest),

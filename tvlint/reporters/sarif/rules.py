@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvlint.findings import Severity
-from tvlint.home import page
+from tvlint.home import page_of
 from tvlint.rule import Rule, RuleKind
 
 _WITHOUT_PAGE = {
@@ -39,14 +39,9 @@ def rule_object(name: str, rule: Rule | None, version: str) -> dict[str, Any]:
         described = _descriptor(name, rule.severity, rule.summary, text, rule.kind.value)
         if rule.kind is RuleKind.PROOF:
             described["deprecatedIds"] = ["refuted-proof", "unknown-proof"]
-        return {**described, "helpUri": address(rule, version)} if rule.path else described
+        return {**described, "helpUri": page_of(rule, version)} if rule.path else described
     severity, summary, text = _WITHOUT_PAGE.get(name, (Severity.ERROR, name.replace("-", " "), name.replace("-", " ")))
     return _descriptor(name, severity, summary, text, "proof" if name.endswith("-proof") else "input")
-
-
-def address(rule: Rule, version: str) -> str:
-    """Return where the page of the rule is; empty where it has none."""
-    return page(f"rules/{rule.path.rpartition('rules/')[2]}", version) if rule.path else ""
 
 
 def _descriptor(name: str, severity: Severity, summary: str, text: str, kind: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, NotEvaluated, Outcome, Problem, Reason, Related, Report, Severity, Verdict
+from tvlint.home import page_of
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
 from tvlint.reporters.context import Context
@@ -118,13 +119,19 @@ def _finding(finding: Finding, screen: _Screen) -> list[Line]:
     style = _SEVERITY[finding.severity]
     said = (Span(f"{finding.severity.value}:", style), " ", Span(finding.message, Style.BOLD))
     return [
-        line(_place(finding.location, screen), " ", *said, " ", Span(f"[{finding.rule}]", Style.DIM)),
+        line(_place(finding.location, screen), " ", *said, " ", _name(finding.rule, screen)),
         *_source(finding.location, screen, style),
         *_where(finding.location, finding.ranks, screen.mesh(finding.location.path)),
         *_shown_by(finding, screen),
         *_related(finding.related, screen),
         *_help(finding.help, screen),
     ]
+
+
+def _name(rule: str, screen: _Screen) -> Span:
+    """Return the name of a rule, which leads to its page."""
+    known = screen.context.rules.get(rule) if screen.context.links else None
+    return Span(f"[{rule}]", Style.DIM, page_of(known, screen.context.version) if known is not None else "")
 
 
 def _shown_by(finding: Finding, screen: _Screen) -> Iterator[Line]:
@@ -215,7 +222,7 @@ def _counts(verdict: Verdict) -> str:
 def _reason(reason: Reason, mesh: Mesh | None, screen: _Screen) -> list[Line]:
     style = Style.RED if reason.refutes else Style.YELLOW
     label = Span("defect:" if reason.refutes else "gap:", style)
-    lines = [line("  ", label, " ", Span(reason.message, Style.BOLD), " ", Span(f"[{reason.name}]", Style.DIM))]
+    lines = [line("  ", label, " ", Span(reason.message, Style.BOLD), " ", _name(reason.name, screen))]
     lines.append(line("    ", Span("-->", Style.DIM), f" {place(reason.location, screen.context.root)}"))
     lines += _source(reason.location, screen, style, "    ")
     parts = [part for part in (reason.location.pointer, describe(reason.ranks, mesh)) if part]

@@ -22,12 +22,16 @@ from tvlint.reporters.text.topology_words import (
     grid,
     large,
     model,
+    replicas,
     sources,
     world,
 )
 from tvlint.reporters.text.totals import counted
+from tvlint.topology.footprint import StageMemory
+from tvlint.topology.known import VOCABULARIES
 from tvlint.topology.of_plan import PlanTopology
-from tvlint.topology.topology import Pipeline, StageMemory, Topology
+from tvlint.topology.role import Role
+from tvlint.topology.topology import Pipeline, Topology
 
 MAXIMAL_ROWS = 24
 
@@ -45,6 +49,11 @@ def _block(topology: Topology, width: int, rank: int | None) -> Iterator[str | L
     smallest = " in the smallest world" if not isinstance(topology.world, Unknown) and topology.world.minimal else ""
     section = f" ({topology.section})" if topology.section else ""
     yield heading(f"{topology.path}{section}: {topology.framework}")
+    if topology.role is Role.SERVES:
+        yield from rows([("world size", world(topology)), *replicas(topology), *model(topology)[:-1]], width)
+        yield from titled(f"Memory of a rank{smallest}, GiB", _memory(topology, width))
+        yield from _said(topology, width)
+        return
     yield from rows([("world size", world(topology)), *grid(topology)], width)
     if rank is not None:
         yield from titled(f"Rank {rank:,}", _one(topology, rank))
@@ -53,10 +62,15 @@ def _block(topology: Topology, width: int, rank: int | None) -> Iterator[str | L
             yield from titled(f"Groups{smallest}", groups(topology.groups, width))
         if not isinstance(topology.grid, Unknown):
             yield from titled(f"Mesh{smallest}", drawn(topology.grid, width))
-    yield from titled(f"Batch{smallest}", rows(batch(topology), width))
+    if topology.role is Role.TRAINS:
+        yield from titled(f"Batch{smallest}", rows(batch(topology), width))
     yield from titled("Pipeline", _pipeline(topology, width, rank))
     yield from titled("Model", rows(model(topology), width))
     yield from titled(f"Memory of a rank{smallest}, GiB", _memory(topology, width))
+    yield from _said(topology, width)
+
+
+def _said(topology: Topology, width: int) -> Iterator[str]:
     said = sources(topology)
     if said:
         yield ""
@@ -85,7 +99,8 @@ def _one(topology: Topology, rank: int) -> Iterator[str]:
 
 
 def _pipeline(topology: Topology, width: int, rank: int | None) -> Iterator[str]:
-    yield from rows([("bubble", bubble(topology))], width)
+    if topology.role is Role.TRAINS:
+        yield from rows([("bubble", bubble(topology))], width)
     found = topology.pipeline
     if isinstance(found, Unknown):
         yield from rows([("layers", f"? ({found.reason})")], width)
@@ -131,9 +146,13 @@ def _memory(topology: Topology, width: int) -> Iterator[str]:
         return
     head = ("parameters", "weights", "gradients", "optimizer", "activations", "total")
     cells = [_cells(stage) for stage in found]
-    wide = width >= NAME + 13 * len(head)
+    if topology.between is not None:
+        ranges = zip(*(map(_cells, memory) for memory in topology.between), strict=True)
+        cells = [tuple(one if one == other else f"{one}-{other}" for one, other in zip(*pair, strict=True)) for pair in ranges]
+    longest = max((len(cell) for row in cells for cell in row), default=0) + 1
+    wide = width >= NAME + max(13, longest) * len(head)
     lead = NAME if wide else NAME - 2
-    rooms = [13 if wide else max(9, len(name) + 1) for name in head]
+    rooms = [max(longest, 13) if wide else max(9, longest, len(name) + 1) for name in head]
     yield f"  {'pipeline stage':<{lead - 2}}" + "".join(f"{name:>{room}}" for name, room in zip(head, rooms, strict=True))
     runs = alike(cells)
     for first, last in runs if len(runs) <= MAXIMAL_ROWS else runs[: MAXIMAL_ROWS - 1]:
@@ -141,7 +160,10 @@ def _memory(topology: Topology, width: int) -> Iterator[str]:
         yield f"  {name:<{lead - 2}}" + "".join(f"{cell:>{room}}" for cell, room in zip(cells[first], rooms, strict=True))
     if len(runs) > MAXIMAL_ROWS:
         yield f"  … {len(cells) - runs[MAXIMAL_ROWS - 1][0]:,} more pipeline stages"
-    yield from _reasons(found, width)
+    if topology.between is not None:
+        least, most = VOCABULARIES
+        yield from rows([("vocabulary", f"not known, and taken to have {least:,} to {most:,} tokens")], width)
+    yield from _reasons(found if topology.between is None else topology.between[0], width)
     yield from rows(fitting(topology), width)
     estimate = topology.megatron
     if not isinstance(estimate, Unknown):

@@ -9,6 +9,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.text.totals import counted
 from tvlint.topology import activations, optimizer, schedule
+from tvlint.topology.quantity import need
 from tvlint.topology.stages import Chunk
 from tvlint.topology.topology import Topology
 
@@ -64,6 +65,19 @@ def grid(topology: Topology) -> list[tuple[str, str]]:
         return [("grid", f"? ({found.reason})")]
     rows = [("rank order", f"{found.order}, the first varies fastest"), ("grid", sizes(found.dense))]
     return rows if found.expert is None else [*rows, ("expert grid", sizes(found.expert))]
+
+
+def replicas(topology: Topology) -> list[tuple[str, str]]:
+    """Return into how many copies of the model an inference engine divides its ranks."""
+    found = topology.grid
+    if isinstance(found, Unknown):
+        return [("replicas", f"? ({found.reason})")]
+    ranks = need(topology.ranks_of_replica)
+    axes = [f"{axis.name} {axis.size}" for axis in found.dense.axes if axis.name in ("tp", "pp") and axis.size > 1]
+    shape = f" ({' × '.join(axes)})" if axes else ""
+    return [
+        ("replicas", f"{found.dense.size // ranks:,} of {counted(ranks, 'rank')}{shape}, to draw samples: nothing is trained")
+    ]
 
 
 def batch(topology: Topology) -> list[tuple[str, str]]:
@@ -141,15 +155,19 @@ def fitting(topology: Topology) -> list[tuple[str, str]]:
     gpu = found.accelerator
     needed, whole = gibibytes(found.needed), gibibytes(gpu.memory)
     least = " at least" if found.open else ""
-    needs = f"a rank of pp {found.stage} needs{least} {needed} of {whole} GiB of `{visible(gpu.name)}`"
+    most = "" if found.most is None else f" to {gibibytes(found.most)}"
+    needs = f"a rank of pp {found.stage} needs{least} {needed}{most} of {whole} GiB of `{visible(gpu.name)}`"
     if found.fits is None and found.open:
         return [("GPU memory", f"? ({needs}; not known: {', '.join(found.open)})")]
+    if found.fits is None and found.most is not None:
+        return [("GPU memory", f"? ({needs}: the vocabulary decides)")]
     if found.fits is None:
         return [("GPU memory", f"? ({needs}, and the CUDA context, communicators and the allocator may take a tenth)")]
     if found.fits:
-        left = gibibytes(gpu.memory - found.needed)
+        left = f"{'at least ' if most else ''}{gibibytes(gpu.memory - (found.most or found.needed))}"
         return [("GPU memory", f"fits: {needs}; {left} GiB are left for buffers, which this estimate does not count")]
-    return [("GPU memory", f"does not fit: {needs}, {gibibytes(found.needed - gpu.memory)} GiB too much")]
+    over = f"{'at least ' if most else ''}{gibibytes(found.needed - gpu.memory)}"
+    return [("GPU memory", f"does not fit: {needs}, {over} GiB too much")]
 
 
 def chunk(held: Chunk) -> str:

@@ -93,6 +93,21 @@ DERIVED: Mapping[str, str] = {
 }
 """Derived name -> expression over settings and other derived names."""
 
+SIZES_OF_MODEL = frozenset(
+    {
+        "num_layers",
+        "encoder_num_layers",
+        "hidden_size",
+        "num_attention_heads",
+        "hybrid_layer_pattern",
+        "hybrid_override_pattern",
+        "heterogeneous_layers_config_path",
+        "heterogeneous_layers_config_encoded_json",
+        "yaml_cfg",
+    }
+)
+"""Megatron's parser needs one of these of each model: a program that is given none has the model from elsewhere, by a name."""
+
 KEPT_FROM_CHECKPOINT = frozenset(
     {
         "num_layers",

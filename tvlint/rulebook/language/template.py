@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from tvlint.ir.configuration import Unknown
+from tvlint.ir.patterns import Pattern
 from tvlint.rulebook.language.evaluation import Result
 from tvlint.rulebook.language.expression import Expression, parse
 from tvlint.rulebook.language.functions import show
 
-_SLOT = re.compile(r"\{([^{}]*)\}")
+_SLOT = Pattern(r"\{([^{}]*)\}")
 
 
 def expressions(template: str) -> tuple[Expression, ...]:

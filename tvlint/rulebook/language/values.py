@@ -6,11 +6,19 @@ from tvlint.frameworks.defaults import ABSENT, KEPT
 from tvlint.frameworks.kin import has_default_of_megatron, parses_like_megatron
 from tvlint.frameworks.usual import USUAL
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
-from tvlint.rulebook.language.derived import DERIVED, GRID_FROM_CHECKPOINT, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
+from tvlint.rulebook.language.derived import (
+    DERIVED,
+    GRID_FROM_CHECKPOINT,
+    KEPT_FROM_CHECKPOINT,
+    SIZES_OF_MODEL,
+    TAKEN_FROM_CHECKPOINT,
+)
 from tvlint.rulebook.language.evaluation import Result, evaluate_expression
 from tvlint.rulebook.language.expression import Expression, parse
 
 ENVIRONMENT = "env."
+GPUS = "gpus"
+"""The name of the generation of the GPUs; an empty text where that is not known."""
 
 
 class Values:
@@ -21,7 +29,15 @@ class Values:
         self._known: dict[str, Result] = {}
         self._kept: frozenset[str] = frozenset()
         self._taken: frozenset[str] = frozenset()
-        if parses_like_megatron(configuration.framework) and self.value("use_checkpoint_args") is not False:
+        self._origin = "comes from the checkpoint"
+        if not parses_like_megatron(configuration.framework):
+            return
+        uses_checkpoint = self.value("use_checkpoint_args")
+        is_launch = configuration.location is not None
+        is_described_elsewhere = uses_checkpoint is False and is_launch and SIZES_OF_MODEL.isdisjoint(configuration.settings)
+        if is_described_elsewhere:
+            self._origin = "belongs to a model that is described elsewhere"
+        if is_described_elsewhere or uses_checkpoint is not False:
             self._kept, self._taken = KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
             if self.value("use_mp_args_from_checkpoint_args") is True:
                 self._taken |= GRID_FROM_CHECKPOINT
@@ -36,6 +52,7 @@ class Values:
             configuration.complete,
             configuration.command_complete,
             configuration.supposed,
+            configuration.gpus,
             self._kept,
             self._taken,
         )
@@ -68,7 +85,7 @@ class Values:
         if name.startswith(ENVIRONMENT):
             return Unknown(f"`{name}` may be set outside the file")
         if name in self._taken or name in self._kept:
-            return Unknown(f"`{name}` comes from the checkpoint")
+            return Unknown(f"`{name}` {self._origin}")
         return False if self._is_complete(name) else Unknown(f"`{name}` may be set elsewhere")
 
     def _is_complete(self, name: str) -> bool:
@@ -77,13 +94,15 @@ class Values:
 
     def _find(self, name: str) -> Result:
         if name in self._taken:
-            return Unknown(f"`{name}` comes from the checkpoint")
+            return Unknown(f"`{name}` {self._origin}")
         setting = self.setting(name)
         if setting is not None:
             value = setting.value
             return Unknown(f"`{name}`: {value.reason}") if isinstance(value, Unknown) else value
         if name.startswith(ENVIRONMENT):
             return Unknown(f"`{name}` may be set outside the file")
+        if name == GPUS:
+            return self.configuration.gpus
         if name in DERIVED:
             return self.evaluate(parse(DERIVED[name]))
         if self.configuration.framework in ABSENT and name in ABSENT[self.configuration.framework]:
@@ -93,7 +112,7 @@ class Values:
         if not self._is_complete(name):
             return Unknown(f"`{name}` may be set elsewhere")
         if name in self._kept:
-            return Unknown(f"`{name}` comes from the checkpoint")
+            return Unknown(f"`{name}` {self._origin}")
         return self._default(name)
 
     def _default(self, name: str) -> Result:

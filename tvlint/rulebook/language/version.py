@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from tvlint.frameworks.megatron import since
+from tvlint.frameworks.releases import is_fresh
 from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration, Unknown
+from tvlint.ir.patterns import Pattern
 
-_BOUND = re.compile(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
-_VERSION = re.compile(r"\D{0,20}(\d{1,9}(?:\.\d{1,9})*)")
+_BOUND = Pattern(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
+_VERSION = Pattern(r"\D{0,20}(\d{1,9}(?:\.\d{1,9})*)")
 
 ELSEWHERE_BEFORE = frozenset(
     {"fim_rate", "fim_split_sample", "fim_spm_rate", "muon_momentum", "muon_nesterov", "trust_remote_code"}
@@ -56,6 +57,13 @@ def is_assumed(version_range: str, version: str) -> bool:
         return bool(needed)
     return version.endswith(IN_DEVELOPMENT) and any(
         bound == _numbers(read[1]) for operator, bound in needed if operator == ">="
+    )
+
+
+def is_of_fresh_release(version_range: str, version: str) -> bool:
+    """Return whether the range begins with a release that hardly anyone runs yet, and nothing tells which one runs."""
+    return _VERSION.match(version) is None and any(
+        operator == ">=" and is_fresh(".".join(map(str, bound))) for operator, bound in bounds(version_range)
     )
 
 

@@ -6,8 +6,10 @@ import re
 from functools import lru_cache
 from itertools import pairwise
 
+from tvlint.ir.patterns import Pattern
+
 _SUFFIXES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12, "": 1}
-_NUMBER = re.compile(r"(\d{1,15}(?:\.\d{0,15})?)([KMBT]?)", re.IGNORECASE)
+_NUMBER = Pattern(r"(\d{1,15}(?:\.\d{0,15})?)([KMBT]?)", re.IGNORECASE)
 _MOST_ENTRIES = 1000
 
 

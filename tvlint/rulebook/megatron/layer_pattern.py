@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from tvlint.ir.patterns import Pattern
 
-_TOKEN = re.compile(r"\s*(\d{1,9}|[-+*(),\[\]])")
+_TOKEN = Pattern(r"\s*(\d{1,9}|[-+*(),\[\]])")
 _LONGEST = 10_000
+_LITERAL = Pattern(r"\[\]|\[\d+(?:,\d+)*,?\]")
+"""A list of numbers, with which the parser allows a comma behind the last."""
 _SYMBOLS = frozenset("MGD*-E+")
 _MOST_LAYERS = 100_000
 
@@ -117,5 +119,6 @@ def _factor(tokens: list[str], place: int, depth: int) -> tuple[_Items | None, i
     if opening != "[" or "]" not in tokens[place:]:
         return None, len(tokens)
     end = tokens.index("]", place)
-    items = tuple(int(item) for item in tokens[place + 1 : end] if item.isdigit())
-    return (items, end + 1) if all(item.isdigit() or item == "," for item in tokens[place + 1 : end]) else (None, len(tokens))
+    if not _LITERAL.fullmatch("".join(tokens[place : end + 1])):
+        return None, len(tokens)
+    return tuple(int(item) for item in tokens[place + 1 : end] if item.isdigit()), end + 1

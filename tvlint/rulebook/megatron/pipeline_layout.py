@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+
+from tvlint.ir.patterns import Pattern
 
 LAYERS = frozenset("ELtm")
 _MAX_LENGTH = 100_000
-_GROUP = re.compile(r"\(([^)]{1,10000})\)\*(\d{1,9})")
-_SINGLE = re.compile(r"(.)\*(\d{1,9})")
+_GROUP = Pattern(r"\(([^)]{1,10000})\)\*(\d{1,9})")
+_SINGLE = Pattern(r"(.)\*(\d{1,9})")
 
 
 @lru_cache(maxsize=64)

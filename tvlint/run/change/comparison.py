@@ -9,6 +9,7 @@ from dataclasses import replace
 from tvlint.findings import Comparison, Difference
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.rulebook.change import written
 from tvlint.rulebook.language.functions import show
 from tvlint.run.judge.topology import configuration_topology
@@ -18,6 +19,8 @@ _BYTES = frozenset({"most_weights_per_rank", "most_gradients_per_rank", "most_op
     "most_activations_per_rank",
     "most_total_per_rank",
 }
+_LAYERS = Pattern(r"([a-zA-Z])\1{3,}")
+"""So many layers in a row have their number behind them, as in layouts of Megatron (`t*24`)."""
 _WRITTEN = frozenset({"tp", "pp", "cp", "ep", "dp", "expert_pp"})
 """Sizes that a setting gives, or that have another name besides."""
 _NAMES = {
@@ -122,5 +125,6 @@ def _shown(name: str, value: object) -> str:
     if name == "bubble" and isinstance(value, float):
         return f"{value:.1%}"
     if isinstance(value, tuple):
-        return " ".join(map(str, value))
+        said = " ".join(map(str, value))
+        return _LAYERS.sub(lambda found: f"{found[1]}*{len(found[0])}", said) if name == "layers_by_stage" else said
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

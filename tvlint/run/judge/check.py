@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
+from tvlint.cache.remember import MANY
 from tvlint.checkout.opening import is_empty, recording
 from tvlint.checks import findings_of_plan, load_check
 from tvlint.findings import Finding, NotEvaluated, Problem, Recognised, Related, Report, Severity, Silenced
@@ -46,9 +47,6 @@ LARGE = 64 << 10
 
 MOST_REPAIRED = 20
 """After so many errors of a file no more repairs are looked for: nobody reads them, and each takes a search."""
-
-MANY = 64
-"""Files that are worth processes of their own, which have to read sources and to load readers each for itself."""
 
 NEIGHBOURS = 16
 """Files one after the other that one process checks: they often lie beside each other, and read the same."""
@@ -189,7 +187,12 @@ class _Remembered:
 
         again = {page.found.path for page in pages}
         left = replace(self._old, files=tuple(file for file in self._old.files if file.path not in again))
-        self._cache.bind(self._shelf, bound(pages, (left,)))
+        book = bound(pages, (left,))
+        self._cache.bind(self._shelf, book)
+        if len(pages) >= MANY:
+            from tvlint.run.project.dependents import remember
+
+            remember(self._cache, book)
 
 
 def _is_large(path: str) -> bool:

@@ -13,9 +13,10 @@ from tvlint.run.judge.check import DISTINCT, as_project_says, as_stated
 from tvlint.run.project.nested import judging
 from tvlint.run.project.project_file import Project
 from tvlint.run.project.world_size import stated
-from tvlint.topology.core_defaults import DEFAULTS, NOTE
+from tvlint.topology.core_defaults import DEFAULTS, NOTE, OF_FRAMEWORK
 from tvlint.topology.of_configuration import topology_of
 from tvlint.topology.of_plan import PlanTopology, topology_of_nnscaler, topology_of_plan
+from tvlint.topology.published_models import with_sizes
 from tvlint.topology.quantity import Lookup
 from tvlint.topology.topology import Topology
 
@@ -51,9 +52,10 @@ def configuration_topology(configuration: Configuration) -> Topology | PlanTopol
     if configuration.framework == PRIMUS and configuration.complete:
         passed_on = topology_of(replace(configuration, framework=MEGATRON), _lookup)
         return replace(passed_on, framework=PRIMUS, notes=(*passed_on.notes, PARSER_NOTE))
-    filled = _with_core_defaults(configuration)
+    sized, notes = with_sizes(configuration)
+    filled = _with_core_defaults(sized)
     found = topology_of(filled, _lookup)
-    return found if filled is configuration else replace(found, notes=(*found.notes, NOTE))
+    return replace(found, notes=(*found.notes, *notes, *(() if filled is sized else (NOTE,))))
 
 
 def _with_core_defaults(configuration: Configuration) -> Configuration:
@@ -66,7 +68,7 @@ def _with_core_defaults(configuration: Configuration) -> Configuration:
     at = configuration.location or Location(configuration.path)
     missing = {
         name: Setting(name, default, name, at, at)
-        for name, default in DEFAULTS.items()
+        for name, default in {**DEFAULTS, **OF_FRAMEWORK.get(configuration.framework, {})}.items()
         if name not in configuration.settings and isinstance(value(name), Unknown)
     }
     return replace(configuration, settings={**configuration.settings, **missing}) if missing else configuration

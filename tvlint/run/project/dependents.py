@@ -1,80 +1,85 @@
 """Files that depend on others: those that tvlint opens these for, as it reads them.
 
-Reading every file of a project to find out takes as long as judging it. Read are the files that mention one of the others, or
-a file that does: what is opened is named somewhere.
+Names are put together, shared by many files and left out in imports, so nothing but reading tells which file opens which. What
+each asked of the disk is kept: the next run reads those again of which an answer is another one.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from time import process_time
+from typing import TYPE_CHECKING
 
+from tvlint.cache.remember import MANY
 from tvlint.checkout.opening import content, recording
+from tvlint.ir.values import replace
 from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
 
+if TYPE_CHECKING:
+    from tvlint.cache.files import Book
+    from tvlint.cache.remember import Cache
+
 LARGEST = 1 << 20
-"""Bytes of the largest file that is searched for names."""
-_NAMED_WITHOUT_ENDING = (".yaml", ".yml")
-_NAME = re.compile(rb"[\w.-]+")
-_COMPUTED = re.compile(rb"^\s*(?:source|\.)\s[^\n]*\$", re.MULTILINE)
-"""A name that is put together when the script runs."""
+"""Bytes of the largest text that is read for the files that it opens."""
+LONG = 20.0
+"""Seconds of work that is kept though the budget of the run ends before all files are read: the next run goes on from there."""
 
 
-def dependents(files: Iterable[str], others: Collection[str]) -> list[str]:
+def dependents(files: Iterable[str], others: Collection[str], cache: Cache | None = None) -> list[str]:
     """Return those of the files that depend on one of `others`, themselves left out."""
     wanted = {os.path.realpath(path) for path in others}
-    texts = {path: text for path in files if os.path.realpath(path) not in wanted and (text := _text(path))}
-    return [path for path in _mentioning(texts, others) if not wanted.isdisjoint(_opened(path))]
+    paths = dict.fromkeys(path for path in files if os.path.realpath(path) not in wanted)
+    book = _opened(paths, cache if len(paths) >= MANY else None)
+
+    def is_wanted(name: str, path: str, *_: str) -> bool:
+        return name in ("content", "is_file") and os.path.realpath(path) in wanted
+
+    asking = {file.path for file in book.asking(is_wanted)}
+    return [path for path in paths if path in asking]
 
 
-def _mentioning(texts: dict[str, bytes], others: Collection[str]) -> list[str]:
-    """Return the files that mention one of the others, or one that does; and those that compute what they name."""
-    names, known = _names(others), _names((*texts, *others))
-    more = [path for path, text in texts.items() if _COMPUTED.search(text)]
-    if not more and not any(name in text for text in texts.values() for name in names):
-        return []
-    odd = [name for name in known if _NAME.fullmatch(name) is None]
-    left = {path: _mentioned(text, known, odd) for path, text in texts.items()}
-    while more or names:
-        more += [path for path, value in left.items() if not value.isdisjoint(names)]
-        for path in more:
-            left.pop(path, None)
-        names, more = _names(more), []
-    return [path for path in texts if path not in left]
+def remember(cache: Cache, book: Book) -> None:
+    """Remember what files open, by a book of what was found in them: a check has asked all that reading asks."""
+    from tvlint.cache.files import EMPTY, bound
+
+    shelf = _shelf(cache)
+    if shelf is None:
+        return
+    known = {file.path for file in book.files}
+    old = cache.book(shelf) or EMPTY
+    others = replace(old, files=tuple(file for file in old.files if file.path not in known))
+    cache.bind(shelf, bound((), (replace(book, files=tuple(replace(file, text="") for file in book.files)), others)))
 
 
-def _mentioned(text: bytes, known: set[bytes], odd: Iterable[bytes]) -> set[bytes]:
-    """Return those of the known names that the text mentions, with or without what follows a dot."""
-    found = {name for name in odd if name in text}
-    for word in set(_NAME.findall(text)):
-        while word:
-            if word in known:
-                found.add(word)
-            word = word.rpartition(b".")[0]
-    return found
+def _shelf(cache: Cache) -> str | None:
+    return cache.shelf(("opened", os.getcwd()))
 
 
-def _names(paths: Iterable[str]) -> set[bytes]:
-    """Return what files are called by those who name them."""
-    names = {os.path.basename(path) for path in paths}
-    names |= {os.path.splitext(name)[0] for name in names if name.lower().endswith(_NAMED_WITHOUT_ENDING)}
-    return {os.fsencode(name) for name in names}
-
-
-def _opened(path: str) -> set[str]:
+def _opened(paths: Collection[str], cache: Cache | None) -> Book:
     """Return what reading each of the files asks of the disk."""
-    with recording() as asked, suppress(ReadError, OSError):
-        read(path)
-    return {os.path.realpath(path) for name, path, *_ in asked.all() if name in ("content", "is_file")}
+    from tvlint.cache.files import EMPTY, Writer, answering, bound, digest
+
+    shelf = _shelf(cache) if cache is not None else None
+    old = (cache.book(shelf) if cache is not None and shelf is not None else None) or EMPTY
+    book = replace(old, files=old.holding(paths, answering()))
+    known = {file.path for file in book.files}
+    unread = [path for path in paths if path not in known and _is_text(path)]
+    writer, pages, begun = Writer(os.getpid()), [], process_time()
+    for path in unread:
+        with recording(digest) as asked, suppress(ReadError, OSError):
+            read(path)
+        pages.append(writer.page(path, asked, ""))
+        if cache is not None and shelf is not None and (path == unread[-1] or process_time() - begun > LONG):
+            cache.bind(shelf, bound(pages, (book,)))
+            begun = process_time()
+    return bound(pages, (book,)) if pages else book
 
 
-def _text(path: str) -> bytes:
-    """Return the text of the file; empty for one that is none, or too large to name files."""
-    try:
-        data = content(path, LARGEST)
-    except OSError:
-        return b""
-    return b"" if b"\0" in data[:1024] else data
+def _is_text(path: str) -> bool:
+    """Return whether the file may name others: plans and data do not, and take long to read."""
+    with suppress(OSError):
+        return b"\0" not in content(path, LARGEST)[:1024]
+    return False

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.git import GitError, GitUnusable, ask
@@ -15,15 +16,19 @@ from tvlint.checkout.top import METADATA, is_within, top_of
 from tvlint.checkout.tracking import is_repository
 from tvlint.findings import Finding, Pairing, Problem
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
 from tvlint.run.project.project_file import Project
 from tvlint.run.project.unjudged import unjudged
+
+if TYPE_CHECKING:
+    from tvlint.cache.remember import Cache
 
 MAXIMAL_FILES = 500_000
 """Files of one folder that are looked at."""
 MAXIMAL_SIZE = 64 << 20
 """Bytes of the largest file that is opened because it lies in a folder; a file that is named is opened whatever its size."""
-_GENERATED = re.compile(
+_GENERATED = Pattern(
     r"gencode\d+\.py|graph\.ckp|compute_config\.pt|dist_param_map\.pt|origin_module_metadata\.pt(\.\d+)?", re.ASCII
 )
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
@@ -100,7 +105,7 @@ def _absence(path: str) -> str:
     return "a link that leads nowhere" if os.path.lexists(path) else "no such file or folder"
 
 
-def changed(paths: tuple[str, ...], project: Project) -> Candidates:
+def changed(paths: tuple[str, ...], project: Project, cache: Cache | None = None) -> Candidates:
     """Return the changed files that the project does not exclude, and the project's files that depend on one of them.
 
     A launch script that sources a changed file, or a YAML that builds on it, changes with it. pre-commit may split a long
@@ -113,7 +118,7 @@ def changed(paths: tuple[str, ...], project: Project) -> Candidates:
     from tvlint.run.project.dependents import dependents
 
     around = discover((), project)
-    kept.update(dict.fromkeys(dependents((path for path in around.files if path not in kept), tuple(kept))))
+    kept.update(dict.fromkeys(dependents((path for path in around.files if path not in kept), tuple(kept), cache)))
     return Candidates(tuple(kept), problems=around.problems, findings=(*findings, *around.findings))
 
 

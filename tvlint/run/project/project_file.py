@@ -13,6 +13,7 @@ from tvlint.checkout.following import content_named, why_not_followed
 from tvlint.checkout.opening import content
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field, replace
 from tvlint.readers.sources.toml_text import NotToml, parse
 from tvlint.run.project.toml_places import KeyPath, Places
@@ -25,7 +26,7 @@ PROJECT_FILES = ("tvlint.toml", ".tvlint.toml")
 """What a file is called that is nothing but a project file."""
 MAXIMAL_SIZE = 1 << 20
 """Bytes of the largest project file that is read."""
-_TABLE = re.compile(rb"^[ \t]*(?:\[[ \t]*)?tool[ \t]*\.[ \t]*tvlint\b", re.MULTILINE)
+_TABLE = Pattern(rb"^[ \t]*(?:\[[ \t]*)?tool[ \t]*\.[ \t]*tvlint\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

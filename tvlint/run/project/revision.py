@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
@@ -17,13 +18,15 @@ LARGEST_FILE = 1 << 20
 """Bytes of the largest file that is taken out of a revision; configurations and what they include are smaller."""
 LARGEST_TREE = 512 << 20
 
+_SHORTENED = ("refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/{}/HEAD")
+
 
 class RevisionError(Exception):
     """A revision that cannot be had; says why, and `help` what to do."""
 
     def __init__(self, message: str, help: str = "") -> None:
         super().__init__(message)
-        self.help = help or "give two files, or a revision of the repository around the current folder"
+        self.help = help
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +58,40 @@ def is_revision(name: str) -> bool:
 class UnknownRevision(RevisionError):
     """A name that the checkout does not know."""
 
+    def __init__(self, message: str) -> None:
+        fetched = "`git fetch` brings those of the remote (in GitHub Actions `fetch-depth: 0`)"
+        super().__init__(message, f"name a branch, a tag or a commit that this clone has; {fetched}")
+
 
 def commit(name: str) -> str:
     """Return the commit that `name` is. Raises `RevisionError`."""
     if not name or name.startswith("-") or not name.isprintable():
         raise UnknownRevision(f"no revision `{name}`")
     try:
-        return ask(checkout(), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").decode().strip()
+        found = _commit(name)
+        several = _refs(name)
+        if len({_commit(ref) for ref in several}) > 1:
+            help = f"give the whole name of the one that is meant, such as `{several[-1]}`"
+            raise RevisionError(f"`{name}` stands for different commits: {', '.join(f'`{ref}`' for ref in several)}", help)
+        return found
     except GitUnusable as error:
         raise RevisionError(str(error), error.help) from None
     except GitError:
         raise UnknownRevision(f"no revision `{name}`") from None
+
+
+def _commit(name: str) -> str:
+    return ask(checkout(), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").decode().strip()
+
+
+def _refs(name: str) -> list[str]:
+    """Return the refs that `name` may be short for, in the order in which git takes them: the first one, without a word."""
+    short = re.split(r"[~^:]|@\{", name)[0]
+    if short in ("", "@", "HEAD") or short.startswith("refs/"):
+        return []
+    known = [pattern.format(short) for pattern in _SHORTENED]
+    there = ask(checkout(), "for-each-ref", "--format=%(refname)", *known).decode(errors="replace").splitlines()
+    return [ref for ref in known if ref in there]
 
 
 def entries(commit: str) -> dict[str, Entry]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from functools import cached_property
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 
 KeyPath: TypeAlias = tuple["str | int", ...]
 """Keys from the top of the file; an element of an array of tables by its index."""
 
-_HEADER = re.compile(r"\s*(\[\[?)(.+?)\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+))*)\s*=""")
-_PART = re.compile(r""""[^"]*"|'[^']*'|[^.\s]+""")
+_HEADER = Pattern(r"\s*(\[\[?)(.+?)\]\]?\s*(?:#.*)?$")
+_KEY = Pattern(r"""\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+))*)\s*=""")
+_PART = Pattern(r""""[^"]*"|'[^']*'|[^.\s]+""")
 
 
 class Places:

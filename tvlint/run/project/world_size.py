@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from tvlint.checkout.opening import content
 from tvlint.findings import Problem
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
 
 MAXIMAL_SIZE = 4 << 20
 """Bytes of the largest file in which comments are looked for."""
 MAXIMAL_RANKS = 10**7
-_COMMENT = re.compile(r"(?:^|\s)#\s*tvlint:\s*(world-size)\b\s*=?\s*([^\s#]*)")
+_COMMENT = Pattern(r"(?:^|\s)#\s*tvlint:\s*(world-size)\b\s*=?\s*([^\s#]*)")
 
 
 @dataclass(frozen=True, slots=True)

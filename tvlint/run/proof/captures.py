@@ -17,10 +17,16 @@ if TYPE_CHECKING:
 
 ENDINGS = (".capture.jsonl.gz", ".capture.jsonl")
 _TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 0.05, "bfloat16": 0.2}
-"""How far a replayed gradient may be from the recorded one, relative to its largest element."""
+"""How far a replayed gradient may be from the recorded one, relative to its largest element, by what it is computed in."""
 
 _FAR = 10
 """Gradients of two programs that differ by so many tolerances are not the same."""
+
+_MOST_ROUNDED = 0.5
+"""So much of the largest element is no rounding, in whatever numbers a program computes."""
+
+_NEAR = 0.2
+"""Gradients that differ by more are not shown to be the same either."""
 
 
 _ROUNDED = 1e-3
@@ -90,13 +96,13 @@ def replayed(recorded: Recorded) -> Replayed:
         found = replay(plan, given)
     except UnreplayableError as error:
         return Replayed(0, 0.0, f"cannot be replayed: {error}", error.location)
-    worst, compared, least = 0.0, 0, _least_scale(recorded)
+    worst, compared, least, rounding = 0.0, 0, _least_scale(recorded), _coarsest(plan)
     for (rank, weight), numbers in recorded.gradients.items():
         gradient = found.gradients.get((rank, weight))
         far = _distance(gradient, numbers, least)
         if far is None or gradient is None:
             return Replayed(compared, worst, f"does not make the recorded gradient of `{weight}` on rank {rank}")
-        if not far <= _TOLERANCE.get(plan.tensors[weight].dtype, 0.0):
+        if not far <= max(rounding, _TOLERANCE.get(plan.tensors[weight].dtype, 0.0)):
             text = f"replayed, gives another gradient of `{weight}` on rank {rank} than the program: {far:.2g} of its largest"
             return Replayed(compared, worst, text)
         worst, compared = max(worst, far), compared + 1
@@ -107,6 +113,11 @@ def replayed(recorded: Recorded) -> Replayed:
             if far is not None and far > max(_TOLERANCE.values()):
                 return Replayed(compared, worst, f"replayed, gives another loss on rank {rank} than the program")
     return Replayed(compared, worst)
+
+
+def _coarsest(plan: Plan) -> float:
+    """Return the tolerance of the coarsest numbers in which the plan computes, as those of autocast are."""
+    return max((_TOLERANCE.get(tensor.dtype, 0.0) for tensor in plan.tensors.values()), default=0.0)
 
 
 def _least_scale(recorded: Recorded) -> float:
@@ -143,6 +154,7 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
     if parallel.random or reference.random:
         return None
     found: dict[str, tuple[float, list[int]]] = {}
+    rounding = max(map(_coarsest, (parallel.plan, reference.plan)))
     incomplete = not _has_every_gradient(parallel, reference)
     least = _least_scale(reference)
     for (rank, weight), numbers in parallel.gradients.items():
@@ -152,7 +164,9 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
         if far is None:
             incomplete = True
             continue
-        if far > _FAR * _TOLERANCE.get(parallel.plan.tensors[weight].dtype, 1.0):
+        limit = _FAR * max(rounding, _TOLERANCE.get(parallel.plan.tensors[weight].dtype, 1.0))
+        incomplete = incomplete or far > min(limit, _NEAR)
+        if far > min(limit, _MOST_ROUNDED):
             most, ranks = found.get(weight, (0.0, []))
             found[weight] = (max(most, far), [*ranks, rank])
     return None if incomplete and not found else found

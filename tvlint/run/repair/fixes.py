@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 from tvlint.checkout.following import may_be_shown
@@ -95,10 +95,10 @@ def fixed(report: Report, rules: Rules, session: Session, unsafe: bool) -> Fixed
         while count < MOST_FIXED:
             work = partial(_next, path, wanted, mentions, rules, contents, unsafe)
             changed = session.steps.do(path, work, "the fixes")
-            if isinstance(changed, Problem) or not changed:
+            if isinstance(changed, Problem) or not changed.contents:
                 break
-            contents |= changed
-            count += 1
+            contents |= changed.contents
+            count += changed.count
     return Fixed(contents, count)
 
 
@@ -109,18 +109,31 @@ def checked_in(finding: Finding) -> str:
 
 def _next(
     path: str, wanted: Counter[str], mentions: Mentions, rules: Rules, contents: Mapping[str, bytes], unsafe: bool
-) -> Mapping[str, bytes]:
+) -> Fixed:
     """Return the contents that change with the next fixes of findings that are wanted; none where no fix is left.
 
     What is the same mistake in many launches is repaired in all of them at once, where that holds.
     """
     with instead(contents):
         file = File(path, mentions, rules)
-        for finding in file.before.findings:
-            if wanted[fingerprint(finding)]:
-                for fix in file.holding(finding, unsafe):
-                    return file.edited(fix.edits) or {}
-        return _chained(file, wanted)
+        findings = [finding for finding in file.before.findings if wanted[fingerprint(finding)]]
+        for alike in file.alike(findings, unsafe):
+            for some in _parts(alike):
+                if file.hold(some):
+                    edits = dict.fromkeys(edit for proposal, _ in some for edit in proposal.fix.edits)
+                    return Fixed(file.edited(edits) or {}, len(some))
+        for finding in findings:
+            for fix in file.holding(finding, unsafe):
+                return Fixed(file.edited(fix.edits) or {}, 1)
+        return Fixed(_chained(file, wanted), 1)
+
+
+def _parts(found: list[tuple[_Proposal, Finding]]) -> Iterator[list[tuple[_Proposal, Finding]]]:
+    """Yield all of several proposals, then the halves, and so on, as long as they are several."""
+    if len(found) > 1:
+        yield found
+        yield from _parts(found[: len(found) // 2])
+        yield from _parts(found[len(found) // 2 :])
 
 
 def _chained(file: File, wanted: Counter[str]) -> Mapping[str, bytes]:
@@ -142,7 +155,7 @@ def _chained(file: File, wanted: Counter[str]) -> Mapping[str, bytes]:
         contents |= changed
         with instead(contents):
             after = File(file.path, file.mentions, file.rules).before
-        if step and any(_better(file.before, after, finding) for finding in blocked):
+        if step and any(_better(file.before, after, [finding]) for finding in blocked):
             return contents
     return {}
 
@@ -242,6 +255,24 @@ class File:
             if self._holds(proposal, finding):
                 yield fix
 
+    def alike(self, findings: Iterable[Finding], unsafe: bool) -> Iterable[list[tuple[_Proposal, Finding]]]:
+        """Return the first proposal for each finding, those together that change the same settings of different launches.
+
+        Repairs of plans are left out: one of them may be all that several findings need.
+        """
+        found: dict[object, list[tuple[_Proposal, Finding]]] = {}
+        seen: set[object] = set()
+        for finding in findings:
+            proposal = next((each for each in self._proposals(finding, unsafe) if each.fix.is_safe or unsafe), None)
+            if proposal is None or (proposal.changes is None and not proposal.fix.is_safe):
+                continue
+            names = None if proposal.changes is None else frozenset(change.name for change in proposal.changes)
+            launch = proposal.fix.edits if names is None else finding.section
+            if not seen & {launch, proposal.fix.edits}:
+                seen |= {launch, proposal.fix.edits}
+                found.setdefault(names, []).append((proposal, finding))
+        return found.values()
+
     def edited(self, edits: Iterable[Edit]) -> dict[str, bytes] | None:
         """Return the contents of the files after the edits; None where they do not fit."""
         by_file: dict[str, list[Edit]] = {}
@@ -335,16 +366,21 @@ class File:
             return Trial(before, self._checked(paths), self, paths, contents)
 
     def _holds(self, proposal: _Proposal, finding: Finding) -> bool:
+        return self.hold([(proposal, finding)])
+
+    def hold(self, found: Sequence[tuple[_Proposal, Finding]]) -> bool:
+        """Return whether all proposals, which change the same settings, hold together for their findings."""
         text = self.text(self.path)
         self._left -= max(1, len(self._configurations), len(text.text) >> 10 if text is not None else 0)
         if self._left < 0:
             return False
-        contents = self.edited(proposal.fix.edits)
+        contents = self.edited(dict.fromkeys(edit for proposal, _ in found for edit in proposal.fix.edits))
         trial = self.trial(contents) if contents else None
         if trial is None:
             return False
-        keeps = proposal.changes is None or not _unknown(trial.after) - _unknown(trial.before)
-        return keeps and _better(trial.before, trial.after, finding) and trial.changes_only(proposal.changes)
+        changes = found[0][0].changes
+        keeps = changes is None or not _unknown(trial.after) - _unknown(trial.before)
+        return keeps and _better(trial.before, trial.after, [finding for _, finding in found]) and trial.changes_only(changes)
 
     def _checked(self, paths: tuple[str, ...]) -> Report:
         return check(Candidates(paths), self.rules.applied, self.rules.known, self.rules.project, repairs=0)[0]
@@ -366,13 +402,13 @@ def _comparable(value: SettingValue | Unknown) -> object:
     return (Unknown, value.cause, value.given) if isinstance(value, Unknown) else value
 
 
-def _better(before: Report, after: Report, finding: Finding) -> bool:
+def _better(before: Report, after: Report, findings: Iterable[Finding]) -> bool:
     """Return whether the findings are gone and nothing else has come."""
     if after.problems or len(after.checked) < len(before.checked):
         return False
     old, new = (Counter(map(fingerprint, report.findings)) for report in (before, after))
-    name = fingerprint(finding)
-    return new[name] < old[name] and not new - old and len(after.silenced) == len(before.silenced)
+    gone = Counter(map(fingerprint, findings))
+    return not new - (old - gone) and len(after.silenced) == len(before.silenced)
 
 
 def _unknown(report: Report) -> set[str]:

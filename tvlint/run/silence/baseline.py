@@ -21,6 +21,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, replace
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.text.totals import by_place
+from tvlint.rulebook.pages import load_rules
 from tvlint.run.output.outputs import write_file
 from tvlint.run.project.discovery import shown, why_not_in_project
 from tvlint.run.project.nested import folder_of
@@ -175,9 +176,11 @@ def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compare
 
     What is reported once a run stands at the first file that it is found in: another one where fewer files are checked.
     """
+    once = {entry.rule for entry in entries if is_once_a_run(entry.rule)}
+    reported = {finding.rule for finding in report.findings}
     left = Counter[tuple[str, str]]()
     for entry in entries:
-        left[entry.path, entry.fingerprint] += entry.count
+        left[entry.path, entry.fingerprint] += 0 if entry.rule in once & reported else entry.count
     ordered = by_place(report.findings)
     paths = {place: _from(folder, place) for place in map(place_of, ordered)}
     places = {entry.path for entry in entries}
@@ -185,7 +188,9 @@ def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compare
     known: set[int] = set()
     for number, finding in enumerate(ordered):
         key = (paths[place_of(finding)], fingerprint(finding))
-        if left[key] > 0:
+        if finding.rule in once:
+            known.add(number)
+        elif left[key] > 0:
             left[key] -= 1
             known.add(number)
     moved: dict[str, list[tuple[str, str]]] = {}
@@ -208,6 +213,12 @@ def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compare
         tuple(finding for number, finding in enumerate(ordered) if number in known),
         stale,
     )
+
+
+def is_once_a_run(rule: str) -> bool:
+    """Return whether one finding of the rule stands for all of a run."""
+    rules = load_rules()
+    return rule in rules and rules[rule].once == "run"
 
 
 def place_of(finding: Finding) -> str:

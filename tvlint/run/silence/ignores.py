@@ -11,6 +11,7 @@ from tvlint.checkout.opening import content
 from tvlint.checkout.top import folder_around
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
 from tvlint.run.output.suggest import did_you_mean
 from tvlint.run.silence.intervals import Intervals, Lines
@@ -18,7 +19,7 @@ from tvlint.run.silence.intervals import Intervals, Lines
 MAXIMAL_SIZE = 4 << 20
 """Bytes of the largest file in which comments are looked for."""
 RULE = "unused-ignore"
-_COMMENT = re.compile(r"(?:^|\s)(#\s*tvlint:\s*ignore(-file)?\b(?:\s*\[([^\]\n]*)\])?)(.*)")
+_COMMENT = Pattern(r"(?:^|\s)(#\s*tvlint:\s*ignore(-file)?\b(?:\s*\[([^\]\n]*)\])?)(.*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,40 @@
+"""When releases of Megatron core came out."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+RELEASES: Final = (
+    ("230101", "0.2"),
+    ("240105", "0.4"),
+    ("240226", "0.5"),
+    ("240418", "0.6"),
+    ("240530", "0.7"),
+    ("240812", "0.8"),
+    ("241024", "0.9"),
+    ("250217", "0.10"),
+    ("250314", "0.11"),
+    ("250506", "0.12"),
+    ("250725", "0.13"),
+    ("251008", "0.14"),
+    ("251205", "0.15"),
+    ("260226", "0.16"),
+    ("260414", "0.17"),
+    ("260622", "0.18"),
+    ("260819", "0.19"),
+)
+"""The day, as YYMMDD, and the release; oldest first."""
+
+FRESH: Final = timedelta(days=183)
+"""So long before the newest release, few launches run one."""
+
+
+def is_fresh(release: str) -> bool:
+    """Return whether a release is so young, or not even out, that a launch which does not name it hardly runs it."""
+    days = {name: _day(text) for text, name in RELEASES}
+    return release not in days or max(days.values()) - days[release] < FRESH
+
+
+def _day(text: str) -> datetime:
+    return datetime.strptime(text, "%y%m%d")

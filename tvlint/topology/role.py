@@ -1,0 +1,28 @@
+"""What a part of a program does with its model: it trains it, runs it forward alone, or serves it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tvlint.ir.configuration import Configuration
+
+
+class Role(Enum):
+    """The roles of the models of reinforcement learning."""
+
+    TRAINS = "trains"
+    SCORES = "scores"
+    """It runs forward alone: a reference or a reward model."""
+    SERVES = "serves"
+    """An inference engine draws samples of it."""
+
+
+_SERVES = frozenset({"rollout", "inference", "generation"})
+_SCORES = frozenset({"ref", "reference", "reward", "reward_model", "teacher"})
+_OF_RL = frozenset({"verl", "nemo-rl", "roll"})
+
+
+def role_of(configuration: Configuration) -> Role:
+    """Return the role that frameworks of reinforcement learning give the section of their configuration."""
+    names = frozenset(configuration.section.split(".")) if configuration.framework in _OF_RL else frozenset[str]()
+    return Role.SERVES if names & _SERVES else Role.SCORES if names & _SCORES else Role.TRAINS

@@ -269,6 +269,8 @@ MORE_CASES: tuple[Case, ...] = (
              lambda t, x, n=n: getattr(t.nn.functional, f"max_pool{n}d")(x, 2), {"kernel_size": 2})
         for n in (1, 2, 3)
     ),
+    Case("max-pool1d padded", F + "max_pool1d", ((2, 2, 4),), lambda x: np.stack([x[..., :2].max(-1), x[..., 1:].max(-1)], -1),
+         lambda t, x: t.nn.functional.max_pool1d(x - 9, 3, 2, 1) + 9, {"kernel_size": 3, "stride": 2, "padding": 1}),
     *(
         Case(f"avg-pool{n}d", F + f"avg_pool{n}d", ((2, 2, *(2,) * n),),
              lambda x, n=n: x.mean(tuple(range(2, n + 2)), keepdims=True),

@@ -269,10 +269,12 @@ program
         """
 mesh tp=2
 weight w1 f32[16,8]  tp:S(1)
+weight w2 f32[16,8]  tp:S(1)
 weight b f32[16]
 input  x  f32[8,8] tp:S(1)
 program
   h = linear(x, w1)
+  k = linear(x, w2)
   a = gelu(h)
   c = add(h, b)
   d = add(h, 1.0)
@@ -280,7 +282,7 @@ program
   r = all-reduce(h) over tp
   s = all-reduce(r) over tp
   m = all-reduce max(h) over tp
-  t = all-gather(h, dim=0) over tp
+  t = all-gather(k, dim=0) over tp
   u = reduce-scatter(r, dim=0) over tp
   v = all-gather(r, dim=0) over tp
   ok = add(h, h)

@@ -221,3 +221,59 @@ program
 @pytest.mark.parametrize(("op", "wrong"), [("mul", {"swapped-gradients"}), ("sub", {"swapped-gradients"}), ("add", set())])
 def test_gradients_that_are_the_same_may_stand_in_each_others_places(op: str, wrong: set[str]) -> None:
     assert {own.name for own in sure_defects(alone(SWAPPED.format(op=op)))} == wrong
+
+
+RESIDUAL = """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+input h f32[4,16] tp:S(1)
+input x f32[4,8]
+output y f32[4,8]
+program
+  p = linear(h, w)
+  {sum}
+  d = dropout(r, 0.1)
+  y = {end}
+"""
+
+PACKED = """
+mesh tp=2
+weight w f32[16,8] tp:S(0,parts={parts})
+input x f32[2,8]
+output q f32[2,8] tp:S(1)
+program
+  h = linear(x, w)
+  q, k, v = split(h, [4, 2, 2], dim=-1)
+"""
+
+CUT = """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight g f32[8]
+input h f32[4,16] tp:S(1)
+output y f32[4,8] tp:S(0)
+program
+  p = linear(h, w)
+  s = {cut}(p, dim=0) over tp
+  y = rms_norm(s, [8], g)
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "rule", "line"),
+    [
+        (
+            RESIDUAL.format(sum="r = all-reduce(p) over tp", end="add(d, x)"),
+            RESIDUAL.format(sum="r = add(p, x)", end="all-reduce(d) over tp"),
+            "missing-allreduce",
+            9,
+        ),
+        (PACKED.format(parts="[8,4,4]"), PACKED.format(parts="[4,4,8]"), "packed-split-across-shards", 8),
+        (CUT.format(cut="reduce-scatter"), CUT.format(cut="chunk"), "missing-allreduce", 9),
+    ],
+)
+def test_a_part_of_a_sum_or_of_what_is_packed_is_named_where_it_went_wrong(
+    right: str, wrong: str, rule: str, line: int
+) -> None:
+    assert findings_of_text(right) == []
+    assert [(own.rule, own.location.line) for own in findings_of_text(wrong)] == [(rule, line)]

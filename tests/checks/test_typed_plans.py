@@ -342,7 +342,7 @@ program
 """,
     ),
     "shape-chunk-of-shard": (
-        "shape-mismatch",
+        "contraction-of-mismatched-shards",
         6,
         """\
 mesh tp=2

@@ -7,8 +7,10 @@ from oracle.compare import compare
 from oracle.judge import equal_and_refuted, proved_and_not_equal
 from oracle.mutate import mutants
 
+from tests.builders.numbers import on_numbers_of
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
 from tvlint.findings import Outcome
 
 ALONE = """
@@ -58,6 +60,12 @@ def test_heads_split_with_the_keys_that_they_share(text: str, reference: str) ->
     verdict = verdict_on(text, reference)
     assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
     assert compare(*plans(ALONE, text)).outcome == "equal"
+
+
+@pytest.mark.parametrize("text", [ALONE, HALVES, SHARED], ids=["alone", "halves", "shared"])
+def test_shared_heads_run_on_numbers(text: str) -> None:
+    assert on_numbers_of(*plans(text, WRITTEN)) == Agreement()
+    assert isinstance(on_numbers_of(*plans(text.replace("tanh", "sin"), WRITTEN)), Difference)
 
 
 def test_keys_that_are_written_out_for_every_head_of_queries_are_the_shared_ones() -> None:

@@ -31,12 +31,62 @@ REPLICAS = (
     "l: f32[] = all-reduce avg(k) over dp\nend reduce-gradients w over dp by avg\n"
 )
 
+HEADS = (
+    "weight wq f32[16,6]{rows}\nweight wo f32[6,16]{columns}\ninput cs f32[5,4]\ninput sn f32[5,4]\n"
+    "input x f32[2,5,6]\nloss l\nprogram\n"
+)
+TURNED = """p = linear(x, wq)
+v = view(p, size=[2,5,{heads},4])
+q = transpose(v, dim0=1, dim1=2)
+x1, x2 = torch.chunk(q, chunks=2, dim=-1)
+x3 = neg(x2)
+r = cat([x3, x1], dim=-1)
+qc = mul(q, cs)
+rs = mul(r, sn)
+e = add(qc, rs)
+k = mul(e, 0.5)
+a = scaled_dot_product_attention(k, q, q, is_causal=True)
+t = transpose(a, dim0=1, dim1=2)
+f: f32[2,5,{width}] = reshape(t, size=[2,5,{width}])
+g = gelu(f)
+"""
+ROTARY = HEADS.format(rows="", columns="") + TURNED.format(heads=4, width=16) + "y = linear(g, wo)\n" + LOSS
+ON_TWO = (
+    "mesh tp=2\n"
+    + HEADS.format(rows=" tp:S(0)", columns=" tp:S(1)")
+    + TURNED.format(heads=2, width=8)
+    + "y0 = linear(g, wo)\ny = all-reduce(y0) over tp\n"
+    + LOSS
+)
+GATE = "weight w0 f32[6,6]\nweight w f32[8,6]{rows}\nweight v f32[6,4]{columns}\ninput x f32[5,6]\nloss l\nprogram\n"
+UP = "n0 = linear(x, w0)\nn = tanh(n0)\n"
+GATED = (
+    GATE.format(rows="", columns="") + UP + "h = linear(n, w)\nk = view(h, size=[5,4,2])\na, b = unbind(k, 2)\nc = silu(a)\n"
+    "m = mul(c, b)\ny = linear(m, v)\n" + LOSS
+)
+GATES = (
+    "mesh tp=2\n"
+    + GATE.format(rows=" tp:S(0)", columns=" tp:S(1)")
+    + UP
+    + "i = copy(n) over tp\nh = linear(i, w)\nk = view(h, size=[5,2,2])\na = select(k, 2, 0)\nb = select(k, 2, 1)\n"
+    + "c = silu(a)\nm = mul(c, b)\ny0 = linear(m, v)\ny = all-reduce(y0) over tp\n"
+    + LOSS
+)
+
 MISTAKES = [
     (REFERENCE, PARALLEL, "qm = div(q, 8)", "qm = div(q, 4)", "use 8 instead of 4 in `div`"),
     (REFERENCE, PARALLEL, "qe = add(qm, 1e-06)", "qe = add(qm, 1)", "use 1e-06 instead of 1 in `add`"),
     (ONE, REPLICAS, "div(a, 24)", "div(a, 48)", "use 24 instead of 48 in `div`"),
     (ONE, REPLICAS, "over dp by avg", "over dp", "reduce gradients by `avg`"),
     (ONE, REPLICAS, "end reduce-gradients w over dp by avg\n", "", "reduce the gradients of `w` over `dp` by `avg`"),
+    (ROTARY, ON_TWO, "cat([x3, x1]", "cat([x1, x3]", "exchange `x1` and `x3` in `cat`"),
+    (ROTARY, ON_TWO, "neg(x2)", "neg(x1)", "use `x2` instead of `x1` in `neg`"),
+    (ROTARY, ON_TWO, "x1, x2 =", "x2, x1 =", "exchange `x2` and `x1` in `chunk`"),
+    (ROTARY, ON_TWO, "is_causal=True", "is_causal=False", "make `a` with `scaled_dot_product_attention` as the reference does"),
+    (ROTARY, ON_TWO, "add(qc, rs)", "sub(qc, rs)", "use `add` instead of `sub`"),
+    (ROTARY, ON_TWO, "y = all-reduce(y0) over tp", "y = identity(y0)", "all-reduce `y0` over `tp` after `linear`"),
+    (GATED, GATES, "select(k, 2, 0)", "select(k, 2, 1)", "use 0 instead of 1 in `select`"),
+    (GATED, GATES, "i = copy(n) over tp", "i = identity(n)", "reduce the gradients of `w0` over `tp`"),
 ]
 
 

@@ -61,6 +61,9 @@ v = transpose(v1, 1, 2)
 SCORES = "kt = transpose(k, 2, 3)\nsc = matmul(q, kt)\nsd = div(sc, 1.4142135623730951)\n"
 WEIGHTED = "p = softmax(sm, dim=-1)\no = matmul(p, v)\ny = transpose(o, 1, 2)\n" + CUBE
 
+POSITIONS = "c = arange(4)\nr = unsqueeze(c, 1)\nd = sub(r, c)\n"
+FILLED = "sm = masked_fill(sd, m, -inf)\n" + WEIGHTED
+
 PLAIN = "h = linear(x, w)\na = {f}(h)\ny = linear(a, v)\n" + SQUARE
 FLAT = "f = view(x, [8, 8])\nh = linear(f, w)\na = {f}(h)\nz = linear(a, v)\ny = view(z, [2, 4, 4])\n" + SQUARE
 SWAPPED = "f = transpose(x, 0, 1)\nh = linear(f, w)\na = {f}(h)\nz = linear(a, v)\ny = transpose(z, 0, 1)\n" + SQUARE
@@ -148,6 +151,31 @@ y = einsum("bhst,tbhd->sbhd", p, v)
         kernel=PROJECTED + "n = logical_not(m)\no = scaled_dot_product_attention(q, k, v, n)\ny = transpose(o, 1, 2)\n" + CUBE,
         chosen=PROJECTED + SCORES + "n = logical_not(m)\nsm = where(n, sd, -inf)\n" + WEIGHTED,
     ),
+    "a window of keys": _of(
+        HEADS.replace("buffer m bool[4,4]\n", ""),
+        either=PROJECTED + SCORES + POSITIONS + "e = lt(d, 0)\nf = ge(d, 2)\nm = logical_or(e, f)\n" + FILLED,
+        both=PROJECTED
+        + SCORES
+        + POSITIONS
+        + "e = ge(r, c)\nf = gt(2, d)\nn = logical_and(f, e)\nm = logical_not(n)\n"
+        + FILLED,
+        chosen=PROJECTED
+        + SCORES
+        + POSITIONS
+        + "h = sub(c, r)\ne = le(h, 0)\nf = gt(h, -2)\nm = logical_and(e, f)\nsm = where(m, sd, -inf)\n"
+        + WEIGHTED,
+        triangles=PROJECTED
+        + SCORES
+        + 'n = ones([4, 4], dtype="bool")\ne = triu(n, 1)\nf = tril(n, -2)\n'
+        + "se = masked_fill(sd, e, -inf)\nsm = masked_fill(se, f, -inf)\n"
+        + WEIGHTED,
+    ),
+    "stacked": _of(
+        TOKENS,
+        unbound="h = linear(x, w)\ni = view(h, [2, 4, 2, 4])\ng, u = unbind(i, 2)\na = silu(g)\ny = mul(a, u)\n" + SQUARE,
+        selected="h = linear(x, w)\ni = view(h, [2, 4, 2, 4])\ng = select(i, 2, 0)\nu = select(i, -2, 1)\n"
+        "a = silu(g)\ny = mul(a, u)\n" + SQUARE,
+    ),
 }
 
 WRONG = [
@@ -165,6 +193,13 @@ WRONG = [
     ("causal attention", "kept", "j = logical_not(i)", "j = identity(i)"),
     ("causal attention", "sequence_first", "lt(r, c)", "lt(c, r)"),
     ("causal attention", "sequence_first", "sbhd,tbhd->bhst", "sbhd,tbhd->bhts"),
+    ("a window of keys", "both", "gt(2, d)", "gt(3, d)"),
+    ("a window of keys", "both", "logical_and(f, e)", "logical_or(f, e)"),
+    ("a window of keys", "chosen", "gt(h, -2)", "ge(h, -2)"),
+    ("a window of keys", "chosen", "sub(c, r)", "sub(r, c)"),
+    ("a window of keys", "triangles", "tril(n, -2)", "tril(n, -1)"),
+    ("stacked", "unbound", "g, u = unbind", "u, g = unbind"),
+    ("stacked", "selected", "select(i, 2, 0)", "select(i, 2, 1)"),
     ("attention with a mask", "kernel", "n = logical_not(m)", "n = identity(m)"),
     ("attention with a mask", "chosen", "n = logical_not(m)", "n = identity(m)"),
 ]

@@ -143,7 +143,6 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("merge_by_log_sum_exp", ((4, 2), (4, 1), (4, 2), (4, 1)), {}, "shapes"),
     ("torch.squeeze", ((4, 2),), {"dim": 1}, "squeeze"),
     ("torch.gather", ((4, 4), (2, 4)), {"dim": 1}, "gather"),
-    ("operator.getitem", ((4, 4), (4,)), {}, "operands"),
     ("operator.getitem", ((4, 4), Literal(7)), {}, "index 7"),
     ("torch.split", ((4, 4),), {"split_size_or_sections": (1, 2), "dim": 0}, "into"),
     ("torch.split", ((4, 4),), {"split_size_or_sections": 0, "dim": 0}, "split_size"),

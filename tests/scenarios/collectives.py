@@ -751,7 +751,7 @@ program
     ),
     *pair(
         "gradient of a sequence-to-head exchange not exchanged back", "mismatched-shards wrong-placement-claim missing-dual"
-        " gradient-sharded-unlike-weight contraction-of-mismatched-shards",
+        " gradient-sharded-unlike-weight contraction-of-mismatched-shards gradient-not-exchanged",
         """
 mesh cp=2
 weight w f32[4,4]

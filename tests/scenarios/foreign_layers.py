@@ -392,7 +392,7 @@ SCENARIOS = (
                 "  dx5, grad(norm) = backward xn (dx3)",
             ),
         )),
-        ("backward all-reduce over dp", "missing-allreduce", (
+        ("backward all-reduce over dp", "missing-allreduce wrong-collective-group", (
             (
                 "dh2 = all-reduce(dh2p) over tp",
                 "dh2 = all-reduce(dh2p) over dp",

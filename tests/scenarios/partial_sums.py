@@ -188,7 +188,7 @@ program
     ),
     *pair(
         "partial into a column-parallel matmul whose weight splits the same dimension", "missing-allreduce"
-        " partial-times-partial",
+        " partial-times-partial contraction-of-mismatched-shards",
         """
 mesh tp=2
 weight w1 f32[16,8] tp:S(1)

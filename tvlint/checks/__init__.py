@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from tvlint.analyses.dataflow.facts import Facts
 
 
-OF_RELATIONS = frozenset({"root-only-result-used"})
+OF_RELATIONS = frozenset(
+    {"bias-added-to-partial", "broadcast-of-partial", "doubled-gradient-reduction", "gather-of-unsharded"}
+    | {"gradient-sharded-unlike-weight", "packed-split-across-shards", "partial-times-partial"}
+    | {"root-only-result-used", "state-of-another-shard"}
+)
 """The rules whose mistakes the relations alone show."""
 
 

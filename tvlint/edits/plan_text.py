@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tvlint.edits.apply import Text
 from tvlint.findings import Edit, Finding, Fix
+from tvlint.ir.patterns import Pattern
 
-_PLAN = re.compile(r"^mesh\s", re.MULTILINE)
+_PLAN = Pattern(r"^mesh\s", re.MULTILINE)
 _MOST_DIMS = 4
 _NAME = r"(?<![\w.\-/]){}(?![\w.\-/])"
 
@@ -76,8 +77,8 @@ def _removed(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines)
 def _reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     """Yield the all-reduce behind the operator that makes the partial value, which gets another name, also in its backward."""
     name, axis = names[:2]
-    pattern = re.compile(_NAME.format(re.escape(name)))
-    made = re.compile(rf"[ \t]*({pattern.pattern})(?=[ \t]*(?::[^=]*)?=[^=])")
+    pattern = Pattern(_NAME.format(re.escape(name)))
+    made = Pattern(rf"[ \t]*({pattern.pattern})(?=[ \t]*(?::[^=]*)?=[^=])")
     number = next((number for number in range(line, 0, -1) if made.match(lines.all[number])), 0)
     partial = f"{name}_partial"
     while partial in lines.text.text:
@@ -86,7 +87,7 @@ def _reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines)
     first = pattern.search(lines.all[number])
     if not number or first is None:
         return
-    backward = re.compile(rf"(?<=\bbackward ){pattern.pattern}")
+    backward = Pattern(rf"(?<=\bbackward ){pattern.pattern}")
     found = ((later, backward.search(text)) for later, text in enumerate(lines.all) if later > number)
     renamed = (lines.other(later, match, partial) for later, match in found if match is not None)
     yield Fix(f"insert `{statement}`", (lines.other(number, first, partial), lines.behind(number, statement), *renamed))

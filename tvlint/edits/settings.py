@@ -13,11 +13,12 @@ from tvlint.edits.apply import Text
 from tvlint.findings import Edit
 from tvlint.frameworks.megatron import Option, option_of
 from tvlint.ir.configuration import Change, Configuration, Setting
+from tvlint.ir.patterns import Pattern
 
-_BETWEEN = re.compile(r"(?:=|[ \t]+|[ \t]*\\\n[ \t]*)([\"']?)")
+_BETWEEN = Pattern(r"(?:=|[ \t]+|[ \t]*\\\n[ \t]*)([\"']?)")
 """What stands between an option and its value."""
-_BEFORE = re.compile(r"(?:[ \t\n]|\\\n)+\Z")
-_BEHIND = re.compile(r"[ \t]+(?=[^\s\\#)])")
+_BEFORE = Pattern(r"(?:[ \t\n]|\\\n)+\Z")
+_BEHIND = Pattern(r"[ \t]+(?=[^\s\\#)])")
 
 
 def edits_of(change: Change, configuration: Configuration, text: Text, path: str, beside: Setting | None) -> tuple[Edit, ...]:

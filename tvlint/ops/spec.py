@@ -307,6 +307,8 @@ class OpSpec:
     traits: frozenset[Trait] = frozenset()
     sequence: int | None = None
     """For attention: the dimension of positions among four; None where callers keep no one layout."""
+    undone_by: frozenset[str] = frozenset()
+    """Operators of which some use gives back its operand, or the part of a sum that was in it, by their names."""
     dimension: tuple[int, int | None] | None = None
     """Which of its constants names the dimension that it works along, without an attribute for it, and which it is without."""
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+
+from tvlint.ir.operators import Literal, Operand, Value
 
 _MODULES = {
     "F": "torch.nn.functional",
@@ -79,8 +82,28 @@ OPERAND_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_OF_TWO, ("other",)),
     **dict.fromkeys(_OF_WEIGHTS, ("weight", "bias")),
     **dict.fromkeys(_ATTENTIONS, ("key", "value")),
+    "pow": ("exponent",),
     **dict.fromkeys(("mm", "bmm"), ("mat2",)),
     **dict.fromkeys(_LOSSES, ("target",)),
     **dict.fromkeys(("cross_entropy", "nll_loss"), ("target", "weight")),
 }
 """Operands that may be given by name: those that follow the first, in the order of the function's own."""
+
+
+def with_second_in_place(
+    op: str, operands: tuple[Operand, ...], attributes: Mapping[str, Value]
+) -> tuple[tuple[Operand, ...], dict[str, Value]]:
+    """Return the operands and attributes of a call of which a second operand that is given by its name stands in its place.
+
+    Of a function of two operands that is `pow(x, exponent=2)` for a number, or `mul(x, other=y)` for a tensor, which readers
+    append.
+    """
+    last = without_overload(op).rsplit(".", 1)[-1]
+    (key,) = OPERAND_NAMES["pow"] if last == "pow" else OPERAND_NAMES[last] if last in _OF_TWO else ("",)
+    left = {name: value for name, value in attributes.items() if name != key}
+    given = attributes.get(key)
+    if len(operands) == 1 and isinstance(given, int | float) and not isinstance(given, bool):
+        return (*operands, Literal(given)), left
+    if len(operands) == 2 and given == "operand 1":
+        return operands, left
+    return operands, dict(attributes)

@@ -8,9 +8,11 @@ from math import prod
 from typing import Any
 
 from tvlint.ir.operators import Compute, Literal
+from tvlint.ops.families.attention import shares_heads
 from tvlint.ops.field import Array, Floats
 from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Steps, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
+from tvlint.replay.stand_ins import StandIns
 
 _STEP = 1e-40
 MOST_WORK = 1 << 31
@@ -23,24 +25,37 @@ class NotReplayedError(Exception):
     """The operator table does not say what an operator computes, or it would take too long."""
 
 
-def forward(compute: Compute, operands: Sequence[Array], results: Sequence[Shape]) -> tuple[Array, ...]:
+def forward(
+    compute: Compute, operands: Sequence[Array], results: Sequence[Shape | None], stand_ins: StandIns | None = None
+) -> tuple[Array, ...]:
     """Return the results of a computation on its tensor operands, in the shapes that the plan declares for them, if it does.
 
     An operator that draws random numbers, or has none in the table, is run where `stand_ins` are given.
     """
-    spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
-    found = _evaluate(spec, call, operands)
+    shapes = [shape for shape in results if shape is not None]
+    whole = shapes if len(shapes) == len(results) else ()
+    spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, whole)
+    apart, wide = _with_heads_apart(spec, call, operands)
+    found = _evaluate(spec, apart, _with_draws(spec, apart, wide, stand_ins), stand_ins)
     if len(found) < len(results):
         raise NotReplayedError(f"`{compute.op}` gives {len(found)} of {len(results)} results")
-    return tuple(in_shape(value, shape) for value, shape in zip(found, results, strict=False))
+    return tuple(value if shape is None else in_shape(value, shape) for value, shape in zip(found, results, strict=False))
 
 
 def gradients(
-    compute: Compute, operands: Sequence[Array], results: Sequence[Shape], incoming: Mapping[int, Array], wanted: Sequence[int]
+    compute: Compute,
+    operands: Sequence[Array],
+    results: Sequence[Shape],
+    incoming: Mapping[int, Array],
+    wanted: Sequence[int],
+    stand_ins: StandIns | None = None,
 ) -> dict[int, Array]:
     """Return the vector-Jacobian products for the operands `wanted`; `incoming` are the gradients of results, by position."""
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
-    return {position: _gradient(spec, call, operands, incoming, position) for position in wanted}
+    apart, wide = _with_heads_apart(spec, call, operands)
+    wide = _with_draws(spec, apart, wide, stand_ins)
+    found = {position: _gradient(spec, apart, wide, incoming, position, stand_ins) for position in wanted}
+    return {position: _of_shared(value, operands[position].shape) for position, value in found.items()}
 
 
 def _call(
@@ -54,22 +69,57 @@ def _call(
     return spec, Call(op, given, attributes, tuple(results))  # type: ignore[arg-type]
 
 
+def _with_heads_apart(spec: OpSpec, call: Call, operands: Sequence[Array]) -> tuple[Call, Sequence[Array]]:
+    """Return attention whose heads of queries share keys and values with these written out for each head of queries."""
+    import numpy as np
+
+    if Trait.ATTENTION not in spec.traits or len(operands) < 3 or not shares_heads(call):
+        return call, operands
+    query, key, value, *rest = operands
+    times, left = divmod(query.shape[-3], max(1, key.shape[-3]))
+    if left:
+        raise NotReplayedError(f"`{call.op}` of {query.shape[-3]} heads of queries and {key.shape[-3]} of keys")
+    wide = [query, np.repeat(key, times, axis=-3), np.repeat(value, times, axis=-3), *rest]
+    arrays = iter(wide)
+    inputs = tuple(each_input if isinstance(each_input, Literal) else next(arrays).shape for each_input in call.inputs)
+    attributes = {name: attribute for name, attribute in call.attributes.items() if name != "enable_gqa"}
+    return Call(call.op, inputs, attributes, call.outputs), wide
+
+
+def _of_shared(gradient: Array, shape: Shape) -> Array:
+    """Return the gradient of heads from that of the heads that they were taken as: the sum over those."""
+    import numpy as np
+
+    if gradient.size == prod(shape):
+        return gradient
+    return np.asarray(gradient.reshape(*shape[:-2], -1, *shape[-2:]).sum(axis=-3))
+
+
+def _with_draws(spec: OpSpec, call: Call, operands: Sequence[Array], stand_ins: StandIns | None) -> Sequence[Array]:
+    """Return the operands, and behind them the random numbers of an operator that draws some."""
+    bound = _bind(spec, call) if spec.may_draw else None
+    if stand_ins is None or bound is None or bound.draws is None:
+        return operands
+    return [*operands, stand_ins.drawn(bound, operands)]
+
+
 def _bind(spec: OpSpec, call: Call) -> Bound:
     try:
-        bound = spec.bind(call)
+        return spec.bind(call)
     except UnsupportedError as error:
         raise NotReplayedError(str(error)) from None
-    if bound.draws is not None:
-        raise NotReplayedError(f"`{call.op}` draws random numbers")
-    return bound
 
 
-def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array]) -> tuple[Array, ...]:
+def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array], stand_ins: StandIns | None = None) -> tuple[Array, ...]:
     import numpy as np
 
     if spec.family is Family.RESHAPE:
         return (in_shape(operands[0], call.outputs[0]),)
     bound = _bind(spec, call)
+    if bound.draws is not None and len(operands) == len(bound.operands):
+        raise NotReplayedError(f"`{call.op}` draws random numbers")
+    if spec.evaluate is None and stand_ins is not None:
+        return stand_ins.results(bound.given_draws(), call, operands)
     if spec.evaluate is None:
         raise NotReplayedError(f"the operator table has no numbers for `{call.op}`")
     _check_indices(bound, call, operands)
@@ -111,13 +161,20 @@ def in_shape(value: Array, shape: Shape) -> Array:
     return array.reshape(shape)
 
 
-def _gradient(spec: OpSpec, call: Call, operands: Sequence[Array], incoming: Mapping[int, Array], position: int) -> Array:
+def _gradient(
+    spec: OpSpec,
+    call: Call,
+    operands: Sequence[Array],
+    incoming: Mapping[int, Array],
+    position: int,
+    stand_ins: StandIns | None = None,
+) -> Array:
     if spec.family is Family.RESHAPE:
         return in_shape(incoming[0], operands[0].shape)
     steps = spec.steps(call) if spec.steps is not None else ()
     if steps:
         return _through(steps, call, operands, incoming[0], position)
-    bound = _bind(spec, call)
+    bound = _bind(spec, call).given_draws()
     if position in bound.zero_gradient or position in bound.shape_only:
         import numpy as np
 
@@ -131,7 +188,7 @@ def _gradient(spec: OpSpec, call: Call, operands: Sequence[Array], incoming: Map
         contracted = _contracted(bound, operands, incoming[0], position)
         if contracted is not None:
             return contracted
-    return _by_steps(spec, call, bound, operands, incoming, position)
+    return _by_steps(spec, call, bound, operands, incoming, position, stand_ins)
 
 
 def _through(steps: Steps, call: Call, operands: Sequence[Array], incoming: Array, position: int) -> Array:
@@ -245,6 +302,7 @@ def _by_steps(
     operands: Sequence[Array],
     incoming: Mapping[int, Array],
     position: int,
+    stand_ins: StandIns | None,
 ) -> Array:
     """Return the gradient by tiny imaginary steps; elements that no common result depends on are moved together."""
     import numpy as np
@@ -264,7 +322,7 @@ def _by_steps(
         moved = list(operands)
         moved[position] = operands[position].astype(complex)
         moved[position][tuple(index)] += 1j * _STEP
-        outputs = _evaluate(spec, call, moved)
+        outputs = _evaluate(spec, call, moved, stand_ins)
         total = 0
         for at, gradient in incoming.items():
             names = bound.outputs[at]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from tvlint.analyses.gradients.accumulators import accumulators
@@ -35,9 +35,12 @@ from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 from tvlint.replay.collectives import combine, exchange
 from tvlint.replay.operators import NotReplayedError, forward, gradients, in_shape
+from tvlint.replay.stand_ins import StandIns
 
 Given: TypeAlias = Callable[[int, str, int], "Array | None"]
 """The numbers that a rank is given for a tensor in a micro-batch; None where there are none."""
+
+_LASTING = (Role.WEIGHT, Role.STATE)
 
 _MASK = 3
 """The operand of attention that is its mask, where it has one."""
@@ -65,6 +68,7 @@ class Result:
 
     gradients: dict[tuple[int, str], Array] = field(default_factory=dict)
     returned: dict[tuple[int, int, str], Array] = field(default_factory=dict)
+    left: dict[tuple[int, str], Array] = field(default_factory=dict)
 
 
 class UnreplayableError(Exception):
@@ -83,12 +87,12 @@ def _unwatched(rank: int, operator: Operator, name: str, value: Array) -> None:
     """Take no notice."""
 
 
-def replay(plan: Plan, given: Given, watch: Watch = _unwatched) -> Result:
+def replay(plan: Plan, given: Given, watch: Watch = _unwatched, stand_ins: StandIns | None = None) -> Result:
     """Return what a step of the plan computes, where `stand_ins` are given also of what has no numbers.
 
     Raises UnreplayableError.
     """
-    world = _World(plan, given, watch)
+    world = _World(plan, given, watch, stand_ins)
     shifts = [replica * plan.replication.stride for replica in range(plan.replication.count)]
     programs = [(rank, program.steps) for program in plan.programs for rank in program.ranks]
     ranks = {rank + shift: world.run(rank, shift, steps) for shift in shifts for rank, steps in programs}
@@ -106,8 +110,8 @@ def replay(plan: Plan, given: Given, watch: Watch = _unwatched) -> Result:
 class _World:
     """The ranks of a plan while they run."""
 
-    def __init__(self, plan: Plan, given: Given, watch: Watch) -> None:
-        self.plan, self.given, self.watch = plan, given, watch
+    def __init__(self, plan: Plan, given: Given, watch: Watch, stand_ins: StandIns | None) -> None:
+        self.plan, self.given, self.watch, self.stand_ins = plan, given, watch, stand_ins
         self.result = Result()
         self.progress = 0
         self.queues: dict[object, dict[int, deque[Post]]] = {}
@@ -124,6 +128,10 @@ class _World:
             found = None if value is None else (yield from state.arrived(value))
             if found is not None:
                 self.result.gradients[state.rank, weight] = found
+        for name, value in state.renewed.items():
+            found = yield from state.arrived(value)
+            if found is not None:
+                self.result.left[state.rank, name] = found
 
     def post(self, channel: object, rank: int, post: Post, members: tuple[int, ...]) -> None:
         """Add one side of a communication; complete it where all sides are there."""
@@ -202,6 +210,8 @@ class _Rank:
         self.made_of: dict[str, frozenset[str]] = {}
         self.body: dict[str, Array | _Pending] = {}
         self.micro_batch = 0
+        self.renewed: dict[str, Array | _Pending] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
 
     def segment(self, segment: Segment, step: Step) -> Turns[None]:
         """Run one segment."""
@@ -265,6 +275,8 @@ class _Rank:
         if name in self.body:
             found = yield from self.settled(self.body[name])
             return found
+        if name in self.renewed:
+            return (yield from self.settled(self.renewed[name]))
         saved = self.saved.get(self.micro_batch, {})
         if name in saved and name not in self.world.seeds:
             found = yield from self.settled(saved[name])
@@ -277,7 +289,7 @@ class _Rank:
         tensor = self.plan.tensors.get(name)
         if tensor is not None and name in self.world.seeds:
             return np.ones(tensor.shape)
-        if tensor is not None and tensor.role in (Role.WEIGHT, Role.BUFFER, Role.INPUT):
+        if tensor is not None and tensor.role in (*_LASTING, Role.BUFFER, Role.INPUT):
             key = f"{name} {self.micro_batch if tensor.role is Role.INPUT else -1}"
             if key not in self.kept:
                 value = self.world.given(self.rank, name, max(self.micro_batch, 0))
@@ -307,12 +319,15 @@ class _Rank:
             after = yield from self.settled(value)
             value = before + after
         self.body[name] = value
+        tensor = self.plan.tensors.get(name)
+        if tensor is not None and tensor.role in _LASTING:
+            self.renewed[name] = value
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a name, declared or as it was made."""
-        if name not in self.plan.tensors:
+        if name not in self.plan.tensors and name not in self.shapes:
             raise NotReplayedError(f"the shape of `{name}` is not declared")
-        return self.plan.tensors[name].shape
+        return self.plan.tensors[name].shape if name in self.plan.tensors else self.shapes[name]
 
     # ---- operators ----
 
@@ -357,8 +372,13 @@ class _Rank:
 
     def _compute(self, operator: Compute) -> Turns[None]:
         operands = yield from self._operands(operator)
-        results = forward(operator, operands, [self.shape(name) for name in operator.outputs])
+        if operator.in_place and not operator.outputs:
+            overwritten = tuple(str(operator.inputs[place]) for place in operator.in_place)
+            operator = replace(operator, op=operator.op.removesuffix("_"), outputs=overwritten, in_place=())
+        declared = [self.plan.tensors[name].shape if name in self.plan.tensors else None for name in operator.outputs]
+        results = forward(operator, operands, declared, self.world.stand_ins)
         for name, value in zip(operator.outputs, results, strict=True):
+            self.shapes[name] = value.shape
             self.world.watch(self.rank, operator, name, value)
             yield from self.write(name, value, operator.inputs)
 
@@ -370,10 +390,13 @@ class _Rank:
                 value = yield from self.read(name)
                 incoming[at] = in_shape(value, self.shape(operator.forward.outputs[at]))
         wanted = [at for at, name in enumerate(operator.outputs) if name]
-        found = gradients(operator.forward, operands, [self.shape(name) for name in operator.forward.outputs], incoming, wanted)
+        shapes = [self.shape(name) for name in operator.forward.outputs]
+        found = gradients(operator.forward, operands, shapes, incoming, wanted, self.world.stand_ins)
         for at in wanted:
             self.world.watch(self.rank, operator, operator.outputs[at], found[at])
-            yield from self.write(operator.outputs[at], in_shape(found[at], self.shape(operator.outputs[at])), ())
+            name = operator.outputs[at]
+            value = in_shape(found[at], self.plan.tensors[name].shape) if name in self.plan.tensors else found[at]
+            yield from self.write(name, value, ())
 
     def _members(self, group: Group, everywhere: bool = False) -> tuple[int, ...]:
         if group.name and not group.ranks and not group.axes:

@@ -7,53 +7,45 @@ from tvlint.ir.operators import Collective, Communicate
 from tvlint.ir.placement import Partial, Replicate, Shard
 
 
-def after(operator: Communicate, before: On, rank: int, gradient: bool, members: int) -> tuple[On, str]:
+def after(operator: Communicate, before: On, rank: int, members: int) -> tuple[On, str]:
     """Return the placement on one axis of the group, and the rule that is broken (empty: none).
 
     `rank` is the number of dimensions of the operand. The axis has `members` ranks.
     """
     dim = operator.dim % rank if operator.dim is not None and rank and -rank <= operator.dim < rank else operator.dim
     if operator.kind is Collective.ALL_REDUCE:
-        return _reduced(operator, before, Replicate(), gradient, "doubled-allreduce")
+        return _reduced(operator, before, Replicate())
     if operator.kind is Collective.REDUCE:
-        return _reduced(operator, before, None, gradient, "doubled-allreduce")
+        return _reduced(operator, before, None)
     if operator.kind is Collective.REDUCE_SCATTER:
         scattered = None if dim is None else Shard(dim)
-        return _reduced(operator, before, scattered, gradient, "reduce-scatter-of-replicated")
+        return _reduced(operator, before, scattered)
     if operator.kind in (Collective.ALL_GATHER, Collective.GATHER):
         return _gathered(operator, before, dim, rank)
     if operator.kind is Collective.ALL_TO_ALL:
         return _exchanged(operator, before, dim, rank, members)
     if operator.kind is Collective.BROADCAST:
-        return Replicate(), "broadcast-of-partial" if isinstance(before, Partial) else ""
-    if operator.kind is Collective.CHUNK and isinstance(before, Partial):
-        return None, "missing-allreduce"
+        return Replicate(), ""
     if operator.kind in (Collective.CHUNK, Collective.SCATTER):
         return (Shard(dim) if is_whole(before) and dim is not None else None), ""
     return before, ""
 
 
-def _reduced(operator: Communicate, before: On, result: On, gradient: bool, doubled: str) -> tuple[On, str]:
+def _reduced(operator: Communicate, before: On, result: On) -> tuple[On, str]:
     reduce = operator.reduce or "sum"
     if isinstance(before, Shard):
-        return None, "allreduce-of-shards"
+        return None, ""
     if is_whole(before):
-        return (None, doubled) if reduce == "sum" else (result, "")
-    if not isinstance(before, Partial) or before.reduce == reduce:
+        return (None if reduce == "sum" else result), ""
+    if not isinstance(before, Partial) or before.reduce == reduce or (before.reduce, reduce) == ("avg", "sum"):
         return result, ""
-    if {before.reduce, reduce} == {"sum", "avg"}:
-        if gradient or before.reduce == "avg":
-            return result, ""
-        return None, "wrong-reduce-op"
     return None, "wrong-reduce-op"
 
 
 def _gathered(operator: Communicate, before: On, dim: int | None, rank: int) -> tuple[On, str]:
     result: On = None if operator.kind is Collective.GATHER else Replicate()
-    if is_whole(before):
-        return None, "gather-of-unsharded"
-    if isinstance(before, Partial):
-        return None, "gather-of-partial"
+    if is_whole(before) or isinstance(before, Partial):
+        return None, ""
     if isinstance(before, Shard):
         if dim is not None and rank and before.dim % rank != dim:
             return None, "wrong-gather-dim"
@@ -70,8 +62,6 @@ def _exchanged(operator: Communicate, before: On, dim: int | None, rank: int, me
     if uneven or dim is None or operator.concat_dim is None or not rank:
         return None, ""
     joined = operator.concat_dim % rank
-    if isinstance(before, Partial):
-        return None, "gather-of-partial"
     if isinstance(before, Shard) and not before.parts and before.dim % rank == joined == dim:
         return _traded(before, dim, members), ""
     if isinstance(before, Shard) and not before.order and not before.parts:

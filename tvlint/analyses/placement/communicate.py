@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import prod
 
 from tvlint.analyses.communication.calls import Call
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.collective_transfer import after, faulty_splits
-from tvlint.analyses.placement.domain import On, Placed, Where, is_whole
+from tvlint.analyses.placement.domain import On, Placed, Where
 from tvlint.analyses.placement.piece_order import strided
-from tvlint.analyses.placement.reach import sent_on
 from tvlint.analyses.placement.state import UNKNOWN, Walk
 from tvlint.ir.operators import Collective, Communicate, Receive, Send
 from tvlint.ir.placement import Partial, Replicate, Shard
-from tvlint.ir.plan import Role
-from tvlint.ir.ranks import describe
 
-_SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
-_REDUCES = frozenset({"allreduce-of-shards", "doubled-allreduce", "reduce-scatter-of-replicated"})
-_GATHERS = frozenset({"wrong-gather-dim", "gather-of-unsharded"})
+_SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 
 
 def communicate(walk: Walk, operator: Communicate) -> None:
     """Places the results of one collective."""
     axes = walk.axes_of(operator.group)
     for source, name in zip(operator.inputs, operator.outputs, strict=False):
-        walk.used.add(source)
         if operator.kind is Collective.BARRIER:
             continue
         value = walk.value(source)
         tensor = walk.plan.tensors.get(source)
         rank = len(tensor.shape) if tensor is not None else 0
-        gradient = _may_average(walk, source)
         on: dict[str, On] = {} if axes is None else dict(value.on)
-        if axes is None and operator.kind in _SUMS:
-            _over_no_axis(walk, operator, source)
         if operator.kind is Collective.ALL_TO_ALL and axes is not None and tensor is not None:
             members = prod(walk.plan.mesh.axis_size(axis) for axis in axes)
             fault = faulty_splits(operator, tensor.shape, members) if members > 1 else ""
@@ -44,18 +34,14 @@ def communicate(walk: Walk, operator: Communicate) -> None:
         for axis in axes or ():
             if axis not in walk.axes:
                 continue
-            on[axis], rule = after(operator, value.on.get(axis), rank, gradient, walk.plan.mesh.axis_size(axis))
-            others = [other for other in walk.axes if other not in (axes or ())]
-            elsewhere = [other for other in others if isinstance(value.on.get(other), Partial)]
-            if rule in _REDUCES and elsewhere:
-                walk.say("wrong-collective-group", source, elsewhere[0], operator.kind.value, axis)
+            on[axis], rule = after(operator, value.on.get(axis), rank, walk.plan.mesh.axis_size(axis))
+            if on[axis] is None and not rule and value.on.get(axis) is not None and operator.kind in _SUMS:
                 on = {}
                 break
-            if rule == "doubled-allreduce" and _is_share(walk, source, axes or ()):
-                on[axis], rule = Replicate(), ""
             if rule:
-                other, wants = "" if rule == "missing-allreduce" else operator.reduce or "sum", ""
-                if rule in _GATHERS:
+                other, wants = operator.reduce or "sum", ""
+                if rule == "wrong-gather-dim":
+                    others = [other for other in walk.axes if other not in (axes or ())]
                     over = _sharded_over(value, operator, rank, others)
                     other = f"; the dimension is split over the axis `{over}`" if over else ""
                     wants = f"`{over}`" if over else "the axis on which the value is sharded"
@@ -74,13 +60,6 @@ def _sharded_over(value: Placed, operator: Communicate, rank: int, axes: list[st
     dim = operator.dim % rank
     split = [axis for axis in axes if isinstance(on := value.on.get(axis), Shard) and on.dim % rank == dim]
     return split[0] if len(split) == 1 else ""
-
-
-def _may_average(walk: Walk, name: str) -> bool:
-    """Return whether an average over ranks is a matter of scale: of gradients, but for those that go on into a backward."""
-    known = walk.owners
-    tensor = walk.plan.tensors.get(name)
-    return name in known.of_weights or (tensor is not None and tensor.role is Role.GRADIENT and name not in known.of_data)
 
 
 def send(walk: Walk, operator: Send) -> None:
@@ -114,23 +93,6 @@ def receive(walk: Walk, operator: Receive) -> None:
 def _received_from(walk: Walk) -> Call | None:
     partners = walk.facts.derived("senders", lambda: _senders(walk.facts))
     return partners.get(walk.where)
-
-
-def _is_share(walk: Walk, name: str, axes: tuple[str, ...]) -> bool:
-    """Return whether a whole value was divided by as many as add it up."""
-    whole = [axis for axis in axes if is_whole(walk.value(name).on.get(axis))]
-    return walk.shares.get(name) == Fraction(1, prod(walk.plan.mesh.axis_size(axis) for axis in whole))
-
-
-def _over_no_axis(walk: Walk, operator: Communicate, source: str) -> None:
-    """Says that a partial sum is reduced over ranks that are no group of the mesh."""
-    ranks = walk.facts.fold.declared(operator.group).ranks
-    value = walk.value(source)
-    partial = [axis for axis in walk.axes if isinstance(value.on.get(axis), Partial)]
-    known = all(value.on.get(axis) is not None for axis in walk.axes)
-    several = len(walk.axes) > 1 or not sent_on(walk, operator.outputs)
-    if partial and known and walk.rank in ranks and max(ranks) < walk.plan.mesh.size and several:
-        walk.say("wrong-collective-group", source, partial[0], operator.kind.value, describe(ranks))
 
 
 def _senders(facts: Facts) -> dict[Where, Call]:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from math import prod
 
 from tvlint.analyses.communication.collective_order import disagreements
+from tvlint.analyses.dataflow.def_use import uses, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.inference.operand_fit import operand_fit
 from tvlint.analyses.placement.declared_regions import claim_defects
 from tvlint.analyses.placement.interpreter import defects
 from tvlint.analyses.placement.uneven_shards import remainders
+from tvlint.analyses.relations.findings import is_wrong_in_relations
 from tvlint.ir.operators import Communicate, Compute
 
 
@@ -57,7 +59,13 @@ def unexplained(facts: Facts) -> Iterator[Stated]:
     explained = {defect.where for defect in (*defects(facts), *claim_defects(facts))}
     for parted in disagreements(facts):
         explained |= {(call.site.segment, call.site.index) for call in (*parted.ours, *parted.theirs)}
-    undivided = {found.tensor.name for found in remainders(facts.plan)}
-    for found in misstated_shapes(facts):
-        if (found.segment, found.index) not in explained and found.name not in undivided:
-            yield found
+    doubtful = {found.tensor.name for found in remainders(facts.plan)}
+    stated = {(found.segment, found.index): found for found in misstated_shapes(facts)}
+    for segment in facts.plan.segments.values() if stated else ():
+        for index, operator in enumerate(segment.operators):
+            where = (segment.name, index)
+            wrong = where in explained or is_wrong_in_relations(facts, operator)
+            if wrong or not doubtful.isdisjoint(uses(operator)):
+                doubtful.update(writes(operator))
+            elif where in stated and stated[where].name not in doubtful:
+                yield stated[where]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 from tvlint.analyses.dataflow.attention import is_attention
 from tvlint.analyses.dataflow.canonical_names import biased, usual
@@ -11,27 +10,22 @@ from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.analyses.placement.argmax_and_topk import choices
 from tvlint.analyses.placement.axes import DATA_AXES, SEQUENCE_AXES, traded_axes
 from tvlint.analyses.placement.binding import bind
-from tvlint.analyses.placement.concatenation import packed
 from tvlint.analyses.placement.divergent_replicas import mates
-from tvlint.analyses.placement.domain import On, Placed, Where, is_whole
-from tvlint.analyses.placement.optimizer_state import states
+from tvlint.analyses.placement.domain import On, Where
 from tvlint.analyses.placement.piece_order import noted, reordered
 from tvlint.analyses.placement.reshape import reshaped
 from tvlint.analyses.placement.scans_and_convolutions import channelwise, scans
 from tvlint.analyses.placement.state import UNKNOWN, Walk
 from tvlint.analyses.placement.transfer import Form, Wrong, forms, on_axis
-from tvlint.analyses.placement.unannotated import attended, greatest, is_split, looked_up, over_shards, unpacked
+from tvlint.analyses.placement.unannotated import attended, over_shards
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Role
 from tvlint.ops.spec import Family, Trait
-from tvlint.ops.table import canonical_name, has_trait, is_nonlinear, row_of
+from tvlint.ops.table import has_trait, is_nonlinear, row_of
 
 _RENAMED = {
-    "constant": "bias-added-to-partial",
     "nonlinear": "partial-through-nonlinear",
-    "product": "partial-times-partial",
-    "split": "missing-allreduce",
     "contraction": "contraction-of-mismatched-shards",
     "mismatched": "mismatched-shards",
     "shuffled": "pieces-not-in-rank-order",
@@ -51,30 +45,26 @@ _EXTREMES = (Partial("max"), Partial("min"))
 def compute(walk: Walk, operator: Compute) -> None:
     """Places the results of one operator."""
     operator = usual(operator)
-    states(walk, operator)
     mates(walk, operator)
     noted(walk, operator)
-    _shares(walk, operator)
-    walk.used.update(name for name in operator.inputs if isinstance(name, str))
     if operator.in_place and not is_step(operator):
         for position in operator.in_place:
             if 0 <= position < len(operator.inputs) and not isinstance(operator.inputs[position], Literal):
                 walk.values[str(operator.inputs[position])] = UNKNOWN
     product = biased(operator)
     if product is not None:
-        _biased(walk, operator, *product)
+        compute(walk, product[0])
         return
     bound = bind(walk, operator)
-    if bound is None or _over_shards(walk, operator) or _takes_packed_apart(walk, operator):
+    if bound is None or _over_shards(walk, operator):
         _unbound(walk, operator)
         return
     spec, annotation, names = bound
     if spec.family is Family.RESHAPE:
         _reshape(walk, operator, names[0])
         return
-    constant = annotation.draws is None and any(isinstance(operand, Literal) for operand in operator.inputs)
-    results = list(forms(annotation, constant, _rises(operator, spec.name)))
-    known = packed(walk, annotation, names) | reordered(walk, operator) if spec.name == "cat" else {}
+    results = list(forms(annotation, _rises(operator, spec.name)))
+    known = reordered(walk, operator) if spec.name == "cat" else {}
     for position, name in enumerate(operator.outputs):
         if position < len(results):
             apply(walk, results[position], names, name, spec.name, known=known)
@@ -91,22 +81,6 @@ def _rises(operator: Compute, name: str) -> bool:
     return has_trait(name, Trait.RISING) or (name in ("mul", "div") and positive)
 
 
-def _biased(walk: Walk, operator: Compute, product: Compute, at: int) -> None:
-    """A product to which a bias is added on every rank."""
-    bias = str(operator.inputs[at])
-    walk.used.add(bias)
-    compute(walk, product)
-    for name in operator.outputs:
-        value = walk.value(name)
-        on = dict(value.on)
-        for axis in walk.axes:
-            partial = isinstance(on.get(axis), Partial) and is_whole(walk.value(bias).on.get(axis))
-            if partial and not _adds_once(walk, axis, bias, name):
-                walk.say("bias-added-to-partial", name, axis, operator.op.rsplit(".", 1)[-1], f"`{bias}`")
-                on[axis] = None
-        walk.values[name] = Placed(on, value.origin)
-
-
 def _unbound(walk: Walk, operator: Compute) -> None:
     """An operator without annotation: its results are unknown; it may still be known not to take partial values."""
     first = operator.inputs[0] if operator.inputs else None
@@ -118,23 +92,9 @@ def _unbound(walk: Walk, operator: Compute) -> None:
     for axis, (rule, name) in wrong.items():
         walk.say(rule, name, axis, operator.op.rsplit(".", 1)[-1], "values" if operator.inputs[2:3] == (name,) else "keys")
     given = [walk.value(name).on for name in operator.inputs if isinstance(name, str)]
-    known = (
-        greatest(operator, given, walk.axes)
-        or unpacked(operator, given, walk.axes)
-        or looked_up(operator, given, walk.axes, len(walk.shape(str(first)) or ()))
-        or attended(operator, given, [axis for axis in walk.axes if axis not in wrong])
-        or channelwise(walk, operator)
-    )
+    known = attended(operator, given, walk.axes) or channelwise(walk, operator)
     for position, name in enumerate(operator.outputs):
-        whole = position == 0 or is_split(operator)
-        walk.store(name, dict(known) if whole else {}, dict.fromkeys(known, walk.where))
-
-
-def _takes_packed_apart(walk: Walk, operator: Compute) -> bool:
-    first = operator.inputs[0] if operator.inputs else None
-    if not is_split(operator) or not isinstance(first, str):
-        return False
-    return any(isinstance(on, Shard) and on.parts for on in walk.value(first).on.values())
+        walk.store(name, {} if position else dict(known), dict.fromkeys(known, walk.where))
 
 
 def _over_shards(walk: Walk, operator: Compute) -> list[tuple[str, str, str]]:
@@ -186,9 +146,8 @@ def _reshape(walk: Walk, operator: Compute, source: str) -> None:
 
 
 def apply(
-    walk: Walk, form: Form, names: Sequence[str], output: str, operator: str, accumulate: bool = False,
-    known: Mapping[str, On] | None = None,
-) -> None:  # fmt: skip
+    walk: Walk, form: Form, names: Sequence[str], output: str, operator: str, known: Mapping[str, On] | None = None
+) -> None:
     """Places `output`, the result of `form` on the operands `names`; says what is wrong with them on every axis.
 
     On the axes of `known` it is known how the result lies.
@@ -199,8 +158,6 @@ def apply(
     origin: dict[str, Where] = {}
     for axis in walk.axes:
         result = known[axis] if axis in known else on_axis(form, [value.on.get(axis) for value in values])
-        if isinstance(result, Wrong) and result.rule == "sum" and _adds_once(walk, axis, names[result.other], output):
-            result = walk.value(names[result.operand]).on.get(axis)
         if isinstance(result, Wrong):
             _wrong(walk, result, names, axis, operator)
             continue
@@ -209,44 +166,7 @@ def apply(
             partial = [value for value in values if isinstance(value.on.get(axis), Partial)]
             origins = [value.origin[axis] for value in partial if axis in value.origin]
             origin[axis] = origins[0] if origins else walk.where
-    walk.store(output, on, origin, accumulate)
-
-
-def _adds_once(walk: Walk, axis: str, added: str, output: str) -> bool:
-    """Return whether a whole value is added to a partial sum once over the axis: on one rank only, or divided by their
-    number.
-    """
-    size = walk.plan.mesh.axis_size(axis)
-    if walk.shares.get(added) == Fraction(1, size) and is_whole(walk.value(added).on.get(axis)):
-        return True
-    fold, adding = walk.facts.fold, 0
-    for rank in walk.plan.mesh.along(walk.rank, (axis,)):
-        number = fold.program_of(rank)
-        if number is None:
-            return False
-        steps = {step.segment for step in walk.plan.programs[number].steps if step.segment in walk.plan.segments}
-        makers = [
-            operator
-            for name in steps
-            for operator in walk.plan.segments[name].operators
-            if isinstance(operator, Compute) and output in operator.outputs
-        ]
-        adding += any(added in operator.inputs for operator in makers)
-    return adding == 1
-
-
-def _shares(walk: Walk, operator: Compute) -> None:
-    """Notes what is a known fraction of a whole value."""
-    if not has_trait(operator.op, Trait.SCALING) or len(operator.inputs) != 2 or len(operator.outputs) != 1:
-        return
-    name, factor = operator.inputs
-    if not isinstance(name, str) or not isinstance(factor, Literal) or isinstance(factor.value, bool):
-        return
-    if isinstance(factor.value, int | float) and factor.value and abs(factor.value) < 1e30:
-        number = Fraction(factor.value).limit_denominator(1 << 32)
-        if number:
-            share = number if canonical_name(operator.op) == "mul" else 1 / number
-            walk.shares[operator.outputs[0]] = walk.shares.get(name, Fraction(1)) * share
+    walk.store(output, on, origin)
 
 
 def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: str) -> None:
@@ -259,19 +179,11 @@ def _wrong(walk: Walk, wrong: Wrong, names: Sequence[str], axis: str, operator: 
         return
     if rule == "nonlinear" and has_trait(operator, Trait.COMPARISON) and walk.value(name).on.get(axis) in _EXTREMES:
         return
-    if rule == "constant" and not has_trait(operator, Trait.SUM):
-        rule = "nonlinear"
-    if rule == "sum":
-        tensor = walk.plan.tensors.get(other)
-        rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
     if rule == "whole":
         rule = next((named for trait, named in _WHOLE.items() if has_trait(operator, trait)), "")
         if not rule:
             return
-    rule = _RENAMED.get(rule, rule)
-    if rule == "bias-added-to-partial":
-        other = f"`{other}`" if other else "a constant"
-    walk.say(rule, name, axis, operator, other)
+    walk.say(_RENAMED.get(rule, rule), name, axis, operator, other)
 
 
 def _own_batches(walk: Walk, axis: str, operator: str, name: str, other: str) -> bool:

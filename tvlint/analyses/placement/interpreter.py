@@ -8,13 +8,11 @@ rule speaks of it.
 from __future__ import annotations
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.placement.backward import backward
 from tvlint.analyses.placement.communicate import communicate, receive, send
-from tvlint.analyses.placement.domain import Defect, Placed, Where
+from tvlint.analyses.placement.domain import Defect, Placed, Shuffled, Where
 from tvlint.analyses.placement.forward import compute
-from tvlint.analyses.placement.gradients import ends, reduce, update
 from tvlint.analyses.placement.state import Walk
-from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
+from tvlint.ir.operators import Communicate, Compute, Operator, Receive, Send
 from tvlint.ir.plan import Role, Segment, Step
 
 
@@ -50,7 +48,7 @@ def _run(walk: Walk) -> None:
             continue
         done.add(step.segment)
         _segment(walk, step, segment)
-    ends(walk)
+    _ends(walk)
 
 
 def _segment(walk: Walk, step: Step, segment: Segment) -> None:
@@ -69,15 +67,21 @@ def _segment(walk: Walk, step: Step, segment: Segment) -> None:
 def _operator(walk: Walk, operator: Operator) -> None:
     if isinstance(operator, Compute):
         compute(walk, operator)
-    elif isinstance(operator, Backward):
-        backward(walk, operator)
     elif isinstance(operator, Communicate):
         communicate(walk, operator)
     elif isinstance(operator, Send):
         send(walk, operator)
     elif isinstance(operator, Receive):
         receive(walk, operator)
-    elif isinstance(operator, ReduceGradients):
-        reduce(walk, operator)
-    elif isinstance(operator, Update):
-        update(walk, operator)
+
+
+def _ends(walk: Walk) -> None:
+    """Say which outputs hold the pieces of a dimension in another order."""
+    for name in walk.plan.outputs:
+        value, tensor = walk.values.get(name), walk.plan.tensors.get(name)
+        if value is None or name not in walk.producer or (tensor is not None and tensor.placements is not None):
+            continue
+        walk.where = walk.producer[name]
+        for axis in walk.axes:
+            if isinstance(value.on.get(axis), Shuffled):
+                walk.say("pieces-not-in-rank-order", name, axis, "output", "in order")

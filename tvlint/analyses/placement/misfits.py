@@ -12,6 +12,7 @@ from tvlint.analyses.placement.declared_regions import claim_defects
 from tvlint.analyses.placement.declared_shapes import called
 from tvlint.analyses.placement.interpreter import defects
 from tvlint.analyses.placement.uneven_shards import remainders
+from tvlint.analyses.relations.findings import is_wrong_in_relations
 from tvlint.ir.operators import Communicate, Compute
 from tvlint.ops.spec import DtypeError
 
@@ -32,7 +33,8 @@ def _first_misfits(facts: Facts) -> Iterator[Misfit]:
     for segment in facts.plan.segments.values():
         for index, operator in enumerate(segment.operators):
             where = (segment.name, index)
-            follows = where in explained or not doubtful.isdisjoint(uses(operator))
+            wrong = where in explained or is_wrong_in_relations(facts, operator)
+            follows = wrong or not doubtful.isdisjoint(uses(operator))
             if where in misfits and not follows:
                 yield misfits[where]
             if where in misfits or follows:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.dataflow.gradient_owners import owners
 from tvlint.analyses.dataflow.local_shapes import whole_shape
 from tvlint.analyses.placement.axes import common_axes, messaged_axes
 from tvlint.analyses.placement.domain import Defect, On, Placed, Shuffled, Where, same, words
 from tvlint.ir.operators import Group
 from tvlint.ir.placement import Partial, Placement, Replicate, Shard
-from tvlint.ir.plan import Plan, Program, Role, Tensor
-
-
-def gradient_owners(plan: Plan) -> dict[str, str]:
-    """Gradient name -> the tensor it is the gradient of."""
-    found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient}
-    return found | {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of}
-
+from tvlint.ir.plan import Program, Role, Tensor
 
 TRUSTED = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
 UNKNOWN = Placed({})
@@ -38,16 +28,9 @@ class Walk:
         self.found: list[Defect] = []
         self.values: dict[str, Placed] = {}
         self.producer: dict[str, Where] = {}
-        self.shares: dict[str, Fraction] = {}
         self.where: Where = ("", 0)
-        self.owners = facts.derived("owners of gradients", lambda: owners(self.plan))
-        self.gradients = facts.derived("gradients of tensors", lambda: gradient_owners(self.plan))
-        self.used: set[str] = set()
-        """Values that computations and collectives take further."""
         self.pieces: dict[str, tuple[str, int, int, int]] = {}
         """Slices of values: of which, along which dimension, from where to where."""
-        self.scattered: dict[str, frozenset[str]] = {}
-        """The axes over which a reducer leaves complete pieces of gradients, along dimensions that it does not state."""
 
     def value(self, name: str) -> Placed:
         """Return how `name` lies; unknown until it is produced, or declared and trusted."""
@@ -83,11 +66,9 @@ class Walk:
         has = has or words(value.on.get(axis))
         self.found.append(Defect(rule, self.where, name, axis, has, operator, other, made, (), wants))
 
-    def store(self, name: str, on: dict[str, On], origin: dict[str, Where], accumulate: bool = False) -> None:
+    def store(self, name: str, on: dict[str, On], origin: dict[str, Where]) -> None:
         """Keep how a result lies; what could not be derived is what the plan declares of it."""
         value = Placed(on, origin)
-        if accumulate and name in self.producer and name in self.values:
-            value = _joined(self.values[name], value)
         self.values[name] = value
         self.producer[name] = self.where
         tensor = self.plan.tensors.get(name)
@@ -134,9 +115,3 @@ class Walk:
         for axis in axes:
             size *= mesh.axis_size(axis)
         return axes if size == len(ranks) and mesh.along(self.rank, axes) == ranks else None
-
-
-def _joined(left: Placed, right: Placed) -> Placed:
-    """The sum of two gradients: known where both lie alike."""
-    on = {axis: left.on.get(axis) if same(left.on.get(axis), right.on.get(axis)) else None for axis in {*left.on, *right.on}}
-    return Placed(on, {**right.origin, **left.origin})

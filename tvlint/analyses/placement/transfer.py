@@ -25,7 +25,6 @@ class Form:
     whole: frozenset[str]
     linear: tuple[frozenset[int], ...]
     shape_only: frozenset[int] = frozenset()
-    constant: bool = False
     greatest: frozenset[str] = frozenset()
     merged: frozenset[str] = frozenset()
     rising: bool = False
@@ -41,7 +40,7 @@ class Wrong:
     other: int = -1
 
 
-def forms(bound: Bound, constant: bool, rising: bool = False) -> Iterator[Form]:
+def forms(bound: Bound, rising: bool = False) -> Iterator[Form]:
     """Yield the contraction of every output.
 
     A table that is looked up in by indices may be split over its rows: each rank gives what it holds and zero for the rest.
@@ -57,42 +56,8 @@ def forms(bound: Bound, constant: bool, rising: bool = False) -> Iterator[Form]:
         unused = frozenset(range(len(bound.operands))) - used
         yield Form(
             bound.operands, output, bound.reduced | rows, bound.averaged, bound.whole - rows - greatest - mapped,
-            bound.linear, bound.shape_only | unused, constant, greatest, merged, rising,
+            bound.linear, bound.shape_only | unused, greatest, merged, rising,
         )  # fmt: skip
-
-
-def gradient_form(bound: Bound, operand: int, present: Sequence[int]) -> Form:
-    """The contraction that gives the gradient of `operand` from the gradients of the outputs `present` and the operands.
-
-    Operands of the form: the output gradients in that order, then the forward operands.
-    """
-    gradients = tuple(bound.outputs[position] for position in present)
-    count = len(gradients)
-    linear_operands = next((group for group in bound.linear if operand in group), None)
-    needs = {other for group in bound.linear if linear_operands is not None and operand not in group for other in group}
-    if linear_operands is None:
-        needs = set(range(len(bound.operands)))
-    names = bound.operands[operand]
-    everything = {name for group in (*gradients, *bound.operands) for name in group if name != ONE}
-    linear: list[frozenset[int]] = [frozenset(range(count))]
-    if linear_operands is not None:
-        linear += [frozenset({count + other for other in group}) for group in bound.linear if operand not in group]
-    shape_only = frozenset(count + other for other in range(len(bound.operands)) if other not in needs)
-    relevant = {
-        name
-        for position, group in enumerate((*gradients, *bound.operands))
-        for name in group
-        if position not in shape_only or position == count + operand
-    }
-    return Form(
-        (*gradients, *bound.operands),
-        names,
-        frozenset((everything & relevant) - set(names)),
-        frozenset(),
-        bound.whole if linear_operands is None else frozenset(),
-        tuple(linear),
-        shape_only - {count + operand} if count + operand not in shape_only else shape_only,
-    )
 
 
 def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
@@ -103,8 +68,8 @@ def on_axis(form: Form, operands: Sequence[On]) -> On | Wrong:
     split, wrong = _split(form, operands)
     partial = [at for at, placement in enumerate(operands) if isinstance(placement, Partial) and at not in form.shape_only]
     if partial:
-        found = _partial(form, operands, partial, split)
-        if found is not None:
+        found = _partial(form, operands, partial)
+        if found is not None or not _is_followed(form, partial, split):
             return found
     if form.merged & set(split):
         return None
@@ -184,7 +149,7 @@ def _split(form: Form, operands: Sequence[On]) -> tuple[dict[str, tuple[Shard, i
     return split, None
 
 
-def _partial(form: Form, operands: Sequence[On], partial: Sequence[int], split: dict[str, tuple[Shard, int]]) -> Wrong | None:
+def _partial(form: Form, operands: Sequence[On], partial: Sequence[int]) -> Wrong | None:
     """Return what is wrong with the use of partial operands, if anything."""
     first = partial[0]
     kinds = {placement.reduce for placement in (operands[at] for at in partial) if isinstance(placement, Partial)}
@@ -192,16 +157,13 @@ def _partial(form: Form, operands: Sequence[On], partial: Sequence[int], split: 
         return None
     for at in partial:
         if not any(at in group for group in form.linear):
-            return Wrong("constant" if form.constant and len(form.operands) == 1 else "nonlinear", at)
+            return Wrong("nonlinear", at)
     if kinds - {"sum", "avg"} and len(form.operands) - len(form.shape_only) > 1:
         return Wrong("nonlinear", first)
-    group = next(group for group in form.linear if first in group)
-    if not set(partial) <= group:
-        return Wrong("product", first, next(at for at in partial if at not in group))
-    for other in sorted(group - set(partial)):
-        if is_whole(operands[other]) or isinstance(operands[other], Shard):
-            return Wrong("sum", first, other)
-    for name, (_, holder) in split.items():
-        if holder not in form.shape_only and name:
-            return Wrong("split", first, holder)
     return None
+
+
+def _is_followed(form: Form, partial: Sequence[int], split: dict[str, tuple[Shard, int]]) -> bool:
+    """Return whether partial operands are added to partial ones only, and meet no shards; relations follow what is more."""
+    group = next((group for group in form.linear if partial[0] in group), frozenset(partial))
+    return set(partial) == group and all(holder in form.shape_only for _, holder in split.values())

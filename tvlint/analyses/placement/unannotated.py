@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from tvlint.analyses.dataflow.attention import is_any_attention, is_attention
 from tvlint.analyses.placement.axes import DATA_AXES, SEQUENCE_AXES
 from tvlint.analyses.placement.domain import On, is_whole
-from tvlint.ir.operators import Compute, Literal
-from tvlint.ir.placement import Partial, Replicate, Shard
+from tvlint.ir.operators import Compute
+from tvlint.ir.placement import Replicate, Shard
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, stars
-from tvlint.ops.table import has_kind, has_trait, row_of
+from tvlint.ops.table import has_kind, row_of
 
 
 def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int], axis: str) -> tuple[str, int]:
@@ -36,11 +36,20 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int],
         sequence = known or rank == 2 or (rank == 3 and axis in SEQUENCE_AXES)
         local = sequence and isinstance(keys, Shard) and keys.dim % rank == dim
         return ("attention-over-local-keys", 1) if local else ("", 0)
-    if is_split(operator) and not first.parts:
-        along = operator.attributes.get("dim", 0)
-        if isinstance(along, int) and along % rank == dim and dim == rank - 1:
-            return "packed-split-across-shards", 0
     return "", 0
+
+
+def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
+    """Return how the result of attention that fetches keys from other ranks lies: like its queries, where keys and values do
+    or are whole.
+    """
+    if not is_any_attention(operator) or is_attention(operator):
+        return {}
+    each = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
+    return {
+        axis: placement for axis, (placement, keys, values) in each.items()
+        if isinstance(placement, Replicate | Shard) and keys == values and (keys == placement or isinstance(keys, Replicate))
+    }  # fmt: skip
 
 
 def loss_spec(operator: Compute) -> OpSpec | None:
@@ -67,63 +76,3 @@ def _loss(call: Call) -> Bound:
 
 
 _LOSS = OpSpec("cross-entropy", (), _loss)
-
-
-def greatest(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
-    """Return how the greatest magnitude of a tensor lies, for operators that take it under names of their own."""
-    if not has_kind(operator.op, Trait.PEAK):
-        return {}
-    if len(operands) != 1 or operator.attributes.get("dim") is not None or len(operator.outputs) != 1:
-        return {}
-    return {axis: Partial("max") if isinstance(operands[0].get(axis), Shard) else operands[0].get(axis) for axis in axes}
-
-
-def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
-    """Return how the result of attention that fetches keys from other ranks lies: like its queries, where keys and values do
-    or are whole.
-    """
-    if not is_any_attention(operator):
-        return {}
-    each = {axis: [operand.get(axis) for operand in operands[:3]] for axis in axes}
-    return {
-        axis: placement for axis, (placement, keys, values) in each.items()
-        if isinstance(placement, Replicate | Shard) and keys == values and (keys == placement or isinstance(keys, Replicate))
-    }  # fmt: skip
-
-
-def is_split(operator: Compute) -> bool:
-    """Return whether the operator takes a tensor apart along a dimension."""
-    return has_trait(operator.op, Trait.APART)
-
-
-def unpacked(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:
-    """Return how the sub-tensors of a packed one lie that is taken apart: each is split on its own where it was packed so."""
-    if not is_split(operator) or not operands:
-        return {}
-    literals = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
-    along = operator.attributes.get("dim", literals[1] if len(literals) > 1 else 0)
-    found: dict[str, On] = {}
-    for axis in axes:
-        on = operands[0].get(axis)
-        if isinstance(on, Shard) and isinstance(along, int):
-            packed = bool(on.parts) and len(on.parts) == len(operator.outputs)
-            found[axis] = Shard(on.dim) if packed or (on.dim != along and along >= 0) else None
-        elif isinstance(on, Replicate | Partial):
-            found[axis] = on
-    return {axis: on for axis, on in found.items() if on is not None}
-
-
-def looked_up(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str], rank: int) -> dict[str, On]:
-    """Return how scores of targets lie that are looked up in a shard of the classes, zero where another rank has them:
-    partial.
-    """
-    if not has_kind(operator.op, Trait.MASKED_LOOKUP) or len(operands) != 2 or rank < 2:
-        return {}
-    found: dict[str, On] = {}
-    for axis in axes:
-        scores, targets = operands[0].get(axis), operands[1].get(axis)
-        if isinstance(scores, Shard) and scores.dim % rank == rank - 1 and isinstance(targets, Replicate):
-            found[axis] = Partial("sum")
-        elif scores == targets:
-            found[axis] = scores
-    return {axis: on for axis, on in found.items() if on is not None}

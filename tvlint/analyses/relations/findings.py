@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.def_use import uses, writes
@@ -12,6 +12,7 @@ from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone
 from tvlint.findings import Finding, Reason, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute, Operator
+from tvlint.ir.patterns import Pattern
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 from tvlint.rule import Rule
@@ -33,17 +34,30 @@ _SPLIT = {
     Trait.CLASS_LOSS: "loss-over-shards",
 }
 
+_NAMED = Pattern(r"`([^`]+)`")
+"""What a finding is about is what its message names."""
+
 _HELP = {
+    "allreduce-of-shards": "gather the slices, or add up over the ranks that hold parts of a sum",
+    "bias-added-to-partial": "add it after the sum, or on one rank only",
     "attention-over-local-keys": "gather the keys and values, or exchange heads for the sequence, before",
+    "broadcast-of-partial": "add the partial sums with an all-reduce",
+    "contraction-of-mismatched-shards": "split both operands alike, or gather the one that is split",
     "doubled-allreduce": "leave out this sum: the value is complete before",
+    "doubled-gradient-reduction": "leave out this reduction, or take the average",
     "gather-of-partial": "add the partial sums before, with an all-reduce or a reduce-scatter",
     "gather-of-unsharded": "leave out the gather, or gather over the ranks that hold different pieces",
     "gradient-of-another-tensor": "put each gradient in the place of its own tensor",
+    "gradient-sharded-unlike-weight": "reduce-scatter the gradient along the dimension that the weight is split in",
+    "state-of-another-shard": "split the states as the weight, along the same dimension and in the same order",
     "loss-over-shards": "gather the classes first, or use a loss that is made for shards of them",
     "mismatched-collective": "let all members run the same collective, with the same arguments",
     "mismatched-shards": "gather or split one operand so that all hold the same indices",
+    "missing-gradient-reduction": "sum it over the ranks that share the value",
     "missing-allreduce": "add it up over the ranks that hold the other parts before it is used",
     "norm-over-shards": "gather the dimension first, or split another one",
+    "packed-split-across-shards": "split each part on its own (`S(dim, parts=[...])`), or gather before it is taken apart",
+    "partial-through-nonlinear": "add it up over the ranks that hold the other parts before it is used",
     "partial-times-partial": "add up one of the two before they are multiplied",
     "pieces-not-in-rank-order": "send and gather the pieces in the order of the ranks",
     "reduce-scatter-of-replicated": "take the rank's own piece with a chunk: the value is complete before",
@@ -53,7 +67,7 @@ _HELP = {
     "unbalanced-backward": "run the forward operator before, in the same micro-batch",
     "unfounded-claim": "claim the piece that the rank holds, or add the exchange that is missing",
     "use-before-definition": "produce or receive the value on this rank before it is read",
-    "wrong-collective-group": "name the group that the rank is in",
+    "wrong-collective-group": "name the ranks that hold the other parts of the sum, or the group that the rank is in",
     "wrong-gather-dim": "gather along the dimension in which the pieces differ",
     "wrong-reduce-op": "sum partial sums, and average what each rank has on its own",
 }
@@ -64,16 +78,34 @@ def relations(facts: Facts) -> Alone | None:
     return facts.derived("relations", lambda: derive_alone(facts.plan))
 
 
+def wrong_in_relations(facts: Facts) -> tuple[Defect, ...]:
+    """Return what the relations of the plan show to be wrong; computed once."""
+    alone = relations(facts)
+    return facts.derived("wrong in relations", lambda: tuple(sure_defects(alone)) if alone is not None else ())
+
+
+def is_wrong_in_relations(facts: Facts, operator: Operator) -> bool:
+    """Return whether relations show what is wrong with an operator, and not only that it does not fit."""
+    said = {id(defect.place): _rule_of(facts, defect) for defect in wrong_in_relations(facts)}
+    return said.get(id(operator), "") not in ("", "shape-mismatch")
+
+
+def noted_late(facts: Facts) -> bool:
+    """Return whether a mistake shows only at the end of the derivation, so that what follows from it was derived before."""
+    late = ("joined", "cut", "left")
+    return any(isinstance(defect.cause, tuple) and defect.cause[0] in late for defect in wrong_in_relations(facts))
+
+
 def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Finding]) -> Iterator[Finding]:
     """Yield what the relations show and nothing of what was `found` explains: at its operator, or before.
 
     What was exchanged in another order is gathered so at many places; a collective out of turn puts all later ones out.
     """
     alone = relations(facts)
-    defects = [defect for defect in sure_defects(alone) if _rule_of(facts, defect) in rules] if alone is not None else []
+    defects = [defect for defect in wrong_in_relations(facts) if _rule_of(facts, defect) in rules]
     if alone is None or not defects:
         return
-    reported = [finding for finding in found if finding.severity is not Severity.NOTE]
+    reported = [finding for finding in found if finding.severity is Severity.ERROR]
     explained = _explained(facts, reported)
     known = {finding.rule for finding in reported} & {"pieces-not-in-rank-order"}
     if any(finding.rule in rules and rules[finding.rule].topic == "plan/communication" for finding in reported):
@@ -83,25 +115,43 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
     for each_defect in defects:
         if id(each_defect.place) not in explained and each_defect.cause not in together and each_defect.name not in known:
             named.setdefault(_rule_of(facts, each_defect), []).append(replace(each_defect, refutes=False))
+    reported_at: set[Location] = set()
     for name, members in named.items():
         at: dict[Location, list[Reason]] = {}
         for reason in reasons(alone.plan, members):
             at.setdefault(reason.location, []).append(reason)
-        for alike in at.values():
+        new = [alike for place, alike in at.items() if place not in reported_at]
+        reported_at.update(at)
+        for alike in new:
             first, ranks = (
                 min(alike, key=lambda sighting: sighting.ranks),
                 tuple(sorted({rank for reason in alike for rank in reason.ranks})),
             )
-            yield Finding(name, Severity.ERROR, first.message, first.location, _HELP[name], first.related, ranks)
+            severity = Severity.WARNING if _may_be_stored_so(members) else Severity.ERROR
+            about = tuple(_NAMED.findall(first.message)) or None
+            yield Finding(name, severity, first.message, first.location, _HELP[name], first.related, ranks, about=about)
+
+
+def _may_be_stored_so(members: Sequence[Defect]) -> bool:
+    """Return whether two parts are taken from a shard: gated units are often stored with the parts of each rank in a row."""
+    parts = [len(member.place.outputs) for member in members if isinstance(member.place, Compute)]
+    return members[0].name == "packed-split-across-shards" and max(parts, default=0) <= 2
 
 
 def _rule_of(facts: Facts, defect: Defect) -> str:
     """Return the rule that says what a defect is; empty for what only a pair shows."""
     place = defect.place
+    if defect.name == "mismatched-shards" and isinstance(place, Compute) and has_trait(place.op, Trait.NORMALISATION):
+        return "norm-over-shards"
     if defect.name == "split-dimension" and isinstance(place, Compute):
         return next((rule for trait, rule in _SPLIT.items() if has_trait(place.op, trait)), "attention-over-local-keys")
     if defect.name == "wrong-shape-claim" and not _claims_region(facts, place):
         return ""
+    used = isinstance(defect.cause, tuple) and defect.cause[:1] in (("use of partial",), ("missing-allreduce",))
+    if defect.name == "missing-allreduce" and isinstance(place, Compute) and used:
+        return "partial-through-nonlinear"
+    if defect.name.endswith("mismatched-shards") and facts.plan.mesh.size == 1:
+        return "shape-mismatch"
     name = _CALLED.get(defect.name, defect.name)
     return name if name in _HELP else ""
 
@@ -114,7 +164,7 @@ def _claims_region(facts: Facts, operator: Operator | None) -> bool:
 
 def _explained(facts: Facts, found: list[Finding]) -> set[int]:
     """Return the operators, by identity, that something was found at, and those that follow from them."""
-    places = {place for finding in found for place in (finding.location, *(related.location for related in finding.related))}
+    places = {finding.location for finding in found}
     doubtful: set[str] = set()
     explained: set[int] = set()
     for name, segment in facts.plan.segments.items():

@@ -97,6 +97,8 @@ def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, Fraction, str]]:
     else:
         used = {start: _weights_of(alone.world.terms, start[0]) for start in starts}
     for (loss, seed), weights in used.items() if not alone.derived.roots_open else ():
+        if prod(alone.world.terms.shape[loss]) != 1:
+            continue
         others = {name for start, names in used.items() if start != (loss, seed) for name in names}
         steppeds = [step for step in alone.derived.steps if step.weight in weights]
         steppeds = [step for step in steppeds if others.isdisjoint({step.weight, *step.made_of})]

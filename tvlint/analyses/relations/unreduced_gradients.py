@@ -13,8 +13,9 @@ from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.final_gradients import final_axes
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
-from tvlint.analyses.relations.derivation.single_plan import Alone, is_other_part
+from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Opaque, Slot
+from tvlint.analyses.relations.derivation.sure import is_mixed, is_other_part, joined_before
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.ir.operators import Group, Operator, ReduceGradients
@@ -119,6 +120,8 @@ def _partial_axes(alone: Alone, rank: int, held: Mapping[int, Slot]) -> list[str
     plan, value = alone.plan, held.get(rank)
     pending = {(entry.origin, entry.number) for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
     if value is None or not pending or not pending.isdisjoint(alone.derived.incomplete):
+        return []
+    if is_mixed(value) and joined_before(alone.derived, alone.world.terms, value) is not None:
         return []
     found = [plan.replication.axis] if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending) else []
     unknown = []

@@ -190,7 +190,7 @@ def _candidates(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Pl
     yield from _reduced(plan, defects)
     declared = {defect.fix.tensor for defect in defects if isinstance(defect.fix, Declare)}
     if len(declared) == 1:
-        yield from _declared(plan, *declared)
+        yield from declared_as_part(plan, *declared)
 
 
 def _summed(plan: Plan, sums: Mapping[int, Sum]) -> Iterator[tuple[str, Plan]]:
@@ -439,8 +439,8 @@ def _kinds(plan: Plan, wrong: Communicate) -> Iterator[tuple[Collective, int | N
         yield kind, dim
 
 
-def _declared(plan: Plan, name: str) -> Iterator[tuple[str, Plan]]:
-    """The returned tensor declared a mean, or a sum, over each set of mesh axes."""
+def declared_as_part(plan: Plan, name: str) -> Iterator[tuple[str, Plan]]:
+    """Yield the returned tensor declared a mean, or a sum, over each set of mesh axes."""
     tensor = plan.tensors.get(name)
     axes = [axis.name for axis in plan.mesh.axes if axis.size > 1]
     if tensor is None or tensor.placements:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.relations.defect import Defect, stops
@@ -18,7 +19,7 @@ from tvlint.equivalence.verdict.derivation import (
     derive_parallel,
     derive_reference,
 )
-from tvlint.equivalence.verdict.pairing import Case, Progress
+from tvlint.equivalence.verdict.pairing import Case, Progress, first_rank
 from tvlint.equivalence.verdict.replica_folding import returns_declared
 
 
@@ -66,7 +67,15 @@ def has_run(derived: Derived) -> bool:
     return derived.finished and not derived.fatal
 
 
+def _of_reference(case: Case) -> Iterator[Defect]:
+    """Yield what keeps one micro-batch of the reference from standing for all; it refutes nothing of the plan."""
+    plan, batches = case.reference, case.reference_micro_batches
+    for defect in (*check_micro_batches(plan, batches), *check_order(plan)) if batches > 1 else ():
+        text = defect.message.replace("{ranks}", "the reference")
+        yield Defect(defect.name, False, f"in the reference: {text}", first_rank(case.parallel), source=defect.source)
+
+
 def check_side_conditions(case: Case) -> tuple[Defect, ...]:
     """Return what keeps one micro-batch from standing for all; where nothing refutes that, also what depends on the order."""
-    found = tuple(check_micro_batches(case.parallel, case.micro_batches))
+    found = (*_of_reference(case), *check_micro_batches(case.parallel, case.micro_batches))
     return found if any(defect.refutes for defect in found) else (*found, *check_order(case.written))

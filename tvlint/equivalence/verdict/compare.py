@@ -31,16 +31,18 @@ def compare(case: Case, reference: Reference, derivation: Derivation) -> Compari
     """
     world, derived, plan, expected = derivation.world, derivation.derived, case.parallel, reference.expected
     weights, written = weights_of(plan, derived), written_out(plan, derived)
-    states, assumptions = compare_states(world, plan, derived, expected)
+    states, of_states = compare_states(world, plan, derived, expected)
     replicas = 1 if case.folded_axis else plan.replication.count
+    returned, of_returned = judge_returned(world, plan, derived, expected.losses, replicas, case.micro_batches)
+    partly, of_parts = partly_returned(case, world, derived) if case.folded_axis else ((), frozenset[str]())
     found = [
         *derived.reductions,
         *judge_gradients(world, plan, weights, expected, held_by(derived, weights), written),
         *states,
-        *judge_returned(world, plan, derived, expected.losses, replicas, case.micro_batches),
-        *(partly_returned(case, world, derived) if case.folded_axis else ()),
+        *returned,
+        *partly,
         *judge_updates(plan, case.reference, weights, expected, derived.changed, written),
     ]
     if found:
         found.extend(judge_roots(world.terms, plan, reference.derived, derived))
-    return Comparison(tuple(found), assumptions)
+    return Comparison(tuple(found), of_states | of_returned | of_parts)

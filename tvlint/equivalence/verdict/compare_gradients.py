@@ -31,7 +31,8 @@ class Expected:
 
     gradients: Mapping[str, Value]
     shapes: Mapping[str, tuple[int, ...]]
-    losses: tuple[int, ...]
+    losses: tuple[tuple[int, ...], ...]
+    """The terms that each may be; of a loss in micro-batches, what each has as its own, and what they add up to."""
     left: Mapping[str, Value]
     """What it leaves in the weights and states that it writes anew, by full name."""
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import combinations
 from math import prod
 
 from tvlint.analyses.relations.defect import Declare, Defect
+from tvlint.analyses.relations.derivation.gradients import accumulated
 from tvlint.analyses.relations.derivation.localise import scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held
-from tvlint.analyses.relations.terms.product_normal_form import bare
-from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.collectives import over_replicas
@@ -25,18 +26,26 @@ from tvlint.ir.operators import Group
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan
 
+OWN_MEAN = "`{}`, of which the plan does not say how the ranks' values belong together, is averaged over {} where it is read"
+
 
 def judge_returned(
-    world: World, plan: Plan, derived: Derived, losses: tuple[int, ...], replicas: int, micro_batches: int
-) -> Iterator[Defect]:
+    world: World, plan: Plan, derived: Derived, losses: tuple[tuple[int, ...], ...], replicas: int, micro_batches: int
+) -> tuple[list[Defect], frozenset[str]]:
     """Return what is wrong with the values that the plan returns, and what is assumed of the rest."""
+    together = Returned(world, plan, derived, Groups(plan), replicas, micro_batches)
+    found = list(_judged(together, losses))
+    return found, frozenset(together.assumptions)
+
+
+def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator[Defect]:
+    world, plan, derived = together.world, together.plan, together.derived
     if not plan.outputs:
         text = f"the plan returns nothing and the reference returns {len(losses)} values"
         yield Defect("other-outputs", False, text, plan.programs[0].ranks[0])
     everywhere = plan.format.startswith("nnscaler-")
     returned = False
     held: dict[tuple[str, int], list[Box]] = {}
-    together = Returned(world, plan, derived)
     for rank, environment in derived.environments.items():
         names = [name for name in plan.outputs if name in environment]
         returned = returned or bool(names)
@@ -46,16 +55,20 @@ def judge_returned(
             text = f"{{ranks}} return {len(names)} values where the reference returns {len(losses)}"
             yield Defect("other-outputs", False, text, rank)
             continue
-        for name, term in zip(names, losses, strict=False):
+        for name, terms in zip(names, losses, strict=False):
             value = together.value(rank, name)
             pieces = None if value is None else world.values.pieces_of(value)
-            value = None if value is None else world.values.without_constants(world.values.out_of_pieces(value))
-            same = value is not None and value.term == term and _one_slot(world, value, replicas, micro_batches)
-            if same and pieces is not None:
-                held.setdefault((name, term), []).extend(cells(pieces))
+            one = None if value is None else world.values.out_of_pieces(value)
+            ways = [(term, None if one is None else world.values.as_multiple(one, term)) for term in terms]
+            of_term = [(term, made) for term, made in ways if made is not None and made.term == term]
+            same = next((term for term, made in of_term if together.is_one_slot(made)), None)
+            if same is not None and pieces is not None:
+                held.setdefault((name, same), []).extend(cells(pieces))
                 yield from _misdeclared(plan, name, rank, pieces)
                 continue
-            yield _wrong_output(world, plan, name, rank, term, value)
+            if any(together.is_averaged(rank, name, term) for term in terms):
+                continue
+            yield _wrong_output(world, plan, name, rank, *(of_term or ways)[0])
     for (name, term), boxes in held.items():
         if not covers(boxes, world.terms.shape[term]):
             text = f"the pieces of `{name}` that the ranks return do not make up the whole"
@@ -87,47 +100,82 @@ def _misdeclared(plan: Plan, name: str, rank: int, pieces: tuple[Pieces, ...]) -
         yield Defect("output-of-another-slice", True, text, rank)
 
 
+@dataclass(frozen=True, slots=True)
 class Returned:
     """What ranks return, summed or averaged over the axes on which the plan declares it partial."""
 
-    def __init__(self, world: World, plan: Plan, derived: Derived) -> None:
-        self._world, self._plan, self._derived = world, plan, derived
-        self._groups = Groups(plan)
-        self._together: dict[tuple[Members, str], Slot] = {}
+    world: World
+    plan: Plan
+    derived: Derived
+    groups: Groups
+    replicas: int
+    micro_batches: int
+    assumptions: set[str] = field(default_factory=set)
+    _together: dict[tuple[Members, str, Fraction], Slot] = field(default_factory=dict)
 
     def value(self, rank: int, name: str) -> Slot:
         """Return the value that `rank` returns as `name`, as far as it is known."""
         kinds = self._kinds(name)
-        value = self._derived.environments[rank][name]
         if not _KNOWN.issuperset(kinds.values()):
             return None
-        group = Group(axes=tuple(axis for kind in ("sum", "avg") for axis, each_kind in kinds.items() if each_kind == kind))
-        if not group.axes or value is None:
-            return value
-        members = self._groups.members(group, rank)
-        if (members, name) not in self._together:
-            self._together[members, name] = self._sum(group, members, name)
-        return self._together[members, name]
+        return self._put_together(rank, name, {axis: kind for axis, kind in kinds.items() if kind in ("sum", "avg")})
+
+    def is_one_slot(self, value: Value) -> bool:
+        """Return whether the value is exactly its slot's part."""
+        return _is_one_slot(self.world, value, self.replicas, self.micro_batches)
+
+    def is_averaged(self, rank: int, name: str, term: int) -> bool:
+        """Return whether the rank returns a mean over its own part, of which nothing is declared, and the average over
+        some axes is all of it. That whoever reads it takes the average is then assumed.
+        """
+        values, value = self.world.values, self.derived.environments[rank][name]
+        if value is None or _is_declared(self.plan, name):
+            return False
+        value = values.as_multiple(value, term)
+        if value.term != term or not value.leaves or not _is_own_mean(self.world, self.plan, value):
+            return False
+        axes = [axis.name for axis in self.plan.mesh.axes if axis.size > 1]
+        for chosen in (some for count in range(1, len(axes) + 1) for some in combinations(axes, count)):
+            total = self._put_together(rank, name, dict.fromkeys(chosen, "avg"))
+            total = None if total is None else values.as_multiple(total, term)
+            if total is not None and total.term == term and self.is_one_slot(total):
+                self.assumptions.add(OWN_MEAN.format(name, " and ".join(f"`{axis}`" for axis in chosen)))
+                return True
+        return False
 
     def _kinds(self, name: str) -> dict[str, str]:
         """Return how the parts of `name` are put together, by axis."""
-        tensor = self._plan.tensors.get(name)
+        tensor = self.plan.tensors.get(name)
         placements = (tensor.placements if tensor is not None else None) or {}
         return {axis: placement.reduce for axis, placement in placements.items() if isinstance(placement, Partial)}
 
-    def _sum(self, group: Group, members: Members, name: str) -> Slot:
-        values, environments = self._world.values, self._derived.environments
+    def _put_together(self, rank: int, name: str, kinds: Mapping[str, str]) -> Slot:
+        value = self.derived.environments[rank][name]
+        group = Group(axes=tuple(axis for kind in ("sum", "avg") for axis, each_kind in kinds.items() if each_kind == kind))
+        if not group.axes or value is None:
+            return value
+        members = self.groups.members(group, rank)
+        share = Fraction(1, prod(self.plan.mesh.axis_size(axis) for axis, kind in kinds.items() if kind == "avg"))
+        if (members, name, share) not in self._together:
+            self._together[members, name, share] = self._sum(group, members, name, share)
+        return self._together[members, name, share]
+
+    def _sum(self, group: Group, members: Members, name: str, share: Fraction) -> Slot:
+        values, environments = self.world.values, self.derived.environments
         parts = [environments.get(member, {}).get(name) for member in members.ranks]
         whole = [part for part in parts if part is not None]
-        averaged = [axis for axis, kind in self._kinds(name).items() if kind == "avg"]
-        share = Fraction(1, prod(self._plan.mesh.axis_size(axis) for axis in averaged))
         try:
             total = values.sum_over(-1, whole) if len(whole) == len(parts) else None
-            if total is not None and spans_replicas(self._plan, group):
-                total = over_replicas(self._world, total, self._plan.replication.count)
+            if total is not None and spans_replicas(self.plan, group):
+                total = over_replicas(self.world, total, self.plan.replication.count)
             return None if total is None else values.scaled(total, share)
         except (AmbiguousSumError, Mismatch):
             return None
+
+
+def _is_declared(plan: Plan, name: str) -> bool:
+    tensor = plan.tensors.get(name)
+    return tensor is not None and (tensor.placements is not None or tensor.region is not None or tensor.part != (0, 1))
 
 
 _KNOWN = frozenset({"sum", "avg", "max", "min"})
@@ -155,9 +203,7 @@ def incomplete_output(world: World, plan: Plan, name: str, rank: int, value: Val
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
     partly = next((entry._replace(one_replica=False) for entry in pending if not _whole(entry)), pending[0])
     lacks = scope_of(partly._replace(one_micro_batch=False))
-    tensor = plan.tensors.get(name)
-    declared = tensor is not None and (tensor.placements is not None or tensor.region is not None or tensor.part != (0, 1))
-    if not declared and _is_own_mean(world, plan, value):
+    if not _is_declared(plan, name) and _is_own_mean(world, plan, value):
         text = f"`{name}`, returned on {{ranks}}, is the mean of their own part of the batch, and is not declared to be one"
         return Defect("own-mean-returned", False, text, rank, fix=Declare(name))
     text = f"`{name}`, returned on {{ranks}}, is a partial sum, {lacks}"
@@ -190,40 +236,46 @@ def _whole(entry: Pending) -> bool:
     return (entry.low, entry.high) == (0, entry.size)
 
 
-def _one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> bool:
-    """Return whether the value is exactly its slot's part, in all that adds up to it: of a sum its addend, of a mean its own
-    mean, beside which all slots may have the same value.
+def returned_by_reference(world: World, value: Value, micro_batches: int) -> tuple[int, ...]:
+    """Return the terms that a value which the reference returns may be; nothing for a part or a multiple of one.
+
+    Of several micro-batches each returns its own value, or its share of one: then the term is what they add up to.
+    """
+    if value.clean:
+        return (value.term,)
+    found = (value.term,) if _is_one_slot(world, value, 1, micro_batches) else ()
+    try:
+        whole = accumulated(world, value, micro_batches)
+    except Mismatch:
+        return found
+    if whole.leaves or whole.fold is not None or micro_batches == 1:
+        return found
+    while whole.coefficient != 1 and (below := multiplied(world.terms, whole.term)) is not None:
+        whole = world.values.multiple(below[1], whole.box, whole.coefficient * below[0])
+    return (*found, whole.term) if whole.clean else found
+
+
+def _is_one_slot(world: World, value: Value, replicas: int, micro_batches: int) -> bool:
+    """Return whether the value is exactly the part of one micro-batch of a replica, in all that adds up to it: of a sum its
+    addend, of a mean its own mean, beside which all may have the same value.
     """
     if value.clean:
         return True
     if world.terms.slot[value.term] >= 0 or not value.leaves:
         return False
     scopes = {(entry.one_replica, entry.one_micro_batch) for leaf in value.leaves for entry in leaf.pending}
-    mean = _is_mean(world.terms, value.term, replicas * micro_batches)
     same = [leaf for leaf in value.leaves if not leaf.pending]
     least = 1 if same else 0
     parts = (leaf for leaf in value.leaves if leaf.pending)
     exact = all(leaf.coefficient == 1 for leaf in same)
-    return exact and len(scopes) == 1 and all(_addend(world, leaf, replicas, micro_batches, mean, least) for leaf in parts)
+    return exact and len(scopes) == 1 and all(_addend(world, leaf, replicas, micro_batches, least) for leaf in parts)
 
 
-def _is_mean(terms: Terms, term: int, slots: int) -> bool:
-    """Return whether the term is a mean over the batch as a normal form tells it: a sum, divided by the number of addends."""
-    inner, (sign, square) = bare(terms, term)
-    if terms.keys[inner][0] != "sum":
-        return False
-    (operand,) = terms.operands[inner]
-    if terms.slot[operand] < 0 or terms.slot[inner] >= 0:
-        return False
-    count = prod(terms.shape[operand]) * slots // prod(terms.shape[inner])
-    return (sign, square) == (1, Fraction(1, count**2))
-
-
-def _addend(world: World, leaf: Leaf, replicas: int, micro_batches: int, mean: bool, least: int) -> bool:
+def _addend(world: World, leaf: Leaf, replicas: int, micro_batches: int, least: int) -> bool:
     """Return whether an addend is its slot's part of a mean, or of a sum where the coefficient is above `least`."""
     if len(leaf.pending) != 1:
         return False
     (entry,) = leaf.pending
-    averages = mean or world.terms.averages(entry.origin, entry.number)
+    averages = world.terms.averages(entry.origin, entry.number)
     share = (replicas if entry.one_replica else 1) * (micro_batches if entry.one_micro_batch else 1)
     return _whole(entry) and (least < leaf.coefficient == 1 or (averages and leaf.coefficient == share))

@@ -16,8 +16,9 @@ from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Value, Values
 from tvlint.equivalence.verdict.compare_gradients import Expected
+from tvlint.equivalence.verdict.compare_outputs import returned_by_reference
 from tvlint.equivalence.verdict.pairing import Case, first_rank
-from tvlint.ir.plan import Plan, Role
+from tvlint.ir.plan import Role
 
 _FOR_TRAINING = "prove the plan that trains this model; rules check this one as it is"
 
@@ -53,11 +54,12 @@ def derive_reference(case: Case) -> Reference | NotUnderstood:
     terms that are made later are the parallel plan's alone.
     """
     terms = Terms(case.telling)
-    world = World(terms, Values(terms), case.total_slots, False, False)
+    terms.accumulates = case.reference_micro_batches > 1
+    world = World(terms, Values(terms), case.batch.held, False, case.reference_micro_batches > 1, case.batch.parts)
     inputs = replace(case.reference_inputs, shapes=case.inputs.shapes)
     dtypes: dict[int, str] = {}
-    derived = derive(world, case.reference, inputs, case.slots, case.total_slots, losses=None, dtypes=dtypes)
-    expected = _expected(world, case.reference, derived)
+    derived = derive(world, case.reference, inputs, case.batch.dims, case.batch.slots, losses=None, dtypes=dtypes)
+    expected = _expected(world, case, derived)
     if isinstance(expected, list):
         return NotUnderstood(tuple(expected))
     terms.sealed = len(terms.keys)
@@ -72,8 +74,8 @@ def derive_parallel(case: Case, reference: Reference, nearest: Nearest | None = 
         world,
         case.parallel,
         case.inputs,
-        case.slots,
-        case.total_slots,
+        case.batch.dims,
+        case.batch.slots,
         losses=frozenset(root.value.term for root in reference.derived.roots),
         dtypes=dict(reference.dtypes),
         nearest=nearest,
@@ -82,8 +84,9 @@ def derive_parallel(case: Case, reference: Reference, nearest: Nearest | None = 
     return Derivation(world, derived)
 
 
-def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Defect]:
+def _expected(world: World, case: Case, derived: Derived) -> Expected | list[Defect]:
     """Return what the reference computes; or why it is not understood."""
+    plan = case.reference
     defects: list[Defect] = [*derived.defects, *derived.reductions, *derived.contradicted]
     held = held_by(derived, weights_of(plan, derived))
     rank = first_rank(plan)
@@ -108,10 +111,10 @@ def _expected(world: World, plan: Plan, derived: Derived) -> Expected | list[Def
             defects.append(replace(odd, subject=name, cause=("reference-gradient", "not whole")))
     environment = derived.environments.get(rank, {})
     returned = [environment[name] for name in plan.outputs if name in environment]
-    if any(value is not None and not value.clean for value in returned):
+    losses = [returned_by_reference(world, value, case.reference_micro_batches) for value in returned if value is not None]
+    if not all(losses):
         text = "the reference returns a part or a multiple of a value"
         defects.append(Defect("reference-not-understood", False, text, rank))
-    losses = [value.term for value in returned if value is not None]
     left: dict[str, Value] = {}
     for name, value in derived.renewed.get(rank, {}).items():
         tensor = plan.tensors[name]

@@ -3,7 +3,9 @@
 A softmax, a norm or a variance over a part of a dimension is a mistake by its structure where the plan goes on as the reference
 does. It is none where the plan computes more than the reference: attention that is written out in blocks rescales each with the
 sum of its own rows, and a norm is that of the norms of the parts. Powers may be taken of scores from which any statistic is
-subtracted that all ranks have in common, since the sum of the powers takes it away again.
+subtracted that all ranks have in common, since the sum of the powers takes it away again. The root of a part is none of the
+whole, and its square is the part again; so is the power of a logarithm. A function of which it is unknown what it computes may
+undo anything, or be linear: what is wrong shows only where it comes to gradients or returned values without passing one.
 """
 
 from __future__ import annotations
@@ -11,13 +13,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tvlint.analyses.relations.defect import Defect
+from tvlint.analyses.dataflow.def_use import overwritten, uses, writes
+from tvlint.analyses.gradients.accumulators import accumulators
+from tvlint.analyses.relations.defect import Defect, Sum
 from tvlint.analyses.relations.derivation.order_insensitive import Readers, readers_of
 from tvlint.analyses.relations.derivation.state import Derived
-from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator
-from tvlint.ir.plan import Phase, Plan
-from tvlint.ops.spec import Family, Trait
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.analyses.relations.derivation.sure import SUMS
+from tvlint.analyses.relations.grounds import REFUTING, Ground
+from tvlint.ir.operators import (
+    NOT_UNDERSTOOD,
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Literal,
+    Operator,
+    Receive,
+    Send,
+)
+from tvlint.ir.plan import Phase, Plan, Role
+from tvlint.ops.annotations.declared import PREFIX
+from tvlint.ops.spec import Call, Family, MisfitError, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, is_nonlinear, spec_of
 
 _STATISTICS = ("wrong-reduce-op", "missing-allreduce")
 """What is told of a statistic that is put together over ranks as the reference does not, and of powers of what it shifts."""
@@ -36,10 +53,13 @@ def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Defec
         and _has_pieces(plan, defect.rank)
     ]
     pieces = pieces if pieces and _cuts(reference) else []
+    readers = readers_of(plan)
+    pieces += _behind_functions(plan, derived)
+    pieces += [defect for defect in derived.defects if defect.refutes and _is_undone(readers, defect)]
     found = [defect for defect in derived.defects if defect.refutes and defect.name in ("split-dimension", *_STATISTICS)]
     if not found:
         return pieces
-    readers, known = readers_of(plan), _computed(reference, reference.programs[0].ranks[0])
+    known = _computed(reference, reference.programs[0].ranks[0])
     split = [defect for defect in found if defect.name not in _STATISTICS]
     more = {rank for rank in {defect.rank for defect in split} if _computed(plan, rank) - known}
     shifts = [defect for defect in found if defect.name in _STATISTICS and _shifts(plan, readers, defect)]
@@ -157,3 +177,138 @@ def _summed(readers: Readers, power: Compute) -> bool:
 def _is(operator: Operator | None, *names: str) -> bool:
     spec = spec_of(operator.op) if isinstance(operator, Compute) else None
     return spec is not None and spec.name in names
+
+
+_RISE = (Trait.RISING, Trait.PEAK, Trait.JOIN)
+_COPIES = (Trait.VIEW, Trait.BROADCAST, Trait.JOIN, Trait.CONVERSION)
+
+
+def _is_undone(readers: Readers, defect: Defect) -> bool:
+    """Return whether what an operator makes of a part comes to one that undoes it, at most copied or moved before.
+
+    What is added up before is not what was made of any part. A product undoes a root where it is that of one value with itself.
+    What rises with a maximum of some makes the maximum of all in one over the ranks.
+    """
+    spec = spec_of(defect.place.op) if isinstance(defect.place, Compute) else None
+    if spec is None or defect.place is None:
+        return False
+    rises = defect.name == "part-used-as-complete" and bool(spec.traits.intersection(_RISE))
+    inverse = spec.undone_by if defect.name in ("split-dimension", *_STATISTICS) else frozenset[str]()
+    waiting = list(writes(defect.place)) if inverse or rises else []
+    seen, passed = set(waiting), (*_COPIES, *_RISE) if rises else _COPIES
+    while waiting:
+        for reader in readers.get(waiting.pop(), ()):
+            if _undoes(reader, inverse, seen) or (rises and isinstance(reader, Communicate) and reader.reduce == "max"):
+                return True
+            moves = isinstance(reader, Send) or (isinstance(reader, Communicate) and (rises or reader.kind not in SUMS))
+            if reader is not None and (moves or (isinstance(reader, Compute) and has_trait(reader.op, *passed))):
+                made = [name for name in writes(reader) if name not in seen]
+                waiting += made
+                seen.update(made)
+    return False
+
+
+def _undoes(reader: Operator | None, inverse: frozenset[str], seen: set[str]) -> bool:
+    if not isinstance(reader, Compute) or not _is(reader, *inverse):
+        return False
+    names = [operand for operand in reader.inputs if isinstance(operand, str)]
+    return not _is(reader, "mul") or (len(names) == 2 and seen.issuperset(names))
+
+
+def _behind_functions(plan: Plan, derived: Derived) -> list[Defect]:
+    """Return what is said of values that come to gradients and returned values through unknown functions alone."""
+    known = [
+        defect
+        for defect in derived.defects
+        if defect.refutes and REFUTING.get(defect.name) is Ground.DIFFERS and isinstance(defect.place, Compute | Communicate)
+    ]
+    flow = _Flow(plan) if known else None
+    if flow is None or not flow.unknown:
+        return []
+    return [defect for defect in known if not any(map(flow.shows, flow.takers(defect)))]
+
+
+class _Flow:
+    """The operators that read each tensor, which of them are unknown, and what they make comes to."""
+
+    def __init__(self, plan: Plan) -> None:
+        operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+        self.unknown = {id(operator) for operator in operators if not _is_understood(plan, operator)}
+        self._received = tuple(operator.tensor for operator in operators if isinstance(operator, Receive))
+        lasting = {name for name, tensor in plan.tensors.items() if tensor.role in (Role.WEIGHT, Role.STATE)}
+        self._compared = {*plan.outputs, *accumulators(plan), *lasting}
+        self._readers: dict[str, list[Operator]] = {}
+        for operator in operators:
+            for name in uses(operator):
+                self._readers.setdefault(name, []).append(operator)
+        self._renamed: dict[str, set[str]] = {}
+        for program in plan.programs:
+            for step in program.steps:
+                segment = plan.segments[step.segment]
+                for inner, outer in zip(segment.outputs, step.outputs or (), strict=False):
+                    self._renamed.setdefault(inner, set()).add(outer)
+                for inner, outer in zip(segment.inputs, step.inputs or (), strict=False):
+                    self._renamed.setdefault(outer, set()).add(inner)
+        self._shown: dict[int, bool] = {}
+
+    def takers(self, defect: Defect) -> list[Operator]:
+        """Return the operators that take a part for a whole: the reported one, and others that are not linear in a copy."""
+        found = [] if defect.place is None else [defect.place]
+        names = [defect.subject] if isinstance(defect.fix, Sum) else []
+        for name in names:
+            for reader in self._readers.get(name, ()):
+                spec = spec_of(reader.op) if isinstance(reader, Compute) else None
+                if spec is not None and (spec.family is Family.IDENTITY or spec.traits.intersection(_VIEWS)):
+                    names += [copy for copy in writes(reader) if copy not in names]
+                elif isinstance(reader, Compute) and is_nonlinear(reader.op):
+                    found.append(reader)
+        return found
+
+    def shows(self, place: Operator) -> bool:
+        """Return whether what an operator makes comes to what is compared with the reference through known functions."""
+        if id(place) not in self._shown:
+            self._shown[id(place)] = not self._compared.isdisjoint(self._made_of(place))
+        return self._shown[id(place)]
+
+    def _made_of(self, place: Operator) -> set[str]:
+        waiting, seen, passed = [place], set[str](), set[int]()
+        while waiting:
+            operator = waiting.pop()
+            if id(operator) in self.unknown or id(operator) in passed:
+                continue
+            passed.add(id(operator))
+            names = [*writes(operator), *overwritten(operator), *(self._received if isinstance(operator, Send) else ())]
+            while names:
+                name = names.pop()
+                if name in seen:
+                    continue
+                seen.add(name)
+                names += self._renamed.get(name, ())
+                readers = self._readers.get(name, [])
+                waiting += [reader for reader in readers if name in overwritten(reader)] or readers
+        return seen
+
+
+def _is_understood(plan: Plan, operator: Operator) -> bool:
+    """Return whether it is known what an operator computes, and not only how it can be split."""
+    if isinstance(operator, Backward):
+        return _is_understood(plan, operator.forward)
+    if not isinstance(operator, Compute):
+        return True
+    spec = spec_of(operator.op)
+    if spec is None or NOT_UNDERSTOOD in operator.attributes:
+        return spec is not None and spec.family is Family.INERT
+    if operator.op.startswith(PREFIX) and spec.evaluate is None and spec.family is Family.INDEXED:
+        return False
+    given = [operand if isinstance(operand, Literal) else plan.tensors.get(operand) for operand in operator.inputs]
+    if None in given or spec.family is not Family.INDEXED:
+        return True
+    shapes = tuple(operand if isinstance(operand, Literal) else operand.shape for operand in given if operand is not None)
+    results = tuple(plan.tensors[name].shape for name in operator.outputs if name in plan.tensors)
+    try:
+        spec.bind(Call(operator.op, shapes, operator.attributes, results))
+    except MisfitError:
+        return True
+    except UnsupportedError:
+        return False
+    return True

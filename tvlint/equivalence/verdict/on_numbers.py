@@ -2,21 +2,30 @@
 
 What refutes by its structure, a partial sum that is taken for a whole one, say, shows that a value is another one than the
 reference's at that place. It may yet make no difference in the end: a partial sum through an operator that leaves sums as they
-are, parts that are put right later, what is multiplied with zero. Where a pair is small enough to be run, it is run. Plans
-that agree in all gradients and returned values are not refuted, and not proved either.
+are, parts that are put right later, what is multiplied with zero, keys that a mask hides. Where a pair is small enough to be
+run, it is run, also with masks in the place of its buffers and flags. Plans that agree in all gradients and returned values,
+and in what weights and states become where both write that out, are not refuted, and not proved either. Where random numbers
+are drawn, or a function has no numbers, something stands in for them (`tvlint/replay/stand_ins.py`): a difference then shows
+nothing.
 
 A pair that the derivation leaves open is refuted where the gradient of a weight is another one in every run. Nothing is
 concluded from a difference where the numbers may be none that the plans are made for, or where the run does not show what
-counts: weights that the plan itself updates, inputs of which it is assumed which is which, buffers, whose content is part of
-the model (masks, tables of sines), and inputs of whole numbers or flags that are neither rows of a weight nor classes: a causal
-mask, positions in order, a permutation. Code that a generator made of a traced graph rests on no such content, which the
-generator does not know. Where a plan does not say by what it divides gradients, a multiple of the reference's shows nothing.
+counts: weights that the plan itself updates, inputs of which it is assumed which is which. Where a plan does not say by what it
+divides gradients, a multiple of the reference's shows nothing.
+
+The content of buffers is part of the model (masks, tables of sines), and so may be that of inputs of whole numbers or flags
+that are neither rows of a weight nor classes: a causal mask, positions in order. A right plan may use that content. A
+difference then counts only where both plans read the same of these tensors, and where no content of `_CONTENTS` makes them
+agree. Code that a generator made of a traced graph rests on no content, which the generator does not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
@@ -25,7 +34,7 @@ from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
-from tvlint.equivalence.verdict.pairing import Case
+from tvlint.equivalence.verdict.pairing import Case, first_rank
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, ReduceGradients, Update
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Plan, Program, Role, Tensor
@@ -36,6 +45,7 @@ from tvlint.ops.table import has_trait, spec_of
 from tvlint.replay.collectives import part_of
 from tvlint.replay.operators import NotReplayedError
 from tvlint.replay.run import Result, UnreplayableError, replay
+from tvlint.replay.stand_ins import StandIns
 
 SEEDS = 3
 """So many runs have to show a difference, or all runs none."""
@@ -56,16 +66,27 @@ _NOTHING = 1e-6
 _CERTAIN = 1e-6
 """A gradient that is off by more than this part of the greatest element is another gradient, whatever rounding does."""
 
+_RETURNED = "the gradients agree, and what is returned does not"
+
 GENERATED = ("nnscaler-gencode", "nnscaler-graph")
 """The formats of code that a generator made, and of what it made the code of."""
 
 _Whole: TypeAlias = Callable[[str, str, tuple[int, ...], str], Array]
 """The numbers of a whole value: by its role, its full name, its shape and its type."""
 
+_Held: TypeAlias = Mapping[tuple[str, str], str]
+"""The kind of the numbers of tensors, by role and full name."""
+
+_Contents: TypeAlias = Mapping[tuple[str, str], Callable[[Array], Array]]
+"""What takes the place of the random numbers of tensors, by role and full name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """All gradients and returned values were those of the reference in each of `SEEDS` runs."""
+
+    moved: frozenset[str] = frozenset()
+    """The weights whose gradients are not zero throughout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +103,7 @@ class Difference:
     error: float
     scale: float
     first: tuple[str, int, Operator] | None
+    invented: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +133,45 @@ def run_both(case: Case, any_numbers: bool = False) -> Agreement | Difference | 
             break
     if not found:
         return Agreement()
-    why = _inconclusive(parallel, reference) or ("" if any_numbers else _of_other_content(case))
+    invented = "the plans draw random numbers, or call what has no numbers" if found[-1].invented else ""
+    why = invented or _inconclusive(parallel, reference) or ("" if any_numbers else _of_other_content(case, below))
     if why or len(found) < SEEDS:
         return NotRun(why or "runs on other numbers agree")
     return found[-1]
 
 
-def runs_agree(case: Case) -> bool:
-    """Return whether both plans can be run on random numbers, and give the same in each of `SEEDS` runs."""
+def where_runs_agree(case: Case) -> str:
+    """Return for which numbers both plans give the same, random ones or those of a mask; empty where they do for none.
+
+    What a mask hides shows only where what it leaves moves each weight that random numbers move.
+    """
     if _is_too_large(case):
-        return False
+        return ""
     below = _least_index(case.reference)
-    return all(isinstance(_compared(case, _numbers(seed, below)), Agreement) for seed in range(SEEDS))
+    if all(isinstance(_compared(case, _numbers(seed, below)), Agreement) for seed in range(SEEDS)):
+        return f"in {SEEDS} runs on random numbers"
+    name = _mask_that_explains(case, below, _content_of(case.reference, case.reference_inputs))
+    return f"where {name}" if name else ""
 
 
-def a_run_differs(case: Case) -> bool:
-    """Return whether a run of both plans on random numbers shows a difference; not where they cannot be run."""
-    return not _is_too_large(case) and isinstance(_compared(case, _numbers(0, _least_index(case.reference))), Difference)
+def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
+    """Return what says of cases with other plans in the place of the case's whether the gradients of a run are the reference's.
+
+    Where a run of the case shows a difference, a plan that cannot be run shows no agreement.
+    """
+    if _is_too_large(case):
+        return lambda changed: True
+    whole = _numbers(0, _least_index(case.reference))
+    alone = _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole)
+    if isinstance(alone, NotRun):
+        return lambda changed: True
+    differs = isinstance(_compared(case, whole, alone), Difference)
+
+    def agree(changed: Case) -> bool:
+        found = _compared(changed, whole, alone)
+        return isinstance(found, Agreement) or (isinstance(found, NotRun) and (not differs or found == NotRun(_RETURNED)))
+
+    return agree
 
 
 def _is_too_large(case: Case) -> bool:
@@ -162,29 +206,156 @@ def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Defect, .
     stride = plan.replication.stride if plan.replication.count > 1 else plan.mesh.size
     ranks = sorted({rank % stride for rank in found.ranks})
     if found.first is None:
-        return tuple(Defect("other-numbers", refutes, text, rank) for rank in ranks)
+        weight = plan.tensors.get(found.weight)
+        place = weight.source if weight is not None else None
+        return tuple(Defect("other-numbers", refutes, text, rank, source=place) for rank in ranks)
     name, _, operator = found.first
     text += f"; the first result that is not the reference's of that name is `{name}`"
     segment = next((segment.name for segment in plan.segments.values() if operator in segment.operators), "")
     return tuple(at(operator, segment, Defect("other-numbers", refutes, text, rank)) for rank in ranks)
 
 
-def _of_other_content(case: Case) -> str:
+def _of_other_content(case: Case, below: int) -> str:
     """Return why inputs and buffers may not be any numbers: masks, positions and orders are not, which a right plan may use."""
     if set(case.inputs.names) != set(case.reference_inputs.names):
         return "the plans call their inputs by other names"
-    read_here, read_there = _read_inputs(case.parallel), _read_inputs(case.reference)
-    if read_here != read_there:
-        return f"one of the plans does not read `{min(read_here ^ read_there)}`"
-    if _is_generated(case.parallel, case.reference):
+    for role in (Role.INPUT, Role.BUFFER):
+        if (here := _names_read(case.parallel, role)) != (there := _names_read(case.reference, role)):
+            return f"one of the plans does not read `{min(here ^ there)}`"
+    if _is_generated(case.parallel, case.reference) or not (held := _content_of(case.reference, case.reference_inputs)):
         return ""
-    if any(tensor.role is Role.BUFFER for plan in (case.parallel, case.reference) for tensor in plan.tensors.values()):
-        return "what buffers hold is part of the model"
-    data = _looked_up_inputs(case.reference)
-    for name, dtype in zip(case.reference_inputs.names, case.reference_inputs.dtypes, strict=True):
-        if name not in data and (holds_whole_numbers(dtype) or dtype.rsplit(".", 1)[-1].startswith("bool")):
-            return f"`{name}` holds neither indices of rows of a weight nor classes of a loss, and may be no data"
+    contents = _contents(held)
+    agreed = (name for name, of in contents if isinstance(_compared(case, _numbers(0, below, of)), Agreement))
+    name = next(agreed, "") or _mask_that_explains(case, below, held)
+    return f"the plans agree where {name}" if name else ""
+
+
+def _contents(held: _Held) -> Iterator[tuple[str, _Contents]]:
+    """Yield contents of tensors, all of one kind alike, with what they are called."""
+    kinds = sorted(set(held.values()))
+    for chosen in product(*(_CONTENTS[kind].items() for kind in kinds)):
+        of_kind = {kind: content for kind, (_, content) in zip(kinds, chosen, strict=True)}
+        yield " and ".join(name for name, _ in chosen), {key: of_kind[kind] for key, kind in held.items()}
+
+
+def _masks(held: _Held) -> Iterator[tuple[str, _Contents]]:
+    """Yield masks of one shape as the content of all tensors, with what they are called; a kind says alike what is hidden.
+
+    Of each shape it is the narrowest that leaves two keys, which hides all that a wider one hides.
+    """
+    kinds = sorted(set(held.values()))
+    for name, hidden in _HIDDEN.items():
+        for chosen in product(*(_WAYS[kind].items() for kind in kinds)):
+            ways = dict(zip(kinds, chosen, strict=True))
+            said = ", ".join(f"{kind} {word}" for kind, (word, _) in ways.items())
+            contents = {key: partial(_mask, hidden, ways[kind][1]) for key, kind in held.items()}
+            yield f"masks hide {name} ({said})", contents
+
+
+def _mask_that_explains(case: Case, below: int, held: _Held) -> str:
+    """Return a mask with which the plans agree, and which moves each weight that random numbers move; empty for none."""
+    alone = _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, _numbers(0, below))
+    if isinstance(alone, NotRun) or not held:
+        return ""
+    moved = _moved(_gradients_of(case.reference, alone.found))
+    for name, contents in _masks(held):
+        found = _compared(case, _numbers(0, below, contents))
+        if isinstance(found, Agreement) and found.moved >= moved:
+            return name
     return ""
+
+
+def _mask(hidden: Callable[[Array, Array], Array], way: Callable[[Array], Array], value: Array) -> Array:
+    """Return a mask in the place of a value; of one dimension, one that hides the second half of a row."""
+    columns = _in_order(value, -1)
+    return way((hidden(_in_order(value, -2), columns) if value.ndim > 1 else columns >= value.size / 2) * 1.0)
+
+
+def _content_of(reference: Plan, inputs: Inputs) -> dict[tuple[str, str], str]:
+    """Return what is read and may not be any data, by the kind of its numbers: buffers, and inputs that nothing looks up.
+
+    Floating inputs are data. A tensor is named by its role and its full name, an input by its position.
+    """
+    read = _names_read(reference, Role.INPUT) - _looked_up_inputs(reference)
+    named = [
+        (("input", str(number)), dtype)
+        for number, (name, dtype) in enumerate(zip(inputs.names, inputs.dtypes, strict=True))
+        if name in read and _kind_of(dtype) != "numbers"
+    ]
+    buffers = _names_read(reference, Role.BUFFER)
+    tensors = ((tensor.logical or tensor.name, tensor.dtype) for tensor in reference.tensors.values())
+    named += [(("buffer", name), dtype) for name, dtype in tensors if name in buffers]
+    return {key: _kind_of(dtype) for key, dtype in named}
+
+
+def _kind_of(dtype: str) -> str:
+    if dtype.rsplit(".", 1)[-1].startswith("bool"):
+        return "flags"
+    return "whole numbers" if holds_whole_numbers(dtype) else "numbers"
+
+
+def _in_order(value: Array, dim: int) -> Array:
+    """Return the indices along a dimension."""
+    import numpy as np
+
+    return np.asarray(np.indices(value.shape)[dim], dtype=float) if value.ndim else value
+
+
+def _is_causal(value: Array) -> Array:
+    """Return whether a column is not past its row; of one dimension, whether it is in the first half."""
+    columns = _in_order(value, -1)
+    return columns <= (_in_order(value, -2) if value.ndim > 1 else value.size // 2)
+
+
+def _repeated(value: Array, pairs: bool) -> Array:
+    """Return numbers of which the halves, or the two of each pair, are equal along the last dimension."""
+    import numpy as np
+
+    if not value.ndim or value.shape[-1] % 2:
+        return value
+    half = value[..., : value.shape[-1] // 2]
+    return np.repeat(half, 2, axis=-1) if pairs else np.concatenate([half, half], axis=-1)
+
+
+_CONTENTS: dict[str, dict[str, Callable[[Array], Array]]] = {
+    "flags": {
+        "flags are a causal mask": lambda value: _is_causal(value) * 1.0,
+        "flags hide what is not causal": lambda value: 1.0 - _is_causal(value),
+        "all flags are set": lambda value: 1.0 + 0 * value,
+    },
+    "whole numbers": {
+        "whole numbers are positions in the last dimension": lambda value: _in_order(value, -1),
+        "whole numbers are positions in the first dimension": lambda value: _in_order(value, 0),
+        "whole numbers are a causal mask": lambda value: _is_causal(value) * 1.0,
+        "whole numbers are one": lambda value: 1.0 + 0 * value,
+    },
+    "numbers": {
+        "buffers hold any numbers": lambda value: value,
+        "buffers hold equal halves": lambda value: _repeated(value, pairs=False),
+        "buffers hold equal pairs": lambda value: _repeated(value, pairs=True),
+        "buffers hold what is added for a causal mask": lambda value: 1e4 * (_is_causal(value) - 1.0),
+        "buffers hold what is multiplied for a causal mask": lambda value: _is_causal(value) * 1.0,
+        "buffers hold ones": lambda value: 1.0 + 0 * value,
+    },
+}
+"""What masks, positions and tables hold in the models that are trained, of flags, of whole numbers and of other numbers."""
+
+
+_HIDDEN: dict[str, Callable[[Array, Array], Array]] = {
+    "later keys": lambda row, column: column > row,
+    "all keys but the query's and the one before": lambda row, column: (column > row) | (column < row - 1),
+    "later keys, and all but the first two": lambda row, column: (column > row) | (column > 1),
+    "keys of other documents, two in each": lambda row, column: row // 2 != column // 2,
+    "keys of other documents, three in each": lambda row, column: row // 3 != column // 3,
+}
+"""What masks hide, of rows of queries and columns of keys."""
+
+_WAYS: dict[str, dict[str, Callable[[Array], Array]]] = {
+    "flags": {"say what is hidden": lambda hidden: hidden, "say what is kept": lambda hidden: 1.0 - hidden},
+    "whole numbers": {"say what is hidden": lambda hidden: hidden, "say what is kept": lambda hidden: 1.0 - hidden},
+    "numbers": {"are added": lambda hidden: -1e4 * hidden, "are multiplied": lambda hidden: 1.0 - hidden},
+}
+"""The ways in which tensors say what is hidden, by the kind of their numbers."""
 
 
 def _is_generated(parallel: Plan, reference: Plan) -> bool:
@@ -192,11 +363,11 @@ def _is_generated(parallel: Plan, reference: Plan) -> bool:
     return (parallel.format, reference.format) == GENERATED
 
 
-def _read_inputs(plan: Plan) -> set[str]:
-    """Return the full names of the inputs that operators read."""
+def _names_read(plan: Plan, role: Role) -> set[str]:
+    """Return the full names of the tensors of a role that operators read."""
     operators = (operator for segment in plan.segments.values() for operator in segment.operators)
     tensors = (plan.tensors[name] for operator in operators for name in reads(operator) if name in plan.tensors)
-    return {tensor.logical or tensor.name for tensor in tensors if tensor.role is Role.INPUT}
+    return {tensor.logical or tensor.name for tensor in tensors if tensor.role is role}
 
 
 def _looked_up_inputs(plan: Plan) -> set[str]:
@@ -287,7 +458,7 @@ def _looked_up(plan: Plan, operator: Compute) -> dict[str, int]:
     return {names[place]: sizes[name] for place, name in bound.indices.items() if name in sizes}
 
 
-def _numbers(seed: int, below: int) -> _Whole:
+def _numbers(seed: int, below: int, contents: _Contents | None = None) -> _Whole:
     """Return what gives every whole value numbers of its own, the same to both plans, and some of them other content."""
     import numpy as np
 
@@ -303,31 +474,67 @@ def _numbers(seed: int, below: int) -> _Whole:
                 known[key] = random.integers(0, below, shape).astype(float)
             else:
                 known[key] = random.uniform(-1.5, 1.5, shape)
+            if contents is not None and (role, name) in contents:
+                known[key] = contents[role, name](known[key])
         return known[key]
 
     return whole
 
 
-def _compared(case: Case, whole: _Whole) -> Agreement | Difference | NotRun:
+def _compared(case: Case, whole: _Whole, known: _Run | None = None) -> Agreement | Difference | NotRun:
+    """Return what a run shows; `known` is that of the reference, where it has been run."""
     parallel, reference = case.parallel, case.reference
-    alone = _run(reference, case, case.reference_inputs, 1, whole)
+    alone = known or _run(reference, case, case.reference_inputs, case.reference_micro_batches, whole)
     if isinstance(alone, NotRun):
         return alone
-    many = _run(parallel, case, case.inputs, case.total_slots, whole)
+    many = _run(parallel, case, case.inputs, case.micro_batches * parallel.replication.count, whole)
     if isinstance(many, NotRun):
         return many
-    expected = {}
-    for (_, name), gradient in alone.found.gradients.items():
-        tensor = reference.tensors[name]
-        expected[tensor.logical or name] = gradient * reference.undivided
-    different = _other_gradient(parallel, expected, many.found)
+    expected = _gradients_of(reference, alone.found)
+    left = {_full_name(reference, name): value for (_, name), value in alone.found.left.items()}
+    if not _are_left(parallel, left, many.found):
+        return NotRun("weights or states become something else")
+    updated = {name for name in left if name in {_full_name(parallel, held) for _, held in many.found.left}}
+    different = _other_gradient(parallel, expected, many.found, updated)
     if isinstance(different, NotRun):
         return different
     if different is not None:
-        return _with_first(different, parallel, alone, many)
-    if _same_returned(parallel, reference, case.total_slots, alone.found, many.found):
-        return Agreement()
-    return NotRun("the gradients agree, and what is returned does not")
+        if case.reference_micro_batches == 1:
+            different = _with_first(different, parallel, alone, many)
+        return replace(different, invented=alone.invented or many.invented)
+    if _same_returned(case, alone.found, many.found):
+        return Agreement(_moved(expected))
+    return NotRun(_RETURNED)
+
+
+def _full_name(plan: Plan, name: str) -> str:
+    return plan.tensors[name].logical or name
+
+
+def _gradients_of(reference: Plan, alone: Result) -> dict[str, Array]:
+    """Return the gradients of the reference by the full names of weights."""
+    return {_full_name(reference, name): gradient * reference.undivided for (_, name), gradient in alone.gradients.items()}
+
+
+def _moved(gradients: Mapping[str, Array]) -> frozenset[str]:
+    """Return the weights of which the gradient is not zero throughout, but for rounding."""
+    return frozenset(name for name, gradient in gradients.items() if abs(gradient).max(initial=0) > _NOTHING)
+
+
+def _are_left(plan: Plan, expected: Mapping[str, Array], many: Result) -> bool:
+    """Return whether the ranks leave in weights and states what the reference does, of all that both write anew."""
+    for (rank, name), value in many.left.items():
+        right = expected.get(_full_name(plan, name))
+        if right is None:
+            continue
+        first = rank % plan.replication.stride if plan.replication.count > 1 else rank
+        try:
+            piece = right[_places(plan, plan.tensors[name], first)]
+        except (Mismatch, IndexError):
+            return False
+        if not _close(value, piece, float(abs(right).max(initial=0))):
+            return False
+    return expected.keys() <= {_full_name(plan, name) for _, name in many.left}
 
 
 @dataclass(slots=True)
@@ -336,32 +543,41 @@ class _Run:
 
     found: Result = field(default_factory=Result)
     given: list[tuple[int, Operator, str, Array]] = field(default_factory=list)
+    invented: bool = False
 
 
 def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: _Whole) -> _Run | NotRun:
     """Return what the plan computes, or why that cannot be found out."""
     import numpy as np
 
+    weights = {tensor.logical or tensor.name for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT}
+
     def given(rank: int, name: str, micro_batch: int) -> Array | None:
         tensor = plan.tensors[name]
         replica, first = divmod(rank, plan.replication.stride) if plan.replication.count > 1 else (0, rank)
         held = _places(plan, tensor, first)
         full = tensor.logical or tensor.name
+        if tensor.role is Role.STATE and full not in weights:
+            return np.asarray(abs(whole(tensor.role.value, full, whole_shape(tensor), tensor.dtype))[held])
         if tensor.role is not Role.INPUT:
-            return np.asarray(whole(tensor.role.value, full, whole_shape(tensor), tensor.dtype)[held])
+            role = Role.WEIGHT if tensor.role is Role.STATE else tensor.role
+            return np.asarray(whole(role.value, full, whole_shape(tensor), tensor.dtype)[held])
         number = inputs.position(tensor)
         if number is None:
             return None
-        value = whole("input", str(number), case.reference_inputs.shapes[number], tensor.dtype)
+        value = whole("input", str(number), case.batch.whole_shapes[number], tensor.dtype)
         if count > 1:
-            dim, slot = case.slots[number], replica * micro_batches_of(plan) + micro_batch
+            dim, slot = case.batch.dims[number], replica * micro_batches_of(plan) + micro_batch
             value = part_of(value, dim, slot, count)
         return np.asarray(value[held])
 
     run = _Run()
+
+    stand_ins = StandIns()
     try:
         with np.errstate(all="ignore"):
-            run.found = replay(plan, given, lambda *each: run.given.append(each))
+            run.found = replay(plan, given, lambda *each: run.given.append(each), stand_ins)
+        run.invented = stand_ins.used
     except UnreplayableError as error:
         return NotRun(str(error))
     except (Mismatch, NotReplayedError, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
@@ -396,14 +612,15 @@ def _places(plan: Plan, tensor: Tensor, rank: int) -> tuple[Any, ...]:
     return np.ix_(*held)
 
 
-def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result) -> Difference | NotRun | None:
+def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result, updated: Set[str]) -> Difference | NotRun | None:
     """Return where a rank has another gradient of a piece of a weight that it uses than the reference; None where none has.
 
     Of the weights that are `updated` in both plans no gradient need be left.
     """
     import numpy as np
 
-    used = [*_used(plan)]
+    expected = {name: gradient for name, gradient in expected.items() if name not in updated}
+    used = [(rank, name) for rank, name in _used(plan) if _full_name(plan, name) not in updated]
     if not expected.keys() <= {plan.tensors[name].logical or name for _, name in used}:
         return NotRun("the plans train different weights")
     undivided = _undivided(plan)
@@ -496,23 +713,25 @@ def _used(plan: Plan) -> Iterable[tuple[int, str]]:
         yield from ((rank + shift, name) for rank in program.ranks for shift in shifts for name in sorted(named))
 
 
-def _same_returned(parallel: Plan, reference: Plan, count: int, alone: Result, many: Result) -> bool:
+def _same_returned(case: Case, alone: Result, many: Result) -> bool:
     """Return whether all ranks return what the reference does: the value, or their micro-batches' and replicas' parts of it.
 
     A plan that says of nothing that it returns it has nothing to compare.
     """
+    parallel, count = case.parallel, case.micro_batches * case.parallel.replication.count
     if not parallel.outputs:
         return True
-    right = [value for name in reference.outputs for (_, _, each_name), value in alone.returned.items() if each_name == name]
+    right = _totals(case.reference, alone, first_rank(case.reference))
+    shares = [Fraction(*pair) for pair in product((1, count), (1, case.reference_micro_batches))]
     ranks = {rank for rank, _, _ in many.returned}
     for rank in ranks:
         found = _totals(parallel, many, rank)
         if len(found) != len(right):
             return False
         for array, value in zip(found, right, strict=True):
-            if array is None or array.shape != value.shape:
+            if array is None or value is None or array.shape != value.shape:
                 return False
-            if not any(_close(array / share, value, float(abs(value).max(initial=0))) for share in (1, count)):
+            if not any(_close(array / float(share), value, float(abs(value).max(initial=0))) for share in shares):
                 return False
     return bool(ranks)
 

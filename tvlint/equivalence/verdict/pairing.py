@@ -9,9 +9,10 @@ from typing import TypeAlias
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.relations.defect import Defect
-from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, inputs_of, slot_dims, told_in_two_ways
+from tvlint.analyses.relations.derivation.trusted_inputs import Batch, Inputs, batch_of, inputs_of, told_in_two_ways
 from tvlint.analyses.relations.derivation.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.terms.terms import Telling
+from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.ir.plan import Plan
 
 Progress: TypeAlias = Callable[[str, float], None]
@@ -29,10 +30,9 @@ class Case:
     inputs: Inputs
     """The parallel plan's inputs, numbered like the reference's."""
     reference_inputs: Inputs
-    slots: tuple[int, ...]
-    """The dimension of each input that slots cut; -1 for none."""
-    total_slots: int
+    batch: Batch
     micro_batches: int
+    reference_micro_batches: int
     assume: frozenset[str]
     folded_axis: str = ""
     """The axis along which `written` writes out replicas of which `parallel` is one; empty where none is folded."""
@@ -59,30 +59,23 @@ def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) 
     if set(inner.names) & set(outer.names) and set(inner.names) != set(outer.names):
         text = f"the plans share some names of inputs and not others: {', '.join(outer.names)} and {', '.join(inner.names)}"
         return Defect("other-inputs", False, text, rank)
-    slots = slot_dims(outer, inner)
-    if isinstance(slots, str):
-        return Defect("other-inputs", False, slots, rank)
-    count, dims = slots
-    micro_batches, replicas = micro_batches_of(parallel), parallel.replication.count
-    if parallel.micro_batches != micro_batches:
-        text = f"the plan says {parallel.micro_batches} micro-batches and its programs run {micro_batches}"
-        return Defect("other-batch", False, text, rank)
-    if count != micro_batches * replicas:
-        text = f"the reference's batch is {count} local batches, and the plan runs {replicas} replicas "
-        return Defect("other-batch", False, f"{text}of {micro_batches} micro-batches", rank)
-    return Case(parallel, parallel, reference, inner, outer, dims, count, micro_batches, assume)
+    for plan, word in ((reference, "reference"), (parallel, "plan")):
+        if plan.micro_batches != micro_batches_of(plan):
+            text = f"the {word} says {plan.micro_batches} micro-batches and its programs run {micro_batches_of(plan)}"
+            return Defect("other-batch", False, text, first_rank(plan))
+    here, there = micro_batches_of(parallel), micro_batches_of(reference)
+    try:
+        batch = batch_of(outer, inner, (there, here * parallel.replication.count))
+    except Mismatch as mismatch:
+        return Defect(mismatch.name, mismatch.refutes, mismatch.message, rank)
+    return Case(parallel, parallel, reference, inner, outer, batch, here, there, assume)
 
 
 def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
     """Return why the plans cannot be compared at all; None where they can."""
     ranks = [rank for program in reference.programs for rank in program.ranks]
-    micro_batches = max(reference.micro_batches, micro_batches_of(reference))
     if len(ranks) != 1 or reference.replication.count > 1:
         return Defect("parallel-reference", False, "the reference is not a single-device plan", first_rank(parallel))
-    if micro_batches > 1:
-        text = f"the reference runs {micro_batches} micro-batches, and has to take the whole batch as one micro-batch; give a "
-        text += "reference that does not accumulate gradients (of a captured program: `--reference` and its launch)"
-        return Defect("parallel-reference", False, text, first_rank(parallel))
     if not any(program.ranks for program in parallel.programs):
         return Defect("empty-plan", False, "the parallel plan has no programs", 0)
     for plan in (parallel, reference):

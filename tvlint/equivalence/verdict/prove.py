@@ -30,6 +30,7 @@ from tvlint.equivalence.verdict.causes import CONSEQUENCES, FACTORS
 from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
+from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
@@ -48,6 +49,7 @@ _OF_VALUES = frozenset(
         "max-of-different-values",
         "missing-allreduce",
         "mismatched-dimensions",
+        "mismatched-shards",
         "needs-whole-batch",
         "other-outputs",
         "own-mean-returned",
@@ -126,8 +128,8 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
 
 def _once(case: Case) -> Case:
     """Return the case with plans that run nothing twice, state what ranges they look up in, and add squares up for norms."""
-    plan = with_stated_ranges(without_repeated_runs(case.parallel))
-    return replace(case, parallel=plan, written=plan, reference=with_stated_ranges(case.reference))
+    plan = with_sums_of_squares(with_stated_ranges(without_repeated_runs(case.parallel)))
+    return replace(case, parallel=plan, written=plan, reference=with_sums_of_squares(with_stated_ranges(case.reference)))
 
 
 def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Verdict:
@@ -196,7 +198,8 @@ def _with_repair(case: Case, verdict: Verdict) -> Verdict:
     if case.parallel.format in GENERATED:
         return verdict
 
-    found = repaired_on_numbers(case, lambda changed: is_proved(changed, case.reference, case.assume))
+    near = [reason.location for reason in verdict.reasons]
+    found = repaired_on_numbers(case, lambda changed: is_proved(changed, case.reference, case.assume), near)
     return verdict if found is None else replace(verdict, reasons=with_repair(verdict.reasons, found))
 
 
@@ -231,11 +234,12 @@ def _confirmed(case: Case, verdict: Verdict) -> Verdict:
     """Return the verdict, which is left open where it rests on other values and none shows when both plans are run."""
     if not _differs_alone(verdict):
         return verdict
-    from tvlint.equivalence.verdict.on_numbers import SEEDS, runs_agree
+    from tvlint.equivalence.verdict.on_numbers import where_runs_agree
 
-    if not runs_agree(case):
+    where = where_runs_agree(case)
+    if not where:
         return verdict
-    text = f"; and yet all gradients and returned values are the reference's in {SEEDS} runs on random numbers"
+    text = f"; and yet all gradients and returned values are the reference's {where}"
     found = [replace(reason, refutes=False, repair="") for reason in verdict.reasons]
     found[0] = replace(found[0], message=found[0].message + text)
     stages = replace(verdict.stages, refuted=0, unknown=verdict.stages.unknown + verdict.stages.refuted)

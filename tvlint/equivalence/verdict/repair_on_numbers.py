@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import combinations, islice
 
 from tvlint.analyses.relations.derivation.localise import name_of
-from tvlint.equivalence.explain.repair import Candidate, Repair, edited, first_proved
-from tvlint.equivalence.verdict.on_numbers import a_run_differs
+from tvlint.equivalence.explain.repair import Candidate, Repair, first_proved
+from tvlint.equivalence.explain.statement_edits import candidate, statement_edits
+from tvlint.equivalence.verdict.on_numbers import gradients_may_agree
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Communicate, Compute, Group, Literal, Operator, ReduceGradients, Value
@@ -20,7 +21,11 @@ from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
-_MOST_EDITS = 64
+_FEWEST_EDITS = 64
+_MOST_EDITS = 1_000
+_MOST_RUN = 30_000
+"""So many operators are run again with all edits together, where more than the fewest edits are tried."""
+
 _MOST_PROOFS = 12
 _MOST_OPERATORS = 2_000
 """Plans with more operators are not run again and again."""
@@ -29,26 +34,28 @@ _WAYS = ("sum", "avg", "max")
 _USUAL = (2, 4, 8, 10)
 
 
-def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool]) -> Repair | None:
+def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool], near: Sequence[Location] = ()) -> Repair | None:
     """Return the first edit after which the plan is proved, of statements `near` places before others; None where none does."""
-    if sum(len(segment.operators) for segment in case.parallel.segments.values()) > _MOST_OPERATORS:
+    size = sum(len(segment.operators) for segment in case.parallel.segments.values())
+    if size > _MOST_OPERATORS:
         return None
 
-    left = iter(range(_MOST_PROOFS))
+    left, agree = iter(range(_MOST_PROOFS)), gradients_may_agree(case)
 
     def mends(changed: Plan) -> bool:
         changed_case = pair(changed, case.reference, case.assume)
         return (
             isinstance(changed_case, Case)
-            and not a_run_differs(changed_case)
+            and agree(changed_case)
             and next(left, None) is not None
             and proves(changed)
         )
 
-    return first_proved(islice(_edits(case), _MOST_EDITS), mends)
+    most = max(_FEWEST_EDITS, min(_MOST_EDITS, _MOST_RUN // max(1, size)))
+    return first_proved(islice(_edits(case, {(place.path, place.line) for place in near}), most), mends)
 
 
-def _edits(case: Case) -> Iterator[Candidate[Plan]]:
+def _edits(case: Case, near: set[tuple[str, int | None]]) -> Iterator[Candidate[Plan]]:
     statements: dict[Hashable, list[Operator]] = {}
     for segment in case.parallel.segments.values():
         for each_operator in segment.operators:
@@ -58,6 +65,14 @@ def _edits(case: Case) -> Iterator[Candidate[Plan]]:
     yield from _reduced_otherwise(case.parallel, statements)
     yield from _reducers(case.parallel, [operator for group in statements.values() for operator in group])
     yield from _constants(case, statements)
+    close = {key: group for key, group in statements.items() if any(_is_near(operator, near) for operator in group)}
+    yield from statement_edits(case.parallel, case.reference, close)
+    rest = {key: group for key, group in statements.items() if key not in close}
+    yield from statement_edits(case.parallel, case.reference, rest)
+
+
+def _is_near(operator: Operator, near: set[tuple[str, int | None]]) -> bool:
+    return operator.source is not None and (operator.source.path, operator.source.line) in near
 
 
 def _statement(operator: Operator) -> Hashable | None:
@@ -67,15 +82,11 @@ def _statement(operator: Operator) -> Hashable | None:
             operator.op,
             operator.outputs,
             tuple((each.value if isinstance(each, Literal) else each) for each in operator.inputs),
+            str(sorted(operator.attributes.items())),
         )
     if isinstance(operator, Communicate):
         return operator.kind, operator.outputs, operator.inputs, operator.reduce
     return ("reduce", operator.weights, operator.reduce) if isinstance(operator, ReduceGradients) else None
-
-
-def _candidate(plan: Plan, words: str, changes: Mapping[int, Sequence[Operator]], where: Operator) -> Candidate[Plan]:
-    places: tuple[Location, ...] = () if where.source is None else (where.source,)
-    return Candidate(words, edited(plan, changes), places)
 
 
 def _reduced_otherwise(plan: Plan, statements: Mapping[Hashable, Sequence[Operator]]) -> Iterator[Candidate[Plan]]:
@@ -96,7 +107,7 @@ def _reduced_otherwise(plan: Plan, statements: Mapping[Hashable, Sequence[Operat
             if way != first.reduce:
                 gradients = isinstance(first, ReduceGradients)
                 words = f"reduce gradients by `{way}`" if gradients else f"reduce by `{way}` in {name_of(first)}"
-                yield _candidate(plan, words, {id(operator): [replace(operator, reduce=way)] for operator in same}, first)
+                yield candidate(plan, words, {id(operator): [replace(operator, reduce=way)] for operator in same}, first)
 
 
 def _reducers(plan: Plan, operators: Sequence[Operator]) -> Iterator[Candidate[Plan]]:
@@ -137,6 +148,11 @@ def _constants(case: Case, statements: Mapping[Hashable, Sequence[Operator]]) ->
     found = [(group, value) for group in statements.values() for value in dict.fromkeys(_numbers(group[0]))]
     for group, value in found:
         yield from _with_numbers(plan, group, value, there)
+    sizes = dict.fromkeys(size for tensor in plan.tensors.values() for size in (tensor.shape or ())[-1:] if size > 1)
+    roots = dict.fromkeys(root for size in sizes for root in (size**-0.5, size**0.5))
+    for group, value in found:
+        if isinstance(value, float):
+            yield from _with_numbers(plan, group, value, roots)
     for group, value in found:
         multiples = (made for factor in usual if factor > 1 for made in (_exact(value * factor), _exact(value / factor)))
         yield from _with_numbers(plan, group, value, dict.fromkeys(multiples))
@@ -161,7 +177,7 @@ def _with_numbers(
             changes = {
                 id(operator): [_with_number(operator, value, other)] for operator in group if isinstance(operator, Compute)
             }
-            yield _candidate(plan, f"use {other} instead of {value} in {name_of(group[0])}", changes, group[0])
+            yield candidate(plan, f"use {other} instead of {value} in {name_of(group[0])}", changes, group[0])
 
 
 def _exact(value: float) -> int | float:

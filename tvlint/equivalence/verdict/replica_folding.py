@@ -9,6 +9,7 @@ from tvlint.analyses.relations.defect import Defect, everywhere
 from tvlint.analyses.relations.derivation.equal_replicas import equal_replicas, first_replica
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.transfer.context import World
+from tvlint.analyses.relations.transfer.groups import Groups
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.equivalence.verdict.compare_outputs import Returned, incomplete_output
 from tvlint.equivalence.verdict.pairing import Case, pair
@@ -22,29 +23,34 @@ def fold_replicas(case: Case) -> Case | None:
     if found is None:
         return None
     axis, slots, tensors = found
-    if any(dim not in (-1, slot) for dim, slot in zip(case.slots, slots, strict=True)):
+    if any(dim not in (-1, slot) for dim, slot in zip(case.batch.dims, slots, strict=True)):
         return None
     one = pair(first_replica(case.parallel, axis, tensors), case.reference, case.assume)
-    if not isinstance(one, Case) or one.slots != slots:
+    if not isinstance(one, Case) or one.batch.dims != slots:
         return None
     return replace(one, written=case.parallel, folded_axis=axis, telling=case.telling)
 
 
 
-def partly_returned(case: Case, world: World, derived: Derived) -> Iterator[Defect]:
+def partly_returned(case: Case, world: World, derived: Derived) -> tuple[list[Defect], frozenset[str]]:
     """Return what is wrong with returned values that are sums over one replica's part of the batch, and what is assumed.
 
     For a plan that is written folded each replica may return its own part; in one that writes its ranks out nothing may but
     means, which whoever reads them averages.
     """
-    for rank, name, value in _returned(case, world, derived):
-        if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending):
-            yield incomplete_output(world, case.parallel, name, rank, value)
+    together = _together(case, world, derived)
+    found = [
+        incomplete_output(world, case.parallel, name, rank, value)
+        for rank, name, value in _returned(together)
+        if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending)
+        and not together.is_averaged(rank, name, value.term)
+    ]
+    return found, frozenset(together.assumptions)
 
 
 def returns_declared(case: Case, world: World, derived: Derived) -> bool:
     """Return whether replicas return the slices of the batch that the written plan declares, where it declares any."""
-    for _, name, value in _returned(case, world, derived):
+    for _, name, value in _returned(_together(case, world, derived)):
         tensor = case.written.tensors.get(name)
         declares = tensor is not None and (tensor.region is not None or tensor.placements is not None)
         if tensor is not None and declares and world.terms.slot[value.term] != _declared_slot(tensor, case.folded_axis):
@@ -52,11 +58,14 @@ def returns_declared(case: Case, world: World, derived: Derived) -> bool:
     return True
 
 
-def _returned(case: Case, world: World, derived: Derived) -> Iterator[tuple[int, str, Value]]:
+def _together(case: Case, world: World, derived: Derived) -> Returned:
+    return Returned(world, case.parallel, derived, Groups(case.parallel), 1, case.micro_batches)
+
+
+def _returned(together: Returned) -> Iterator[tuple[int, str, Value]]:
     """Yield what the ranks of the first replica return, as far as it is known."""
-    together = Returned(world, case.parallel, derived)
-    for rank, environment in derived.environments.items():
-        for name in case.parallel.outputs:
+    for rank, environment in together.derived.environments.items():
+        for name in together.plan.outputs:
             value = together.value(rank, name) if name in environment else None
             if value is not None:
                 yield rank, name, value

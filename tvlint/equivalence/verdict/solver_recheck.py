@@ -81,7 +81,7 @@ def _split(world: World, bound: Bound, values: Sequence[Value]) -> set[str]:
     for i, (names, value) in enumerate(zip(bound.operands, values, strict=False)):
         shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
         for dim, name in enumerate(names):
-            parts = value.box[dim] != (0, shape[dim]) or (dim == slot and world.slots == 1)
+            parts = value.box[dim] != (0, shape[dim]) or (dim == slot and (world.many_replicas or world.many_micro_batches))
             if name != ONE and parts and i not in bound.shape_only:
                 found.add(name)
     return found

@@ -45,7 +45,7 @@ def _attention(call: Call) -> Bound:
         raise UnsupportedError(f"`{call.op}` with `attn_mask` as an attribute")
     share = call.attributes.get("dropout_p", 0)
     query, key, value = (call.shape(i) for i in range(3))
-    if call.attributes.get("enable_gqa") and query[-3:-2] != key[-3:-2]:
+    if shares_heads(call):
         raise UnsupportedError(f"`{call.op}` with `enable_gqa`, whose heads the annotation cannot tell")
     said = f"`{call.op}` of shapes {query}, {key} and {value}"
     if 2 <= len(query) == len(key) == len(value):
@@ -89,6 +89,11 @@ def _attention(call: Call) -> Bound:
         draws=draws,
         assumption="" if draws is None else DRAWS,
     )
+
+
+def shares_heads(call: Call) -> bool:
+    """Return whether several heads of queries of a call of attention share one of keys and values."""
+    return call.attributes.get("enable_gqa") is True and call.shape(0)[-3:-2] != call.shape(1)[-3:-2]
 
 
 def _stated(call: Call) -> dict[str, tuple[int, int]]:

@@ -94,6 +94,6 @@ SPECS = (
         OpSpec("logical-or", ("torch.logical_or", "torch.Tensor.logical_or"), _mask(True), evaluate=_compared(_either)),
         OpSpec("logical-not", ("torch.logical_not", "torch.Tensor.logical_not"), _not, evaluate=_negated),
     ),
-    OpSpec("maximum", _names("maximum", "fmax"), _two, evaluate=_compared(_MORE)),
+    OpSpec("maximum", _names("maximum", "fmax"), _two, evaluate=_compared(_MORE), traits=frozenset({Trait.RISING})),
     OpSpec("minimum", _names("minimum", "fmin"), _two, evaluate=_compared(_LESS)),
 )

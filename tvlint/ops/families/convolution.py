@@ -255,7 +255,8 @@ def _bind_pool(dims: int, *more: str) -> Callable[[Call], Bound]:
         padding = _each(call, "padding", call.attributes.get("padding", 0), dims)
         dilation = _each(call, "dilation", call.attributes.get("dilation", 1), dims)
         greatest = "dilation" in more
-        if any(2 * around > width for around, width in zip(padding, kernel, strict=True)) or (greatest and any(padding)):
+        beyond = any(2 * around > width for around, width in zip(padding, kernel, strict=True))
+        if beyond or (greatest and any(padding) and max(dilation) > 1):
             raise UnsupportedError(f"`{call.op}` with `padding` {padding}")
         result = _positions(call, x[2:], kernel, stride, padding, dilation)
         places, found = _names("x", dims), _names("y", dims)
@@ -272,9 +273,18 @@ def _bind_pool(dims: int, *more: str) -> Callable[[Call], Bound]:
 
 
 def _greatest(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """Return the greatest that each position sees; what lies around the operand is smaller than everything."""
+    import numpy as np
+
     kernel, *given = bound.attributes
     seen = [window for _, window in _windows(bound, operands[0], _whole(kernel), given, field.number(0))]
-    return (reduce(lambda one, other: field.where(field.less(one, other), other, one), seen),)
+    inside = [window for _, window in _windows(bound, np.ones(operands[0].shape, bool), _whole(kernel), given, False)]
+    best, known = seen[0], inside[0]
+    for window, within in zip(seen[1:], inside[1:], strict=True):
+        greater = field.where(field.less(best, window), window, best)
+        best = np.where(within, np.where(known, greater, window), best)
+        known = known | within
+    return (best,)
 
 
 def _average(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:

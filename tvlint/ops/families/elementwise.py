@@ -77,7 +77,8 @@ def _sum(call: Call) -> Bound:
     operands, output, literals = _two(call)
     alpha = call.attributes.get("alpha", 1)
     if literals:
-        return Bound(operands, (output,), attributes=(alpha, *literals))
+        linear = (frozenset({0}),) if literals[1] == 0 else ()
+        return Bound(operands, (output,), linear=linear, attributes=(alpha, *literals))
     return Bound(
         operands, (output,), linear=(frozenset({0, 1}),), attributes=(alpha,), commutative=alpha == 1 and call_is_add(call)
     )
@@ -439,6 +440,15 @@ _TRAITS = {
     "silu": (Trait.ACTIVATION, Trait.REAL),
 }
 
+_SQUARES = frozenset({"pow", "mul", "norm", "vector-norm"})
+_UNDONE_BY = {
+    "sqrt": _SQUARES,
+    "log": frozenset({"exp", "logsumexp"}),
+    "exp": frozenset({"log"}),
+    "reciprocal": frozenset({"reciprocal", "div", "pow"}),
+    "rsqrt": frozenset({"reciprocal", "div", "pow"}),
+}
+
 SPECS = (
     *having(
         (Trait.SUM, Trait.RISING),
@@ -464,7 +474,13 @@ SPECS = (
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),
         OpSpec("addcdiv", _torch("addcdiv"), _added_product, steps=_added_steps("div"), evaluate=_added_of("div")),
-        OpSpec("pow", (*_torch("pow"), "operator.pow", "_operator.pow"), _power, evaluate=_to_the_power),
+        OpSpec(
+            "pow",
+            (*_torch("pow"), "operator.pow", "_operator.pow"),
+            _power,
+            evaluate=_to_the_power,
+            undone_by=_SQUARES | {"sqrt"},
+        ),
     ),
     OpSpec("neg", (*_torch("neg"), "operator.neg", "_operator.neg"), _linear_unary(), evaluate=_of_one(lambda x, field: -x)),
     *having(
@@ -481,7 +497,14 @@ SPECS = (
         ),
     ),
     *(
-        OpSpec(name, _torch(name), _unary(), evaluate=_of_one(function), traits=frozenset(_TRAITS.get(name, ())))
+        OpSpec(
+            name,
+            _torch(name),
+            _unary(),
+            evaluate=_of_one(function),
+            traits=frozenset(_TRAITS.get(name, ())),
+            undone_by=_UNDONE_BY.get(name, frozenset()),
+        )
         for name, function in _FUNCTIONS.items()
     ),
     *having((Trait.ACTIVATION, Trait.REAL), OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu)),

@@ -31,6 +31,23 @@ def _transpose(call: Call) -> Bound:
     return Bound((operand,), (tuple(names),), linear=(frozenset({0}),))
 
 
+def _turned(call: Call) -> tuple[int, ...]:
+    """Return the dimensions of the operand in the order that `x.T` and `x.mT` have, as tracers write these attributes."""
+    match call.inputs:
+        case (tuple(shape), Literal(value="T")) if not call.attributes:
+            return tuple(reversed(range(len(shape))))
+        case (tuple(shape), Literal(value="mT")) if not call.attributes and len(shape) > 1:
+            return (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+        case _:
+            names = ", ".join(f"`{operand.value}`" for operand in call.inputs if isinstance(operand, Literal))
+            raise UnsupportedError(f"`{call.op}` of the attribute {names}")
+
+
+def _attribute(call: Call) -> Bound:
+    names = stars(len(call.shape(0)))
+    return Bound((names,), (tuple(names[dim] for dim in _turned(call)),), linear=(frozenset({0}),))
+
+
 def _moved(call: Call) -> tuple[int, ...]:
     """Return the dimensions of the operand in the order that they have in the result."""
     call = call.with_arguments("source", "destination")
@@ -243,6 +260,13 @@ SPECS = (
                 evaluate=contract,
             ),
             OpSpec("permute", ("torch.permute", "torch.Tensor.permute"), _permute, evaluate=contract),
+            OpSpec(
+                "attribute",
+                ("builtins.getattr",),
+                _attribute,
+                steps=lambda call: (("permute", (0, Literal(_turned(call)))),),
+                evaluate=contract,
+            ),
             OpSpec(
                 "movedim",
                 tuple(f"{module}.{name}" for name in ("movedim", "moveaxis") for module in ("torch", "torch.Tensor")),

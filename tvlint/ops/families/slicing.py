@@ -51,6 +51,9 @@ def whole_number(call: Call, name: str, value: Value) -> int:
 def _index(call: Call) -> Bound:
     """`x[...]` with whole slices, slices, places and new dimensions of size 1."""
     call.reject_unknown()
+    for _, (_, dim, _) in _at_places(call):
+        (places,) = (operand for operand in call.inputs[1:] if not isinstance(operand, Literal))
+        return _index_at(Call(call.op, (call.inputs[0], Literal(dim) if isinstance(dim, int) else dim, places), {}))
     entries = [operand.value for operand in call.inputs[1:] if isinstance(operand, Literal)]
     if len(entries) != len(call.inputs) - 1 or not entries:
         raise UnsupportedError(f"`{call.op}` with {len(call.inputs)} operands")
@@ -109,6 +112,10 @@ def _take(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
     index: list[Any] = [slice(None) if e is None else slice(*e) if isinstance(e, tuple) else e for e in bound.attributes]
     kept = [name for name in bound.outputs[0] if name != ONE]
     return (spread(operands[0][tuple(index)], kept, bound.outputs[0]),)
+
+
+def _taken_at(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return _take(bound, operands, field) if len(operands) == 1 else _choose(bound, operands, field)
 
 
 def _narrow(call: Call) -> Bound:
@@ -220,6 +227,23 @@ def _index_select(call: Call) -> Bound:
     if len(operands.shape(1)) != 1:
         raise UnsupportedError(f"`{call.op}` with indices of shape {operands.shape(1)}")
     return _chosen((*names[:dim], "source", *names[dim + 1 :]), ("place",), (*names[:dim], "place", *names[dim + 1 :]))
+
+
+def _index_at(call: Call) -> Bound:
+    """Places of operand 0 along the dimension that stands between the tensors; operand 1 has the places, in any shape."""
+    dim, operands = _positional_dim(call)
+    names, places = stars(len(operands.shape(0))), tuple(f"at{at}" for at in range(len(operands.shape(1))))
+    return _chosen((*names[:dim], "source", *names[dim + 1 :]), places, (*names[:dim], *places, *names[dim + 1 :]))
+
+
+def _at_places(call: Call) -> Steps:
+    """`x[:, places]`, with whole dimensions beside one tensor of places."""
+    entries = call.inputs[1:]
+    given = [at for at, entry in enumerate(entries) if not isinstance(entry, Literal)]
+    beside = [entry for entry in entries if entry not in (Literal(("slice", None, None, None)), Literal("..."))]
+    if len(given) != 1 or len(beside) != 1 or Literal("...") in entries[: given[0]]:
+        return ()
+    return (("index-at", (0, Literal(given[0]), 1)),)
 
 
 def _gather(call: Call) -> Bound:
@@ -446,13 +470,20 @@ def _torch(*names: str) -> tuple[str, ...]:
 SPECS = (
     *having(
         (Trait.RANGES, Trait.POSITIONAL),
-        OpSpec("index", ("operator.getitem", "nnscaler.runtime.function.fullslice"), _index, evaluate=_take),
+        OpSpec(
+            "index",
+            ("operator.getitem", "nnscaler.runtime.function.fullslice"),
+            _index,
+            steps=_at_places,
+            evaluate=_taken_at,
+        ),
         OpSpec("narrow", ("torch.ops.aten.slice", "slice"), _slice, evaluate=_take),
         OpSpec("narrow", _torch("narrow"), _narrow, evaluate=_take),
         *having((Trait.APART,), OpSpec("split", (*_torch("split", "chunk"), "torch.functional.split"), _split, evaluate=_cut)),
     ),
     *having((Trait.SELECTION, Trait.POSITIONAL), OpSpec("select", _torch("select"), _select, evaluate=_take)),
     OpSpec("index-select", _torch("index_select"), _index_select, evaluate=_choose),
+    OpSpec("index-at", (), _index_at, evaluate=_choose),
     OpSpec("gather", _torch("gather"), _gather, evaluate=_choose, traits=frozenset({Trait.PICK})),
     OpSpec("scatter", _torch("scatter"), _scatter, evaluate=_put),
     OpSpec("one-hot", ("torch.nn.functional.one_hot",), _one_hot, evaluate=_marked, traits=frozenset({Trait.POSITIONAL})),

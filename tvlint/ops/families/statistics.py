@@ -213,7 +213,9 @@ SPECS = (
         (Trait.NONLINEAR,),
         OpSpec("var", _torch("var"), _bind_spread, evaluate=_var),
         OpSpec("std", _torch("std"), _bind_spread, evaluate=_std),
-        OpSpec("norm", _torch("norm"), _bind_norm("p"), evaluate=_norm),
+        OpSpec(
+            "norm", _torch("norm"), _bind_norm("p"), evaluate=_norm, undone_by=frozenset({"pow", "mul", "norm", "vector-norm"})
+        ),
         OpSpec("normalize", ("torch.nn.functional.normalize",), _bind_unit, steps=_unit_steps, evaluate=_unit),
         OpSpec(
             "cosine-similarity",
@@ -227,7 +229,13 @@ SPECS = (
     ),
     *having(
         (Trait.REDUCTION, Trait.SOFTMAX),
-        OpSpec("logsumexp", _torch("logsumexp"), _bind_log_sum_exp, evaluate=_log_sum_exp),
+        OpSpec(
+            "logsumexp",
+            _torch("logsumexp"),
+            _bind_log_sum_exp,
+            evaluate=_log_sum_exp,
+            undone_by=frozenset({"exp", "logsumexp"}),
+        ),
     ),
     *having(
         (Trait.CHOICE, Trait.NONLINEAR),

@@ -25,6 +25,7 @@ from tvlint.ir.operators import (
     Value,
     Wait,
 )
+from tvlint.ops.spelling import with_second_in_place
 from tvlint.readers.plan_json.positions import pointer
 from tvlint.readers.plan_json.schema_checker import At, FormError
 
@@ -78,9 +79,10 @@ class OperatorBuilder:
 
     def compute(self, value: dict[str, Any], segment: str, index: int) -> Compute:
         """Return a computation."""
+        given = {key: constant(item) for key, item in value.get("attributes", {}).items()}
+        operands, attributes = with_second_in_place(value["op"], tuple(map(_operand, value["inputs"])), given)
         return Compute(
-            value["op"], tuple(map(_operand, value["inputs"])), tuple(value["outputs"]),
-            {key: constant(item) for key, item in value.get("attributes", {}).items()}, value.get("annotation", ""),
+            value["op"], operands, tuple(value["outputs"]), attributes, value.get("annotation", ""),
             integers(value.get("in_place", ())), value.get("stream", ""), self.source(value, segment, index),
             value.get("label", ""),
         )  # fmt: skip

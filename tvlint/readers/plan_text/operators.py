@@ -25,7 +25,7 @@ from tvlint.ir.operators import (
     Wait,
 )
 from tvlint.ir.plan import Role
-from tvlint.ops.spelling import OPERAND_NAMES
+from tvlint.ops.spelling import OPERAND_NAMES, with_second_in_place
 from tvlint.readers.plan_text.clauses import Scope, parse_clauses
 from tvlint.readers.plan_text.collectives import ALSO_COMPUTATIONS, KINDS, parse_collective
 from tvlint.readers.plan_text.lexer import Line, begins_word
@@ -176,6 +176,7 @@ def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
         known = [*KINDS, "backward"]
         line.fail_unknown("a collective, and an operator is followed by `(`", op, known, start)
     operands, attributes, in_place = _arguments(line, OPERAND_NAMES.get(op.rsplit(".", 1)[-1], ()))
+    operands, attributes = with_second_in_place(op, operands, attributes)
     if line.peek() == "over":
         line.fail_unknown("a collective", op, list(KINDS), start)
     clauses = parse_clauses(line, scope, ("as", "on", "label", "at"))

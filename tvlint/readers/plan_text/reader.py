@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.document import Document
 
-_FIRST = re.compile(
+_FIRST = Pattern(
     r'[ \t]*(?:plan[ \t]*(?:"|\r?$|#)|mesh[ \t]+\w+[ \t]*=[ \t]*[0-9]|program[ \t]*(?:\r?$|#)'
     r"|(?:weight|input|buffer|tensor|output)[ \t]+\S+[ \t]+(?:bool|[a-z]+[0-9]\w*)[ \t]*\[)"
 )

@@ -10,9 +10,11 @@ from tvlint.analyses.relations.derivation.forward_rules import scaled_gradient
 from tvlint.analyses.relations.derivation.gradient_pairing import check_absent, check_gradient_names, check_owners
 from tvlint.analyses.relations.derivation.gradient_starts import given, uses_on
 from tvlint.analyses.relations.derivation.localise import blame, tell
+from tvlint.analyses.relations.derivation.packed import gradient_in_pieces
 from tvlint.analyses.relations.derivation.runnable import may_go_back
 from tvlint.analyses.relations.derivation.slices import moved_gradient
 from tvlint.analyses.relations.derivation.state import Held, Machine, Pulled, RankState, Saved, Slot
+from tvlint.analyses.relations.derivation.unknown_operators import attended_gradients
 from tvlint.analyses.relations.terms.loss_identities import factor_of
 from tvlint.analyses.relations.transfer.apply import run, run_again
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -70,8 +72,10 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     if saved is None:
         machine.derived.roots_open = True
         if operator.forward.outputs in rank.poisoned:
-            for name in filter(None, operator.outputs):
-                assign(machine, rank, operator, name, None, ())
+            known = attended_gradients(machine, rank, operator) if machine.alone else ()
+            for place, name in enumerate(operator.outputs):
+                if name:
+                    assign(machine, rank, operator, name, known[place] if place < len(known) else None, ())
             return
         partly = any(name in rank.local or name in rank.environment for name in operator.forward.outputs)
         partly = partly or (machine.alone and not computes(machine, operator.forward))
@@ -252,6 +256,12 @@ def evaluated_vjp(
         if result is None:
             raise UnsupportedError("a view that failed")
         return reshape_gradient(machine.world, inputs[0], result, gradients[0])
+    if saved.packed is not None:
+        on_whole = saved.packed
+        wholes = tuple(value for value in on_whole.inputs if value is not None)
+        return gradient_in_pieces(
+            machine.world, saved, position, gradients, lambda given: evaluated_vjp(machine, on_whole, wholes, position, given)
+        )
     if saved.moved is not None:
         return moved_gradient(machine, saved, position, gradients)
     if saved.steps:

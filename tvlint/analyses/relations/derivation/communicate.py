@@ -17,15 +17,26 @@ from tvlint.analyses.relations.derivation.environment import (
     operand_value,
     which,
 )
-from tvlint.analyses.relations.derivation.localise import blame, name_of, tell
+from tvlint.analyses.relations.derivation.localise import blame, name_of, tell, tell_joined, tell_scaling
 from tvlint.analyses.relations.derivation.opaque_values import exchanged
 from tvlint.analyses.relations.derivation.order_insensitive import order_may_not_matter, readers_of
 from tvlint.analyses.relations.derivation.runnable import may_exchange
 from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
-from tvlint.analyses.relations.derivation.sure import note_scaling
+from tvlint.analyses.relations.derivation.sure import (
+    SUMS,
+    as_sum_of_shards,
+    check_parts,
+    counts_copies,
+    is_other_part,
+    joined_before,
+    note_cut,
+    note_left,
+    note_scaling,
+    note_summed,
+)
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
-from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
 from tvlint.analyses.relations.transfer.groups import Members, peer_of, spans_replicas
 from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_average, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
@@ -169,7 +180,7 @@ def _check_absent(
     """A gradient that nothing makes is zero of its declared shape, which must be that of what it is summed with."""
     names = [each_operator.inputs[0] for each_operator, _ in table.values() if each_operator.inputs]
     shapes = {machine.plan.tensors[name].shape for name in names if name in machine.plan.tensors}
-    sums = operator.kind in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+    sums = operator.kind in SUMS
     if sums and len(shapes) > 1 and any(given == "absent" for _, given in table.values()):
         text = f"sums values of the shapes {', '.join(map(str, sorted(shapes)))}, one of which nothing makes"
         tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=False), fatal=True)
@@ -220,7 +231,10 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: M
         position = members.place(rank.number)
         if DECLARED_PIECE_ORDER in machine.assume:
             position = declared_position(machine, operator, value, dim, len(members), position)
-        return chunk(machine.world, value, dim, position, len(members))
+        piece = chunk(machine.world, value, dim, position, len(members))
+        if machine.alone:
+            note_cut(machine, rank, operator, (value,), piece)
+        return piece
     except Mismatch as mismatch:
         blame(machine, rank, operator, mismatch)
         return None
@@ -256,7 +270,7 @@ def together(
         return None
     if all(value == "absent" for _, value in table.values()):
         return {}
-    adds = first.kind in (Collective.ALL_REDUCE, Collective.REDUCE, Collective.REDUCE_SCATTER) and first.reduce in ("", "sum")
+    adds = first.kind in SUMS and first.reduce in ("", "sum")
     for member in members.ranks:
         if table[member][1] == "absent" and not adds:
             text = "uses a gradient that {ranks} never compute, and other members of the group do"
@@ -272,7 +286,15 @@ def together(
         _check_root(machine, rank, first, members)
         return None
     given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}
+    if machine.alone and first.kind in SUMS:
+        note_summed(machine, [*given.values()])
+    if machine.alone and first.kind is Collective.BROADCAST and _is_partial(machine, table, given):
+        text = "sends the root's part of a sum to all, of which they hold the other parts"
+        tell(machine, rank, first, of_one_plan("broadcast-of-partial", text))
+        given = {member: machine.world.values.clean(value.term, value.box) for member, value in given.items()}
     try:
+        if machine.alone and first.kind in SUMS:
+            check_parts(first, [*given.values()], machine.plan.replication.count if spanning else 1)
         if rounds_an_average(machine.plan, first, given.values()):
             raise Mismatch("whole-numbers", "averages whole numbers, which loses what is left over", refutes=False)
         of = gradient_tag(machine, machine.ranks[members.ranks[0]], first)
@@ -283,9 +305,17 @@ def together(
         scaled = machine.world.values.scaled
         totals = {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
         if machine.alone:
-            note_scaling(machine, first, given, totals)
+            note_left(machine, first, given, totals)
+            scaling = note_scaling(machine, first, given, totals)
+            if scaling is not None:
+                for member in members.ranks:
+                    tell_scaling(machine, machine.ranks[member], scaling)
+                totals = {member: machine.world.values.clean(total.term, total.box) for member, total in totals.items()}
+            totals = _without_copies(machine, members, first, totals)
         return dict(totals)
     except Mismatch as mismatch:
+        if machine.alone and first.kind in SUMS:
+            mismatch = as_sum_of_shards(mismatch, given.values())
         blind = mismatch.name == "pieces-not-in-rank-order" and all(
             _blind(machine, operator, given) for operator, _ in table.values()
         )
@@ -300,6 +330,26 @@ def together(
         if machine.alone and gathers and mismatch.name == "pieces-not-in-rank-order":
             return {**exchange(machine.world, first, members.ranks, given, -1, claimed={})}
         return None
+
+
+def _is_partial(machine: Machine, table: Mapping[int, tuple[Communicate, Slot | str]], given: Mapping[int, Value]) -> bool:
+    """Return whether the root of a broadcast gives a part of a sum, and the other members hold the other parts of it."""
+    others = [(member, (*operator.inputs, "")[0]) for member, (operator, _) in table.items() if member not in given]
+    held = [machine.ranks[member].local.get(name) for member, name in others]
+    return all(each is not None and is_other_part(each, value) for each in held for value in given.values())
+
+
+def _without_copies(machine: Machine, members: Members, operator: Communicate, totals: dict[int, Value]) -> dict[int, Value]:
+    """Return what the members hold after a sum, as if what was added to each of its parts were in it once; tell who added it.
+    """
+    value = next(iter(totals.values()), None)
+    counted = value is not None and operator.kind in SUMS and operator.reduce in ("", "sum") and counts_copies(value)
+    found = joined_before(machine.derived, machine.world.terms, value) if value is not None and counted else None
+    if found is None:
+        return totals
+    for member in members.ranks:
+        tell_joined(machine, machine.ranks[member], found[1])
+    return {member: machine.world.values.clean(total.term, total.box) for member, total in totals.items()}
 
 
 def _dtypes(machine: Machine, operators: Iterable[Communicate]) -> set[str]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.transfer.apply import run_again
+from tvlint.analyses.relations.transfer.extents import in_order
 from tvlint.analyses.relations.transfer.memo import Case
 from tvlint.analyses.relations.transfer.operator_uses import Use, forward_use
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.analyses.relations.transfer.reshape import reshape
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION
 from tvlint.ir.operators import Literal
+from tvlint.ops.families.attention import shares_heads
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
@@ -48,7 +49,7 @@ def besides_zeros(machine: Machine, case: Case, values: tuple[Value, ...]) -> Va
 
 def _output(machine: Machine, case: Case, output: int, values: tuple[Value, ...]) -> Value:
     bound = case.bound
-    order = tuple([one.term > other.term for one, other in combinations(values, 2)]) if bound.commutative else ()
+    order = in_order(machine.world, values) if bound.commutative else ()
 
     def use() -> Use:
         return forward_use(case.name, bound, output, values, free_sizes(bound, output, case.call))
@@ -95,9 +96,7 @@ def repeated(
 
 def has_groups(spec: OpSpec, call: Call) -> bool:
     """Return whether several heads of queries share one of keys and values."""
-    if spec.name != ATTENTION or call.attributes.get("enable_gqa") is not True:
-        return False
-    return call.shape(0)[-3:-2] != call.shape(1)[-3:-2]
+    return spec.name == ATTENTION and shares_heads(call)
 
 
 def widened(machine: Machine, call: Call, values: Sequence[Value]) -> tuple[Saved, Saved]:

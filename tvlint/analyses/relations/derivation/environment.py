@@ -12,6 +12,7 @@ from tvlint.analyses.relations.derivation.opaque_values import added, made_by, o
 from tvlint.analyses.relations.derivation.overwriting import forget_what_shares, note_shared
 from tvlint.analyses.relations.derivation.state import Machine, Opaque, RankState, Slot
 from tvlint.analyses.relations.derivation.trusted_inputs import as_declared, parameter, parameter_head, pieces_held, whole_shape
+from tvlint.analyses.relations.terms.flags import counts_flags
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.index_maps import in_pieces
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
@@ -112,12 +113,12 @@ def input_value(machine: Machine, rank: RankState, name: str) -> Slot:
         return None
     shape = machine.inputs.shapes[number]
     term = machine.world.terms.term(head, (), shape, slot)
-    if machine.world.slots > 1 and machine.slots[number] >= 0:
+    if (machine.world.slots, machine.world.parts) != (1, 1) and machine.slots[number] >= 0:
         if pieces != tuple(((0, size),) for size in whole_shape(tensor)):
             text = f"reads only a part of the input `{name}`, of which a reference reads all"
             tell(machine, rank, None, Mismatch("part-of-input", text, refutes=False), fatal=True)
             return None
-        pieces = tuple(((0, size),) for size in shape)
+        pieces = tuple(((0, size // (machine.world.parts if i == slot else 1)),) for i, size in enumerate(shape))
     if slot >= 0 and len(pieces[slot]) > 1:
         text = f"`{name}` is placed in several pieces of the batch, which replicas and micro-batches cut"
         tell(machine, rank, None, Mismatch("declared-placement", text, refutes=False), fatal=True)
@@ -232,6 +233,12 @@ def which(machine: Machine, rank: RankState, name: str) -> Opaque | None:
     return rank.opaque.get(name) if slot is None else of_value(machine, slot)
 
 
+def _has_another_type(machine: Machine, tensor: Tensor, value: Value) -> bool:
+    """Return whether the reference has another type for the value; what counts flags is as exact in any."""
+    known = machine.dtypes.setdefault(value.term, tensor.dtype) if tensor.dtype else ""
+    return known != tensor.dtype and not (machine.world.terms.arithmetic and counts_flags(machine.world.terms, value.term))
+
+
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:
     rank.trail.append(value)
     if value is None:
@@ -252,7 +259,7 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             )
             tell(machine, rank, operator, mismatch, expected=str(tensor.shape), actual=str(shape))
             value = None
-        elif tensor.dtype and machine.dtypes.setdefault(value.term, tensor.dtype) != tensor.dtype:
+        elif _has_another_type(machine, tensor, value):
             was = machine.dtypes[value.term]
             rounds = holds_whole_numbers(was) != holds_whole_numbers(tensor.dtype)
             text = f"makes `{name}` as {tensor.dtype} where the reference has {was}"

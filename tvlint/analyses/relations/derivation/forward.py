@@ -19,14 +19,16 @@ from tvlint.analyses.relations.derivation.environment import (
     read,
 )
 from tvlint.analyses.relations.derivation.forward_rules import call_of, evaluated
-from tvlint.analyses.relations.derivation.gradients import note_step
+from tvlint.analyses.relations.derivation.gradients import check_states, note_step
 from tvlint.analyses.relations.derivation.localise import bare_name, blame, name_of, tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Near
 from tvlint.analyses.relations.derivation.overwriting import as_function, forget_what_shares
 from tvlint.analyses.relations.derivation.random_draws import drawn
 from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot
-from tvlint.analyses.relations.derivation.sure import is_sure
-from tvlint.analyses.relations.derivation.unknown_operators import forget_what_it_reaches, why_unknown
+from tvlint.analyses.relations.derivation.sure import is_sure, note_cut, note_joined
+from tvlint.analyses.relations.derivation.unknown_operators import attended, forget_what_it_reaches, why_unknown
+from tvlint.analyses.relations.terms.loss_identities import multiplied
+from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
@@ -43,6 +45,8 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         return
     if is_step(operator):
         note_step(machine, rank, operator)
+        if machine.alone:
+            check_states(machine, rank, operator)
     written, operator = operator, as_function(segment, operator)
     try:
         results = forward(machine, rank, operator)
@@ -50,6 +54,7 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         blame(machine, rank, written, mismatch)
         sure = machine.alone and mismatch.refutes and is_sure(machine, rank, operator, mismatch)
         results = beyond(machine, rank, operator) if sure else ()
+        machine.derived.recovered.update(value.term for value in results if value is not None)
         if not results:
             rank.poisoned.add(operator.outputs)
             results = (None,) * len(operator.outputs)
@@ -58,6 +63,8 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         tell(machine, rank, operator, unsupported, cause=_one_function(operator))
         rank.poisoned.add(operator.outputs)
         results = tuple(declared_value(machine, rank, name) for name in operator.outputs)
+        if machine.alone and results and results[0] is None:
+            results = (attended(machine, rank, operator), *results[1:])
     for name, value in zip(operator.outputs, results, strict=False):
         assign(machine, rank, operator, name, value, operator.inputs)
     if operator is not written:
@@ -134,7 +141,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     inert = spec is not None and spec.family is Family.INERT and not operator.in_place
     if spec is None or operator.in_place or (not operator.outputs and not inert):
         check_operands(machine, rank, operator, names)
-        if not machine.alone or operator.in_place or not operator.outputs:
+        if not machine.alone or operator.in_place:
             forget_what_it_reaches(machine, rank, operator)
         raise UnsupportedError(why_unknown(operator))
     if inert:
@@ -167,6 +174,9 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     if assumption:
         machine.derived.assumptions.add(assumption)
     results = found.outputs
+    if machine.alone and results:
+        note_joined(machine, rank, operator, names, values, results[0])
+        note_cut(machine, rank, operator, values, results[0])
     if noted(machine, results):
         results = recovered(machine, rank, operator, results, operands)
     rank.replaced.pop(operator.outputs, None)
@@ -223,7 +233,8 @@ def recovered(
     replaced = []
     names = operator.outputs if isinstance(operator, Compute) else ("",)
     for name, value in zip(names, results, strict=False):
-        if value is None or not terms.foreign(value.term) or terms.keys[value.term][0] == "gradient-sum":
+        known_term = value is None or not terms.foreign(value.term) or _is_share(terms, value.term)
+        if value is None or known_term or terms.keys[value.term][0] == "gradient-sum":
             replaced.append(value)
             continue
         near = machine.nearest.to(value.term) if machine.nearest is not None else None
@@ -252,6 +263,11 @@ def recovered(
         )
         replaced.append(machine.world.values.retermed(value, near.term) if near is not None else value)
     return tuple(replaced)
+
+
+def _is_share(terms: Terms, term: int) -> bool:
+    """Return whether the term is a multiple of a number of which each plan takes the share of its own micro-batches."""
+    return terms.accumulates and not terms.shape[term] and multiplied(terms, term) is not None
 
 
 def _is_of_type(machine: Machine, name: str, term: int) -> bool:

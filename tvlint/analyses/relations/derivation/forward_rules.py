@@ -16,6 +16,7 @@ from tvlint.analyses.relations.derivation.composite_operators import (
 )
 from tvlint.analyses.relations.derivation.environment import parts_of_one
 from tvlint.analyses.relations.derivation.implicit_causal_mask import below_the_diagonal
+from tvlint.analyses.relations.derivation.packed import joined_together, taken_apart
 from tvlint.analyses.relations.derivation.slices import as_slices, counted, cut_out, side_by_side_pieces, sliced_locally
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
@@ -26,7 +27,7 @@ from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
 from tvlint.ops.families.convolution import groups_of_all
 from tvlint.ops.families.shaping import view_sizes
-from tvlint.ops.spec import Call, Family, OpSpec, Shape, Trait, UnsupportedError
+from tvlint.ops.spec import Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError
 
 
 def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
@@ -59,6 +60,9 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
 
 def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
     """Return the operator's results on what the ranks hold of whole values."""
+    packed = _of_packed(machine, form, spec, values) if machine.alone else None
+    if packed is not None:
+        return packed
     groups = None
     if Trait.CONVOLUTION in spec.traits:
         local = form.call(machine.world.local_shape(value) for value in values)
@@ -80,10 +84,38 @@ def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
             if cut is not None:
                 return cut
         bound = spec.bind(call).given_draws()
+        if machine.alone:
+            bound = _by_rows(bound, call)
         steps = spec.steps(call) if spec.steps is not None else ()
         everything = bool(values) and takes_everything(form, spec, machine.world.local_shape(values[0]))
         case = machine.cases.known[key] = Case(name, call, bound, steps, everything)
     return evaluated_case(machine, form, spec, case, values)
+
+
+def _of_packed(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved | None:
+    """Return what takes apart, or joins, tensors of which a rank holds some pieces; None for everything else."""
+
+    def evaluate(form: Form, values: tuple[Value, ...]) -> Saved:
+        return evaluated(machine, form, spec, values)
+
+    if len(values) == 1 and Trait.APART in spec.traits:
+        return taken_apart(machine, spec, form, values[0], evaluate)
+    return joined_together(machine, spec, form, values, evaluate) if len(values) > 1 and Trait.JOIN in spec.traits else None
+
+
+def _by_rows(bound: Bound, call: Call) -> Bound:
+    """Return the meaning of a lookup in a table of which a rank may hold some rows: it gives zero for all other rows.
+
+    Plans name the kernels that do so like those that do not, and leave out which rows they are.
+    """
+    linear = {position for group in bound.linear for position in group}
+    held = {name: {at for at, names in enumerate(bound.operands) if name in names} for name in bound.indices.values()}
+    rows = frozenset(name for name, at in held.items() if at and at <= linear)
+    if not rows:
+        return bound
+    sizes = {name: call.shape(at)[bound.operands[at].index(name)] for name in rows for at in sorted(held[name])[:1]}
+    ranges = {name: stated for name, stated in bound.ranges.items() if stated != (0, sizes.get(name))}
+    return replace(bound, whole=bound.whole - rows, reduced=bound.reduced | rows, ranges=ranges)
 
 
 def _check_expansion(form: Form, whole: Shape, local: Shape) -> None:
@@ -151,6 +183,8 @@ def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
         return False
     if spec.name == "split":
         return len(bound.attributes) == 1
+    if len(bound.operands) != 1:
+        return False
     taken = [(0, size, 1) if attribute is None else attribute for attribute, size in zip(bound.attributes, shape, strict=True)]
     return len(bound.outputs[0]) == len(shape) and taken == [(0, size, 1) for size in shape]
 
@@ -162,7 +196,8 @@ def scaled_gradient(machine: Machine, value: Value, result: Value, factor: Fract
     """
     terms, value_term = machine.world.terms, machine.world.terms.whole(value.term)
     same = (terms.shape[value.term], terms.slot[value.term]) == (terms.shape[result.term], terms.slot[result.term])
-    if terms.normal or not same or not terms.foreign(result.term) or not is_gradient(terms, value_term):
+    apart = terms.accumulates or terms.foreign(result.term)
+    if terms.normal or not same or not apart or not is_gradient(terms, value_term):
         return result
     return machine.world.values.scaled(value, factor)
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import product
 
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.opaque_values import of_value, reduced
 from tvlint.analyses.relations.derivation.state import Derived, Machine, Opaque, RankState, Reducing, Slot, Stepped
+from tvlint.analyses.relations.derivation.sure import as_sum_of_shards, note_summed
+from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held, whole_shape
 from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradient
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.collectives import over_replicas
-from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.context import Mismatch, World, of_one_plan
 from tvlint.analyses.relations.transfer.groups import spans_replicas
+from tvlint.analyses.relations.transfer.index_maps import Pieces
+from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.ir.operators import Compute, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role, Tensor
@@ -88,6 +93,70 @@ def update(machine: Machine, rank: RankState, operator: Update) -> None:
             made = rank.made_of.get(name, frozenset())
             gradient, opaque = rank.gradients[weight], rank.opaque.get(name)
             machine.derived.steps.append(Stepped(rank.number, operator, weight, name, gradient, made, opaque))
+            if machine.alone:
+                _check_gradient(machine, rank, operator, weight, name)
+
+
+def _check_gradient(machine: Machine, rank: RankState, operator: Update, weight: str, name: str) -> None:
+    """Tell a gradient that is neither of the pieces that the rank holds of its weight nor of some of them."""
+    held, taken = _held_pieces(machine, rank, weight), _held_pieces(machine, rank, name, rank.gradients[weight])
+    if held is None or taken is None or len(held) != len(taken) or _is_within(taken, held) or _is_within(held, taken):
+        return
+    text = f"updates `{weight}`, of which it holds {_in_words(held)}, with `{name}`, which holds {_in_words(taken)}"
+    segment = rank.segment.name if rank.segment else ""
+    rule = "gradient-sharded-unlike-weight"
+    defect = Defect(rule, True, f"the optimizer on {{ranks}} {text}", rank.number, cause=(rule, id(operator), weight))
+    machine.derived.defects.append(at(operator, segment, defect))
+
+
+def check_states(machine: Machine, rank: RankState, operator: Compute) -> None:
+    """Tell a state that is another piece than the weight, gradient or state that it is stepped with."""
+    tensors = machine.plan.tensors
+    names = [name for name in operator.inputs if isinstance(name, str) and name in tensors]
+    states = [name for name in names if tensors[name].role is Role.STATE]
+    values = {name: _value_of_step(machine, rank, name) for name in names}
+    held = {name: pieces for name in names if (pieces := _held_pieces(machine, rank, name, values[name])) is not None}
+    factored = len(states) + 2 < len(names)
+    for state, other in product(states, names):
+        if state not in held or other not in held or len(held[state]) != len(held[other]) or held[state] == held[other]:
+            continue
+        one, two = tensors[state], tensors[other]
+        plain = not factored and len(one.shape) > 1 and 1 not in (*one.shape, *two.shape)
+        stray = plain and two.role is Role.WEIGHT and one.shape != two.shape
+        if stray or values[other] is not None or whole_shape(one) == whole_shape(two):
+            ways = [_in_words(held[name]) for name in (state, other)]
+            text = f"takes `{state}`, which holds {ways[0]}, with `{other}`, which holds {ways[1]}"
+            message = f"`{operator.op.rsplit('.', 1)[-1]}` on {{ranks}} {text}"
+            rule = "state-of-another-shard"
+            defect = Defect(rule, True, message, rank.number, cause=(rule, id(operator)))
+            machine.derived.defects.append(at(operator, rank.segment.name if rank.segment else "", defect))
+            return
+
+
+def _value_of_step(machine: Machine, rank: RankState, name: str) -> Slot:
+    weight = machine.weight_of.get(name, "")
+    return of_all_micro_batches(machine, rank, weight) if weight in rank.gradients else rank.local.get(name)
+
+
+def _held_pieces(machine: Machine, rank: RankState, name: str, value: Slot = None) -> tuple[Pieces, ...] | None:
+    """Return the pieces of a value that a rank holds as `name`; None where that is not known."""
+    if value is not None:
+        return machine.world.values.pieces_of(value)
+    tensor = machine.plan.tensors.get(name)
+    given = tensor is not None and tensor.role in (Role.WEIGHT, Role.STATE) and (tensor.placements or tensor.region) is not None
+    try:
+        return pieces_held(machine.plan, tensor, rank.number) if tensor is not None and given else None
+    except Mismatch:
+        return None
+
+
+def _is_within(some: Sequence[Pieces], all_: Sequence[Pieces]) -> bool:
+    """Return whether the one pieces are some of the others, in each dimension."""
+    return all(united(ranges, outer) == united(outer) for ranges, outer in zip(some, all_, strict=True))
+
+
+def _in_words(pieces: Sequence[Pieces]) -> str:
+    return "[" + ", ".join("+".join(f"{low}:{high}" for low, high in ranges) for ranges in pieces) + "]"
 
 
 def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
@@ -128,6 +197,8 @@ def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: 
         machine.ranks[member].reducing.difference_update(reducing.operator.weights)
     _scatter(machine, table)
     if machine.alone:
+        for named in zip(*(reducing.operator.weights for reducing in table.values()), strict=False):
+            note_summed(machine, [each.gradients.get(weight) for each, weight in zip(table.values(), named, strict=True)])
         _note_reduced(machine, table)
     for (member, weight), value in _reduced(machine.world, machine.plan, table, machine.derived.reductions).items():
         machine.ranks[member].gradients[weight] = value
@@ -227,13 +298,29 @@ def _reduced(world: World, plan: Plan, table: Mapping[int, Reducing], defects: l
         known = [value for value in values if value is not None]
         total: Slot = None
         try:
+            if world.alone:
+                _check_held(plan, first, slots)
             total = _total(world, plan, first, name, known, len(members)) if len(known) == len(values) else None
         except Mismatch as mismatch:
+            mismatch = as_sum_of_shards(mismatch, known) if world.alone else mismatch
             text = f"the reducer of `{tensors[name].logical or name}` on {{ranks}} {mismatch.message}"
             for member in members:
                 defects.append(at(first, segment, Defect(mismatch.name, mismatch.refutes, text, member)))
         held.update(dict.fromkeys(slots, total))
     return held
+
+
+def _check_held(plan: Plan, operator: ReduceGradients, slots: Sequence[tuple[int, str]]) -> None:
+    """Raise Mismatch where members hold other pieces of the weight, whose gradients have its shape."""
+    weights = [(plan.tensors[weight], rank) for rank, weight in slots]
+    gradients = [plan.tensors.get(weight.gradient) for weight, _ in weights]
+    fits = all(one is None or one.shape == weight.shape for one, (weight, _) in zip(gradients, weights, strict=True))
+    try:
+        ways = {pieces_held(plan, weight, rank) for weight, rank in weights} if fits and not operator.scatter else set()
+    except Mismatch:
+        return
+    if len(ways) > 1:
+        raise of_one_plan("allreduce-of-shards", "sums gradients of different slices")
 
 
 def _known_as(tensor: Tensor | None) -> str:
@@ -255,7 +342,13 @@ def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, value
         raise Mismatch("ambiguous-sum", text, refutes=False) from None
     if total is None:
         raise Mismatch("mismatched-shards", "sums gradients of different slices", refutes=True)
-    if operator.replicated or spans_replicas(plan, operator.group):
+    spans = operator.replicated or spans_replicas(plan, operator.group)
+    copies = len(values) * (plan.replication.count if spans else 1)
+    sums = operator.reduce == "sum" and operator.divisor == 1 < copies and world.terms.slot[total.term] < 0
+    if world.alone and sums and total.coefficient == len(values) and all(value.clean for value in values):
+        text = f"adds {copies} copies of a gradient that is complete before"
+        raise of_one_plan("doubled-gradient-reduction", text)
+    if spans:
         total = over_replicas(world, total, plan.replication.count)
         count *= plan.replication.count
     divisor = (operator.divisor or 1) * (count if operator.reduce == "avg" else 1)

@@ -8,14 +8,14 @@ from dataclasses import replace
 from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.relations.defect import STOPS, Defect, Fix, Sum, at, source_of
 from tvlint.analyses.relations.derivation.runnable import may_run
-from tvlint.analyses.relations.derivation.state import Machine, RankState, Scaling, Slot
-from tvlint.analyses.relations.derivation.sure import is_sure, scaling_of
+from tvlint.analyses.relations.derivation.state import Joined, Machine, RankState, Scaling, Slot
+from tvlint.analyses.relations.derivation.sure import is_recovered, is_sure, joined_before, scaling_before, scaling_of
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
-from tvlint.ir.plan import Plan
+from tvlint.ir.plan import Plan, Role
 
 _PARTIAL = ("missing-allreduce", "gather-of-partial")
 """Mismatches that a partial sum causes by arriving where it does."""
@@ -77,14 +77,27 @@ def blame(
     value = at_fault(machine, rank, operator)
     scaling = scaling_of(machine, rank, operator, mismatch) if machine.alone and mismatch.refutes else None
     if scaling is not None:
-        _tell_scaling(machine, rank, scaling)
+        tell_scaling(machine, rank, scaling)
         return
     foreign = any(machine.world.terms.foreign(operand.term) for operand in operands_of(machine, rank, operator))
     if mismatch.name == "scaled-value" and foreign:
         mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False, operand=mismatch.operand)
+    if machine.alone and mismatch.name == "unequal-addends":
+        text = "uses a sum, of which some addends are in it more often than others, as if it were complete"
+        mismatch = Mismatch("missing-allreduce", text, refutes=mismatch.refutes, operand=mismatch.operand)
     if value is None or not value.leaves or mismatch.name not in _PARTIAL:
         if not foreign:
             tell(machine, rank, operator, mismatch, cause=cause)
+        return
+    doubled = scaling_before(machine.derived, machine.world.terms, value) if machine.alone and mismatch.refutes else None
+    if doubled is not None:
+        tell_scaling(machine, rank, doubled)
+        return
+    if machine.alone and is_recovered(machine.derived, machine.world.terms, value):
+        return
+    joined = joined_before(machine.derived, machine.world.terms, value) if machine.alone and mismatch.refutes else None
+    if joined is not None:
+        tell_joined(machine, rank, joined[1])
         return
     pending = next(iter(sorted(entry for leaf in value.leaves for entry in leaf.pending)), None)
     if pending is None or pending.origin not in machine.makers:
@@ -107,17 +120,26 @@ def _tell_use_of_partial(
 ) -> None:
     """Tell a use of a partial sum as complete, the first on each rank: the derivation goes on as if the sum were complete."""
     one_sum = (pending.origin, pending.number)
+    left = machine.derived.left.get((*one_sum, rank.number))
+    if left is not None and left.group.ranks:
+        text = f"{name_of(left)} on {{ranks}} sums some parts of a sum, and leaves out those that other ranks have"
+        defect = Defect("wrong-collective-group", True, text, rank.number, cause=("left", id(left)))
+        machine.derived.defects.append(at(left, segment_of(machine, rank.number, left), defect))
+        return
     if rank.incomplete.setdefault(one_sum, operator) is not operator:
         return
-    names = operator.inputs if isinstance(operator, Compute | Backward | Communicate) else ()
-    held = ((name, rank.local.get(name)) for name in names if isinstance(name, str))
-    subject = next((name for name, value in held if value is not None and value.leaves), "")
+    given = operator.inputs if isinstance(operator, Compute | Backward | Communicate) else ()
+    names = [name for name in given if isinstance(name, str)]
+    held = ((name, rank.local.get(name)) for name in names)
+    only = names[0] if len(names) == 1 else ""
+    subject = next((name for name, value in held if value is not None and value.leaves), only)
     partial, scope = partial_sum(machine.plan, rank.number, pending), scope_of(pending)
     what = machine.world.terms.keys[pending.origin][0]
     makers, start = machine.makers[pending.origin], ""
     if rank.number not in makers:
         start = f", which starts in `{machine.ranks[makers[0]].carriers[pending.origin][0]}`"
-    text = f"uses {{subject}}, {partial} of `{what}` {scope}{start}, as if it were complete"
+    named = "{subject}, " if subject else ""
+    text = f"uses {named}{partial} of `{what}` {scope}{start}, as if it were complete"
     defect = Defect(
         mismatch.name,
         mismatch.refutes,
@@ -150,11 +172,26 @@ def _tell_partial(machine: Machine, maker: RankState, noticed: Operator, mismatc
     machine.derived.defects.append(at(consumer, segment_of(machine, maker.number, consumer), reported))
 
 
-def _tell_scaling(machine: Machine, rank: RankState, scaling: Scaling) -> None:
+def tell_scaling(machine: Machine, rank: RankState, scaling: Scaling) -> None:
+    """Tell the collective that makes a multiple of a value."""
     operator, segment = scaling.operator, segment_of(machine, rank.number, scaling.operator)
     cause = ("scaling", id(operator))
     defect = Defect(scaling.rule, True, scaling.message, rank.number, operator=bare_name(operator), cause=cause)
     machine.derived.defects.append(at(operator, segment, defect))
+
+
+def tell_joined(machine: Machine, rank: RankState, joined: Joined) -> None:
+    """Tell the operator that adds what ranks hold alike to a part of a sum."""
+    machine.derived.defects.append(joins(machine.plan, joined, rank.number, segment_of(machine, rank.number, joined.operator)))
+
+
+def joins(plan: Plan, joined: Joined, rank: int, segment: str) -> Defect:
+    """Return what is wrong with an operator that adds what ranks hold alike to a part of a sum."""
+    operator, tensor = joined.operator, plan.tensors.get(joined.whole)
+    rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
+    to = f"`{joined.part}`, a part of a sum" if joined.part else "its part of a sum"
+    text = f"{name_of(operator)} on {{ranks}} adds `{joined.whole}` to {to}: once on every rank that has a part"
+    return at(operator, segment, Defect(rule, True, text, rank, operator=bare_name(operator), cause=("joined", id(operator))))
 
 
 def segment_of(machine: Machine, rank: int, operator: Operator) -> str:

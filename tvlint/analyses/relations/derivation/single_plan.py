@@ -7,26 +7,28 @@ goes on with what the operator wants, a complete value in the place of a part of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import writes
+from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
+from tvlint.analyses.placement.axes import batch_axes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.equal_replicas import equal_replicas, first_replica
-from tvlint.analyses.relations.derivation.state import Derived
-from tvlint.analyses.relations.derivation.sure import lasting_scaling
+from tvlint.analyses.relations.derivation.localise import joins, name_of
+from tvlint.analyses.relations.derivation.state import Derived, Slot
+from tvlint.analyses.relations.derivation.sure import is_mixed, is_other_part, lasting_scaling
 from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of, told_in_two_ways
 from tvlint.analyses.relations.derivation.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
-from tvlint.analyses.relations.transfer.relation import Value, Values
-from tvlint.ir.operators import Operator
-from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Plan, Role
+from tvlint.analyses.relations.transfer.relation import Values
+from tvlint.ir.operators import Backward, Operator
+from tvlint.ir.placement import Invariant, Partial, Shard
+from tvlint.ir.plan import Plan, Role, Segment
 
 _MOST_RUNS = 20_000
 """Plans whose ranks run more operators in one micro-batch are left to the proof."""
@@ -56,7 +58,7 @@ def derive_alone(plan: Plan) -> Alone | None:
         return None
     inputs, slots = inputs_of(plan), None
     found = equal_replicas(plan, inputs)
-    if found is not None:
+    if found is not None and found[0] in batch_axes(plan):
         axis, slots, tensors = found
         plan = first_replica(plan, axis, tensors)
         inputs = inputs_of(plan)
@@ -64,7 +66,7 @@ def derive_alone(plan: Plan) -> Alone | None:
         return None
     micro_batches, replicas = micro_batches_of(plan), plan.replication.count
     terms, many = Terms(), micro_batches * replicas > 1
-    world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1)
+    world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1, alone=True)
     slots = slots or tuple(0 if many and shape else -1 for shape in inputs.shapes)
     derived = derive(world, plan, inputs, slots, micro_batches * replicas, losses=None, dtypes={}, alone=True)
     return Alone(plan, world, derived)
@@ -84,12 +86,77 @@ def _is_large(plan: Plan) -> bool:
 def sure_defects(alone: Alone) -> Iterator[Defect]:
     """Yield what is wrong with the plan whatever its reference is."""
     plan, derived = alone.plan, alone.derived
-    noted = (*derived.defects, *derived.reductions, *_incomplete_outputs(alone), *_multiplied_outputs(alone))
+    cut = dict(_cut_parts(alone))
+    ends = (*_never_summed(alone), *_incomplete_outputs(alone), *_multiplied_outputs(alone), *_invariants(alone))
+    noted = (*derived.defects, *derived.reductions, *ends)
     found = [each_defect for each_defect in noted if each_defect.refutes and each_defect.place is not None]
+    found = [*cut.values(), *(defect for defect in found if not _follows(alone, defect, cut))]
     batch = _batch_axes(plan)
     for defect in found:
         if defect.name != "split-dimension" or not _is_of_the_batch(plan, batch, defect, found):
             yield defect
+
+
+def _cut_parts(alone: Alone) -> Iterator[tuple[tuple[int, int, int], Defect]]:
+    """Yield the operators that make of a part of a sum a part of a piece, while ranks with the other parts make other pieces.
+
+    Each comes with the rank and a sum that it leaves without its other parts.
+    """
+    plan, blamed = alone.plan, set[tuple[int, int, int]]()
+    for operator, held in alone.derived.cut.values():
+        parts, made = ({rank: pair[at] for rank, pair in held.items()} for at in (0, 1))
+        for rank, part in parts.items():
+            sums = {(entry.origin, entry.number, rank) for leaf in part.leaves for entry in leaf.pending}
+            axes = [axis.name for axis in plan.mesh.axes if _is_part_over(plan, parts, rank, axis.name)]
+            others = [made[other] for axis in axes for other in plan.mesh.along(rank, (axis,))]
+            if is_mixed(part) or not blamed.isdisjoint(sums) or all(other.box == made[rank].box for other in others):
+                continue
+            blamed |= sums
+            name = next((name for name in reads(operator) if name), "")
+            text = f"{name_of(operator)} on {{ranks}} takes `{name}`, a part of a sum, for complete"
+            text += ": ranks make other pieces of the other parts"
+            segment = next(name for name, found in plan.segments.items() if _runs(found, operator))
+            defect = at(operator, segment, Defect("missing-allreduce", True, text, rank, cause=("cut", id(operator))))
+            yield from ((one_sum, defect) for one_sum in sums)
+
+
+def _follows(alone: Alone, defect: Defect, cut: Mapping[tuple[int, int, int], Defect]) -> bool:
+    """Return whether a defect is of what was made of a piece of a part of a sum."""
+    cause = defect.cause if cut and isinstance(defect.cause, tuple) else ()
+    if cause[:1] != ("joined",):
+        return cause[:1] == ("use of partial",) and (*cause[1:3], defect.rank) in cut
+    made = [joined.given.get(defect.rank) for joined in alone.derived.joined.values() if joined.operator is defect.place]
+    pending = {entry for value in made if value is not None for leaf in value.leaves for entry in leaf.pending}
+    return any((entry.origin, entry.number, defect.rank) in cut for entry in pending)
+
+
+def _never_summed(alone: Alone) -> Iterator[Defect]:
+    """Yield the operators that add what is whole to a part of a sum that nothing sums.
+
+    What ranks with batches of their own have may be a part of a loss, which the loop around the plan adds up.
+    """
+    plan, terms, batch = alone.plan, alone.world.terms, batch_axes(alone.plan)
+    for term, joined in alone.derived.joined.items():
+        declared = [plan.tensors[name].placements for name in writes(joined.operator) if name in plan.tensors]
+        stated = any(isinstance(placement, Partial) for placements in declared for placement in (placements or {}).values())
+        apart = batch if prod(terms.shape[term]) == 1 else _batch_axes(plan)
+        for rank in joined.given if not stated and term not in alone.derived.summed else ():
+            if any(_is_part_over(plan, joined.given, rank, axis.name) for axis in plan.mesh.axes if axis.name not in apart):
+                segment = next(name for name, found in plan.segments.items() if _runs(found, joined.operator))
+                yield joins(plan, joined, rank, segment)
+
+
+def _runs(segment: Segment, operator: Operator) -> bool:
+    return any(each_operator is operator for each_operator in segment.operators)
+
+
+def _is_part_over(plan: Plan, held: Mapping[int, Slot], rank: int, axis: str) -> bool:
+    """Return whether the ranks along an axis hold the other parts of the sum that a rank holds a part of."""
+    value = held[rank]
+    if value is None or not value.leaves or plan.mesh.axis_size(axis) == 1:
+        return False
+    others = (held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank)
+    return all(each_value is not None and is_other_part(value, each_value) for each_value in others)
 
 
 def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
@@ -97,36 +164,57 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
 
     What ranks with batches of their own have may be a part of a loss, which the loop around the plan adds up.
     """
-    plan = alone.plan
-    sized = [axis.name for axis in plan.mesh.axes if axis.size > 1]
-    inputs = [tensor.placements or {} for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
-    shared = [axis for axis in sized if not any(isinstance(each_input.get(axis), Shard) for each_input in inputs)]
+    plan, batch = alone.plan, batch_axes(alone.plan)
     for name in plan.outputs:
         tensor = plan.tensors.get(name)
-        if tensor is None or tensor.placements is not None or tensor.part != (0, 1) or prod(tensor.shape) == 1:
+        placements = tensor.placements if tensor is not None else None
+        if tensor is None or tensor.part != (0, 1) or any(isinstance(on, Partial) for on in (placements or {}).values()):
             continue
         if tensor.gradient_of or tensor.role is Role.GRADIENT:
             continue
+        apart = batch if prod(tensor.shape) == 1 else _batch_axes(plan)
+        shared = [axis.name for axis in plan.mesh.axes if axis.size > 1 and axis.name not in apart]
         held = {rank: value.get(name) for rank, value in alone.derived.environments.items()}
-        for rank, value in held.items():
-            for axis in shared if value is not None and value.leaves else ():
-                others = [held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank]
-                if value is not None and all(
-                    each_value is not None and is_other_part(value, each_value) for each_value in others
-                ):
-                    text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
-                    defect = Defect("missing-allreduce", True, text, rank)
-                    yield from (at(operator, segment, defect) for segment, operator in _maker(plan, name, rank))
-                    break
+        for rank in held:
+            axis = next((axis for axis in shared if _is_part_over(plan, held, rank, axis)), "")
+            if axis and not is_mixed(held[rank]):
+                text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
+                defect = Defect("missing-allreduce", True, text, rank)
+                yield from _at_maker(plan, name, defect)
+
+
+def _invariants(alone: Alone) -> Iterator[Defect]:
+    """Yield gradients that are left parts of a sum, of values declared to be invariant, whose gradients ranks have to sum."""
+    plan = alone.plan
+    for name, tensor in plan.tensors.items():
+        axes = [axis for axis, placement in (tensor.placements or {}).items() if isinstance(placement, Invariant)]
+        held = {rank: value.get(tensor.gradient) for rank, value in alone.derived.environments.items()}
+        for rank, axis in ((rank, axis) for rank in held for axis in axes if tensor.role is not Role.WEIGHT):
+            if _is_part_over(plan, held, rank, axis):
+                text = f"leaves `{tensor.gradient}`, the gradient of `{name}`, on {{ranks}} a part of a sum over `{axis}`"
+                defect = Defect("missing-gradient-reduction", True, text, rank)
+                yield from _at_maker(plan, tensor.gradient, defect)
+
+
+def results_of(plan: Plan) -> tuple[str, ...]:
+    """Return what the plan returns; of one that says nothing of that, the values that none of its operators reads."""
+    if plan.outputs:
+        return plan.outputs
+    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    read = {name for operator in operators for name in reads(operator)}
+    made = (name for operator in operators if not isinstance(operator, Backward) for name in writes(operator))
+    return tuple(name for name in dict.fromkeys(made) if name not in read)
 
 
 def _multiplied_outputs(alone: Alone) -> Iterator[Defect]:
     """Yield the collectives that make multiples of values which outputs still are."""
     plan, derived, terms = alone.plan, alone.derived, alone.world.terms
+    names = [name for name in results_of(plan) if name not in plan.losses]
     for rank, held in derived.environments.items():
-        outputs = [held.get(name) for name in plan.outputs if name not in plan.losses]
-        values = [value for value in outputs if value is not None and prod(terms.shape[value.term]) != 1]
-        for found in {id(scaling): scaling for value in values if (scaling := lasting_scaling(derived, terms, value))}.values():
+        values = [(name, value) for name in names if (value := held.get(name)) and prod(terms.shape[value.term]) != 1]
+        makers = _makers(plan, rank)
+        scalings = [lasting_scaling(derived, terms, value, makers.get(name, ("", None))[1]) for name, value in values]
+        for found in {id(scaling): scaling for scaling in scalings if scaling is not None}.values():
             at_rank = Defect(found.rule, True, found.message, rank, cause=("scaling", id(found.operator)))
             segment = next(
                 name for name, segment in plan.segments.items() if any(each is found.operator for each in segment.operators)
@@ -134,18 +222,22 @@ def _multiplied_outputs(alone: Alone) -> Iterator[Defect]:
             yield at(found.operator, segment, at_rank)
 
 
-def is_other_part(one: Value, other: Value) -> bool:
-    """Return whether both are parts of one sum, of other ranges."""
-    here, there = ({leaf.pending for leaf in value.leaves} for value in (one, other))
-    return one.term == other.term and bool(there) and here.isdisjoint(there)
+def _at_maker(plan: Plan, name: str, defect: Defect) -> Iterator[Defect]:
+    """Yield the defect at the last operator that makes a tensor on its rank; nothing where none does."""
+    made = _makers(plan, defect.rank).get(name)
+    if made is not None:
+        yield at(made[1], made[0], defect)
 
 
-def _maker(plan: Plan, name: str, rank: int) -> list[tuple[str, Operator]]:
-    """Return the last operator that makes a tensor on a rank, and its segment."""
+def _makers(plan: Plan, rank: int) -> dict[str, tuple[str, Operator]]:
+    """Return the last operator that makes each tensor on a rank, and its segment."""
     steps = (step.segment for program in plan.programs if rank in program.ranks for step in program.steps)
-    return [
-        (segment, operator) for segment in steps for operator in plan.segments[segment].operators if name in writes(operator)
-    ][-1:]
+    return {
+        name: (segment, operator)
+        for segment in steps
+        for operator in plan.segments[segment].operators
+        for name in writes(operator)
+    }
 
 
 def _batch_axes(plan: Plan) -> frozenset[str]:

@@ -149,6 +149,9 @@ def _every_nth(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: 
 
 def _one_index(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: int, place: int, after: Shape) -> Saved | None:
     """Return one index of a dimension of a tensor, viewed without that dimension as `after`; None where it is none."""
+    found = _slice_of_joined(machine, spec, bound, value, dim, place, after)
+    if found is not None:
+        return found
     world, ways = machine.world, machine.world.values.pieces_of(value)
     one_index = cut(ways[dim], place, place + 1)
     part, indices = _within(world, world.values.with_pieces(value, (*ways[:dim], one_index, *ways[dim + 1 :])), dim)
@@ -159,6 +162,33 @@ def _one_index(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: 
     rest = reshape(world, part, after)
     second = Saved("view", None, Family.RESHAPE, (part,), (rest,))
     return Saved(spec.name, bound, Family.INDEXED, (value,), (rest,), ((first, (0,)), (second, (PREVIOUS,))))
+
+
+def _slice_of_joined(
+    machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: int, place: int, after: Shape
+) -> Saved | None:
+    """Return one index of a dimension as a slice of that dimension joined with the next, where the reference has that slice."""
+    world, terms = machine.world, machine.world.terms
+    shape = world.local_shape(value)
+    if dim + 1 >= len(shape) or terms.sealed < 0:
+        return None
+    try:
+        whole = reshape(world, value, (*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :]))
+    except Mismatch:
+        return None
+    start, stop = place * shape[dim + 1], (place + 1) * shape[dim + 1]
+    ways = world.values.pieces_of(whole)
+    taken = cut(ways[dim], start, stop)
+    part, indices = _within(world, world.values.with_pieces(whole, (*ways[:dim], taken, *ways[dim + 1 :])), dim)
+    if indices == (0, terms.shape[terms.whole(whole.term)][dim]):
+        return None
+    moved = Moved(dim, False, ((start, stop),), (indices,))
+    view = Saved("view", None, Family.RESHAPE, (value,), (whole,))
+    sliced = Saved(spec.name, bound, Family.INDEXED, (whole,), (part,), moved=moved)
+    rest = reshape(world, part, after)
+    again = Saved("view", None, Family.RESHAPE, (part,), (rest,))
+    steps = ((view, (0,)), (sliced, (PREVIOUS,)), (again, (PREVIOUS,)))
+    return Saved(spec.name, bound, Family.INDEXED, (value,), (rest,), steps)
 
 
 def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...], ordinary: Callable[[], Saved]) -> Saved:
@@ -180,7 +210,7 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     if len(outside) > 1:
         found = _stacked_together(machine.world, values, dim)
     else:
-        found = _of_one(machine.world, values, ways, dim) or _of_several(machine.world, values, ways, dim)
+        found = of_one(machine.world, values, ways, dim) or _of_several(machine.world, values, ways, dim)
     if found is None:
         return _as_attempted(saved, error)
     made, indices = found
@@ -222,7 +252,7 @@ def _as_slice(world: World, value: Value, dim: int) -> Saved | None:
     term = some_of(terms, whole, dim, start, stop)
     if term is None:
         return None
-    made = _moved_into(world, value, term, dim, start)
+    made = moved_into(world, value, term, dim, start)
     moved = Moved(dim, False, ((0, stop - start),), ((start, stop),))
     return Saved("slice", None, Family.INDEXED, (value,), (made,), moved=moved)
 
@@ -301,7 +331,7 @@ def _stacked_together(world: World, values: Sequence[Value], dim: int) -> tuple[
     return None if made is None else (made, (made.box[dim],) * len(values))
 
 
-def _of_one(
+def of_one(
     world: World, values: Sequence[Value], ways: Sequence[tuple[Pieces, ...]], dim: int
 ) -> tuple[Value, tuple[_Range, ...]] | None:
     """Return what tensors are together that hold pieces of one value, and all indices of it for each; None for others."""
@@ -355,7 +385,7 @@ def _is_known(machine: Machine, saved: Saved) -> bool:
     return not any(value is None or machine.world.terms.foreign(value.term) for value in saved.outputs)
 
 
-def _taken(machine: Machine, spec: OpSpec, form: Form, value: Value) -> tuple[Bound, tuple[tuple[_Range, ...], ...]] | None:
+def taken_by(machine: Machine, spec: OpSpec, form: Form, value: Value) -> tuple[Bound, tuple[tuple[_Range, ...], ...]] | None:
     """Return the annotation of the call on the local tensor, and the places that each result has of it, where it has any."""
     world = machine.world
     shape, slot = world.local_shape(value), world.terms.slot[value.term]
@@ -373,7 +403,7 @@ def _taken(machine: Machine, spec: OpSpec, form: Form, value: Value) -> tuple[Bo
 
 def _note_cuts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> None:
     """Note the ranges of dimensions that the reference takes."""
-    found = _taken(machine, spec, form, value)
+    found = taken_by(machine, spec, form, value)
     for ranges in found[1] if found is not None else ():
         for size, each_range in zip(machine.world.local_shape(value), ranges, strict=True):
             if each_range != (0, size):
@@ -382,7 +412,7 @@ def _note_cuts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> None
 
 def _parts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | None:
     """Return the slices of the local tensor as the pieces that it holds; None where they are none."""
-    found = _taken(machine, spec, form, value)
+    found = taken_by(machine, spec, form, value)
     if found is None:
         return None
     bound, taken = found
@@ -422,11 +452,11 @@ def _within(world: World, value: Value, dim: int) -> tuple[Value, _Range]:
     for _, start, stop in ranges if value.fold is None and terms.arithmetic else ():
         term = some_of(terms, whole, dim, start, stop)
         if term is not None and not terms.foreign(term):
-            return _moved_into(world, value, term, dim, start), (start, stop)
+            return moved_into(world, value, term, dim, start), (start, stop)
     return value, (0, size)
 
 
-def _moved_into(world: World, value: Value, term: int, dim: int, start: int) -> Value:
+def moved_into(world: World, value: Value, term: int, dim: int, start: int) -> Value:
     """Return the same elements as pieces of another term, in which index `start` of the dimension is the first."""
     ways = world.values.pieces_of(value)
     shifted = tuple((low - start, high - start) for low, high in ways[dim])
@@ -458,7 +488,7 @@ def _gradient_of_joined(world: World, moved: Moved, position: int, gradient: Val
     term = some_of(terms, whole, dim, start, stop)
     if term is None:
         raise Mismatch("undecided-gradient", "joins values whose gradients have no form that is known", refutes=False)
-    return _moved_into(world, value, term, dim, start)
+    return moved_into(world, value, term, dim, start)
 
 
 def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Mapping[int, Value]) -> Value:

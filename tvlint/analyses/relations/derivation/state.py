@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
+from tvlint.analyses.dataflow.gradient_owners import Owners
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
@@ -43,6 +44,8 @@ class Saved:
 
     An operand below zero is the result of the step that many before.
     """
+    packed: Saved | None = None
+    """For an operator that takes apart, or joins, pieces of each part of whole values: the same on all of them."""
     moved: Moved | None = None
     """For an operator that cuts or joins local tensors: where their elements are from."""
     uses: dict[Any, Any] = field(default_factory=dict, repr=False)
@@ -148,6 +151,17 @@ class Scaling:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """An operator that adds `whole`, which ranks hold alike, to `part`, a part of a sum that they hold the other parts of."""
+
+    operator: Operator
+    whole: str
+    part: str
+    given: dict[int, Value] = field(default_factory=dict, compare=False)
+    """What it makes, by rank."""
+
+
 @dataclass(slots=True)
 class Derived:
     """The result of a derivation. `finished` says that every rank ran to its end."""
@@ -181,8 +195,18 @@ class Derived:
     """The gradients with which weights are stepped."""
     pulled: list[Pulled] = field(default_factory=list)
     """What backward operators take and give, of a plan that is derived alone."""
-    scaling: dict[tuple[int, Coefficient], Scaling] = field(default_factory=dict)
+    scaling: dict[tuple[int, Coefficient], list[Scaling]] = field(default_factory=dict)
     """The collectives that made a multiple of a value, by its term and the factor; of a plan that is derived alone."""
+    joined: dict[int, Joined] = field(default_factory=dict)
+    """The first operators that added what is whole to parts of a sum, by the term that they give; of a plan derived alone."""
+    cut: dict[int, tuple[Operator, dict[int, tuple[Value, Value]]]] = field(default_factory=dict)
+    """The operators, by identity, that make parts of sums of parts, with both on each rank; of a plan derived alone."""
+    left: dict[tuple[int, int, int], Communicate] = field(default_factory=dict)
+    """The last sums of some parts of a sum that left out others, by the term and number of the sum, and the rank."""
+    recovered: set[int] = field(default_factory=set)
+    """The terms that operators give as if their operands were complete, which are not; of a plan derived alone."""
+    summed: set[int] = field(default_factory=set)
+    """The terms of which collectives summed parts, and of which they summed what is made of them; of a plan derived alone."""
     contradicted: list[Defect] = field(default_factory=list)
     """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False
@@ -362,6 +386,8 @@ class Machine:
     """The operators, by identity, of the first `judged` defects that refute."""
     judged: int = 0
     micro_batches: int = 1
+    owners: Owners | None = None
+    """Whose gradients go on into a backward, and whose step a weight; of a plan that is derived alone, once it is asked for."""
     reducers: dict[Any, dict[int, Reducing]] = field(default_factory=dict)
     """Gradient reducers that have not met all of their members yet."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import takewhile
 
-from tvlint.analyses.relations.derivation.state import Derived, Machine, RankState, Scaling
+from tvlint.analyses.dataflow.gradient_owners import owners
+from tvlint.analyses.relations.derivation.state import Derived, Joined, Machine, RankState, Scaling, Slot
 from tvlint.analyses.relations.terms.loss_identities import is_gradient, multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -14,6 +16,8 @@ from tvlint.ir.operators import Collective, Communicate, Compute, Operator
 from tvlint.ir.plan import Phase
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, has_trait
+
+SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 _FARTHEST = 64
 """Among so many values before a multiple its cause is looked for."""
@@ -48,27 +52,43 @@ def _is_activation(machine: Machine, rank: RankState, operator: Operator, mismat
     if rank.segment is None or rank.segment.phase is not Phase.FORWARD:
         return False
     value = _operand(rank, operator, mismatch)
-    return value is not None and _depends_on_inputs(machine.world.terms, value.term)
+    return value is not None and is_of_inputs(machine.world.terms, value.term)
 
 
-def note_scaling(machine: Machine, operator: Communicate, given: Mapping[int, Value], results: Mapping[int, Value]) -> None:
+def note_scaling(
+    machine: Machine, operator: Communicate, given: Mapping[int, Value], results: Mapping[int, Value]
+) -> Scaling | None:
     """Note a sum or mean over ranks that makes a multiple of a value; return one of a gradient that is none to be averaged."""
     value = next(iter(results.values()), None)
     if value is None or value.leaves or value.fold is not None or value.coefficient in (0, 1):
-        return
-    if operator.kind not in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE):
-        return
-    equal = all(not value.leaves and value.coefficient == 1 for value in given.values())
+        return None
+    if operator.kind not in SUMS or not machine.derived.recovered.isdisjoint(_nearest(machine.world.terms, value.term)):
+        return None
+    before = next(iter(given.values())).coefficient
+    equal = all(not each.leaves and each.coefficient == before != 0 for each in given.values())
+    if equal and machine.world.values.bare(value).coefficient == 1:
+        return None
     kind, averages = operator.kind.value, operator.reduce == "avg"
+    before = before or 1
     if equal and not averages:
         rule = "reduce-scatter-of-replicated" if operator.kind is Collective.REDUCE_SCATTER else "doubled-allreduce"
-        text = f"`{kind}` on {{ranks}} adds {value.coefficient} copies of a complete value, which gives a multiple of it"
+        copies = Fraction(value.coefficient) / before
+        text = f"`{kind}` on {{ranks}} adds {copies} copies of a complete value, which gives a multiple of it"
     elif not equal:
         how = "averages partial sums" if averages else "adds what is to be averaged"
         rule, text = "wrong-reduce-op", f"`{kind}` on {{ranks}} {how}, which gives {value.coefficient} times the value"
     else:
-        return
-    machine.derived.scaling.setdefault((value.term, value.coefficient), Scaling(operator, rule, text))
+        return None
+    found = Scaling(operator, rule, text)
+    machine.derived.scaling.setdefault((value.term, value.coefficient), []).append(found)
+    terms = machine.world.terms
+    if not is_gradient(terms, value.term) and not (equal and terms.keys[value.term][0] == "input"):
+        return None
+    known = machine.owners or owners(machine.plan)
+    machine.owners = known
+    names = (*operator.inputs, *operator.outputs)
+    goes_on = any(name in known.of_data for name in names) and not any(name in known.of_weights for name in names)
+    return found if equal or (averages and goes_on) else None
 
 
 def scaling_of(machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch) -> Scaling | None:
@@ -77,18 +97,114 @@ def scaling_of(machine: Machine, rank: RankState, operator: Operator, mismatch: 
     return None if value is None else _made_by(machine.derived, value, _nearest(machine.world.terms, value.term))
 
 
-def lasting_scaling(derived: Derived, terms: Terms, value: Value) -> Scaling | None:
+def is_recovered(derived: Derived, terms: Terms, value: Value) -> bool:
+    """Return whether a complete value is made of what was taken for complete before, and summed all the same."""
+    complete = counts_copies(value) and not any(leaf.pending for leaf in value.leaves)
+    return complete and not derived.recovered.isdisjoint(_nearest(terms, value.term))
+
+
+def scaling_before(derived: Derived, terms: Terms, value: Value) -> Scaling | None:
+    """Return the collective by which a complete sum has other multiples of some addends than of others, where one made any."""
+    if not counts_copies(value) or any(leaf.pending for leaf in value.leaves):
+        return None
+    found = {term: scalings[0] for (term, _), scalings in derived.scaling.items()}
+    return next((found[term] for term in _nearest(terms, value.term) if term in found), None)
+
+
+def lasting_scaling(derived: Derived, terms: Terms, value: Value, maker: Operator | None) -> Scaling | None:
     """Return the collective that made a value of the forward pass a multiple, where no constant is applied to it after that.
 
     It is the operator that makes the value, `maker`, if that is one.
     """
-    if value.leaves or value.fold is not None or value.coefficient in (0, 1) or not _depends_on_inputs(terms, value.term):
+    if value.leaves or value.fold is not None or value.coefficient in (0, 1) or not is_of_inputs(terms, value.term):
         return None
-    return _made_by(derived, value, takewhile(lambda term: multiplied(terms, term) is None, _nearest(terms, value.term)))
+    return _made_by(derived, value, takewhile(lambda term: multiplied(terms, term) is None, _nearest(terms, value.term)), maker)
 
 
-def _made_by(derived: Derived, value: Value, terms: Iterable[int]) -> Scaling | None:
-    return next((found for term in terms if (found := derived.scaling.get((term, value.coefficient))) is not None), None)
+def is_mixed(value: Slot) -> bool:
+    """Return whether a value is made of parts of a sum and of what lacks no parts of that."""
+    pending = [leaf.pending for leaf in value.leaves] if value is not None else []
+    common = frozenset.intersection(*pending) if pending else frozenset()
+    return any(entries == common for entries in pending) and any(entries != common for entries in pending)
+
+
+def is_other_part(one: Value, other: Value) -> bool:
+    """Return whether both are parts of one sum, of other ranges."""
+    here, there = ({leaf.pending for leaf in value.leaves if leaf.pending} for value in (one, other))
+    return one.term == other.term and bool(there) and here.isdisjoint(there)
+
+
+def note_joined(
+    machine: Machine, rank: RankState, operator: Operator, names: Sequence[str], operands: Sequence[Slot], result: Slot
+) -> None:
+    """Note an operator that adds what ranks hold alike to a part of a sum."""
+    if result is None or not is_mixed(result) or any(map(is_mixed, operands)):
+        return
+    named = [(name, value) for name, value in zip(names, operands, strict=False) if value is not None]
+    whole = next((name for name, value in reversed(named) if not value.leaves), "")
+    part = next((name for name, value in named if value.leaves), "")
+    if whole and (part or len(named) > 2):
+        machine.derived.joined.setdefault(result.term, Joined(operator, whole, part)).given[rank.number] = result
+
+
+def joined_before(derived: Derived, terms: Terms, value: Value) -> tuple[int, Joined] | None:
+    """Return what an operator made that added what is whole to a part of a sum, where the value is made of that."""
+    return next(((term, derived.joined[term]) for term in _nearest(terms, value.term) if term in derived.joined), None)
+
+
+def note_cut(machine: Machine, rank: RankState, operator: Operator, given: Iterable[Slot], made: Slot) -> None:
+    """Note an operator that makes a part of a sum of one."""
+    part = next((value for value in given if value is not None and value.leaves), None)
+    if part is not None and made is not None and made.leaves:
+        machine.derived.cut.setdefault(id(operator), (operator, {}))[1][rank.number] = part, made
+
+
+def note_left(machine: Machine, operator: Communicate, given: Mapping[int, Value], results: Mapping[int, Value]) -> None:
+    """Note a sum of some parts of a sum that has all along one axis, or of none, and leaves out others."""
+    value = next(iter(results.values()), None)
+    for leaf in value.leaves if value is not None and operator.kind in SUMS and not is_mixed(value) else ():
+        for entry in leaf.pending:
+            if not any(entry in other.pending for held in given.values() for other in held.leaves):
+                machine.derived.left.update({(entry.origin, entry.number, rank): operator for rank in results})
+
+
+def check_parts(operator: Communicate, given: Sequence[Value], replicas: int) -> None:
+    """Raise Mismatch where all members of a sum, in so many replicas, hold one part of a sum, whose other parts others have."""
+    copies = len(given) * replicas
+    pending = {entry for leaf in given[0].leaves for entry in leaf.pending} if copies > 1 else set()
+    elsewhere = any((entry.low, entry.high) != (0, entry.size) for entry in pending)
+    apart = replicas > 1 and any(entry.one_replica for entry in pending)
+    if elsewhere and not apart and operator.reduce in ("", "sum") and all(value is given[0] for value in given):
+        text = f"sums {copies} times the same part of a sum, whose other parts no member has"
+        raise Mismatch("wrong-collective-group", text, refutes=True)
+
+
+def as_sum_of_shards(mismatch: Mismatch, given: Iterable[Value]) -> Mismatch:
+    """Return what is wrong with a sum of different slices: of parts of a sum, it is over other ranks than hold the others."""
+    if mismatch.name != "mismatched-shards":
+        return mismatch
+    pending = {entry for value in given for leaf in value.leaves for entry in leaf.pending}
+    elsewhere = any((entry.low, entry.high) != (0, entry.size) for entry in pending)
+    name = "wrong-collective-group" if elsewhere else "allreduce-of-shards"
+    return Mismatch(name, mismatch.message, refutes=mismatch.refutes)
+
+
+def note_summed(machine: Machine, given: Sequence[Slot]) -> None:
+    """Note of which values that are not complete other parts are summed."""
+    for value in given if any(value is not given[0] for value in given) else ():
+        before = joined_before(machine.derived, machine.world.terms, value) if value is not None and value.leaves else None
+        machine.derived.summed.update({before[0]} if before is not None else ())
+
+
+def counts_copies(value: Value) -> bool:
+    """Return whether a sum of which no parts are missing has other multiples of some addends than of others."""
+    coefficients = {leaf.coefficient for leaf in value.leaves}
+    return len({leaf.pending for leaf in value.leaves}) == 1 and len(coefficients) > 1
+
+
+def _made_by(derived: Derived, value: Value, terms: Iterable[int], maker: Operator | None = None) -> Scaling | None:
+    found = next((scalings for term in terms if (scalings := derived.scaling.get((term, value.coefficient)))), [])
+    return next((scaling for scaling in found if scaling.operator is maker), found[0] if found else None)
 
 
 def _nearest(terms: Terms, term: int) -> Iterator[int]:
@@ -107,7 +223,7 @@ def _operand(rank: RankState, operator: Operator, mismatch: Mismatch) -> Value |
     return rank.local.get(names[mismatch.operand]) if known and mismatch.operand is not None else None
 
 
-def _depends_on_inputs(terms: Terms, term: int) -> bool:
+def is_of_inputs(terms: Terms, term: int) -> bool:
     """Return whether a value is computed from inputs, and from no gradients."""
     seen, waiting, found = {term}, [term], False
     while waiting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -179,15 +180,16 @@ def as_declared(world: World, plan: Plan, tensor: Tensor, rank: int, head: tuple
         if isinstance(placement, Partial) and sizes.get(axis, 1) > 1
     }
     kept = {axis: placement for axis, placement in placements.items() if not isinstance(placement, Partial)}
-    box = region(plan, replace(tensor, placements=kept) if parts else tensor, rank)
-    term = world.terms.term(head, (), whole, slot)
+    pieces = pieces_held(plan, replace(tensor, placements=kept) if parts else tensor, rank)
+    given = world.terms.term(head, (), whole, slot)
+    term, box = in_pieces(world.terms, given, pieces)
     if not parts:
         return world.values.clean(term, box)
     at, numbers = plan.mesh.coordinates(rank), {axis: -2 - place for place, axis in enumerate(sizes)}
     if set(parts.values()) <= {"sum", "avg"}:
-        pending = frozenset(Pending(term, numbers[axis], at[axis], at[axis] + 1, sizes[axis], False, False) for axis in parts)
+        pending = frozenset(Pending(given, numbers[axis], at[axis], at[axis] + 1, sizes[axis], False, False) for axis in parts)
         coefficient: Coefficient = prod(sizes[axis] for axis, reduce in parts.items() if reduce == "avg")
-        return world.values.of_leaves(term, box, (Leaf(world.terms.token(("given", term)), coefficient, pending),))
+        return world.values.of_leaves(term, box, (Leaf(world.terms.token(("given", given)), coefficient, pending),))
     if list(parts.values()) == ["max"]:
         (axis,) = parts
         return world.values.folded(term, box, Fold("max", numbers[axis], ((at[axis], at[axis] + 1),), sizes[axis]))
@@ -202,25 +204,64 @@ def _kind(plan: Plan, tensor: Tensor) -> str:
     return tensor.role.value
 
 
-def slot_dims(reference: Inputs, parallel: Inputs) -> tuple[int, tuple[int, ...]] | str:
-    """Return how many slots the reference's batch has, and the slotted dimension of each input (-1: none); or what is wrong."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """How the global batch is cut into slots, of which the parallel plan holds one in one micro-batch of one replica.
+
+    A micro-batch of the reference holds several of them, or one of several parts of one.
+    """
+
+    dims: tuple[int, ...]
+    """The dimension of each input that slots cut; -1 for none."""
+    whole_shapes: tuple[tuple[int, ...], ...]
+    slots: int
+    held: int
+    parts: int
+
+
+def batch_of(reference: Inputs, parallel: Inputs, times: tuple[int, int]) -> Batch:
+    """Return how both plans cut the batch. Raises Mismatch where their inputs are not those of one batch.
+
+    `times` are how many micro-batches the reference and all replicas of the parallel plan run. Where both run as many, of one
+    shape, they are the same slots along whichever dimension the loader cuts them; it is taken to be the first.
+    """
     if len(reference.names) != len(parallel.names):
-        return f"the reference reads {len(reference.names)} inputs and the parallel plan {len(parallel.names)}"
+        raise _other_inputs(f"the reference reads {len(reference.names)} inputs and the parallel plan {len(parallel.names)}")
     if reference.dtypes != parallel.dtypes:
-        return f"inputs have dtypes {', '.join(reference.dtypes)} in the reference and {', '.join(parallel.dtypes)} here"
-    slots, dims = 0, []
+        here, there = (", ".join(inputs.dtypes) for inputs in (parallel, reference))
+        raise _other_inputs(f"inputs have dtypes {there} in the reference and {here} here")
+    ratio: Fraction | None = None
+    dims: list[int] = []
     for name, whole, local in zip(reference.names, reference.shapes, parallel.shapes, strict=True):
         differing = [i for i, (a, b) in enumerate(zip(whole, local, strict=False)) if a != b]
-        if len(whole) != len(local) or len(differing) > 1:
-            return f"input `{name}` has shape {whole} in the reference and {local} in the parallel plan"
-        if not differing:
-            dims.append(-1)
-            continue
-        ratio, rest = divmod(whole[differing[0]], local[differing[0]]) if local[differing[0]] else (0, 0)
-        if rest or ratio < 2 or slots not in (0, ratio):
-            return f"input `{name}` has shape {whole} in the reference and {local} in the parallel plan"
-        slots = ratio
-        dims.append(differing[0])
-    if slots and -1 in dims:
-        return "some inputs are cut into replicas and micro-batches and others are not"
-    return slots or 1, tuple(dims)
+        sizes = [(whole[i], local[i]) for i in differing]
+        fits = len(whole) == len(local) and len(differing) <= 1 and all(size for _, size in sizes)
+        ratios = {Fraction(*pair) for pair in sizes} if fits else set()
+        if not fits or any(one * times[0] % 1 or ratio not in (None, one) for one in ratios):
+            raise _other_inputs(f"input `{name}` has shape {whole} in the reference and {local} in the parallel plan")
+        ratio = next(iter(ratios), ratio)
+        dims.append(differing[0] if differing else -1)
+    if ratio is not None and -1 in dims:
+        raise _other_inputs("some inputs are cut into replicas and micro-batches and others are not")
+    batches = (1 if ratio is None else ratio) * times[0]
+    if batches != times[1]:
+        text = f"the reference's batch is {batches} local batches, and the plan has {times[1]}, in all replicas"
+        raise Mismatch("other-batch", text, refutes=False)
+    if ratio is None and times[0] > 1:
+        single = next((name for name, shape in zip(reference.names, reference.shapes, strict=True) if not shape), None)
+        if single is not None:
+            raise _other_inputs(f"input `{single}` is one number, which each micro-batch may have another of")
+        dims = [0 for _ in reference.shapes]
+    share = Fraction(times[1], times[0])
+    if 1 not in share.as_integer_ratio():
+        text = f"{times[0]} micro-batches of the reference and {times[1]} of the plan are no parts of each other"
+        raise Mismatch("other-batch", text, refutes=False)
+    wholes = tuple(
+        tuple(size * times[0] if i == dim else size for i, size in enumerate(shape))
+        for shape, dim in zip(reference.shapes, dims, strict=True)
+    )
+    return Batch(tuple(dims), wholes, times[1], *share.as_integer_ratio())
+
+
+def _other_inputs(text: str) -> Mismatch:
+    return Mismatch("other-inputs", text, refutes=False)

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 
+from tvlint.analyses.dataflow.attention import is_any_attention
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.analyses.relations.derivation.overwriting import forget_what_was_read
-from tvlint.analyses.relations.derivation.state import Machine, RankState
-from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
+from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
+from tvlint.analyses.relations.transfer.index_maps import Pieces, in_pieces
+from tvlint.analyses.relations.transfer.pending_ranges import Pending
+from tvlint.analyses.relations.transfer.relation import Leaf, Value
+from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute
 from tvlint.ir.plan import Role
 from tvlint.ops.annotations.declared import AnnotationError, parse
 from tvlint.ops.table import spec_of
@@ -48,6 +52,60 @@ def _claimed(operator: Compute) -> str:
     except AnnotationError:
         return "..."
     return operator.annotation
+
+
+def attended(machine: Machine, rank: RankState, operator: Compute) -> Slot:
+    """Return what a kernel of attention gives whose operator is unknown: as much of its result as it has of its queries.
+
+    It has to have keys and values of all positions, or of those that it has queries of.
+    """
+    given, (queries, *_) = _attending(machine, rank, operator)
+    if not given:
+        return None
+    terms, whole = machine.world.terms, machine.world.terms.whole
+    head, of = ("kernel", operator.op), tuple(whole(value.term) for value in given)
+    term = terms.term(head, of, terms.shape[of[0]], terms.slot[of[0]])
+    return machine.world.values.clean(*in_pieces(terms, term, queries))
+
+
+def attended_gradients(machine: Machine, rank: RankState, operator: Backward) -> tuple[Slot, ...]:
+    """Return the gradients of queries, keys and values of such a kernel: those of keys of which a rank has other queries than
+    others are parts of a sum over all queries.
+    """
+    given, (queries, keys) = _attending(machine, rank, operator.forward)
+    name = (operator.inputs[0] if operator.inputs else "") or ""
+    gradient = rank.local.get(name)
+    if not given or not name or (gradient is None and name in machine.names_made) or (gradient and not gradient.clean):
+        return ()
+    values, terms = machine.world.values, machine.world.terms
+    of = tuple(terms.whole(value.term) for value in (*given, gradient) if value is not None)
+    apart = [dim for dim, (one, other) in enumerate(zip(queries, keys, strict=True)) if one != other]
+    found = []
+    for place in range(3):
+        term = terms.term(("kernel gradient", operator.forward.op, place), of, terms.shape[of[place]], terms.slot[of[place]])
+        held = in_pieces(terms, term, keys if place else queries)
+        lacking = [
+            Pending(term, dim, *queries[dim][0], terms.shape[of[0]][dim], one_replica=False, one_micro_batch=False)
+            for dim in (apart if place else ())
+        ]
+        leaf = Leaf(terms.token(("from", term)), 1, frozenset(lacking))
+        found.append(values.of_leaves(*held, (leaf,)) if lacking else values.clean(*held))
+    return tuple(found)
+
+
+def _attending(
+    machine: Machine, rank: RankState, operator: Compute
+) -> tuple[list[Value], tuple[tuple[Pieces, ...], tuple[Pieces, ...]]]:
+    """Return queries, keys and values of a kernel, and the pieces of queries and keys; nothing where the rank may lack some."""
+    held = [rank.local.get(name) for name in operator.inputs if isinstance(name, str)][:3]
+    given = [value for value in held if value is not None and value.clean]
+    if len(given) < 3 or not is_any_attention(operator):
+        return [], ((), ())
+    queries, keys, others = (machine.world.values.pieces_of(value) for value in given)
+    terms = machine.world.terms
+    sizes = tuple(((0, size),) for size in terms.shape[terms.whole(given[1].term)])
+    fits = len(queries) == len(keys) and all(len(piece) == 1 for piece in queries)
+    return (given, (queries, keys)) if keys == others and fits and keys in (queries, sizes) else ([], ((), ()))
 
 
 def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute) -> None:

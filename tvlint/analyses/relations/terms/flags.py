@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.product_normal_form import NONE, bare
 from tvlint.analyses.relations.terms.sums_of_products import (
     FLAG,
@@ -18,6 +19,7 @@ from tvlint.analyses.relations.terms.sums_of_products import (
     ONE,
     SPLIT,
     SUM_OF_PRODUCTS,
+    TOTAL,
     Algebra,
     Expression,
     Pattern,
@@ -55,10 +57,21 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
     place = _place(algebra, inner, places) if head[0] == "eq" and not negated else None
     if place is not None:
         return place
+    if head[0] == "eq" and negated and _is_no_place(terms, inner):
+        terms.assumptions.add(CLASSES)
+        return algebra.number(NONE)
     if head[0] == "logical-not" or (has_trait(str(head[0]), Trait.CONVERSION) and head[2] == ("bool",)):
         if head[3][0] != head[3][1]:
             raise TooLargeError
         return flag(algebra, terms.operands[inner][0], places, negated is not (head[0] == "logical-not"))
+    if head[0] in ("logical-and", "logical-or") and (head[0] == "logical-or") is negated and not head[2]:
+        *patterns, result = head[3][:3]
+        indices = dict(zip(result, places, strict=True))
+        one, other = (
+            flag(algebra, operand, [indices.get(index, -1) for index in pattern], negated)
+            for operand, pattern in zip(terms.operands[inner], patterns, strict=True)
+        )
+        return algebra.multiplied(one, other)
     band = _band(algebra, inner, places)
     if band is not None:
         at, least, out = band
@@ -87,6 +100,16 @@ def _place(algebra: Algebra, term: int, places: Pattern) -> Expression | None:
     return None
 
 
+def _is_no_place(terms: Terms, comparison: int) -> bool:
+    """Return whether a comparison is with a number at which nothing can be looked up, of indices that the reference looks up.
+    """
+    attributes, operands = terms.keys[comparison][2], terms.operands[comparison]
+    if len(operands) != 1 or len(attributes) != 2 or not isinstance(attributes[1], int) or isinstance(attributes[1], bool):
+        return False
+    sizes = [terms.shape[place][-1] for place in terms.within if terms.operands[place] == operands]
+    return any(not 0 <= attributes[1] < size for size in sizes)
+
+
 def of_band(algebra: Algebra, places: Pattern, least: int, negated: bool) -> Expression:
     """Return the factor that is one where column minus row is at least, or is less than, a number.
 
@@ -106,6 +129,8 @@ def _band(algebra: Algebra, term: int, places: Pattern) -> _Band | None:
     head, operands = terms.keys[term], terms.operands[term]
     if head[0] in _COMPARED and len(operands) == 2 and not head[2]:
         return _of_positions(algebra, term, places, *_COMPARED[head[0]])
+    if head[0] in _COMPARED and len(operands) == 1 and len(head[2]) == 2:
+        return _of_difference(algebra, term, places)
     if head[0] == TRIANGLE and len(places) == 2 and -1 not in places:
         below, diagonal = head[2]
         ones = terms.keys[bare(terms, operands[0])[0]]
@@ -128,6 +153,27 @@ def _of_positions(algebra: Algebra, term: int, places: Pattern, column: int, row
             return None
         found.append(at[dims[0]])
     return (tuple(found), least, False) if found[0] != found[1] else None
+
+
+def _of_difference(algebra: Algebra, term: int, places: Pattern) -> _Band | None:
+    """Return the band of a comparison of a whole number with the difference of two positions that are counted from zero."""
+    terms = algebra.terms
+    op, _, (literal, number), pattern, _ = terms.keys[term]
+    (operand,), (_, row, least) = terms.operands[term], _COMPARED[op]
+    if type(number) is not int:
+        return None
+    given = algebra.of_term(operand, [dict(zip(pattern[1], places, strict=True)).get(index, -1) for index in pattern[0]])
+    found: dict[int, int] = {}
+    for (sign, square), factors in given:
+        if square != 1 or len(factors) != 1 or factors[0][2] != ONE or len(factors[0][1]) != 1:
+            return None
+        if not _counted(algebra, factors[0][0], factors[0][1]):
+            return None
+        found[sign] = factors[0][1][0]
+    if len(given) != 2 or set(found) != {1, -1} or len(set(found.values())) != 2 or -1 in found.values():
+        return None
+    more, less = (found[1], found[-1]) if literal == row else (found[-1], found[1])
+    return (less, more), (number if literal == row else -number) + least, False
 
 
 def _counted(algebra: Algebra, term: int, pattern: Sequence[int]) -> bool:
@@ -155,8 +201,19 @@ def is_of_flags(terms: Terms, term: int) -> bool:
     return has_trait(str(head[0]), Trait.COMPARISON) or head[0] == "logical-not"
 
 
+def counts_flags(terms: Terms, term: int) -> bool:
+    """Return whether the term is how many flags are set: a flag, or a sum of products of flags."""
+    head, operands = terms.keys[term], terms.operands[term]
+    if head[0] == FLAG:
+        return True
+    if head[0] in (MERGE, SPLIT):
+        return counts_flags(terms, operands[0])
+    products = head[0] == TOTAL and all(power == ONE for _, power in head[1])
+    return products and all(counts_flags(terms, operand) for operand in operands)
+
+
 def logarithm(terms: Terms, factor: Expression) -> Expression:
     """Return the logarithm of a product of flags: zero, and minus infinity where one is not set."""
-    ((constant, ((term, pattern, _),)),) = factor
-    made = terms.term((FUNCTION, "log"), (term,), terms.shape[term], terms.slot[term])
-    return ((constant, ((made, pattern, ONE),)),)
+    ((constant, flags),) = factor
+    logarithms = ((terms.term((FUNCTION, "log"), (term,), terms.shape[term], terms.slot[term]), at) for term, at, _ in flags)
+    return tuple(sorted(((constant, ((made, at, ONE),)) for made, at in logarithms), key=lambda addend: addend[1]))

@@ -41,6 +41,8 @@ class Terms:
         self.slot: list[int] = []
         self.sealed = -1
         """How many terms the reference has; -1 while it is being read."""
+        self.accumulates = False
+        """Whether the reference runs several micro-batches, and divides by their number what it multiplies gradients with."""
         self.auxiliary: set[int] = set()
         """Terms that belong to a value of the reference without being one, as the log-sum-exps of its attention do."""
         self.restricted: set[int] = set()
@@ -51,6 +53,8 @@ class Terms:
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
         self.counted: dict[int, tuple[int, int, Any]] = {}
         """Positions that the reference counts, by their term: from where, in which steps, and as which type."""
+        self.means: set[int] = set()
+        """Sums that normal forms have in the place of means."""
         self.within: set[int] = set()
         """Factors that say at which place an index is, where the reference looks something up at it: it is one of them."""
         self.assumptions: set[str] = set()
@@ -92,6 +96,8 @@ class Terms:
         """Return whether the term's own operator is a mean over dimension `number`, which its key lists after what is summed,
         or the sum that stands for one.
         """
+        if term in self.means:
+            return True
         head = self.keys[term]
         pattern = head[-2] if len(head) > 3 else ()
         return isinstance(pattern, tuple) and len(pattern) > 3 and number in pattern[-2]

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
 
 from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import normal
-from tvlint.analyses.relations.terms.loss_identities import multiplied, term_of
-from tvlint.analyses.relations.terms.numbers import root_of
+from tvlint.analyses.relations.terms.loss_identities import term_of
 from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
-from tvlint.analyses.relations.terms.terms import PIECES, Terms
+from tvlint.analyses.relations.terms.terms import PIECES
 from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of, is_zero
-from tvlint.analyses.relations.transfer.extents import Result, averaging, not_whole, result_of
+from tvlint.analyses.relations.transfer.extents import Result, averaging, not_whole, result_of, share_of
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, Pieces, is_all_of, length
 from tvlint.analyses.relations.transfer.operator_uses import Use
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending
-from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
+from tvlint.analyses.relations.transfer.relation import Fold, Joined, Leaf, Value
 from tvlint.ops.spec import ONE, Names, Trait
 from tvlint.ops.table import has_trait
 
@@ -43,13 +43,25 @@ def run(world: World, use: Use, total_slots: int) -> Value:
             reduced=use.reduced | (use.averaged - set(use.result)),
         )
         factor = averaging(world, use.averaged, indices, total_slots)
-        found = world.values.scaled(_run(world, replace(summed, averaged=frozenset()), total_slots), factor)
+        found = _run(world, replace(summed, averaged=frozenset()), total_slots)
+        terms.means.add(found.term)
+        found = world.values.scaled(found, factor)
     else:
         found = _run(world, use, total_slots)
     inner, constant = bare(terms, found.term)
     tell = arithmetic.sum_of_products if terms.arithmetic else normal
     again = tell(terms, terms.keys[inner], terms.operands[inner], terms.shape[inner], terms.slot[inner])
-    return world.values.retermed(found, times(terms, times(terms, again, constant), rational(Fraction(1, counted))))
+    term = times(terms, times(terms, again, constant), rational(Fraction(1, counted)))
+    made = world.values.retermed(found, term)
+    if found in world.values.joined:
+        all_names = [names for names, _ in use.operands]
+
+        def anew(operands: Sequence[Value]) -> Value:
+            return run(world, replace(use, operands=tuple(zip(all_names, operands, strict=True))), total_slots)
+
+        operands = tuple(value for _, value in use.operands)
+        world.values.joined[made] = world.values.joined[found]._replace(anew=anew, operands=operands)
+    return made
 
 
 def run_on_pieces(world: World, use: Use, total_slots: int) -> Value:
@@ -153,22 +165,25 @@ def _run(world: World, use: Use, total_slots: int) -> Value:
 def _applied(world: World, result: Result, operands: Sequence[Value]) -> Value:
     """Return the relation that the result is for these operands of the use."""
     terms, values = world.terms, world.values
-    operands, shares = _shares_beside_parts(world, result, operands)
-    of = tuple([operands[i].term for i in result.counted])
+    bare_operands, shares = _shares_beside_parts(world, result, operands)
+    of = tuple([bare_operands[i].term for i in result.counted])
     if terms.normal:
         term = terms.term(result.head, of, result.shape, result.slot)
     else:
         term = term_of(terms, result.head, of, result.shape, result.slot)
     if result.fold is not None or result.pending is None:
-        unfit = (i for i in sorted(result.counted) if not operands[i].clean and (result.fold or operands[i].fold))
+        unfit = (i for i in sorted(result.counted) if not bare_operands[i].clean and (result.fold or bare_operands[i].fold))
         i = next(unfit, None)
         if i is not None:
-            raise _incomplete(operands[i], i)
+            raise _incomplete(world, bare_operands[i], i)
         if result.fold is not None:
             return values.folded(term, result.box, result.fold)
         return values.multiple(term, result.box, 0)
     pending = frozenset([entry._replace(origin=term) for entry in result.pending])
-    return _linear_result(world, result, operands, term, pending, shares)
+    found = _linear_result(world, result, bare_operands, term, pending, shares)
+    if found.leaves and any(group.issuperset(result.counted) for group in result.linear if len(group) > 1):
+        values.joined[found] = Joined(partial(_applied, world, result), tuple(operands), result.head, result.commutative)
+    return found
 
 
 def _shares_beside_parts(
@@ -184,19 +199,9 @@ def _shares_beside_parts(
     bare = list(operands)
     for i in joint or ():
         if i not in parts and operands[i].clean:
-            shares[i], term = _share(world.terms, operands[i].term)
-            bare[i] = world.values.retermed(operands[i], term) if shares[i] != 1 else operands[i]
+            shares[i], term = share_of(world, operands[i].term)
+            bare[i] = operands[i] if term == operands[i].term else world.values.retermed(operands[i], term)
     return bare, shares
-
-
-def _share(terms: Terms, term: int) -> tuple[Fraction, int]:
-    """Return the number that a term is multiplied with, and the rest; 1 and the term where it is no multiple of this plan."""
-    inner, (sign, square) = bare(terms, term)
-    root = root_of(square)
-    if inner != term and root is not None:
-        return sign * root, inner
-    below = multiplied(terms, term) if terms.foreign(term) else None
-    return (Fraction(1), term) if below is None else below
 
 
 def _linear_result(
@@ -218,30 +223,30 @@ def _linear_result(
         i, value = next((i, value) for i, value in unclean if value.fold is not None)
         if len(result.counted) == 1 and _moves(str(result.head[0])) and not pending and factor == 1:
             return values.through(value, term, 0, box, 1, pending)
-        raise _incomplete(value, i)
+        raise _incomplete(world, value, i)
     groups = {next((g for g in result.linear if i in g), None) for i, _ in unclean}
     if None in groups:
         i, value = next((i, v) for i, v in unclean if not any(i in g for g in result.linear))
-        raise _incomplete(value, i)
-    partial = [(i, value) for i, value in unclean if value.leaves]
-    partial_groups = {next(g for g in result.linear if i in g) for i, _ in partial}
+        raise _incomplete(world, value, i)
+    parts = [(i, value) for i, value in unclean if value.leaves]
+    partial_groups = {next(g for g in result.linear if i in g) for i, _ in parts}
     if len(partial_groups) > 1:
         raise Mismatch(
             "partial-times-partial",
             "multiplies two partial sums, so that products of parts on different ranks are missing",
             refutes=True,
-            operand=partial[1][0],
+            operand=parts[1][0],
         )
     joint = next((g for g in result.linear if len(g) > 1 and any(i in g for i, _ in unclean)), None)
     for i, value in unclean:
         if not value.leaves and (joint is None or i not in joint):
             factor = factor * value.coefficient
     if joint is None:
-        if not partial:
+        if not parts:
             return values.through(values.clean(term, box), term, "start", box, factor, pending)
-        ((i, value),) = partial
+        ((i, value),) = parts
         return values.through(value, term, result.counted.index(i), box, factor, pending)
-    if any(i not in joint for i, _ in partial):
+    if any(i not in joint for i, _ in parts):
         raise Mismatch("partial-times-scaled", "multiplies a partial sum with a multiple", refutes=False)
     token = world.terms.token
     leaves = [
@@ -269,11 +274,14 @@ def fold_text(fold: Fold) -> str:
     return f"{what} over indices {seen} of {fold.size}"
 
 
-def _incomplete(value: Value, operand: int) -> Mismatch:
+def _incomplete(world: World, value: Value, operand: int) -> Mismatch:
     if value.fold is not None:
         text = f"uses {fold_text(value.fold)} as if it were complete"
         wrong = value.fold.kind != "gradient" and bool(value.fold.covered)
         return Mismatch("part-used-as-complete", text, refutes=wrong, operand=operand)
+    if value.leaves and not any(leaf.pending for leaf in value.leaves):
+        text = f"uses a sum as if it were the reference's, and {world.values.multiples_in(value)}"
+        return Mismatch("unequal-addends", text, refutes=True, operand=operand)
     if value.leaves:
         return Mismatch("missing-allreduce", "uses a partial sum as if it were complete", refutes=True, operand=operand)
     return Mismatch(

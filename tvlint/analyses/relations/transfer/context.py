@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value, Values
@@ -29,6 +29,11 @@ class Mismatch(Exception):
         self.source = source
 
 
+def of_one_plan(name: str, message: str, operand: int | None = None) -> Mismatch:
+    """Return what is wrong with a plan whatever its reference is, and is of no pair."""
+    return Mismatch(name, message, refutes=True, operand=operand)
+
+
 @dataclass(slots=True)
 class World:
     """The tables of a proof and the plan that is being read into them.
@@ -44,6 +49,9 @@ class World:
     slots: int
     many_replicas: bool
     many_micro_batches: bool
+    parts: int = 1
+    alone: bool = False
+    """Whether what is read has no reference."""
     _local: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Shapes of local tensors by extent."""
 
@@ -52,6 +60,8 @@ class World:
         reference.
         """
         whole = self.terms.whole(value.term)
+        if self.alone:
+            return self.terms.shape[whole]
         slot = self.terms.slot[whole]
         return tuple(size * (total_slots if i == slot else 1) for i, size in enumerate(self.terms.shape[whole]))
 
@@ -75,7 +85,9 @@ class Index:
     slotted: bool
 
 
-def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[str, Index]:
+def indices_of(
+    world: World, operands: Sequence[tuple[Names, Value]], by_replica: bool = False, summed: Collection[str] = ()
+) -> dict[str, Index]:
     """Return the box of every name, which all operands must agree on; a name that is `summed` makes another mistake.
 
     Where `by_replica`, each replica may pair its own part of the batch with that part alone.
@@ -96,9 +108,12 @@ def indices_of(world: World, operands: Sequence[tuple[Names, Value]]) -> dict[st
             known = found.setdefault(name, index)
             if known == index:
                 continue
+            if by_replica and known.slotted != index.slotted and replace(known, slotted=index.slotted) == index:
+                found[name] = replace(index, slotted=False)
+                continue
             if known.size == index.size and known.slotted == index.slotted:
                 raise Mismatch(
-                    "mismatched-shards",
+                    "contraction-of-mismatched-shards" if name in summed else "mismatched-shards",
                     f"combines indices {known.low}:{known.high} of one operand with {low}:{high} of another in one dimension",
                     refutes=not any(is_zero(value) for _, value in operands),
                     operand=position,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
+from tvlint.analyses.relations.terms.loss_identities import multiplied
+from tvlint.analyses.relations.terms.numbers import root_of
+from tvlint.analyses.relations.terms.product_normal_form import bare
 from tvlint.analyses.relations.transfer.context import Index, Mismatch, World, canonical, indices_of, numbered
 from tvlint.analyses.relations.transfer.index_maps import Pieces
 from tvlint.analyses.relations.transfer.operator_uses import Use
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending
-from tvlint.analyses.relations.transfer.relation import Fold
+from tvlint.analyses.relations.transfer.relation import Fold, Value
 from tvlint.ir.plan import Box
 from tvlint.ops.spec import ONE, Trait, UnsupportedError
 from tvlint.ops.table import has_trait
@@ -35,13 +39,16 @@ class Result:
     factor: Coefficient
     pending: tuple[Pending, ...] | None
     fold: Fold | None
+    commutative: bool
 
 
 def result_of(world: World, use: Use, total_slots: int) -> Result:
     """Return what the use makes of its operands; raises Mismatch as `run` does, where that depends on their extents."""
-    indices = indices_of(world, use.operands)
+    alone = world.alone and not str(use.head[0]).endswith(" gradient")
+    indices = indices_of(world, use.operands, alone, use.reduced if world.alone else ())
     _check_whole(use, indices)
-    if sum(index.slotted for index in indices.values()) > 1:
+    entering = {name for i, (names, _) in enumerate(use.operands) if i not in use.shape_only for name in names} | {*use.result}
+    if sum(index.slotted for name, index in indices.items() if name in entering) > 1 and not alone:
         raise Mismatch("batch-with-itself", "pairs the batch with itself", refutes=False)
     for name, (start, stop) in use.ranges.items():
         held = indices[name]
@@ -56,7 +63,7 @@ def result_of(world: World, use: Use, total_slots: int) -> Result:
                 refutes=True,
             )
     counted = [i for i in range(len(use.operands)) if i not in use.shape_only]
-    if use.commutative and use.operands[counted[0]][1].term > use.operands[counted[1]][1].term:
+    if use.commutative and in_order(world, [use.operands[i][1] for i in counted[:2]]) == (True,):
         counted[0], counted[1] = counted[1], counted[0]
     names_of = [use.operands[i][0] for i in counted]
     present = {name for names in names_of for name in names}
@@ -72,7 +79,7 @@ def result_of(world: World, use: Use, total_slots: int) -> Result:
             continue
         box.append((index.low, index.high))
         shape.append(index.size)
-        if index.slotted:
+        if index.slotted and slot < 0:
             slot = dim
     pattern = canonical([*names_of, use.result], (use.reduced, use.averaged, use.whole))
     extra = tuple(shape[d] for d, name in enumerate(use.result) if name != ONE and name not in present)
@@ -92,7 +99,28 @@ def result_of(world: World, use: Use, total_slots: int) -> Result:
         factor=averaging(world, use.averaged, indices, total_slots) if complete else 1,
         pending=pending,
         fold=fold,
+        commutative=use.commutative,
     )
+
+
+def in_order(world: World, values: Sequence[Value]) -> tuple[bool, ...]:
+    """Return of each pair of operands whether the second one comes before the first in a term; of a share beside a part of a
+    sum its value counts.
+    """
+    parts = any(value.leaves for value in values)
+    order = [share_of(world, value.term)[1] if parts and value.clean else value.term for value in values]
+    return tuple([one > other for one, other in combinations(order, 2)])
+
+
+def share_of(world: World, term: int) -> tuple[Fraction, int]:
+    """Return the number that a term is multiplied with, and the rest; 1 and the term where it is no multiple of this plan."""
+    terms = world.terms
+    inner, (sign, square) = bare(terms, term)
+    root = root_of(square)
+    if inner != term and root is not None:
+        return sign * root, inner
+    below = multiplied(terms, term) if world.alone or terms.foreign(term) else None
+    return (Fraction(1), term) if below is None else below
 
 
 def _seen(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> tuple[int, int, int]:
@@ -124,8 +152,10 @@ def _contraction(
         low, high, size = _seen(name, index, masked, indices)
         if low >= high:
             return None
-        replica = index.slotted and world.slots == 1 and world.many_replicas
-        micro_batch = index.slotted and world.slots == 1 and world.many_micro_batches
+        replica = index.slotted and world.many_replicas
+        micro_batch = index.slotted and world.many_micro_batches
+        if index.slotted and (low, high) == (0, size // world.parts):
+            high = size  # of one micro-batch, which is not all of the slot
         entry = Pending(-1, numbers[name], low, high, size, replica, micro_batch)
         if not entry.complete():
             pending.add(entry)

@@ -13,13 +13,14 @@ What is put together in another way than by adding, a maximum or attention over 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import normal_sum
 from tvlint.analyses.relations.terms.loss_identities import multiplied, scaled_term, summed
-from tvlint.analyses.relations.terms.product_normal_form import rational, times
+from tvlint.analyses.relations.terms.numbers import root_of
+from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, PIECES, Terms
 from tvlint.analyses.relations.transfer.index_maps import Pieces, in_pieces, in_place, pieces_of
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending, Ranges, tiled
@@ -76,12 +77,29 @@ class Value:
         self.clean = not leaves and coefficient == 1 and fold is None
 
 
+class Joined(NamedTuple):
+    """How a partial value came about that an operator gives which is linear in all of its operands together.
+
+    `anew` gives what the operator makes of other operands in the same places. `function` is the operator with its constants,
+    and how the dimensions of operands and result correspond. `adds` says that it is the plain sum, the only one that commutes,
+    which gives an operand as it is where the others are zero. A difference does not.
+    """
+
+    anew: Callable[[Sequence[Value]], Value]
+    operands: tuple[Value, ...]
+    function: Hashable
+    adds: bool
+
+
+
 class Values:
     """The table of relations over one table of terms."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self._table: dict[tuple[Any, ...], Value] = {}
+        self.joined: dict[Value, Joined] = {}
+        self._addends: dict[tuple[int, Value], tuple[Value, ...]] = {}
         self._joint: dict[int, frozenset[int]] = {}
         self._extents: dict[tuple[Any, ...], int] = {}
 
@@ -248,16 +266,31 @@ class Values:
             value.term, value.box, (Leaf(leaf.token, leaf.coefficient * factor, leaf.pending) for leaf in value.leaves)
         )
 
-    def without_constants(self, value: Value) -> Value:
+    def without_constants(self, value: Value, wanted: int = -1) -> Value:
         """Return a partial sum that only this plan multiplies with constants, as parts of what is multiplied.
 
         Where the reference accumulates, each plan has its own, and the value is taken apart down to the `wanted` term.
         """
-        while value.leaves and self.terms.foreign(value.term) and (below := multiplied(self.terms, value.term)) is not None:
+        while value.leaves and value.term != wanted and (self.terms.accumulates or self.terms.foreign(value.term)):
+            below = multiplied(self.terms, value.term)
+            if below is None:
+                break
             factor, term = below
-            leaves = (leaf._replace(coefficient=leaf.coefficient * factor) for leaf in value.leaves)
-            value = self.of_leaves(term, value.box, leaves)
+            value = self._with_factor(value, term, factor)
         return value
+
+    def as_multiple(self, value: Value, term: int) -> Value:
+        """Return a partial sum without such constants; as parts of the term, where that is a multiple of the same."""
+        value = self.without_constants(value, term)
+        (inner, (sign, square)), (base, (other_sign, other_square)) = bare(self.terms, value.term), bare(self.terms, term)
+        ratio = root_of(square / other_square) if inner == base and other_square else None
+        if value.term == term or not value.leaves or ratio is None:
+            return value
+        return self._with_factor(value, term, sign * other_sign * ratio)
+
+    def _with_factor(self, value: Value, term: int, factor: Coefficient) -> Value:
+        leaves = (leaf._replace(coefficient=leaf.coefficient * factor) for leaf in value.leaves)
+        return self.of_leaves(term, value.box, leaves)
 
     def bare(self, value: Value) -> Value:
         """Return the value as a multiple of what is multiplied with constants, in whichever plan."""
@@ -273,13 +306,25 @@ class Values:
         of = self.terms.whole(of)
         if any(self.terms.keys[value.term][0] == PIECES for value in values):
             return self.of_whole_terms(values, lambda term: self.gradient_sum(of, term))
-        total = self._gradient_sum(of, self._as_multiples(values) if self.terms.normal else values)
-        if total is not None and self.terms.normal:
-            tell = arithmetic.sum_of_gradients if self.terms.arithmetic else normal_sum
-            return self.retermed(total, tell(self.terms, total.term))
+        if self.terms.normal:
+            return self._normal_sum(of, [addend for value in values for addend in self._addends.get((of, value), (value,))])
+        total = self._gradient_sum(of, values)
         if total is None or total.leaves:
             return total
         return self.retermed(total, summed(self.terms, total.term))
+
+    def _normal_sum(self, of: int, addends: Sequence[Value]) -> Value | None:
+        """Return the sum of gradients in normal form; a part of one is added to as what it is the sum of: an addend may come
+        again.
+        """
+        total = self._gradient_sum(of, self._as_multiples(addends))
+        if total is None:
+            return None
+        tell = arithmetic.sum_of_gradients if self.terms.arithmetic else normal_sum
+        total = self.retermed(total, tell(self.terms, total.term))
+        if total.leaves:
+            self._addends[of, total] = tuple(addends)
+        return total
 
     def _as_multiples(self, values: Sequence[Value]) -> Sequence[Value]:
         """Return the values, of which a part of a sum that occurs several times is a part of so many times that sum."""
@@ -351,6 +396,37 @@ class Values:
                 return None
             groups.setdefault(value.term, []).append(value)
         return self.gradient_sum(of, [self._sum_of_one(term, members) for term, members in groups.items()])
+
+    def sum_of_operands(self, values: Sequence[Value]) -> Joined | None:
+        """Return the sum of values that one operator makes which is linear in all of its operands together, as what it makes of
+        the sums of these; an operand of a plain sum is what it makes of that and of zeros. None for all others.
+        """
+        joined = next((self.joined[value] for value in values if value in self.joined), None)
+        if joined is None:
+            return None
+        made, operands, function, adds = joined
+        terms = [operand.term for operand in operands]
+        columns: list[list[Value]] = [[] for _ in terms]
+        for value in values:
+            if adds and value.term in terms and self.terms.shape[value.term] == self.terms.shape[values[0].term]:
+                columns[terms.index(value.term)].append(value)
+                continue
+            found = self.joined.get(value)
+            if found is None or found.function != function or [operand.term for operand in found.operands] != terms:
+                return None
+            for column, operand in zip(columns, found.operands, strict=True):
+                column.append(operand)
+        totals = [self.sum_over(-1, column) for column in columns]
+        known = [total for total in totals if total is not None]
+        return Joined(made, tuple(known), function, adds) if len(known) == len(totals) else None
+
+    def multiples_in(self, value: Value) -> str:
+        """Return how often the addends of a sum count that count differently, in words."""
+        for operand in map(self.bare, self.joined[value].operands if value in self.joined else ()):
+            head = self.terms.keys[operand.term]
+            if head[0] == "weight" and operand.coefficient != 1:
+                return f"the shares of `{head[1]}` in it add up to {operand.coefficient} times `{head[1]}`"
+        return f"its addends count {' and '.join(sorted({str(leaf.coefficient) for leaf in value.leaves}))} times"
 
     def _sum_of_one(self, term: int, members: Sequence[Value]) -> Value:
         """Return the sum of relations to one term, all of which must be told in the same contributions, or be complete."""

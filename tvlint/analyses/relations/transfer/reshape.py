@@ -91,7 +91,7 @@ def viewed(world: World, value: Value, choices: Sequence[Reading]) -> Value:
     """
     plain = world.values.out_of_pieces(value)
     known = (choice for choice in choices if world.terms.find(choice[0], (plain.term,), *choice[1:3]) is not None)
-    head, shape, slot, pieces = next(known, choices[0])
+    head, shape, slot, pieces = next(known, None) or min(choices, key=lambda choice: sum(map(len, choice[3])))
     term = _in_arithmetic(world, plain.term, [(given, 1 + len(rest)) for given, rest in head[1]], shape, slot)
     if term is None:
         term = world.terms.term(head, (plain.term,), shape, slot)

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import unreduced
-from tvlint.analyses.placement.domain import Defect
-from tvlint.analyses.placement.findings import report
 from tvlint.analyses.placement.interpreter import defects
+from tvlint.analyses.relations.findings import noted_late
 from tvlint.analyses.relations.scales import place_of
 from tvlint.analyses.relations.unreduced_gradients import Unreduced, unreduced_gradients
 from tvlint.findings import Finding, Severity
@@ -19,10 +18,9 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Weights that are updated while their gradient is partial over an axis; only a warning where the plan ends with backward,
     since the loop around it may reduce what it leaves."""
-    yield from report(facts, rule, _message, lambda _: "reduce `{name}` over `{axis}` before the update")
     explained = {defect.axis for defect in defects(facts)}
     for unreduced_gradient in unreduced_gradients(facts):
-        if unreduced_gradient.has != "differs" or unreduced_gradient.axis not in explained:
+        if unreduced_gradient.has != "differs" or not (noted_late(facts) or unreduced_gradient.axis in explained):
             yield _finding(facts, rule, unreduced_gradient)
     for found in unreduced(facts.plan):
         more = f" (and {len(found.weights) - 1} more)" if len(found.weights) > 1 else ""
@@ -52,7 +50,3 @@ def _finding(facts: Facts, rule: Rule, unreduced: Unreduced) -> Finding:
     )
     found = rule.finding(text, place_of(facts, unreduced.operator), help, ranks=unreduced.ranks, about=about)
     return found if unreduced.has != "open" else replace(found, severity=Severity.WARNING)
-
-
-def _message(_: Defect) -> str:
-    return "`{name}`, the gradient of `{other}`, stays a partial value over `{axis}`"

@@ -19,12 +19,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
 def _message(defect: Defect) -> str:
     if defect.other == "claim":
         return "`{name}` is a partial value over `{axis}`, but the plan claims it complete"
-    if defect.other == "output":
-        return "output `{name}` is a partial value over `{axis}`"
-    if defect.operator == "identity":
-        return "`{name}` is one of several addends, but `{other}` is claimed complete without a sum"
-    with_other = " with `{other}`" if defect.other and defect.other != defect.name else ""
-    return "`{name}` is a partial value over `{axis}`, but {operator} uses it" + with_other + " as complete"
+    return "`{name}` is one of several addends, but `{other}` is claimed complete without a sum"
 
 
 def _help(_: Defect) -> str:

@@ -1,0 +1,57 @@
+"""A loss that each replica returns as the mean of its own part, in plans whose gradients need normal forms to be proved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.plan_tapes import with_backward
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.compare_outputs import OWN_MEAN
+from tvlint.findings import Outcome
+
+REFERENCE = """weight w f32[8,4]
+weight v f32[4,8]
+input x f32[6,4]
+loss l
+program
+  h = linear(x, w)
+  a = gelu(h)
+  y = linear(a, v)
+  s = pow(y, 2)
+  l: f32[] = mean(s)
+"""
+BUCKET = (
+    "mesh dp=2\n"
+    + REFERENCE.replace("x f32[6,4]", "x f32[6,4] dp:S(0)")
+    + """end g1 = flatten(grad(w))
+end g2 = flatten(grad(v))
+end f = cat([g2, g1], dim=0)
+end fd = div(f, 2)
+end fr = all-reduce(fd) over dp
+end r2, r1 = split(fr, [32, 32], dim=0)
+end grad(w) = view(r1, [8, 4])
+end grad(v) = view(r2, [4, 8])
+"""
+)
+
+
+def test_a_flat_bucket_is_proved_and_the_loss_that_is_not_declared_is_taken_for_what_is_averaged() -> None:
+    verdict = verdict_on(with_backward(BUCKET), with_backward(REFERENCE))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert [text for text in verdict.assumptions if "averaged" in text] == [OWN_MEAN.format("l", "`dp`")]
+    declared = verdict_on(with_backward(BUCKET.replace("loss l", "loss l f32[] dp:P(avg)")), with_backward(REFERENCE))
+    assert declared.outcome is Outcome.PROVED
+    assert not any("averaged" in text for text in declared.assumptions)
+
+
+@pytest.mark.parametrize("returned", ["l: f32[] = mul(m, 2.0)", "l: f32[] = mul(m, 0.5)"])
+def test_another_multiple_of_its_own_mean_is_none(returned: str) -> None:
+    text = BUCKET.replace("l: f32[] = mean(s)", f"m: f32[] = mean(s)\n{returned} || none")
+    assert verdict_on(with_backward(text), with_backward(REFERENCE)).outcome is Outcome.REFUTED
+
+
+@pytest.mark.parametrize(("before", "after"), [("div(f, 2)", "div(f, 4)"), ("all-reduce(fd) over dp", "clone(fd)")])
+def test_a_wrong_bucket_is_refuted_beside_such_a_loss(before: str, after: str) -> None:
+    verdict = verdict_on(with_backward(BUCKET.replace(before, after)), with_backward(REFERENCE))
+    assert verdict.outcome is Outcome.REFUTED
+    assert {reason.name for reason in verdict.reasons if reason.refutes} != {"own-mean-returned"}

@@ -106,6 +106,9 @@ WHERE = {
     "shaped": ["dp2", "pp2"],
     "recurrent": ["dp2", "tp2"],
     "positions": ["dp2", "tp2"],
+    "frozen": ["dp2", "pp2"],
+    "transposed": ["dp2", "tp2"],
+    "pooled": ["pp2"],
 }
 
 

@@ -480,6 +480,66 @@ class Positions(nn.Module):
         return functional.cross_entropy(self.head(self.tokens(sample["ids"])).transpose(1, 2), sample["targets"])
 
 
+class Transposed(nn.Module):
+    """A head that is the embedding, transposed by the attribute `T`."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(64, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, sample: dict[str, Tensor]) -> Tensor:
+        """Return the cross-entropy of all positions."""
+        x = self.tokens(sample["ids"])
+        x = x + self.down(functional.relu(self.up(x)))
+        return functional.cross_entropy((x @ self.tokens.weight.T).view(-1, 64), sample["targets"].view(-1))
+
+
+class Pooled(nn.Module):
+    """Pooled pictures, attention over their places with a table of biases and keys of one head, and losses added up from 0."""
+
+    def __init__(self, width: int = 16, heads: int = 2) -> None:
+        super().__init__()
+        self.stem, self.heads = nn.Conv2d(3, width, 3, padding=1), heads
+        self.queries, self.shared = nn.Linear(width, width), nn.Linear(width, 2 * width // heads)
+        self.biases = nn.Parameter(torch.zeros(7, heads))
+        self.register_buffer("apart", torch.arange(4)[:, None] - torch.arange(4)[None] + 3)
+        self.classes, self.sides = nn.Linear(width, 8), nn.Linear(width, 8)
+
+    def forward(self, sample: dict[str, Tensor]) -> Tensor:
+        """Return the sum of two cross-entropies."""
+        x = functional.max_pool2d(self.stem(sample["pixels"]), 3, 8, 1).flatten(2).transpose(1, 2)
+        batch, length, width = x.shape
+        q = self.queries(x).view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+        k, v = self.shared(x).view(batch, length, 2, width // self.heads).unbind(2)
+        k = k.unsqueeze(1).expand(-1, self.heads, -1, -1)
+        v = v.unsqueeze(1).expand(-1, self.heads, -1, -1)
+        bias = self.biases[self.apart.view(-1)].view(length, length, -1).permute(2, 0, 1).unsqueeze(0)
+        y = functional.softmax(torch.matmul(q, k.transpose(2, 3)) + bias, dim=-1)
+        x = x + torch.matmul(y, v).transpose(1, 2).reshape(batch, length, width)
+        loss = 0
+        for head in (self.classes, self.sides):
+            loss = loss + functional.cross_entropy(head(x.mean(1)), sample["classes"], reduction="sum")
+        return loss
+
+
+class Frozen(nn.Module):
+    """A frozen layer beside layers that are trained to give what it gives."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.teacher = nn.Linear(width, width, bias=False).requires_grad_(False)
+        self.layers = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(3))
+
+    def forward(self, sample: Tensor) -> Tensor:
+        """Return the sum of squared differences."""
+        asked = torch.tanh(self.teacher(sample))
+        x = sample
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return torch.sum((x - asked) ** 2)
+
+
 @dataclass(frozen=True)
 class Model:
     """A model and what it is given."""
@@ -518,4 +578,7 @@ MODELS = {
     "shaped": Model(Shaped, _rows),
     "recurrent": Model(Recurrent, _rows),
     "positions": Model(Positions, _text),
+    "frozen": Model(Frozen, _rows),
+    "transposed": Model(Transposed, _text),
+    "pooled": Model(Pooled, _pictures(16)),
 }

@@ -396,3 +396,16 @@ def test_an_operator_of_other_arguments_is_left_as_it_is() -> None:
     bench.apply("div", {"self": X, "rounding_mode": 3}, X)
     lifted = lift(bench.program, EQUATIONS)
     assert [call.op for call in lifted.unlifted] == ["aten.sort.default", "aten.div.default"]
+
+
+@pytest.mark.parametrize(("mask", "value", "is_gradient"), [(MASK, 0, True), (OTHER, 0, False), (MASK, 1, False)])
+def test_what_is_masked_as_a_value_was_is_the_gradient_of_that(mask: Array, value: float, is_gradient: bool) -> None:
+    bench = Bench()
+    flags = {id(own): bench.give("mask", own) for own in (MASK, OTHER)}
+    made = bench.apply("masked_fill", {"self": X, "mask": flags[id(MASK)], "value": -7.0}, X)
+    bench.program.operations[5] = made
+    given = {"self": Y, "mask": flags[id(mask)], "value": value}
+    gradient = bench.apply("masked_fill", given, Y, Mark("backward", 0, of=5))
+    last = lift(bench.program, EQUATIONS).nodes[-1]
+    assert isinstance(last, GradientOf if is_gradient else Call)
+    np.testing.assert_array_equal(bench.run(gradient), np.where(mask, value, Y))

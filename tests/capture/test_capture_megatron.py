@@ -17,6 +17,7 @@ from tvlint.run.proof.prove import prove_pair
 PROGRAMS = {
     "megatron_gpt_tp2_sp": ("megatron_gpt_reference", "tp 2", "29"),
     "megatron_gpt_dp2_distributed_optimizer": ("megatron_gpt_reference", "dp 2", "29"),
+    "megatron_gpt_dp2_overlap": ("megatron_gpt_reference", "dp 2", "29"),
     "megatron_gpt_pp2_tied": ("megatron_gpt_tied_reference", "pp 2", "28"),
     "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
     "pretrain_gpt_llama_tp2_dp2": ("pretrain_gpt_llama_reference", "dp 2 x tp 2", "9"),
@@ -91,6 +92,11 @@ FAULTS: dict[str, tuple[str, Callable[[list[Line]], list[Line]], str]] = {
         lambda lines: [{**line, "reduce": "avg"} if line.get("communication") == "reduce-scatter" else line for line in lines],
         "wrong-gradient-scale",
     ),
+    "shards of gradients are averaged twice, while weights are gathered": (
+        "megatron_gpt_dp2_overlap",
+        lambda lines: [{**line, "reduce": "avg"} if line.get("communication") == "reduce-scatter" else line for line in lines],
+        "wrong-gradient-scale",
+    ),
 }  # fmt: skip
 
 
@@ -101,6 +107,22 @@ def test_a_fault_is_refuted_by_the_plan_alone(fault: str, tmp_path: Path, monkey
     verdict = proof(written(tmp_path, change(lines_of(name))), PROGRAMS[name][0])
     assert verdict.outcome is Outcome.REFUTED, verdict.reasons
     assert reason in {own.name for own in verdict.reasons if own.refutes}
+
+
+def test_weights_that_are_gathered_and_were_others_before_are_not_proved(tmp_path: Path) -> None:
+    """The gather of the first step changes nothing where all ranks begin with equal numbers, and nowhere else."""
+    lines = lines_of("megatron_gpt_dp2_overlap")
+    gather = next(line for line in reversed(lines) if line.get("communication") == "all-gather")
+    windows = {line["tensor"]: line for line in lines[lines.index({"rank": 1}) :] if "tensor" in line}
+    storage = windows[gather["outputs"][0]]["storage"]
+    at = max(place for place, line in enumerate(lines) if line.get("given") == storage)
+    numbers = bytearray(base64.b64decode(lines[at]["values"]))
+    numbers[:4] = struct.pack("<f", 0.25 + struct.unpack("<f", numbers[:4])[0])
+    lines[at] = {**lines[at], "values": base64.b64encode(bytes(numbers)).decode()}
+    report = prove_pair(Pair(written(tmp_path, lines), path_of("megatron_gpt_reference")))
+    assert [problem.message for problem in report.problems] == [
+        "a value of shape (1280,) that the step is given is no part of what the reference is given"
+    ]
 
 
 def test_tied_embeddings_that_are_not_summed_are_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,9 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("sharded_heads", "sharded_heads_reference", "dp 2", "1"),
         ("accumulation_ddp", "accumulation_reference", "dp 2", "2"),
         ("accumulation_fsdp", "accumulation_reference", "dp 2", "2"),
+        ("accumulation_kept", "accumulation_reference", "dp 2", "2"),
+        ("accumulation_ddp", "accumulation_alone_4", "dp 2", "2"),
+        ("accumulation_fsdp", "accumulation_alone_8", "dp 2", "2"),
         ("dtensor_llama", "dtensor_llama_reference", "tp 2", "1"),
         ("loss_parallel", "loss_parallel_reference", "tp 2", "1"),
         ("context_parallel", "context_parallel_reference", "dp 2", "1"),
@@ -114,6 +117,34 @@ def test_an_average_over_ranks_that_is_a_sum_is_refuted(tmp_path: Path, monkeypa
     verdict = proof(written(tmp_path, changed), "accumulation_reference")
     assert verdict.outcome is Outcome.REFUTED
     assert "wrong-gradient-scale" in {own.name for own in verdict.reasons if own.refutes}
+
+
+@pytest.mark.parametrize("reference", ["accumulation_alone_4", "accumulation_alone_8"])
+def test_wrong_programs_are_refuted_by_a_reference_that_accumulates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str
+) -> None:
+    never = proof(path_of("accumulation_never_reduced"), reference)
+    assert "missing-gradient" in {own.name for own in never.reasons if own.refutes}
+    prover_alone(monkeypatch)
+    lines = lines_of("accumulation_fsdp")
+    changed = [{**line, "reduce": "sum"} if line.get("communication") == "reduce-scatter" else line for line in lines]
+    verdict = proof(written(tmp_path, changed), reference)
+    assert "wrong-gradient-scale" in {own.name for own in verdict.reasons if own.refutes}
+
+
+def test_a_reference_that_divides_by_another_number_of_micro_batches_refutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    changed = [
+        {**line, "arguments": {**line["arguments"], "other": 2}} if line.get("op") == "aten.div.Tensor" else line
+        for line in lines_of("accumulation_alone_4")
+    ]
+    assert changed != lines_of("accumulation_alone_4")
+    report = prove_pair(Pair(path_of("accumulation_ddp"), written(tmp_path, changed)))
+    (verdict,) = report.verdicts
+    assert verdict.outcome is Outcome.REFUTED
+    assert "is 1/2 times the reference's" in " ".join(own.message for own in verdict.reasons)
 
 
 def test_a_broadcast_of_equal_buffers_that_one_rank_leaves_out_is_not_proved(tmp_path: Path) -> None:
@@ -489,3 +520,36 @@ def test_shapes_and_results_that_fit_nothing_end_in_a_verdict_or_in_an_error(nam
             changed = {**lines[at], "outputs": outputs}
             report = prove_pair(Pair(written(tmp_path, [*lines[:at], changed, *lines[at + 1 :]]), path_of(reference)))
             assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts) or not outputs, lines[at]
+
+
+def test_shards_of_unequal_size_are_refused_at_the_line_that_reads_them(tmp_path: Path) -> None:
+    lines = lines_of("fully_sharded")
+    start = lines.index({"rank": 1})
+    weight = next(line for line in lines[start:] if line.get("placements") and line.get("name") == "1.weight")
+    window = next(line for line in lines[start:] if line.get("tensor") == weight["of"])
+    window["shape"] = [window["shape"][0] - 1, *window["shape"][1:]]
+    problem = read_captures(written(tmp_path, lines), path_of("fully_sharded_reference"))
+    assert isinstance(problem, Problem)
+    assert problem.message.startswith("the shards of `1.weight`, of shape (16, 8), are of unequal sizes, (8, 8) and (7, 8)")
+    assert problem.location.line is not None
+
+
+def test_accumulated_gradients_that_are_scaled_by_others_are_refused_at_their_line(tmp_path: Path) -> None:
+    lines = lines_of("accumulation_alone_4")
+    windows = {line["gradient"]: line["of"] for line in lines if "gradient" in line}
+    at = next(number for number, line in enumerate(lines) if "gradient" in line)
+    place = next(line for line in reversed(lines[:at]) if "place" in line)
+    scaled = {
+        "op": "aten.mul_.Tensor",
+        "arguments": {"self": {"t": windows["norm.weight"]}, "other": {"t": windows["norm.bias"]}},
+        "outputs": [windows["norm.weight"]],
+        "writes": [windows["norm.weight"]],
+        "phase": "forward",
+        "micro_batch": 3,
+        "at": place["place"],
+    }
+    path = written(tmp_path, [*lines[:at], scaled, *lines[at:]])
+    problem = read_captures(path_of("accumulation_ddp"), path)
+    assert isinstance(problem, Problem)
+    assert problem.message.startswith("a value of one micro-batch is read in another one")
+    assert (problem.location.path, problem.location.line) == (place["path"], place["line"])

@@ -62,6 +62,11 @@ FAULTS = {
         "is_last = index == MICRO_BATCHES - 1",
         "is_last = False",
     ),
+    "gradients of shards that are gathered once, and are not reduced": (
+        "accumulation.py",
+        "is_last = index == MICRO_BATCHES - 1",
+        "is_last = index == MICRO_BATCHES",
+    ),
     "gradients of keys and values that ranks do not add": (
         "context_parallel.py",
         "        dist.reduce_scatter_tensor(part, gradient.contiguous())",
@@ -95,7 +100,7 @@ def test_a_fault_in_a_program_is_refuted(fault: str, tmp_path: Path) -> None:
         changed = changed.replace("\n\nclass MLP", f"\n{PARTIAL}\n\nclass MLP")
     (tmp_path / "program.py").write_text(changed)
     (tmp_path / "reference.py").write_text(text)
-    arguments = {"data_parallel.py": ["2"], "accumulation.py": ["fsdp"]}.get(name, [])
+    arguments = {"data_parallel.py": ["2"], "accumulation.py": ["kept" if "once" in fault else "fsdp"]}.get(name, [])
     launch = ["torchrun", "--nproc-per-node", "2", "program.py", *arguments]
     done = tvlint("prove", "--captured", "--reference", "python reference.py", "--", *launch, cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -44,6 +44,8 @@ REFUTED = {
     "hidden--tp2": ("undefined-tensor", "`grelu_34` is used in the schedule", "gencode0.py"),
     "recurrent--dp2": ("undefined-tensor", "`ggetitem_77` is used in the schedule", "gencode0.py"),
     "shaped--pp2": ("undefined-tensor", "`glinear_83` gets no value on rank 1", "gencode1.py"),
+    "transposed--tp2": ("other-numbers", "the gradient of `tokens_weight_41` on every rank is another one", "gencode0.py"),
+    "frozen--pp2": ("step-fails", "`backward` of `segment31` runs from `tanh_38`", "gencode0.py"),
 }
 """Folders that nnScaler writes wrongly, by the first reason: its words and the file where it stands."""
 OPERATORS = load(CORPUS / "tvlint.toml", "tvlint.toml").operators
@@ -131,6 +133,34 @@ def test_declared_operators_are_not_proved_where_they_are_used_otherwise(name: s
         assert before in text
         path.write_text(text.replace(before, after, 1))
     assert _verdict(str(folder)).outcome is not Outcome.PROVED
+
+
+POOLED = {
+    "the other part of what was taken apart": ("getitem(unbind_128, 0)", "getitem(unbind_128, 1)"),
+    "another table": ("fullslice(self.biases_154, view_2_153)", "fullslice(self.biases_154, slice(0, 7, None))"),
+    "a loss that starts at one": ("torch.add(0, cross_entropy_172, alpha=1)", "torch.add(1, cross_entropy_172, alpha=1)"),
+    "a loss that is taken away": ("torch.add(0, cross_entropy_172, alpha=1)", "torch.add(0, cross_entropy_172, alpha=-1)"),
+    "no places around": ("max_pool2d(conv2d_133, 3, 8, 1)", "max_pool2d(conv2d_133, 3, 8, 0)"),
+}
+
+
+@pytest.mark.parametrize("name", list(POOLED))
+def test_pools_tables_parts_and_sums_are_not_proved_where_they_are_others(name: str, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(CORPUS / "folders" / "pooled--pp2", tmp_path / "code"))
+    before, after = POOLED[name]
+    changed = [path for path in folder.glob("gencode*.py") if before in path.read_text()]
+    for path in changed:
+        path.write_text(path.read_text().replace(before, after))
+    assert changed
+    assert _verdict(str(folder)).outcome is not Outcome.PROVED
+
+
+def test_a_transposed_weight_is_proved_where_its_gradient_is_put_together(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(CORPUS / "folders" / "transposed--tp2", tmp_path / "code"))
+    for path in folder.glob("gencode*.py"):
+        path.write_text(path.read_text().replace("adapter.chunk(getattr_1_51,", "adapter.nn.split_allgather(getattr_1_51,"))
+    verdict = _verdict(str(folder))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
 
 
 VIT = {

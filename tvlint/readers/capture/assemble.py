@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
@@ -13,6 +14,8 @@ from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.capture.communicators import with_communicators
 from tvlint.readers.capture.emit import CrossingError, Run
 from tvlint.readers.capture.equal_broadcasts import received_numbers, without_equal_broadcasts
+from tvlint.readers.capture.equal_gathers import without_equal_gathers
+from tvlint.readers.capture.lifting import inputs_of, outputs_of
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
@@ -20,6 +23,7 @@ from tvlint.readers.capture.program import Exchange
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
 from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tape import Capture, Communication, Mark, Operation
+from tvlint.readers.capture.uneven_shards import check_even
 from tvlint.readers.capture.unit_dimensions import units_of, with_units
 from tvlint.readers.document import ReadError
 
@@ -41,6 +45,7 @@ def lift_reference(capture: Capture) -> Lifting:
         raise ReadError(text, Location(capture.path), "capture the single-device program as reference")
     prepared = (prepare(capture.path, capture.tapes[0], follow(capture.tapes[0])),)
     found = alone(prepared[0], capture.path)
+    _keep_single_samples(prepared[0], found)
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}, None))
 
 
@@ -49,7 +54,8 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
 
     Raises ReadError where there is none.
     """
-    capture = with_communicators(capture)
+    check_even(capture)
+    capture = without_equal_gathers(with_communicators(capture))
     programs = without_equal_broadcasts([follow(tape) for tape in capture.tapes])
     ranks = [prepare(capture.path, *pair) for pair in zip(capture.tapes, programs, strict=True)]
     for rank, received in enumerate(received_numbers([rank.lifted for rank in ranks])):
@@ -63,6 +69,18 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
 
 
+def _keep_single_samples(prepared: Prepared, found: Found) -> None:
+    """Let the batch be a factor where each micro-batch of a reference holds one sample, of which no view says where it is."""
+    single = {name for name, whole in found.wholes.items() if whole.local[:1] == (1,) and whole.local != whole.shape}
+    units = {value: {0: (_SAMPLE,)} for value, name in found.names[0].items() if name in single}
+    weights = frozenset(value for value, name in found.names[0].items() if found.wholes[name].role is not Role.INPUT)
+    with_units(prepared.factors, prepared.lifted, units, weights)
+
+
+_SAMPLE = -1
+"""Stands for the batch among the units of values."""
+
+
 def _add_units(prepared: Sequence[Prepared], found: Found, reference: Lifting) -> None:
     """Let dimensions be factors of which ranks hold one index of what the reference has."""
     factors = reference.prepared[0].factors
@@ -70,10 +88,12 @@ def _add_units(prepared: Sequence[Prepared], found: Found, reference: Lifting) -
     for each_prepared, names in zip(prepared, found.names, strict=True):
         units: dict[str, dict[int, tuple[int, ...]]] = {}
         for value, name in names.items():
-            shapes = each_prepared.lifted.program.shape(value), found.wholes[name].shape
+            shapes = each_prepared.lifted.program.shape(value), reference.found.wholes[name].local
             for dim, (size, all_of_it) in enumerate(zip(*shapes, strict=True) if len(shapes[0]) == len(shapes[1]) else ()):
                 leaves = [(leaf, factors.sizes[leaf]) for leaf in factors.flat([whole[name][dim]])]
                 held = units_of(leaves, all_of_it // size) if size and all_of_it % size == 0 else ()
+                if size == all_of_it == 1:
+                    held = tuple(leaf for leaf, _ in leaves)
                 if held:
                     units.setdefault(value, {})[dim] = held
         weights = frozenset(value for value, name in names.items() if found.wholes[name].role is not Role.INPUT)
@@ -84,7 +104,8 @@ def with_constants(reference: Lifting, parallel: Lifting) -> Lifting:
     """Return a reference in which what the parallel program shows to be constants are no inputs."""
     constants = {name for name, whole in parallel.found.wholes.items() if whole.role is Role.BUFFER}
     wholes = {
-        name: replace(whole, role=Role.BUFFER) if name in constants else whole for name, whole in reference.found.wholes.items()
+        name: replace(whole, role=Role.BUFFER) if name in constants and whole.local == whole.shape else whole
+        for name, whole in reference.found.wholes.items()
     }
     if wholes == reference.found.wholes:
         return reference
@@ -192,8 +213,10 @@ def _plan(
                 for rank, (each_prepared, names) in enumerate(zip(prepared, found.names, strict=True))
             ]
     except CrossingError as error:
-        text = "a value of one micro-batch is read in another one"
-        raise ReadError(text, error.mark.place or Location(capture.path), "capture fewer micro-batches") from None
+        text = "a value of one micro-batch is read in another one, which is followed where gradients add up and no further"
+        help = "clip accumulated gradients with `torch.nn.utils.clip_grad_norm_`, or capture one micro-batch"
+        place = error.mark.place or _next_place(prepared, error.value)
+        raise ReadError(text, place or Location(capture.path), help) from None
     tensors = _given(found, placements)
     segments: dict[str, Segment] = {}
     programs = []
@@ -218,6 +241,19 @@ def _plan(
     )  # fmt: skip
 
 
+def _next_place(prepared: Sequence[Prepared], value: str) -> Location | None:
+    """Return the first line at which what a value goes into is read, on a rank that has it."""
+    for nodes in (each_prepared.lifted.nodes for each_prepared in prepared):
+        reached = {value}
+        for node in nodes:
+            if reached.isdisjoint(inputs_of(node)):
+                continue
+            if node.mark.place is not None and node.mark.phase != "backward":
+                return node.mark.place
+            reached.update(outputs_of(node))
+    return None
+
+
 def _loss_placements(
     mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], found: Found, is_sum: bool
 ) -> Mapping[str, Placement] | None:
@@ -233,8 +269,14 @@ def _is_sum(prepared: Sequence[Prepared], reference: Prepared) -> bool:
     """
     losses = [total for total in map(_loss_of, prepared) if total is not None]
     whole = _loss_of(reference)
-    mean = sum(losses) / len(losses) if losses else None
-    return whole is not None and mean is not None and abs(mean) < abs(whole) * _SHARE
+    if whole is None or not losses:
+        return False
+    batches = max(len(rank.lifted.roots) for rank in prepared), len(reference.lifted.roots)
+    mean = abs(sum(losses) / len(losses))
+    if batches[1] == 1:
+        return mean < abs(whole) * _SHARE
+    pairs = product({mean, mean / max(1, batches[0])}, {abs(whole), abs(whole) / batches[1]})
+    return not any(abs(here - there) < (1 - _SHARE) * there for here, there in pairs)
 
 
 def _loss_of(prepared: Prepared) -> float | None:

@@ -25,7 +25,7 @@ from tvlint.ir.operators import (
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 from tvlint.readers.capture.factors import Factors, is_elementwise
-from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode
+from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode, inputs_of
 from tvlint.readers.capture.program import End, Exchange, Message, Ref
 from tvlint.readers.capture.tape import Mark
 
@@ -80,7 +80,8 @@ class Emitter:
         self.counts: dict[tuple[str, int], int] = {}
         self.views: dict[tuple[str, Shape, str, int], str] = {}
         self.calls: dict[tuple[str, int], Written] = {}
-        self.makers: dict[str, LiftedNode] = {}
+        self.makers: dict[str, Call | Exchange] = {}
+        self.kept: set[str] = set()
         self.fixed = dict(named)
         self.pieces = pieces
         self.data = data
@@ -95,6 +96,7 @@ class Emitter:
 
     def emit(self, nodes: Sequence[LiftedNode]) -> None:
         """Write the nodes in order."""
+        self.kept = self._kept(nodes)
         for node in nodes:
             self.current = node.mark
             self.message = ""
@@ -113,11 +115,34 @@ class Emitter:
         elif isinstance(node, GradientOf):
             self._gradient(node)
         elif isinstance(node, Exchange):
-            self._exchange(node)
+            if not self.kept.issuperset(node.outputs):
+                self._exchange(node)
         elif isinstance(node, Message):
             self._message(node)
-        elif isinstance(node, End):
+        elif isinstance(node, End) and not self._is_of_kept(node):
             self._add(Wait(self._handle(node.handle), source=self._place()))
+
+    def _kept(self, nodes: Sequence[LiftedNode]) -> set[str]:
+        """Return what is gathered of weights in one micro-batch, and read in other ones as well."""
+        gathered: dict[str, Exchange] = {}
+        made_of: dict[str, set[str]] = {}
+        kept: set[str] = set()
+        for node in nodes:
+            sources = set().union(*(made_of.get(self._root(name), ()) for name in inputs_of(node)))
+            if isinstance(node, Exchange) and node.kind == Collective.ALL_GATHER.value:
+                self.makers.update(dict.fromkeys(node.outputs, node))
+                if self._is_free(node):
+                    gathered.update(dict.fromkeys(node.outputs, node))
+                    made_of.update((name, {name}) for name in node.outputs)
+            elif isinstance(node, Call):
+                self.makers.update(dict.fromkeys(node.outputs, node))
+                made_of.update(dict.fromkeys(node.outputs, sources if self._is_free(node) else set()))
+            kept.update(name for name in sources if gathered[name].mark.micro_batch != node.mark.micro_batch >= 0)
+        return kept
+
+    def _is_of_kept(self, end: End) -> bool:
+        makers = (self.makers[name] for name in self.kept)
+        return any(isinstance(maker, Exchange) and maker.handle == end.handle for maker in makers)
 
     # ---- runs and names ----
 
@@ -189,29 +214,33 @@ class Emitter:
         key = value, self.current.micro_batch
         if key not in self.names:
             maker = self.makers.get(value)
-            if not isinstance(maker, Call) or not self._is_free(maker):
+            if maker is None or not self._is_free(maker):
                 raise CrossingError(value, self.current)
             here = self.current
             self.current = replace(maker.mark, phase=here.phase, micro_batch=here.micro_batch)
-            self._call(maker)
+            if isinstance(maker, Call):
+                self._call(maker)
+            else:
+                self._exchange(replace(maker, handle=""))
             self.current = here
             return self.name_of(value)
         return self.names[key], self.held[key]
 
-    def _is_free(self, call: Call) -> bool:
+    def _is_free(self, maker: Call | Exchange) -> bool:
         """Return whether no data enters a call, or what is gathered."""
-        known = self.free.get(call.outputs[0])
+        known = self.free.get(maker.outputs[0])
         if known is None:
-            inputs = [self._root(argument.name) for argument in call.inputs if isinstance(argument, Ref)]
-            known = not any(name in self.titles for name in call.outputs) and all(map(self._is_constant, inputs))
-            self.free[call.outputs[0]] = known
+            inputs = [each.name if isinstance(each, Ref) else each for each in maker.inputs if isinstance(each, Ref | str)]
+            free = isinstance(maker, Exchange) or not any(name in self.titles for name in maker.outputs)
+            known = free and all(map(self._is_constant, map(self._root, inputs)))
+            self.free[maker.outputs[0]] = known
         return known
 
     def _is_constant(self, value: str) -> bool:
         if value in self.fixed:
             return self.fixed[value] not in self.data
         maker = self.makers.get(value)
-        return isinstance(maker, Call) and self._is_free(maker)
+        return maker is not None and self._is_free(maker)
 
     def as_shape(self, value: str, shape: Shape) -> str:
         """Return the name of a value in a shape of as many elements."""

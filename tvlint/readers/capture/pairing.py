@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from tvlint.ir.location import Location
 from tvlint.ir.placement import Replicate, Shard
 from tvlint.ir.plan import Box, Role
 from tvlint.readers.capture.lifting import GradientOf, inputs_of
 from tvlint.readers.capture.placing import boxes_of, whole_box
-from tvlint.readers.capture.program import Array, GivenValue
+from tvlint.readers.capture.program import Array, GivenValue, Program
 from tvlint.readers.capture.rank import Prepared
 from tvlint.readers.capture.tape import Mark
 from tvlint.readers.document import ReadError
@@ -37,6 +38,7 @@ class Whole:
     dtype: str
     held: dict[int, dict[int, Held]] = field(default_factory=dict)
     local: tuple[int, ...] = ()
+    numbers: Array | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Use:
     value: str
     given: GivenValue
     mark: Mark
+    micro_batches: set[int] = field(default_factory=set, compare=False)
 
 
 def uses_of(prepared: Prepared) -> list[Use]:
@@ -65,7 +68,7 @@ def uses_of(prepared: Prepared) -> list[Use]:
         names = (*inputs_of(node), *(inputs_of(node.forward) if isinstance(node, GradientOf) else ()))
         for name in names:
             if name in given:
-                found.setdefault(name, Use(name, given[name], node.mark))
+                found.setdefault(name, Use(name, given[name], node.mark)).micro_batches.add(node.mark.micro_batch)
     return list(found.values())
 
 
@@ -75,20 +78,62 @@ def alone(prepared: Prepared, path: str) -> Found:
     What the step is given in one of several micro-batches, under no name, is its part of an input, in the order of use; what it
     is given in more of them is a constant.
     """
-    program = prepared.lifted.program
+    program, uses = prepared.lifted.program, uses_of(prepared)
     wholes: dict[str, Whole] = {}
     names: dict[str, str] = {}
-    for use in uses_of(prepared):
+    parts: dict[int, list[Use]] = {}
+    many = {number for use in uses for number in use.micro_batches} > {0}
+    counts = count()
+    for use in uses:
         named = use.given.named
-        role = _role(named.role, named.trained) if named is not None else Role.INPUT
-        name = named.name if named is not None else f"input{sum(whole.role is Role.INPUT for whole in wholes.values())}"
+        role = Role.BUFFER if many else Role.INPUT
+        if named is not None:
+            role = _role(named.role, named.trained)
+        elif many and len(use.micro_batches) == 1:
+            parts.setdefault(use.mark.micro_batch, []).append(use)
+            continue
+        name = named.name if named is not None else f"input{next(counts)}"
         type = program.types[use.value]
-        whole = Whole(name, role, type.shape, type.dtype, local=type.shape)
+        whole = Whole(name, role, type.shape, type.dtype, local=type.shape, numbers=use.given.numbers)
         whole.held[0] = {-1: Held(whole_box(type.shape), True)}
         if name in wholes:
             raise ReadError(f"two values of the reference are called `{name}`", _at(use.mark, path))
         wholes[name], names[use.value] = whole, name
+    for same in _by_place(parts, program, path):
+        whole = _whole_input(f"input{next(counts)}", same, program)
+        wholes[whole.name] = whole
+        names.update((use.value, whole.name) for use in same)
     return Found(wholes, (names,), ())
+
+
+def _by_place(parts: Mapping[int, Sequence[Use]], program: Program, path: str) -> list[list[Use]]:
+    """Return what every micro-batch has of each input. Raises ReadError where micro-batches are not given alike."""
+    order = [parts[number] for number in sorted(parts)]
+    for uses in order:
+        types = [[program.types[use.value] for use in each] for each in (order[0], uses)]
+        if types[0] != types[1]:
+            odd = next((use for use, one, other in zip(uses, *types, strict=False) if one != other), uses[-1])
+            text = "a micro-batch of the reference is given other shapes than the first, or more or fewer values"
+            help = "give a reference whose micro-batches are alike, or that takes the whole batch as one"
+            raise ReadError(text, _at(odd.mark, path), help)
+    return [list(same) for same in zip(*order, strict=True)]
+
+
+def _whole_input(name: str, parts: Sequence[Use], program: Program) -> Whole:
+    """Return an input of which each micro-batch has a part; the batch is the first dimension."""
+    import numpy as np
+
+    type, numbers = program.types[parts[0].value], [use.given.numbers for use in parts]
+    local, known = type.shape, [array for array in numbers if array is not None]
+    shape = (local[0] * len(parts), *local[1:]) if local else ()
+    joined = np.concatenate(known) if local and len(known) == len(parts) else None
+    whole = Whole(name, Role.INPUT, shape, type.dtype, local=local, numbers=joined)
+    rest = whole_box(local)[1:]
+    whole.held[0] = {
+        use.mark.micro_batch: Held(((place * local[0], (place + 1) * local[0]), *rest) if local else (), True)
+        for place, use in enumerate(parts)
+    }
+    return whole
 
 
 def _role(role: str, trained: bool) -> Role:
@@ -104,8 +149,8 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
 
     Weights and buffers go by their names, everything else by its numbers. Raises ReadError where a value cannot be found.
     """
-    (names,) = found.names
-    numbers = {names[use.value]: use.given.numbers for use in uses_of(reference)}
+    named = {found.names[0][use.value] for use in uses_of(reference) if use.given.named is not None}
+    numbers = {name: whole.numbers for name, whole in found.wholes.items()}
     wholes = {name: Whole(name, whole.role, whole.shape, whole.dtype) for name, whole in found.wholes.items()}
     by_rank: list[dict[str, str]] = []
     assumed: dict[str, None] = {}
@@ -113,7 +158,9 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
         names_of_rank: dict[str, str] = {}
         taken: dict[int, set[str]] = {}
         for use in uses_of(prepared):
-            name, held = _match(use, prepared, wholes, numbers, taken.setdefault(use.mark.micro_batch, set()), path)
+            unnamed = {name: whole for name, whole in wholes.items() if name not in named}
+            candidates = sorted(unnamed, key=lambda name: name in taken.get(use.mark.micro_batch, ()))
+            name, held = _match(use, prepared, wholes, numbers, candidates, path)
             whole, local = wholes[name], tuple(high - low for low, high in held.box)
             if whole.local not in ((), local):
                 text = f"ranks hold pieces of different shapes of `{name}`: {whole.local} and {local}"
@@ -127,7 +174,7 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
                 )
             names_of_rank[use.value] = name
             if whole.role is Role.INPUT:
-                taken[use.mark.micro_batch].add(name)
+                taken.setdefault(use.mark.micro_batch, set()).add(name)
         by_rank.append(names_of_rank)
     _tell_constants(wholes)
     return Found({name: whole for name, whole in wholes.items() if whole.held}, tuple(by_rank), tuple(assumed))
@@ -138,19 +185,19 @@ def _match(
     prepared: Prepared,
     wholes: Mapping[str, Whole],
     numbers: Mapping[str, Array | None],
-    taken: set[str],
+    unnamed: Sequence[str],
     path: str,
 ) -> tuple[str, Held]:
+    """Return which value of the reference a use is of, `unnamed` ones in this order, and the piece of it."""
     named, type = use.given.named, prepared.lifted.program.types[use.value]
     if named is not None and named.role != "input":
         if named.name not in wholes:
             text = f"the reference has no {named.role} `{named.name}`"
             raise ReadError(text, _at(use.mark, path), "capture the same model as the reference, with the same names")
         return named.name, _piece(use, wholes[named.name], numbers.get(named.name), type.shape, prepared, path)
-    inputs = [name for name, whole in wholes.items() if whole.role is Role.INPUT and whole.dtype == type.dtype]
-    for name in sorted(inputs, key=lambda name: name in taken):
+    for name in unnamed:
         whole = numbers.get(name)
-        if whole is None or use.given.numbers is None:
+        if wholes[name].dtype != type.dtype or whole is None or use.given.numbers is None:
             continue
         boxes = boxes_of(use.given.numbers, whole) or _boxes_of_one_sample(use.given.numbers, whole)
         if boxes:

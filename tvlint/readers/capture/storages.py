@@ -194,7 +194,7 @@ class _Follower:
                 return self.moved[key]
             return self._composed(window, mark)
         whole = self._whole_of_name(window) if 0 not in window.shape else None
-        if whole is not None:
+        if whole is not None and all(entry.window != whole for entry in entries):
             self._give(whole, mark)
             return self.read(number, mark)
         return self._give(window, mark)
@@ -213,7 +213,7 @@ class _Follower:
         if known is None:
             self.program.nodes.append(Apply("aten.empty.memory_format", {"size": window.shape}, (name,), mark))
         else:
-            named, numbers = self.named.get(window), _part_of(known, window)
+            named, numbers = self.named.get(window), part_of(known, window)
             number = _same_throughout(numbers) if named is None else None
             if number is not None:
                 filled: dict[str, Argument] = {"size": window.shape, "fill_value": number}
@@ -425,7 +425,7 @@ class _Follower:
         found: list[Piece] = []
         for piece in pieces:
             this_window = flat(window.storage, piece.low, piece.high, window.dtype)
-            numbers = _part_of(known, this_window) if piece.entry is None else None
+            numbers = part_of(known, this_window) if piece.entry is None else None
             if numbers is None or numbers.any():
                 found.append(piece)
         return found
@@ -878,7 +878,7 @@ def _same_throughout(numbers: Array | None) -> float | None:
     return first.item() if same and numbers.dtype.kind != "b" else None
 
 
-def _part_of(given: Given, window: Window) -> Array | None:
+def part_of(given: Given, window: Window) -> Array | None:
     """Return the numbers of a window on a storage that was recorded."""
     import numpy as np
 

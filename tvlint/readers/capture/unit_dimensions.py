@@ -162,6 +162,8 @@ class _Followed:
                     at = len(shape) - len(names) + dim
                     same = [number for number, name in enumerate(made) if name == names[dim] and name != ONE]
                     is_single = 0 <= at < len(shape) and shape[at] == self.types[value].shape[dim] == 1
+                    if node.op == "torch.sum" and unit not in self.kept:
+                        is_single = False
                     if not same and (is_single or (resizes and not place)):
                         same = [at]
                     if not same and node.op == "torch.sum" and shape and unit in self.kept:

@@ -203,6 +203,18 @@ def _filled(lifting: Lifting, node: Apply) -> bool:
     return lifting.call(node, "torch.masked_fill", (given(node, "self"), given(node, "mask"), value))
 
 
+def _filled_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift what autograd computes for the gradient of a masked value, by the mask that the value had."""
+    forward, gradient = lifting.forward_of(node.mark, "torch.masked_fill"), lifting.value(given(node, "self"))
+    mask = lifting.value(given(node, "mask"))
+    if forward is None or gradient is None or mask is None or lifting.number(given(node, "value")) != 0:
+        return False
+    values = [operand.name for operand in forward.inputs if isinstance(operand, Ref)]
+    if values[1:] != [mask] or not lifting.shape(gradient) == lifting.shape(values[0]) == lifting.shape(forward.outputs[0]):
+        return False
+    return lifting.gradient(forward, (given(node, "self"),), (node.outputs[0], ""), node.mark)
+
+
 def _chosen(lifting: Lifting, node: Apply) -> bool:
     if set(node.arguments) != {"condition", "self", "other"}:
         return False
@@ -266,6 +278,7 @@ EQUATIONS = (
     Equation("div", "a / 1 = a", _divided_by_one),
     Equation("div", "div(a, b) = a / b", _divided),
     Equation("gelu", "gelu(x, approximate) is torch.nn.functional.gelu", _gelu),
+    Equation("masked_fill", "masked_fill(g, mask, 0) is the gradient g of masked_fill(x, mask, value)", _filled_gradient),
     Equation("masked_fill", "masked_fill(x, mask, value) is value where the mask holds, else x", _filled),
     Equation("where", "where(condition, a, b) is a where the condition holds, else b", _chosen),
     Equation("clamp", "clamp(x, min, max) of a number throughout is the number, kept between them", _held),

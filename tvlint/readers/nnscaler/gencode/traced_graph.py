@@ -21,6 +21,7 @@ from tvlint.readers.nnscaler.gencode.lower.autograd import differentiated, gradi
 from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import as_expansion, makers, widened
 from tvlint.readers.nnscaler.gencode.lower.methods import GETATTR
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Gradual
+from tvlint.readers.nnscaler.gencode.lower.parts import Parts
 from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, bound_of, in_its_dimensions, results
 from tvlint.readers.nnscaler.gencode.syntax.containers import Field, field_name
 from tvlint.readers.nnscaler.gencode.traced_containers import Traced, taken_apart
@@ -285,7 +286,10 @@ class _Graph:
             if shape:
                 kinds[name] = (shape[0] * self.slots, *shape[1:]), dtype
         changed: list[Compute] = []
-        forward = [one for one in (as_expansion(one, traced) for one in forward) if isinstance(one, Compute)]
+        parts = Parts(self.scalar)
+        forward = [
+            one for one in (as_expansion(parts.named(one, traced), traced) for one in forward) if isinstance(one, Compute)
+        ]
         made = makers((operator, operator.label not in self.untracked) for operator in forward)
         wide = (one for given in forward for one in widened(given, made, traced, self.scalar))
         for operator in (one for widest in wide for one in in_its_dimensions(reshaped(widest, traced, kinds), kinds)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvlint.ir.operators import Backward, Compute, Literal, Operand, Value
+from tvlint.ops.spelling import with_second_in_place
 from tvlint.readers.nnscaler.pickle.adapters import Scope
 from tvlint.readers.nnscaler.pickle.records import (
     Malformed,
@@ -91,9 +92,11 @@ class Operators:
         attributes = self._keywords(record_fields.get("_kwargs"), operands)
         if nested:
             attributes = {**attributes, "operands": tuple(nesting)}
+        signature = text(record_fields.get("signature"), "the signature of an operator")
+        given_operands, attributes = with_second_in_place(signature, tuple(operands.inputs), attributes)
         lowered = Compute(
-            text(record_fields.get("signature"), "the signature of an operator"),
-            tuple(operands.inputs),
+            signature,
+            given_operands,
             tuple(outputs),
             attributes,
             _annotation(record_fields.get("_annos_candidates")),

@@ -126,7 +126,8 @@ class Schedule(Steps):
         if self.file.unclear:
             return
         built = self.built
-        without = (self.loaded | built.objects | self.untracked.keys()) - set(map(self.known, action.inputs))
+        taken = any(map(self._used, action.results))  # of what a loader gives, where it gives it with `requires_grad`
+        without = (self.loaded | built.objects | self.untracked.keys()) - set(map(self.known, action.inputs if taken else ()))
         leaves = [inner for inner, outer in zip(body.inputs, given, strict=True) if outer not in without]
         leaves += [one for one, tensor in built.weights.items() if tensor.role is Role.WEIGHT and one in self.file.parameters]
         kinds: dict[str, Kind] = {one: (tensor.shape, tensor.dtype) for one, tensor in built.weights.items()}

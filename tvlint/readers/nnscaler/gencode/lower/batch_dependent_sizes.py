@@ -156,7 +156,7 @@ def _as_origin(
         return None
     narrow, wide = traced.known[source][0], traced.known[name][0]
     new = len(wide) - len(narrow)
-    free = [dim for dim in range(len(wide)) if dim < new or narrow[dim - new] == 1]
+    free = _free(expansion, narrow, wide)
     for other, like in others:
         for dim in free:
             operand = bound.operands[position][dim]
@@ -168,6 +168,15 @@ def _as_origin(
                     given = {"size": size, "dims": (dim,), "of": (at,)}
                     return replace(expansion, op=AS_WIDE, inputs=(source, origin), attributes=given)
     return None
+
+
+def _free(expansion: Compute, narrow: tuple[int, ...], wide: tuple[int, ...]) -> list[int]:
+    """Return the dimensions of the result that are made as long as a number says: `-1` keeps what a rank has."""
+    given = [operand.value for operand in expansion.inputs[1:] if isinstance(operand, Literal)]
+    size = expansion.attributes.get("size", given[0] if len(given) == 1 and isinstance(given[0], tuple) else tuple(given))
+    stated = size if isinstance(size, tuple) and len(size) == len(wide) else wide
+    new = len(wide) - len(narrow)
+    return [dim for dim in range(len(wide)) if dim < new or (narrow[dim - new] == 1 and stated[dim] != -1)]
 
 
 def _moved(name: str, made: Mapping[str, Operator]) -> Iterator[str]:
@@ -212,7 +221,7 @@ def _as_wide(
         return None
     narrow, wide = known[source][0], known[name][0]
     new = len(wide) - len(narrow)
-    free = [dim for dim in range(len(wide)) if dim < new or narrow[dim - new] == 1]
+    free = _free(expansion, narrow, wide)
     for other, like in others:
         names, shape = bound.operands[other], known[like][0]
         shared = [(dim, names.index(one)) for dim in free if (one := bound.operands[position][dim]) in names and one != ONE]

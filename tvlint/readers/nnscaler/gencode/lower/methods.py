@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tvlint.ir.location import Location
 from tvlint.ir.operators import NOT_UNDERSTOOD, Communicate, Compute, Literal, Operand, Operator, Value
+from tvlint.ops.spelling import with_second_in_place
 from tvlint.ops.table import meant, spec_of
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.collectives import ADAPTER, Communications
@@ -151,7 +152,8 @@ class _Lowering(Communications):
         if callee == EMBEDDING and self.file.version and attributes.get("padding_idx") is not None:
             attributes["padding_row"] = attributes.pop("padding_idx")  # counted in the whole table since 0.4
         op = meant(_whole(callee), self.file.operators)
-        self.append(Compute(op, tuple(inputs), outputs, attributes, in_place=in_place, source=statement.source))
+        operands, attributes = with_second_in_place(op, tuple(inputs), attributes)
+        self.append(Compute(op, operands, outputs, attributes, in_place=in_place, source=statement.source))
 
     def _holds_tensor(self, node: ast.expr) -> bool:
         if isinstance(node, (ast.Tuple, ast.List)):

@@ -12,6 +12,7 @@ from tvlint.ir.plan import Phase, Role, Segment, Step
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import as_expansion, makers, widened, widened_in_place
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Body, Gradual
+from tvlint.readers.nnscaler.gencode.lower.parts import Parts
 from tvlint.readers.nnscaler.gencode.lower.replica import Built, made_by
 from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, in_its_dimensions, results
 from tvlint.readers.nnscaler.gencode.syntax.names import cell_name
@@ -165,8 +166,9 @@ class Steps:
                 if built.roles.get(given) is Role.INPUT and inner != given:
                     built.logical.setdefault(inner, built.logical.get(given, given))
         plain, body.operators = body.operators, []
+        parts = Parts(built.scalar)
         for given_entry in plain:
-            for operator in in_its_dimensions(as_expansion(given_entry.operator, known), known):
+            for operator in in_its_dimensions(as_expansion(parts.named(given_entry.operator, known), known), known):
                 entry = replace(given_entry, operator=operator)
                 body.operators.append(entry)
                 self._derive(operator, known, body, role)

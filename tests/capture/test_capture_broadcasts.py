@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tvlint.ir.operators import Literal
-from tvlint.readers.capture.equal_broadcasts import received_numbers
-from tvlint.readers.capture.equations.table import EQUATIONS
-from tvlint.readers.capture.lifting import Call, Lifted, lift
-from tvlint.readers.capture.program import Apply, Exchange, GivenValue, Program, Ref, Type
-from tvlint.readers.capture.tape import Mark
+from tvlint.readers.capture.lifting.equations.table import EQUATIONS
+from tvlint.readers.capture.lifting.lift import Call, Lifted, lift
+from tvlint.readers.capture.lifting.program import Apply, Exchange, GivenValue, Program, Ref, Type
+from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers
+from tvlint.readers.capture.tapes.tape import Mark
 
 MARK = Mark(micro_batch=0)
 

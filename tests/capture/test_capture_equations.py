@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tvlint.ir.operators import Compute, Literal
-from tvlint.readers.capture.equations.table import ALL, EQUATIONS
-from tvlint.readers.capture.lifting import Call, GradientOf, lift
-from tvlint.readers.capture.program import Apply, Argument, Exchange, GivenValue, Program, Ref, RootValue, Type
-from tvlint.readers.capture.tape import Mark
+from tvlint.readers.capture.lifting.equations.table import ALL, EQUATIONS
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, lift
+from tvlint.readers.capture.lifting.program import Apply, Argument, Exchange, GivenValue, Program, Ref, RootValue, Type
+from tvlint.readers.capture.tapes.tape import Mark
 from tvlint.replay.operators import forward, gradients
 
 Array = Any

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvlint.readers.capture.masks import masks_of
-from tvlint.readers.capture.program import Apply, Argument, Program, Ref, Type
-from tvlint.readers.capture.tape import Mark
+from tvlint.readers.capture.lifting.masks import masks_of
+from tvlint.readers.capture.lifting.program import Apply, Argument, Program, Ref, Type
+from tvlint.readers.capture.tapes.tape import Mark
 
 MARKED = np.array([[True, False, False], [False, False, True]])
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from capture.test_capture_equations import RANDOM, Bench
 
-from tvlint.readers.capture.equations.table import EQUATIONS
-from tvlint.readers.capture.lifting import Call, GradientOf, lift
-from tvlint.readers.capture.program import Ref, Type
-from tvlint.readers.capture.tape import Mark
+from tvlint.readers.capture.lifting.equations.table import EQUATIONS
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, lift
+from tvlint.readers.capture.lifting.program import Ref, Type
+from tvlint.readers.capture.tapes.tape import Mark
 
 START, STOP, ROWS = 4, 10, 5
 TARGETS = np.array([4, 12, 9, 0, 7])

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvlint.readers.capture.tape import Window
-from tvlint.readers.capture.windows import Expand, Move, Narrow, Permute, View, elements, moves, overlap, overlaps_itself
+from tvlint.readers.capture.tapes.tape import Window
+from tvlint.readers.capture.tapes.windows import Expand, Move, Narrow, Permute, View, elements, moves, overlap, overlaps_itself
 
 Array = Any
 SHAPES = ((96,), (8, 12), (4, 2, 12), (2, 48), (3, 32), (2, 3, 4, 4), (6, 16), (1, 96), (4, 1, 24))

@@ -11,7 +11,7 @@ from tests.checks.test_scenarios import SCENARIOS
 from tests.scenarios.scenario import Scenario
 from tests.shared import SHARED, needs_shared
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.relations.derivation.coverage import coverage_of
+from tvlint.analyses.relations.derivation.localisation.coverage import coverage_of
 from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone, sure_defects
 from tvlint.analyses.relations.findings import derived_findings
 from tvlint.checks import load_check

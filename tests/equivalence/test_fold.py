@@ -12,8 +12,8 @@ from oracle.mutate import mutants
 
 from tests.equivalence.attacks.test_wrong_plans import changed
 from tvlint.analyses.relations.derivation.derive import derive
-from tvlint.analyses.relations.derivation.equal_replicas import equal_replicas
-from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of
+from tvlint.analyses.relations.derivation.given.equal_replicas import equal_replicas
+from tvlint.analyses.relations.derivation.given.trusted_inputs import inputs_of
 from tvlint.equivalence.verdict import derivation, judge
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict

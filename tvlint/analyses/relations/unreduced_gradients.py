@@ -13,9 +13,9 @@ from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.final_gradients import final_axes
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
+from tvlint.analyses.relations.derivation.localisation.sure import is_mixed, is_other_part, joined_before
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Opaque, Slot
-from tvlint.analyses.relations.derivation.sure import is_mixed, is_other_part, joined_before
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.ir.operators import Group, Operator, ReduceGradients

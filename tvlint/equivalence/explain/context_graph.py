@@ -6,9 +6,9 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.relations.defect import Defect, everywhere
-from tvlint.analyses.relations.derivation.localise import name_of, scope_of
+from tvlint.analyses.relations.derivation.given.trusted_inputs import region, whole_shape
+from tvlint.analyses.relations.derivation.localisation.localise import name_of, scope_of
 from tvlint.analyses.relations.derivation.state import Derived
-from tvlint.analyses.relations.derivation.trusted_inputs import region, whole_shape
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.pending_ranges import Pending

@@ -9,8 +9,8 @@ from itertools import combinations, product
 from typing import Generic, TypeVar
 
 from tvlint.analyses.relations.defect import Constant, Declare, Defect, Exchange, Substitute, Sum
-from tvlint.analyses.relations.derivation.localise import name_of
-from tvlint.analyses.relations.derivation.trusted_inputs import region
+from tvlint.analyses.relations.derivation.given.trusted_inputs import region
+from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.grounds import REFUTING
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.findings import Reason, Related, Verdict

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain, combinations, pairwise
 from typing import Any
 
-from tvlint.analyses.relations.derivation.localise import name_of
+from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.equivalence.explain.repair import Candidate, edited
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, Operand, Operator

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from tvlint.analyses.dataflow.def_use import uses
 from tvlint.analyses.relations.defect import Defect
-from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of
+from tvlint.analyses.relations.derivation.given.trusted_inputs import inputs_of
 from tvlint.ir.operators import Backward
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 

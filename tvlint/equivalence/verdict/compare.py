@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvlint.analyses.relations.defect import Defect
-from tvlint.analyses.relations.derivation.gradients import held_by, weights_of
+from tvlint.analyses.relations.derivation.gradients.over_the_step import held_by, weights_of
 from tvlint.equivalence.verdict.compare_gradients import judge_gradients, judge_updates
 from tvlint.equivalence.verdict.compare_outputs import judge_returned
 from tvlint.equivalence.verdict.compare_roots import judge_roots

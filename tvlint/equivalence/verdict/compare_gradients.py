@@ -9,9 +9,9 @@ from fractions import Fraction
 
 from tvlint.analyses.dataflow.def_use import has, writes
 from tvlint.analyses.relations.defect import Defect
-from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
+from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held, whole_shape
+from tvlint.analyses.relations.derivation.localisation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held, whole_shape
 from tvlint.analyses.relations.terms.arithmetic import some_of
 from tvlint.analyses.relations.terms.loss_identities import multiplies_with_zero
 from tvlint.analyses.relations.transfer.apply import fold_text

@@ -9,10 +9,10 @@ from itertools import combinations
 from math import prod
 
 from tvlint.analyses.relations.defect import Declare, Defect
-from tvlint.analyses.relations.derivation.gradients import accumulated
-from tvlint.analyses.relations.derivation.localise import scope_of
+from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held
+from tvlint.analyses.relations.derivation.gradients.over_the_step import accumulated
+from tvlint.analyses.relations.derivation.localisation.localise import scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import pieces_held
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers

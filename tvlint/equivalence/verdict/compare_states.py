@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.relations.defect import Defect
-from tvlint.analyses.relations.derivation.localise import partial_sum, scope_of
+from tvlint.analyses.relations.derivation.given.trusted_inputs import region
+from tvlint.analyses.relations.derivation.localisation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import region
 from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.relation import Value

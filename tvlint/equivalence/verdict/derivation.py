@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.derive import derive
-from tvlint.analyses.relations.derivation.gradients import held_by, weights_of
+from tvlint.analyses.relations.derivation.given.trusted_inputs import whole_shape
+from tvlint.analyses.relations.derivation.gradients.over_the_step import held_by, weights_of
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.state import Derived, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import whole_shape
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Value, Values

@@ -24,7 +24,7 @@ from itertools import pairwise
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import reads, stream_of, uses, writes
-from tvlint.analyses.relations.derivation.trusted_inputs import region
+from tvlint.analyses.relations.derivation.given.trusted_inputs import region
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.ir.operators import Backward, Compute, Literal, Operator, Update, Value
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment

@@ -32,7 +32,7 @@ from typing import Any, TypeAlias
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Defect, at
-from tvlint.analyses.relations.derivation.trusted_inputs import Inputs, region, whole_shape
+from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.pairing import Case, first_rank
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, ReduceGradients, Update

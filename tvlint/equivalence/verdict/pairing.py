@@ -9,8 +9,8 @@ from typing import TypeAlias
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.relations.defect import Defect
-from tvlint.analyses.relations.derivation.trusted_inputs import Batch, Inputs, batch_of, inputs_of, told_in_two_ways
-from tvlint.analyses.relations.derivation.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
+from tvlint.analyses.relations.derivation.given.trusted_inputs import Batch, Inputs, batch_of, inputs_of, told_in_two_ways
+from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.ir.plan import Plan

@@ -18,7 +18,7 @@ import gc
 from dataclasses import replace
 
 from tvlint.analyses.relations.defect import Defect, reasons
-from tvlint.analyses.relations.derivation.unknown_operators import why_unknown
+from tvlint.analyses.relations.derivation.operators.unknown_operators import why_unknown
 from tvlint.analyses.relations.grounds import REFUTING, Ground
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.equivalence.explain.repair import with_repair

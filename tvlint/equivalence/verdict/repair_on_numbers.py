@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import replace
 from itertools import combinations, islice
 
-from tvlint.analyses.relations.derivation.localise import name_of
+from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.equivalence.explain.repair import Candidate, Repair, first_proved
 from tvlint.equivalence.explain.statement_edits import candidate, statement_edits
 from tvlint.equivalence.verdict.on_numbers import gradients_may_agree

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tvlint.analyses.relations.defect import Defect, everywhere
-from tvlint.analyses.relations.derivation.equal_replicas import equal_replicas, first_replica
+from tvlint.analyses.relations.derivation.given.equal_replicas import equal_replicas, first_replica
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.groups import Groups

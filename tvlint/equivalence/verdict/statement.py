@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from tvlint.analyses.relations.defect import Defect, reasons
-from tvlint.analyses.relations.derivation.coverage import coverage_of
+from tvlint.analyses.relations.derivation.localisation.coverage import coverage_of
 from tvlint.equivalence.explain.context_graph import scenes
 from tvlint.equivalence.verdict.attempt import Attempt
 from tvlint.equivalence.verdict.derivation import Derivation

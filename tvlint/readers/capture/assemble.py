@@ -11,20 +11,20 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Operator, Update
 from tvlint.ir.placement import Partial, Placement
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
-from tvlint.readers.capture.communicators import with_communicators
 from tvlint.readers.capture.emit import CrossingError, Run
-from tvlint.readers.capture.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.equal_gathers import without_equal_gathers
-from tvlint.readers.capture.lifting import inputs_of, outputs_of
+from tvlint.readers.capture.lifting.lift import inputs_of, outputs_of
+from tvlint.readers.capture.lifting.program import Exchange
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
-from tvlint.readers.capture.program import Exchange
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
+from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
+from tvlint.readers.capture.rewriting.unit_dimensions import units_of, with_units
 from tvlint.readers.capture.storages import follow
-from tvlint.readers.capture.tape import Capture, Communication, Mark, Operation
-from tvlint.readers.capture.uneven_shards import check_even
-from tvlint.readers.capture.unit_dimensions import units_of, with_units
+from tvlint.readers.capture.tapes.communicators import with_communicators
+from tvlint.readers.capture.tapes.tape import Capture, Communication, Mark, Operation
+from tvlint.readers.capture.tapes.uneven_shards import check_even
 from tvlint.readers.document import ReadError
 
 

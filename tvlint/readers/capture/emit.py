@@ -24,10 +24,10 @@ from tvlint.ir.operators import (
 )
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
-from tvlint.readers.capture.factors import Factors, is_elementwise
-from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode, inputs_of
-from tvlint.readers.capture.program import End, Exchange, Message, Ref
-from tvlint.readers.capture.tape import Mark
+from tvlint.readers.capture.lifting.factors import Factors, is_elementwise
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of
+from tvlint.readers.capture.lifting.program import End, Exchange, Message, Ref
+from tvlint.readers.capture.tapes.tape import Mark
 
 Shape = tuple[int, ...]
 

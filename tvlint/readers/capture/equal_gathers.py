@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tvlint.readers.capture.storages import part_of
-from tvlint.readers.capture.tape import Capture, Communication, Given, Operation, Tape
-from tvlint.readers.capture.windows import count, is_flat
+from tvlint.readers.capture.tapes.tape import Capture, Communication, Given, Operation, Tape
+from tvlint.readers.capture.tapes.windows import count, is_flat
 
 
 def without_equal_gathers(capture: Capture) -> Capture:

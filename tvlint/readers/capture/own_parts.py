@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tvlint.ir.operators import Literal
-from tvlint.readers.capture.lifting import Call, LiftedNode
-from tvlint.readers.capture.program import Exchange
+from tvlint.readers.capture.lifting.lift import Call, LiftedNode
+from tvlint.readers.capture.lifting.program import Exchange
 from tvlint.readers.capture.rank import Prepared
 
 _RANGE = "torch.narrow"

@@ -9,11 +9,11 @@ from itertools import count
 from tvlint.ir.location import Location
 from tvlint.ir.placement import Replicate, Shard
 from tvlint.ir.plan import Box, Role
-from tvlint.readers.capture.lifting import GradientOf, inputs_of
+from tvlint.readers.capture.lifting.lift import GradientOf, inputs_of
+from tvlint.readers.capture.lifting.program import Array, GivenValue, Program
 from tvlint.readers.capture.placing import boxes_of, whole_box
-from tvlint.readers.capture.program import Array, GivenValue, Program
 from tvlint.readers.capture.rank import Prepared
-from tvlint.readers.capture.tape import Mark
+from tvlint.readers.capture.tapes.tape import Mark
 from tvlint.readers.document import ReadError
 
 

@@ -9,7 +9,7 @@ from math import prod
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.placement import Placement, Shard
 from tvlint.ir.plan import Box
-from tvlint.readers.capture.program import Array
+from tvlint.readers.capture.lifting.program import Array
 
 MOST_TRIES = 4096
 """So many places of a piece in a whole are compared."""

@@ -9,17 +9,17 @@ from typing import TypeAlias
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send
-from tvlint.readers.capture.dead import without_dead
 from tvlint.readers.capture.emit import Emitter, Run, Shape
-from tvlint.readers.capture.equations.table import EQUATIONS
-from tvlint.readers.capture.expansions import without_expansions
-from tvlint.readers.capture.factors import Factors, misfit
-from tvlint.readers.capture.lifting import Call, Lifted, LiftedNode, inputs_of, is_move, lift, outputs_of
-from tvlint.readers.capture.program import Array, End, Exchange, Message, Program
+from tvlint.readers.capture.lifting.dead import without_dead
+from tvlint.readers.capture.lifting.equations.table import EQUATIONS
+from tvlint.readers.capture.lifting.factors import Factors, misfit
+from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, is_move, lift, outputs_of
+from tvlint.readers.capture.lifting.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
-from tvlint.readers.capture.regather import with_dimensions
-from tvlint.readers.capture.scattered_addends import with_scattered_addends
-from tvlint.readers.capture.tape import Mark, Tape
+from tvlint.readers.capture.rewriting.expansions import without_expansions
+from tvlint.readers.capture.rewriting.regather import with_dimensions
+from tvlint.readers.capture.rewriting.scattered_addends import with_scattered_addends
+from tvlint.readers.capture.tapes.tape import Mark, Tape
 from tvlint.readers.document import ReadError
 
 LOSS = "loss"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Box, Plan, Role
 from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference, with_constants
-from tvlint.readers.capture.communicators import Different, different_collectives
-from tvlint.readers.capture.lines import read_capture
+from tvlint.readers.capture.lifting.program import Array
 from tvlint.readers.capture.pairing import uses_of
-from tvlint.readers.capture.program import Array
 from tvlint.readers.capture.rank import group_along
-from tvlint.readers.capture.tape import Capture, Operation
+from tvlint.readers.capture.tapes.communicators import Different, different_collectives
+from tvlint.readers.capture.tapes.lines import read_capture
+from tvlint.readers.capture.tapes.tape import Capture, Operation
 from tvlint.readers.document import Document, ReadError
 
 _RANDOM = ("dropout", "bernoulli", "rand", "normal", "uniform", "multinomial", "exponential")

@@ -13,10 +13,10 @@ from math import prod
 from typing import TypeAlias
 
 from tvlint.ir.operators import Literal
-from tvlint.readers.capture.dead import without_dead
-from tvlint.readers.capture.lifting import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of
-from tvlint.readers.capture.program import Array, End, Exchange, Program, Ref
-from tvlint.readers.capture.tape import Mark
+from tvlint.readers.capture.lifting.dead import without_dead
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.lifting.program import Array, End, Exchange, Program, Ref
+from tvlint.readers.capture.tapes.tape import Mark
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,8 @@ from math import prod
 
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Partial, Replicate, Shard
-from tvlint.readers.capture import tape as recorded
-from tvlint.readers.capture.columns import Column, Columns, strides_of
-from tvlint.readers.capture.masks import masks_of
-from tvlint.readers.capture.program import (
+from tvlint.readers.capture.lifting.masks import masks_of
+from tvlint.readers.capture.lifting.program import (
     Apply,
     Argument,
     Array,
@@ -25,9 +23,23 @@ from tvlint.readers.capture.program import (
     RootValue,
     Type,
 )
-from tvlint.readers.capture.spelling import COPIES, FOREACH, IN_PIECES, UNWRITTEN
-from tvlint.readers.capture.tape import Communication, Given, Gradient, Mark, Named, Operation, Root, Tape, Update, Wait, Window
-from tvlint.readers.capture.windows import Expand, Move, Narrow, Permute, View, count, flat, is_flat, moves, overlap, span
+from tvlint.readers.capture.tapes import tape as recorded
+from tvlint.readers.capture.tapes.columns import Column, Columns, strides_of
+from tvlint.readers.capture.tapes.spelling import COPIES, FOREACH, IN_PIECES, UNWRITTEN
+from tvlint.readers.capture.tapes.tape import (
+    Communication,
+    Given,
+    Gradient,
+    Mark,
+    Named,
+    Operation,
+    Root,
+    Tape,
+    Update,
+    Wait,
+    Window,
+)
+from tvlint.readers.capture.tapes.windows import Expand, Move, Narrow, Permute, View, count, flat, is_flat, moves, overlap, span
 
 
 @dataclass(frozen=True, slots=True)

@@ -505,7 +505,7 @@ def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule]
 
 def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
     from tvlint.analyses.dataflow.facts import Facts
-    from tvlint.analyses.relations.derivation.coverage import coverage_of
+    from tvlint.analyses.relations.derivation.localisation.coverage import coverage_of
     from tvlint.analyses.relations.findings import relations
     from tvlint.analyses.schedule.from_plan import PLAN_RULES, schedule_of
     from tvlint.ir.outline import outline

@@ -50,7 +50,7 @@ def is_capture(path: str) -> bool:
 
 def data_of(path: str) -> bytes:
     """Return the content of a capture, unpacked. Raises ReadError."""
-    from tvlint.readers.capture.lines import recognise
+    from tvlint.readers.capture.tapes.lines import recognise
     from tvlint.readers.read import unpacked
 
     data = unpacked(path)

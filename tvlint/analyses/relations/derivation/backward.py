@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from tvlint.analyses.relations.derivation.environment import assign, incoming, operand_value
 from tvlint.analyses.relations.derivation.forward import forward, literals, noted, recovered
 from tvlint.analyses.relations.derivation.forward_rules import scaled_gradient
-from tvlint.analyses.relations.derivation.gradient_pairing import check_absent, check_gradient_names, check_owners
-from tvlint.analyses.relations.derivation.gradient_starts import given, uses_on
-from tvlint.analyses.relations.derivation.localise import blame, tell
-from tvlint.analyses.relations.derivation.packed import gradient_in_pieces
-from tvlint.analyses.relations.derivation.runnable import may_go_back
-from tvlint.analyses.relations.derivation.slices import moved_gradient
+from tvlint.analyses.relations.derivation.gradients.pairing import check_absent, check_gradient_names, check_owners
+from tvlint.analyses.relations.derivation.gradients.starts import given, uses_on
+from tvlint.analyses.relations.derivation.localisation.localise import blame, tell
+from tvlint.analyses.relations.derivation.localisation.runnable import may_go_back
+from tvlint.analyses.relations.derivation.operators.packed import gradient_in_pieces
+from tvlint.analyses.relations.derivation.operators.slices import moved_gradient
+from tvlint.analyses.relations.derivation.operators.unknown_operators import attended_gradients
 from tvlint.analyses.relations.derivation.state import Held, Machine, Pulled, RankState, Saved, Slot
-from tvlint.analyses.relations.derivation.unknown_operators import attended_gradients
 from tvlint.analyses.relations.terms.loss_identities import factor_of
 from tvlint.analyses.relations.transfer.apply import run, run_again
 from tvlint.analyses.relations.transfer.context import Mismatch

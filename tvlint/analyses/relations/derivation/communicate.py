@@ -17,12 +17,9 @@ from tvlint.analyses.relations.derivation.environment import (
     operand_value,
     which,
 )
-from tvlint.analyses.relations.derivation.localise import blame, name_of, tell, tell_joined, tell_scaling
-from tvlint.analyses.relations.derivation.opaque_values import exchanged
-from tvlint.analyses.relations.derivation.order_insensitive import order_may_not_matter, readers_of
-from tvlint.analyses.relations.derivation.runnable import may_exchange
-from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
-from tvlint.analyses.relations.derivation.sure import (
+from tvlint.analyses.relations.derivation.localisation.localise import blame, name_of, tell, tell_joined, tell_scaling
+from tvlint.analyses.relations.derivation.localisation.runnable import may_exchange
+from tvlint.analyses.relations.derivation.localisation.sure import (
     SUMS,
     as_sum_of_shards,
     check_parts,
@@ -34,6 +31,9 @@ from tvlint.analyses.relations.derivation.sure import (
     note_scaling,
     note_summed,
 )
+from tvlint.analyses.relations.derivation.operators.opaque_values import exchanged
+from tvlint.analyses.relations.derivation.operators.order_insensitive import order_may_not_matter, readers_of
+from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan

@@ -27,14 +27,14 @@ from tvlint.analyses.relations.derivation.communicate import (
 )
 from tvlint.analyses.relations.derivation.environment import accumulated, input_value
 from tvlint.analyses.relations.derivation.forward import compute
-from tvlint.analyses.relations.derivation.gradient_starts import returned
-from tvlint.analyses.relations.derivation.gradients import finish, reduce_gradients, update
-from tvlint.analyses.relations.derivation.ledger import contradicted
-from tvlint.analyses.relations.derivation.localise import tell
+from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs
+from tvlint.analyses.relations.derivation.gradients.ledger import contradicted
+from tvlint.analyses.relations.derivation.gradients.over_the_step import finish, reduce_gradients, update
+from tvlint.analyses.relations.derivation.gradients.starts import returned
+from tvlint.analyses.relations.derivation.localisation.localise import tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
-from tvlint.analyses.relations.derivation.overwriting import name_shared
+from tvlint.analyses.relations.derivation.operators.overwriting import name_shared
 from tvlint.analyses.relations.derivation.state import Derived, Machine, Need, RankState, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.ir.operators import (
     Await,

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvlint.analyses.relations.derivation.claims import check_claims
-from tvlint.analyses.relations.derivation.gradient_starts import owners_of, unmade
-from tvlint.analyses.relations.derivation.gradients import of_all_micro_batches
-from tvlint.analyses.relations.derivation.localise import tell
-from tvlint.analyses.relations.derivation.opaque_values import added, made_by, of_value
-from tvlint.analyses.relations.derivation.overwriting import forget_what_shares, note_shared
+from tvlint.analyses.relations.derivation.given.trusted_inputs import (
+    as_declared,
+    parameter,
+    parameter_head,
+    pieces_held,
+    whole_shape,
+)
+from tvlint.analyses.relations.derivation.gradients.over_the_step import of_all_micro_batches
+from tvlint.analyses.relations.derivation.gradients.starts import owners_of, unmade
+from tvlint.analyses.relations.derivation.localisation.claims import check_claims
+from tvlint.analyses.relations.derivation.localisation.localise import tell
+from tvlint.analyses.relations.derivation.operators.opaque_values import added, made_by, of_value
+from tvlint.analyses.relations.derivation.operators.overwriting import forget_what_shares, note_shared
 from tvlint.analyses.relations.derivation.state import Machine, Opaque, RankState, Slot
-from tvlint.analyses.relations.derivation.trusted_inputs import as_declared, parameter, parameter_head, pieces_held, whole_shape
 from tvlint.analyses.relations.terms.flags import counts_flags
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.index_maps import in_pieces

@@ -8,8 +8,6 @@ from typing import Any
 
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.analyses.relations.defect import STOPS, Constant, Defect, Fix, Substitute, at
-from tvlint.analyses.relations.derivation.advice import instead_of
-from tvlint.analyses.relations.derivation.composite_operators import as_widened, has_groups
 from tvlint.analyses.relations.derivation.environment import (
     assign,
     declared_value,
@@ -19,14 +17,16 @@ from tvlint.analyses.relations.derivation.environment import (
     read,
 )
 from tvlint.analyses.relations.derivation.forward_rules import call_of, evaluated
-from tvlint.analyses.relations.derivation.gradients import check_states, note_step
-from tvlint.analyses.relations.derivation.localise import bare_name, blame, name_of, tell
+from tvlint.analyses.relations.derivation.gradients.over_the_step import check_states, note_step
+from tvlint.analyses.relations.derivation.localisation.advice import instead_of
+from tvlint.analyses.relations.derivation.localisation.localise import bare_name, blame, name_of, tell
+from tvlint.analyses.relations.derivation.localisation.sure import is_sure, note_cut, note_joined
 from tvlint.analyses.relations.derivation.nearest_reference_value import Near
-from tvlint.analyses.relations.derivation.overwriting import as_function, forget_what_shares
-from tvlint.analyses.relations.derivation.random_draws import drawn
+from tvlint.analyses.relations.derivation.operators.composite_operators import as_widened, has_groups
+from tvlint.analyses.relations.derivation.operators.overwriting import as_function, forget_what_shares
+from tvlint.analyses.relations.derivation.operators.random_draws import drawn
+from tvlint.analyses.relations.derivation.operators.unknown_operators import attended, forget_what_it_reaches, why_unknown
 from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot
-from tvlint.analyses.relations.derivation.sure import is_sure, note_cut, note_joined
-from tvlint.analyses.relations.derivation.unknown_operators import attended, forget_what_it_reaches, why_unknown
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch

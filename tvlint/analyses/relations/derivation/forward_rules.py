@@ -6,7 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
-from tvlint.analyses.relations.derivation.composite_operators import (
+from tvlint.analyses.relations.derivation.environment import parts_of_one
+from tvlint.analyses.relations.derivation.operators.composite_operators import (
     as_widened,
     evaluated_once,
     grouped,
@@ -14,10 +15,15 @@ from tvlint.analyses.relations.derivation.composite_operators import (
     in_sequence,
     repeated,
 )
-from tvlint.analyses.relations.derivation.environment import parts_of_one
-from tvlint.analyses.relations.derivation.implicit_causal_mask import below_the_diagonal
-from tvlint.analyses.relations.derivation.packed import joined_together, taken_apart
-from tvlint.analyses.relations.derivation.slices import as_slices, counted, cut_out, side_by_side_pieces, sliced_locally
+from tvlint.analyses.relations.derivation.operators.implicit_causal_mask import below_the_diagonal
+from tvlint.analyses.relations.derivation.operators.packed import joined_together, taken_apart
+from tvlint.analyses.relations.derivation.operators.slices import (
+    as_slices,
+    counted,
+    cut_out,
+    side_by_side_pieces,
+    sliced_locally,
+)
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
 from tvlint.analyses.relations.transfer.context import Mismatch

@@ -17,12 +17,12 @@ from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.placement.axes import batch_axes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.derive import derive
-from tvlint.analyses.relations.derivation.equal_replicas import equal_replicas, first_replica
-from tvlint.analyses.relations.derivation.localise import joins, name_of
+from tvlint.analyses.relations.derivation.given.equal_replicas import equal_replicas, first_replica
+from tvlint.analyses.relations.derivation.given.trusted_inputs import inputs_of, told_in_two_ways
+from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
+from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
+from tvlint.analyses.relations.derivation.localisation.sure import is_mixed, is_other_part, lasting_scaling
 from tvlint.analyses.relations.derivation.state import Derived, Slot
-from tvlint.analyses.relations.derivation.sure import is_mixed, is_other_part, lasting_scaling
-from tvlint.analyses.relations.derivation.trusted_inputs import inputs_of, told_in_two_ways
-from tvlint.analyses.relations.derivation.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Values

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from tvlint.analyses.dataflow.gradient_owners import Owners
 from tvlint.analyses.relations.defect import Defect
+from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
-from tvlint.analyses.relations.derivation.trusted_inputs import Inputs
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.groups import Groups
 from tvlint.analyses.relations.transfer.memo import Cases

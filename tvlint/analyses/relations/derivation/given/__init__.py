@@ -1,0 +1,1 @@
+"""What a plan declares and a derivation starts from."""

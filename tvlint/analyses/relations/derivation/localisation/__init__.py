@@ -1,0 +1,1 @@
+"""What is wrong, for certain or not, and at which operator a reader should look."""

@@ -1,0 +1,1 @@
+"""Relations through operators that are no product, sum or map of each element."""

@@ -1,0 +1,1 @@
+"""Values of one rank, and the operators of `aten` lifted to operators of the table."""

@@ -1,0 +1,260 @@
+"""Kernels that frameworks fuse, and their gradients: norms, activations, losses, lookups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvlint.ir.operators import Value
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, sizes, whole
+from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
+
+_REDUCTIONS = ("none", "mean", "sum")
+"""Reductions of losses in the order in which `aten` numbers them."""
+
+
+def _layer_norm(lifting: Lifting, node: Apply) -> bool:
+    """Lift the norm; mean and reciprocal deviation are read by its gradient alone."""
+    affine = tuple(node.arguments[name] for name in ("weight", "bias") if isinstance(node.arguments.get(name), Ref))
+    if len(affine) == 1 and not isinstance(node.arguments.get("weight"), Ref):
+        return False
+    shape, eps = sizes(given(node, "normalized_shape")), lifting.number(given(node, "eps"))
+    inputs: tuple[Argument, ...] = (given(node, "input"), shape, *affine)
+    lifting.emit("torch.nn.functional.layer_norm", inputs, node.outputs[:1], node.mark, {"eps": eps}, node)
+    lifting.lifted_from.update(dict.fromkeys(node.outputs, node))
+    return True
+
+
+def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift the gradient of the norm whose statistics are given."""
+    statistics = lifting.maker(given(node, "rstd"))
+    if statistics is None or statistics.op != "aten.native_layer_norm.default":
+        return False
+    forward = lifting.call_of(statistics.outputs[0])
+    same = lifting.value(given(node, "input")) == lifting.value(given(statistics, "input"))
+    same = same and given(node, "normalized_shape") == given(statistics, "normalized_shape")
+    if forward is None or not same or lifting.maker(given(node, "mean")) is not statistics:
+        return False
+    mask = node.arguments.get("output_mask", (True, True, True))
+    asked = mask if isinstance(mask, tuple) else ()
+    if len(node.outputs) != sum(is_wanted is True for is_wanted in asked):
+        return False
+    made = iter(node.outputs)
+    wanted = [next(made) if is_wanted is True else "" for is_wanted in asked]
+    tensors = sum(isinstance(argument, Ref) for argument in forward.inputs)
+    return lifting.gradient(forward, (given(node, "grad_out"),), tuple(wanted[:tensors]), node.mark)
+
+
+def _of_operand(kernel: str) -> Callable[[Lifting, Apply], bool]:
+    """Lift the gradient of a function of one operand, which is given."""
+
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        name = lifting.value(given(node, "self"))
+        calls = [call for call in lifting.uses.get(str(name), ()) if call.op == kernel and call.inputs[0] == Ref(str(name))]
+        forward = _nearest(lifting, node, calls)
+        return forward is not None and lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
+
+    return lift
+
+
+def _of_result(kernel: str, argument: str) -> Callable[[Lifting, Apply], bool]:
+    """Lift the gradient of a function of one operand whose result is given."""
+
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        name = str(lifting.value(given(node, argument)))
+        forward = lifting.call_of(name)
+        if forward is None or forward.op != kernel or forward.outputs != (name,):
+            return False
+        return lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
+
+    return lift
+
+
+def _nearest(lifting: Lifting, node: Apply, calls: list[Call]) -> Call | None:
+    """Return the one call that autograd names as the forward operator, else the last of them."""
+    named = lifting.program.operations.get(node.mark.of)
+    call = lifting.call_of(named) if named is not None else None
+    if call is not None and call in calls:
+        return call
+    return calls[-1] if calls else None
+
+
+def _activation_gradient(kernel: str) -> Callable[[Lifting, Apply], bool]:
+    """Lift the gradient of an activation whose operand is given, with the same options."""
+    plain = _of_operand(kernel)
+
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        name = str(lifting.value(given(node, "self")))
+        approximate = node.arguments.get("approximate", "none")
+        calls = [call for call in lifting.uses.get(name, ()) if call.op == kernel]
+        if any(call.attributes.get("approximate", "none") != approximate for call in calls):
+            return False
+        return plain(lifting, node)
+
+    return lift
+
+
+def _relu_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift the gradient of `relu`, which is told by its result or by its operand: both are positive in the same places."""
+    if lifting.number(given(node, "threshold")) != 0:
+        return False
+    return _of_result("torch.relu", "self")(lifting, node) or _of_operand("torch.relu")(lifting, node)
+
+
+def _loss(op: str) -> Callable[[Lifting, Apply], bool]:
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        reduction = _REDUCTIONS[whole(node.arguments.get("reduction", 1))]
+        return lifting.call(node, op, (given(node, "self"), given(node, "target")), reduction=reduction)
+
+    return lift
+
+
+def _squared_error_gradient(lifting: Lifting, node: Apply) -> bool:
+    operands = tuple(lifting.value(given(node, name)) for name in ("self", "target"))
+    calls = [
+        call
+        for call in lifting.uses.get(str(operands[0]), ())
+        if call.op == "torch.nn.functional.mse_loss" and call.inputs == (Ref(str(operands[0])), Ref(str(operands[1])))
+    ]
+    forward = _nearest(lifting, node, calls)
+    if forward is None or forward.attributes.get("reduction") != _REDUCTIONS[whole(given(node, "reduction"))]:
+        return False
+    return lifting.gradient(forward, (given(node, "grad_output"),), (node.outputs[0], ""), node.mark)
+
+
+def _likelihood(lifting: Lifting, node: Apply) -> bool:
+    """Lift the loss; its second result, the weight of all targets, is read by its gradient alone."""
+    if isinstance(node.arguments.get("weight"), Ref):
+        return False
+    reduction = _REDUCTIONS[whole(given(node, "reduction"))]
+    ignored = whole(given(node, "ignore_index"))
+    attributes: dict[str, Value] = {"reduction": reduction, "ignore_index": ignored}
+    inputs = (given(node, "self"), given(node, "target"))
+    lifting.emit("torch.nn.functional.nll_loss", inputs, node.outputs[:1], node.mark, attributes, node)
+    lifting.lifted_from.update(dict.fromkeys(node.outputs, node))
+    return True
+
+
+def _likelihood_gradient(lifting: Lifting, node: Apply) -> bool:
+    source = lifting.maker(given(node, "total_weight"))
+    if source is None or source.op != "aten.nll_loss_forward.default":
+        return False
+    forward = lifting.call_of(source.outputs[0])
+    same = all(lifting.value(given(node, name)) == lifting.value(given(source, name)) for name in ("self", "target"))
+    same = same and all(given(node, name) == given(source, name) for name in ("reduction", "ignore_index"))
+    return (
+        forward is not None
+        and same
+        and lifting.gradient(forward, (given(node, "grad_output"),), (node.outputs[0], ""), node.mark)
+    )
+
+
+def _lookup(lifting: Lifting, node: Apply) -> bool:
+    padding = whole(node.arguments.get("padding_idx", -1))
+    wanted = padding if padding >= 0 else None
+    inputs = (given(node, "indices"), given(node, "weight"))
+    return lifting.call(node, "torch.nn.functional.embedding", inputs, padding_idx=wanted)
+
+
+def _lookup_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift the gradient of the lookup with these indices in a table of that many rows."""
+    if node.arguments.get("scale_grad_by_freq"):
+        return False
+    indices = str(lifting.value(given(node, "indices")))
+    padding = whole(node.arguments.get("padding_idx", -1))
+    calls = [
+        call
+        for call in lifting.uses.get(indices, ())
+        if call.op == "torch.nn.functional.embedding"
+        and call.inputs[0] == Ref(indices)
+        and isinstance(call.inputs[1], Ref)
+        and lifting.shape(call.inputs[1].name) == lifting.shape(node.outputs[0])
+        and call.attributes.get("padding_idx", -1) == padding
+    ]
+    forward = _nearest(lifting, node, calls)
+    return forward is not None and lifting.gradient(forward, (given(node, "grad_output"),), ("", node.outputs[0]), node.mark)
+
+
+_ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
+_ATTENTION_KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
+
+
+def _attention(lifting: Lifting, node: Apply) -> bool:
+    """Lift the attention; the logarithms of its sums are read by its gradient alone."""
+    mask = node.arguments.get("attn_mask")
+    if lifting.number(node.arguments.get("dropout_p", 0)) != 0 or isinstance(mask, Ref):
+        return False
+    operands = tuple(given(node, name) for name in ("query", "key", "value"))
+    attributes: dict[str, Value] = {"is_causal": bool(node.arguments.get("is_causal", False))}
+    scale = node.arguments.get("scale")
+    if isinstance(scale, int | float):
+        attributes["scale"] = scale
+    lifting.emit(_ATTENTION, operands, node.outputs[:1], node.mark, attributes, node)
+    lifting.lifted_from.update(dict.fromkeys(node.outputs, node))
+    return True
+
+
+def _attention_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift the gradient of the attention that gave the result and the logarithms."""
+    source = lifting.maker(given(node, "logsumexp"))
+    if source is None or source.op != f"aten.{_ATTENTION_KERNEL}.default" or lifting.maker(given(node, "out")) is not source:
+        return False
+    same = all(lifting.value(given(node, name)) == lifting.value(given(source, name)) for name in ("query", "key", "value"))
+    options = all(
+        node.arguments.get(name, usual) == source.arguments.get(name, usual)
+        for name, usual in (("is_causal", False), ("scale", None), ("attn_mask", None), ("dropout_p", 0.0))
+    )
+    forward = lifting.call_of(source.outputs[0])
+    if forward is None or forward.op != _ATTENTION or not same or not options:
+        return False
+    return lifting.gradient(forward, (given(node, "grad_out"),), node.outputs, node.mark)
+
+
+EQUATIONS = (
+    Equation(
+        _ATTENTION_KERNEL,
+        "the kernel without mask and dropout is scaled_dot_product_attention, with the logarithms of its sums",
+        _attention,
+    ),
+    Equation(
+        f"{_ATTENTION_KERNEL}_backward",
+        "the gradient kernel is the gradient of the attention with these operands, result and logarithms",
+        _attention_gradient,
+    ),
+    Equation("native_layer_norm", "native_layer_norm is torch.nn.functional.layer_norm, with statistics", _layer_norm),
+    Equation(
+        "native_layer_norm_backward",
+        "native_layer_norm_backward(g, x, mean, rstd, w, b) is the gradient of the norm with these statistics",
+        _layer_norm_gradient,
+    ),
+    Equation(
+        "gelu_backward", "gelu_backward(g, x) is the gradient of gelu(x)", _activation_gradient("torch.nn.functional.gelu")
+    ),
+    Equation(
+        "silu_backward", "silu_backward(g, x) is the gradient of silu(x)", _activation_gradient("torch.nn.functional.silu")
+    ),
+    Equation(
+        "sigmoid_backward",
+        "sigmoid_backward(g, y) is the gradient of the sigmoid that gave y",
+        _of_result("torch.sigmoid", "output"),
+    ),
+    Equation(
+        "tanh_backward", "tanh_backward(g, y) is the gradient of the tanh that gave y", _of_result("torch.tanh", "output")
+    ),
+    Equation("threshold_backward", "threshold_backward(g, y, 0) is the gradient of the relu that gave y", _relu_gradient),
+    Equation("mse_loss", "mse_loss is torch.nn.functional.mse_loss", _loss("torch.nn.functional.mse_loss")),
+    Equation(
+        "mse_loss_backward", "mse_loss_backward(g, x, t) is the gradient of mse_loss(x, t) for x", _squared_error_gradient
+    ),
+    Equation("nll_loss_forward", "nll_loss_forward is torch.nn.functional.nll_loss, with a weight", _likelihood),
+    Equation(
+        "nll_loss_backward",
+        "nll_loss_backward(g, x, t, weight) is the gradient of the loss with that weight",
+        _likelihood_gradient,
+    ),
+    Equation("embedding", "embedding(table, indices) is torch.nn.functional.embedding(indices, table)", _lookup),
+    Equation(
+        "embedding_dense_backward",
+        "embedding_dense_backward(g, indices, n) is the gradient of the lookup for its table of n rows",
+        _lookup_gradient,
+    ),
+)

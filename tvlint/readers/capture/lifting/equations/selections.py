@@ -1,0 +1,412 @@
+"""Elements that masks and indices choose, as the layers do that hold a range of a vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tvlint.ir.operators import Literal
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, Operand, given, whole
+from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
+
+LOOKUP = "torch.nn.functional.embedding"
+LOOKUP_IN_RANGE = "nnscaler.runtime.function.embedding"
+PICK = "masked_gather"
+_MASKED = "torch.masked_fill"
+_SHAPED = frozenset({"torch.Tensor.view", "torch.Tensor.to"})
+
+
+@dataclass(frozen=True, slots=True)
+class InRange:
+    """Indices that are counted from `start` where they are below `stop`, and 0 elsewhere, where `mask` holds."""
+
+    indices: str
+    start: int
+    stop: int
+    mask: str
+
+
+def _indices(node: Apply) -> tuple[Argument, ...]:
+    """Return the indices of an indexing, without those that take all of a dimension at the end."""
+    listed = given(node, "indices")
+    found = list(listed) if isinstance(listed, tuple) else []
+    while found and found[-1] is None:
+        found.pop()
+    return tuple(found)
+
+
+def _filled_where(lifting: Lifting, node: Apply) -> bool:
+    """Lift the assignment of one number where a mask of the first dimensions holds."""
+    indices, value = _indices(node), lifting.number(given(node, "values"))
+    name, mask = lifting.value(given(node, "self")), lifting.value(indices[0]) if len(indices) == 1 else None
+    if name is None or mask is None or value is None or node.arguments.get("accumulate") or lifting.dtype(mask) != "bool":
+        return False
+    shape, covered = lifting.shape(name), lifting.shape(mask)
+    if shape[: len(covered)] != covered:
+        return False
+    looked_up = _in_range_lookup(lifting, name, mask) if value == 0 else None
+    if looked_up is not None:
+        table, found = looked_up
+        return lifting.call(node, LOOKUP_IN_RANGE, (Ref(found.indices), table), start=found.start, stop=found.stop)
+    picked = _picked_in_range(lifting, name, mask) if value == 0 else None
+    if picked is not None:
+        scores, found = picked
+        rows = lifting.shape(scores)[:-1]
+        targets = _as_shape(lifting, node, Ref(found.indices), rows)
+        chosen = lifting.temporary(node, PICK, (Ref(scores), targets), rows, dim=len(rows), start=found.start, stop=found.stop)
+        return lifting.call(node, "torch.Tensor.view", (chosen, shape))
+    spread: Argument = Ref(mask)
+    if covered != shape:
+        wide = (*covered, *(1 for _ in shape[len(covered) :]))
+        spread = lifting.temporary(node, "torch.Tensor.view", (spread, wide), wide)
+    return lifting.call(node, _MASKED, (Ref(name), spread, value))
+
+
+def _as_shape(lifting: Lifting, node: Apply, value: Ref, shape: tuple[int, ...]) -> Ref:
+    name = lifting.name(value.name)
+    if lifting.shape(name) == shape:
+        return Ref(name)
+    viewed = lifting.program.fresh(lifting.program.types[name].of_shape(shape))
+    lifting.emit("torch.Tensor.view", (Ref(name), shape), (viewed,), node.mark, {}, node)
+    return Ref(viewed)
+
+
+def _source(lifting: Lifting, name: str, through: frozenset[str] = _SHAPED) -> str:
+    """Return the value that a value is in another shape or type."""
+    call = lifting.call_of(name)
+    while call is not None and call.op in through and isinstance(call.inputs[0], Ref):
+        name = call.inputs[0].name
+        call = lifting.call_of(name)
+    return lifting.name(name)
+
+
+def _in_range(lifting: Lifting, name: str) -> InRange | None:
+    """Return what indices say that are masked and shifted; None where they are others."""
+    filled = lifting.call_of(_source(lifting, name))
+    if filled is None or filled.op != _MASKED or not _is_number(filled.inputs[2], 0):
+        return None
+    shifted, mask = (argument.name if isinstance(argument, Ref) else "" for argument in filled.inputs[:2])
+    either = lifting.call_of(mask)
+    if either is None or either.op != "torch.logical_or":
+        return None
+    below, above = (lifting.call_of(argument.name) if isinstance(argument, Ref) else None for argument in either.inputs)
+    if below is None or above is None or (below.op, above.op) != ("torch.lt", "torch.ge"):
+        return None
+    (indices, start), (again, stop) = below.inputs, above.inputs
+    if not isinstance(indices, Ref) or indices != again or not isinstance(start, Literal) or not isinstance(stop, Literal):
+        return None
+    low, high = start.value, stop.value
+    if not isinstance(low, int) or not isinstance(high, int) or not _is_shifted(lifting, shifted, indices.name, low):
+        return None
+    return InRange(indices.name, low, high, lifting.name(mask))
+
+
+def _is_shifted(lifting: Lifting, name: str, indices: str, start: int) -> bool:
+    call = lifting.call_of(name)
+    if start == 0 and lifting.name(name) == lifting.name(indices):
+        return True
+    return call is not None and call.op == "torch.sub" and call.inputs[0] == Ref(indices) and _is_number(call.inputs[1], start)
+
+
+def _is_number(operand: Operand, number: float) -> bool:
+    return isinstance(operand, Literal) and operand.value == number and not isinstance(operand.value, bool)
+
+
+def _in_range_lookup(lifting: Lifting, name: str, mask: str) -> tuple[Ref, InRange] | None:
+    """Return the table and the indices of a lookup whose rows outside of the table are set to zero."""
+    call = lifting.call_of(name)
+    if call is None or call.op != LOOKUP or not isinstance(call.inputs[0], Ref) or not isinstance(call.inputs[1], Ref):
+        return None
+    found = _in_range(lifting, call.inputs[0].name)
+    table = call.inputs[1]
+    if found is None or found.mask != mask or found.stop - found.start != lifting.shape(table.name)[0]:
+        return None
+    return table, found
+
+
+def _picked_in_range(lifting: Lifting, name: str, mask: str) -> tuple[str, InRange] | None:
+    """Return the scores and the targets of scores that were picked by rows, where those outside are set to zero."""
+    source = lifting.maker(Ref(_source(lifting, name)))
+    if source is not None and source.op == "aten.gather.default":
+        chosen = _one_column_a_row(lifting, source)
+    else:
+        chosen = _rows_and_columns(lifting, source) if source is not None and source.op == "aten.index.Tensor" else None
+    if chosen is None or chosen[1].mask != mask:
+        return None
+    return chosen
+
+
+def _rows_and_columns(lifting: Lifting, node: Apply) -> tuple[str, InRange] | None:
+    """Return the matrix and the columns of `x[arange(n), columns]`, with columns in the range that the matrix holds."""
+    name, indices = lifting.value(given(node, "self")), _indices(node)
+    if name is None or len(indices) != 2 or len(lifting.shape(name)) != 2:
+        return None
+    rows, columns = lifting.value(indices[0]), lifting.value(indices[1])
+    found = _in_range(lifting, columns) if columns is not None else None
+    if found is None or rows is None or not _counts(lifting, rows, lifting.shape(name)[0]):
+        return None
+    return (name, found) if found.stop - found.start == lifting.shape(name)[1] else None
+
+
+def _one_column_a_row(lifting: Lifting, node: Apply) -> tuple[str, InRange] | None:
+    """Return the matrix and the columns of `gather(x, 1, columns)` of one column a row, in the range that the matrix holds."""
+    word, columns = (lifting.value(given(node, name)) for name in ("self", "index"))
+    if word is None or columns is None or len(lifting.shape(word)) != 2 or _dim(lifting, node) != 1:
+        return None
+    found, (rows, width) = _in_range(lifting, columns), lifting.shape(word)
+    fits = found is not None and found.stop - found.start == width and lifting.shape(columns) == (rows, 1)
+    return (word, found) if found is not None and fits else None
+
+
+def _counts(lifting: Lifting, name: str, number: int) -> bool:
+    """Return whether a value is 0, 1, .. up to a number."""
+    call = lifting.call_of(name)
+    if call is None or call.op != "torch.arange":
+        return False
+    bounds = [argument.value for argument in call.inputs if isinstance(argument, Literal)]
+    return bounds in ([number], [0, number], [0, number, 1]) and lifting.shape(name) == (number,)
+
+
+def _minus_one_at(lifting: Lifting, node: Apply) -> bool:
+    """Lift `x[i, t] -= a (1 - mask)`, the gradient of a cross entropy for its scores, where t is in the range that x holds."""
+    place = _rows_and_columns(lifting, node)
+    taken = lifting.call_of(str(lifting.value(given(node, "values"))))
+    name = lifting.value(given(node, "self"))
+    if place is None or taken is None or taken.op != "torch.sub" or taken.attributes or node.arguments.get("accumulate"):
+        return False
+    old, subtracted = (argument.name if isinstance(argument, Ref) else "" for argument in taken.inputs)
+    before = lifting.maker(Ref(old)) if old else None
+    if before is None or before.op != "aten.index.Tensor" or before.arguments["indices"] != node.arguments["indices"]:
+        return False
+    factor = _kept(lifting, subtracted, place[1].mask) if subtracted else None
+    if lifting.value(given(before, "self")) != name or factor is None:
+        return False
+    ones = _ones_at_targets(lifting, node, place[1])
+    if ones is None:
+        return False
+    wanted: Argument = ones
+    if factor != 1:
+        wanted = lifting.temporary(node, "torch.mul", (wanted, factor), lifting.shape(str(name)))
+    return lifting.call(node, "torch.sub", (Ref(str(name)), wanted))
+
+
+def _minus_one_put(lifting: Lifting, node: Apply) -> bool:
+    """Lift `zeros[i, t] = mask - 1`, minus one at the target t of each row that is in the range."""
+    place, values = _rows_and_columns(lifting, node), lifting.call_of(str(lifting.value(given(node, "values"))))
+    if place is None or values is None or lifting.number(given(node, "self")) != 0 or node.arguments.get("accumulate"):
+        return False
+    if values.op != "torch.sub" or values.attributes or not _is_number(values.inputs[1], 1):
+        return False
+    masked = values.inputs[0].name if isinstance(values.inputs[0], Ref) else ""
+    ones = _ones_at_targets(lifting, node, place[1]) if masked and _source(lifting, masked) == place[1].mask else None
+    return ones is not None and lifting.call(node, "torch.neg", (ones,))
+
+
+def _ones_at_targets(lifting: Lifting, node: Apply, found: InRange) -> Ref | None:
+    """Return ones at the targets in a range among zeros, the gradient of picking them; None where nothing picks them."""
+    shape = lifting.shape(node.outputs[0])
+    forward = _pick_of(lifting, found, shape)
+    if forward is None:
+        return None
+    ones = lifting.temporary(node, "torch.ones_like", (Ref(forward.outputs[0]),), lifting.shape(forward.outputs[0]))
+    scores = next(argument for argument in forward.inputs if isinstance(argument, Ref))
+    at_targets = lifting.program.fresh(lifting.program.types[node.outputs[0]].of_shape(lifting.shape(scores.name)))
+    lifting.gradient(forward, (ones,), (at_targets, ""), node.mark)
+    return _as_shape(lifting, node, Ref(at_targets), shape)
+
+
+def _kept(lifting: Lifting, name: str, mask: str) -> float | None:
+    """Return the number by which `1 - mask` is multiplied in a value; None where it is another value."""
+    call = lifting.call_of(_source(lifting, name))
+    if call is not None and call.op == "torch.mul" and isinstance(call.inputs[1], Literal) and isinstance(call.inputs[0], Ref):
+        factor = call.inputs[1].value
+        inner = _kept(lifting, call.inputs[0].name, mask)
+        return factor * inner if isinstance(factor, int | float) and inner is not None else None
+    if call is None or call.op != "torch.sub" or not _is_number(call.inputs[0], 1) or not isinstance(call.inputs[1], Ref):
+        return None
+    return 1.0 if _source(lifting, call.inputs[1].name) == mask else None
+
+
+def _pick_of(lifting: Lifting, found: InRange, shape: tuple[int, ...]) -> Call | None:
+    """Return the last pick of scores of this shape with these targets."""
+    for call in reversed(lifting.result.nodes):
+        if not isinstance(call, Call) or call.op != PICK or not isinstance(call.inputs[1], Ref):
+            continue
+        bounds = call.attributes["start"], call.attributes["stop"]
+        scores = call.inputs[0].name if isinstance(call.inputs[0], Ref) else ""
+        same = _source(lifting, call.inputs[1].name) == _source(lifting, found.indices)
+        if same and bounds == (found.start, found.stop) and lifting.shape(scores)[-1] == shape[-1]:
+            return call
+    return None
+
+
+def _lookup_in_range_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift the gradient of a lookup whose rows outside of the table are zero: their gradients are zero too."""
+    if node.arguments.get("scale_grad_by_freq") or lifting.number(node.arguments.get("padding_idx", -1)) != -1:
+        return False
+    indices, filled = lifting.value(given(node, "indices")), lifting.call_of(str(lifting.value(given(node, "grad_output"))))
+    found = _in_range(lifting, indices) if indices is not None else None
+    if found is None or filled is None or filled.op != _MASKED or not _is_number(filled.inputs[2], 0):
+        return False
+    if not isinstance(filled.inputs[1], Ref) or _source(lifting, filled.inputs[1].name) != found.mask:
+        return False
+    calls = [
+        call
+        for call in lifting.uses.get(found.indices, ())
+        if call.op == LOOKUP_IN_RANGE
+        and (call.attributes["start"], call.attributes["stop"]) == (found.start, found.stop)
+        and isinstance(call.inputs[1], Ref)
+        and lifting.shape(call.inputs[1].name) == lifting.shape(node.outputs[0])
+    ]
+    if not calls or not isinstance(filled.inputs[0], Ref):
+        return False
+    return lifting.gradient(calls[-1], (filled.inputs[0],), ("", node.outputs[0]), node.mark)
+
+
+def _part_of_lookup_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift the rows of a lookup's gradient that are those of the table in which a range was looked up."""
+    source = lifting.maker(given(node, "self"))
+    if source is None or source.op != "aten.embedding_dense_backward.default" or node.arguments["dim"] != 0:
+        return False
+    if source.arguments.get("scale_grad_by_freq") or lifting.number(source.arguments.get("padding_idx", -1)) != -1:
+        return False
+    start, length = node.arguments["start"], node.arguments["length"]
+    calls = [
+        call
+        for call in lifting.uses.get(str(lifting.value(given(source, "indices"))), ())
+        if call.op == LOOKUP_IN_RANGE
+        and isinstance(call.inputs[1], Ref)
+        and lifting.shape(call.inputs[1].name) == lifting.shape(node.outputs[0])
+        and isinstance(start, int)
+        and isinstance(length, int)
+        and (call.attributes["start"], call.attributes["stop"]) == (start, start + length)
+    ]
+    if not calls:
+        return False
+    return lifting.gradient(calls[-1], (given(source, "grad_output"),), ("", node.outputs[0]), source.mark)
+
+
+def _all_rows(lifting: Lifting, node: Apply) -> bool:
+    """Lift `x[arange(n), ...]` of all `n` rows, which is `x`."""
+    name = lifting.value(given(node, "self"))
+    if name is None or not _takes_all_rows(lifting, node, lifting.shape(name)):
+        return False
+    return lifting.call(node, "torch.Tensor.view", (Ref(name), lifting.shape(name)))
+
+
+def _all_rows_put(lifting: Lifting, node: Apply) -> bool:
+    """Lift the assignment of all rows, which leaves what is assigned."""
+    name, values = lifting.value(given(node, "self")), lifting.value(given(node, "values"))
+    if name is None or values is None or node.arguments.get("accumulate") or lifting.shape(name) != lifting.shape(values):
+        return False
+    if not _takes_all_rows(lifting, node, lifting.shape(name)) or lifting.dtype(name) != lifting.dtype(values):
+        return False
+    return lifting.call(node, "torch.Tensor.view", (Ref(values), lifting.shape(values)))
+
+
+def _one_of_each_row(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
+    """Return a matrix and its columns, as one column, where an indexing takes one element of each row."""
+    name, indices = lifting.value(given(node, "self")), _indices(node)
+    if name is None or len(indices) != 2 or len(lifting.shape(name)) != 2:
+        return None
+    rows, columns = (lifting.value(index) for index in indices)
+    count = lifting.shape(name)[0]
+    if rows is None or columns is None or not _counts(lifting, rows, count) or lifting.shape(columns) != (count,):
+        return None
+    return Ref(name), _as_shape(lifting, node, Ref(columns), (count, 1))
+
+
+def _put_in_each_row(lifting: Lifting, node: Apply) -> bool:
+    """Lift `x[arange(n), columns] = y`, which puts one element into each row."""
+    found, values = _one_of_each_row(lifting, node), lifting.value(given(node, "values"))
+    if found is None or values is None or node.arguments.get("accumulate"):
+        return False
+    ref, columns = found
+    count, _ = lifting.shape(columns.name)
+    if lifting.shape(values) != (count,) or lifting.dtype(values) != lifting.dtype(ref.name):
+        return False
+    column = _as_shape(lifting, node, Ref(values), (count, 1))
+    return lifting.call(node, "torch.scatter", (ref, columns, column), dim=1)
+
+
+def _takes_all_rows(lifting: Lifting, node: Apply, shape: tuple[int, ...]) -> bool:
+    """Return whether the one index counts all rows of a value of this shape."""
+    indices = _indices(node)
+    rows = lifting.value(indices[0]) if len(indices) == 1 else None
+    return rows is not None and bool(shape) and _counts(lifting, rows, shape[0])
+
+
+def _dim(lifting: Lifting, node: Apply) -> int:
+    """Return the dimension that an operator works along, counted from the first."""
+    name = lifting.value(given(node, "self"))
+    return whole(node.arguments.get("dim", -1)) % max(1, len(lifting.shape(name)) if name is not None else 1)
+
+
+def _gathered(lifting: Lifting, node: Apply) -> bool:
+    return lifting.call(node, "torch.gather", (given(node, "self"), given(node, "index")), dim=_dim(lifting, node))
+
+
+def _put_at(op: str) -> Callable[[Lifting, Apply], bool]:
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        if not isinstance(node.arguments.get("src"), Ref) or node.arguments.get("reduce") is not None:
+            return False
+        operands = tuple(given(node, name) for name in ("self", "index", "src"))
+        return lifting.call(node, op, operands, dim=_dim(lifting, node))
+
+    return lift
+
+
+def _one_hot(lifting: Lifting, node: Apply) -> bool:
+    """Lift ones at one index a row of the last dimension among zeros."""
+    name, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
+    numbers = lifting.number(given(node, "self")), lifting.number(node.arguments.get("value"))
+    if name is None or index is None or numbers != (0, 1) or node.arguments.get("reduce") is not None:
+        return False
+    shape = lifting.shape(name)
+    if lifting.shape(index) != (*shape[:-1], 1) or _dim(lifting, node) != len(shape) - 1 or lifting.dtype(name) != "int64":
+        return False
+    return lifting.call(node, "torch.nn.functional.one_hot", (_as_shape(lifting, node, Ref(index), shape[:-1]), shape[-1]))
+
+
+def _top(lifting: Lifting, node: Apply) -> bool:
+    options = tuple(node.arguments.get(name, True) for name in ("largest", "sorted"))
+    if options != (True, True):
+        return False
+    return lifting.call(node, "torch.topk", (given(node, "self"), whole(given(node, "k"))), dim=_dim(lifting, node))
+
+
+def _place_of_greatest(lifting: Lifting, node: Apply) -> bool:
+    keep = bool(node.arguments.get("keepdim", False))
+    if node.arguments.get("dim") is None:
+        return False
+    return lifting.call(node, "torch.argmax", (given(node, "self"),), dim=_dim(lifting, node), keepdim=keep)
+
+
+EQUATIONS = (
+    Equation("gather", "gather(x, dim, index) is torch.gather", _gathered),
+    Equation("scatter_add", "scatter_add(x, dim, index, y) is torch.scatter_add", _put_at("torch.scatter_add")),
+    Equation("scatter", "scatter(x, dim, index, y) of tensors is torch.scatter", _put_at("torch.scatter")),
+    Equation("scatter", "scatter(0, -1, index, 1) with one index for each row is one_hot(index)", _one_hot),
+    Equation("topk", "topk(x, k, dim) of the greatest in order is torch.topk", _top),
+    Equation("argmax", "argmax(x, dim) is torch.argmax", _place_of_greatest),
+    Equation("index", "x[0, 1, .., n - 1] of n rows is x", _all_rows),
+    Equation("index_put", "zeros[i, t] = mask - 1 is minus the gradient of picking t in the range", _minus_one_put),
+    Equation("index_put", "x[0, 1, .., n - 1] = y of n rows is y", _all_rows_put),
+    Equation("narrow", "rows of the gradient of a lookup are that of the lookup in their range", _part_of_lookup_gradient),
+    Equation(
+        "index_put",
+        "x[mask] = c is masked_fill(x, mask, c); on rows looked up or scores picked outside of a range: those in the range",
+        _filled_where,
+    ),
+    Equation(
+        "index_put", "x[i, t] -= a (1 - mask) is x - a times the gradient of picking t in the range from x", _minus_one_at
+    ),
+    Equation(
+        "index_put", "x[0, 1, .., n - 1; t] = y is torch.scatter of y to the columns t of the n rows", _put_in_each_row
+    ),
+    Equation(
+        "embedding_dense_backward",
+        "the gradient of a lookup in a range does not see rows outside of it",
+        _lookup_in_range_gradient,
+    ),
+)

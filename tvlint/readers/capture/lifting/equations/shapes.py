@@ -1,0 +1,217 @@
+"""Operators that move elements, join tensors, or make them of one number."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tvlint.ir.operators import Value
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, sizes, whole
+from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
+
+
+def _keeps_number(lifting: Lifting, node: Apply) -> None:
+    number = lifting.number(given(node, "self"))
+    if number is not None:
+        lifting.numbers[node.outputs[0]] = number
+
+
+def _permuted(lifting: Lifting, node: Apply) -> bool:
+    _keeps_number(lifting, node)
+    return lifting.call(node, "torch.permute", (given(node, "self"),), dims=sizes(given(node, "dims")))
+
+
+def _viewed(lifting: Lifting, node: Apply) -> bool:
+    _keeps_number(lifting, node)
+    shape, source = lifting.shape(node.outputs[0]), lifting.value(given(node, "self"))
+    if source is not None and lifting.shape(source) == shape:
+        return lifting.equate(node.outputs[0], Ref(source))
+    call = lifting.call_of(source) if source is not None else None
+    if call is not None and call.op == "torch.Tensor.view" and isinstance(call.inputs[0], Ref):
+        viewed = call.inputs[0]
+        if lifting.shape(viewed.name) == shape:
+            return lifting.equate(node.outputs[0], viewed)
+    rows = _rows_of_join(lifting, node, call, shape) if call is not None else ()
+    if rows:
+        return lifting.call(node, "torch.cat", rows, dim=0)
+    return lifting.call(node, "torch.Tensor.view", (given(node, "self"), shape))
+
+
+def _rows_of_join(lifting: Lifting, node: Apply, call: Call, shape: tuple[int, ...]) -> tuple[Ref, ...]:
+    """Return flat tensors that are joined, each viewed as the rows of `shape` that it is; none where one is no whole rows."""
+    row = prod(shape[1:])
+    parts = [argument for argument in call.inputs if isinstance(argument, Ref)]
+    flat = all(len(lifting.shape(part.name)) == 1 and row and not lifting.shape(part.name)[0] % row for part in parts)
+    if call.op != "torch.cat" or len(shape) < 2 or not flat:
+        return ()
+    found: list[Ref] = []
+    for part in parts:
+        shape_of_rows = (lifting.shape(part.name)[0] // row, *shape[1:])
+        before = lifting.call_of(part.name)
+        viewed = before.inputs[0] if before is not None and before.op == "torch.Tensor.view" else None
+        if isinstance(viewed, Ref) and lifting.shape(viewed.name) == shape_of_rows:
+            found.append(viewed)
+        else:
+            found.append(lifting.temporary(node, "torch.Tensor.view", (part, shape_of_rows), shape_of_rows))
+    return tuple(found)
+
+
+def _narrowed(lifting: Lifting, node: Apply) -> bool:
+    _keeps_number(lifting, node)
+    dim, start, length = (whole(given(node, name)) for name in ("dim", "start", "length"))
+    name = lifting.value(given(node, "self"))
+    if name is not None and length == lifting.shape(name)[dim]:
+        return lifting.equate(node.outputs[0], Ref(name))
+    part = _part_of_join(lifting, name, dim, start, length) if name is not None else None
+    if part is not None:
+        return lifting.equate(node.outputs[0], part)
+    return lifting.call(node, "torch.narrow", (given(node, "self"), dim, start, length))
+
+
+def _part_of_join(lifting: Lifting, name: str, dim: int, start: int, length: int) -> Ref | None:
+    """Return the tensor that a range of joined tensors is; None where it is none of them."""
+    call, at = lifting.call_of(name), 0
+    if call is None or call.op != "torch.cat" or call.attributes["dim"] != dim:
+        return None
+    for part in call.inputs:
+        size = lifting.shape(part.name)[dim] if isinstance(part, Ref) else 0
+        if isinstance(part, Ref) and (at, size) == (start, length):
+            return part
+        at += size
+    return None
+
+
+def _expanded(lifting: Lifting, node: Apply) -> bool:
+    _keeps_number(lifting, node)
+    return lifting.call(node, "torch.Tensor.expand", (given(node, "self"),), size=lifting.shape(node.outputs[0]))
+
+
+def _joined(lifting: Lifting, node: Apply) -> bool:
+    listed = given(node, "tensors")
+    parts: tuple[Argument, ...] = listed if isinstance(listed, tuple) else ()
+    some = tuple(part for part in parts if isinstance(part, Ref) and 0 not in lifting.shape(part.name))
+    dim = whole(node.arguments.get("dim", 0)) % max(1, len(lifting.shape(node.outputs[0])))
+    if len(some) == 1:
+        return lifting.equate(node.outputs[0], some[0])
+    return bool(some) and lifting.call(node, "torch.cat", some, dim=dim)
+
+
+def _stacked(lifting: Lifting, node: Apply) -> bool:
+    listed, shape = given(node, "tensors"), lifting.shape(node.outputs[0])
+    dim = whole(node.arguments.get("dim", 0)) % max(1, len(shape))
+    one = (*shape[:dim], 1, *shape[dim + 1 :])
+    parts = listed if isinstance(listed, tuple) else ()
+    rows = tuple(lifting.temporary(node, "torch.Tensor.view", (part, one), one) for part in parts)
+    return lifting.call(node, "torch.cat", rows, dim=dim)
+
+
+def _seeded(lifting: Lifting, node: Apply) -> bool:
+    name = lifting.value(given(node, "self"))
+    if name not in {lifting.name(root) for root in lifting.roots} or node.mark.phase != "backward":
+        return False
+    lifting.result.seeds[node.outputs[0]] = str(name)
+    return True
+
+
+def _ones(lifting: Lifting, node: Apply) -> bool:
+    return made_of(lifting, node, 1)
+
+
+def _zeros(lifting: Lifting, node: Apply) -> bool:
+    return made_of(lifting, node, 0)
+
+
+def _full(lifting: Lifting, node: Apply) -> bool:
+    named = next((name for name in ("fill_value", "value", "s") if name in node.arguments), "")
+    number = lifting.number(node.arguments.get(named))
+    return number is not None and made_of(lifting, node, number)
+
+
+def made_of(lifting: Lifting, node: Apply, number: float) -> bool:
+    """Let a result be made of one number throughout."""
+    name = node.outputs[0]
+    lifting.numbers[name] = number
+    shape: Value = lifting.shape(name)
+    if number in (0, 1):
+        return lifting.call(node, "torch.ones" if number else "torch.zeros", (shape,), dtype=lifting.dtype(name))
+    return lifting.call(node, "torch.full", (shape, number), dtype=lifting.dtype(name))
+
+
+def _counted(lifting: Lifting, node: Apply) -> bool:
+    bounds = tuple(node.arguments[name] for name in ("start", "end", "step") if name in node.arguments)
+    return lifting.call(node, "torch.arange", bounds, dtype=lifting.dtype(node.outputs[0]))
+
+
+def _triangle(lifting: Lifting, node: Apply) -> bool:
+    diagonal = node.arguments.get("diagonal", 0)
+    name = f"torch.{node.op.split('.')[1]}"
+    return lifting.call(node, name, (given(node, "self"),), diagonal=whole(diagonal))
+
+
+def _slice_gradient(lifting: Lifting, node: Apply) -> bool:
+    dim, step = whole(given(node, "dim")), whole(given(node, "step"))
+    shape = sizes(given(node, "input_sizes"))
+    start, end, _ = slice(whole(given(node, "start")), whole(given(node, "end")), 1).indices(shape[dim])
+    if step != 1:
+        return False
+    if start >= end:
+        return made_of(lifting, node, 0)
+    before, after = (_zeros_of(lifting, node, shape, dim, length) for length in (start, shape[dim] - end))
+    parts = (*before, given(node, "grad_output"), *after)
+    if len(parts) == 1:
+        return lifting.equate(node.outputs[0], parts[0])
+    return lifting.call(node, "torch.cat", parts, dim=dim)
+
+
+def _select_gradient(lifting: Lifting, node: Apply) -> bool:
+    dim, index = whole(given(node, "dim")), whole(given(node, "index"))
+    shape = sizes(given(node, "input_sizes"))
+    dim %= len(shape)
+    index %= shape[dim]
+    before, after = (_zeros_of(lifting, node, shape, dim, length) for length in (index, shape[dim] - index - 1))
+    one = (*shape[:dim], 1, *shape[dim + 1 :])
+    middle = lifting.temporary(node, "torch.Tensor.view", (given(node, "grad_output"), one), one)
+    return lifting.call(node, "torch.cat", (*before, middle, *after), dim=dim)
+
+
+def _zeros_of(lifting: Lifting, node: Apply, shape: tuple[int, ...], dim: int, length: int) -> tuple[Argument, ...]:
+    """Return zeros of a shape with another length of one dimension, like the gradient where they can be; nothing for none."""
+    if not length:
+        return ()
+    shape_of_zeros = (*shape[:dim], length, *shape[dim + 1 :])
+    gradient = lifting.value(given(node, "grad_output"))
+    if gradient is not None and lifting.shape(gradient) == shape_of_zeros:
+        zeros = lifting.temporary(node, "torch.zeros_like", (Ref(gradient),), shape_of_zeros)
+    else:
+        zeros = lifting.temporary(node, "torch.zeros", (shape_of_zeros,), shape_of_zeros, dtype=lifting.dtype(node.outputs[0]))
+    lifting.numbers[zeros.name] = 0
+    return (zeros,)
+
+
+EQUATIONS = (
+    Equation("permute", "a permutation of dimensions is torch.permute", _permuted),
+    Equation(
+        "view",
+        "the same elements in another shape are torch.Tensor.view, in the shape that they have or had what was viewed, and of "
+        "flat tensors that are joined the join of their rows",
+        _viewed,
+    ),
+    Equation(
+        "narrow",
+        "a range of a dimension is torch.narrow, all of it the tensor itself, and a part of a join that part",
+        _narrowed,
+    ),
+    Equation("expand", "a dimension of size 1 repeated is torch.Tensor.expand", _expanded),
+    Equation("cat", "tensors without elements add nothing to torch.cat", _joined),
+    Equation("stack", "stack(x, y, .., dim) is the torch.cat of each with a dimension of size 1", _stacked),
+    Equation("ones_like", "a backward pass begins at its root with ones", _seeded),
+    *(Equation(name, f"{name} is torch.ones of its shape", _ones) for name in ("ones", "ones_like", "new_ones")),
+    *(Equation(name, f"{name} is torch.zeros of its shape", _zeros) for name in ("zeros", "zeros_like", "new_zeros")),
+    *(
+        Equation(name, f"{name} is torch.full of its shape", _full)
+        for name in ("full", "full_like", "new_full", "fill", "scalar_tensor")
+    ),
+    Equation("arange", "arange is torch.arange", _counted),
+    *(Equation(name, f"{name} is torch.{name}", _triangle) for name in ("triu", "tril")),
+    Equation("slice_backward", "the gradient of x[a:b] is the result's gradient with zeros around it", _slice_gradient),
+    Equation("select_backward", "the gradient of x[i] is the result's gradient with zeros around it", _select_gradient),
+)

@@ -1,0 +1,417 @@
+"""Operators of `aten` become operators of the operator table, each by an equation (`equations/`).
+
+What no equation lifts stays what it is: an operator that the table does not know, at its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TypeAlias
+
+from tvlint.ir.operators import Literal, Value
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
+from tvlint.readers.capture.lifting.program import (
+    Apply,
+    Argument,
+    Array,
+    End,
+    Exchange,
+    Message,
+    Node,
+    Program,
+    Ref,
+    RootValue,
+    Type,
+    references,
+)
+from tvlint.readers.capture.tapes.tape import Mark, Other
+
+Operand: TypeAlias = Ref | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator of the operator table on values."""
+
+    op: str
+    inputs: tuple[Operand, ...]
+    attributes: Mapping[str, Value]
+    outputs: tuple[str, ...]
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class GradientOf:
+    """The gradient of a call: `inputs` are the gradients of its results, `outputs` those of its tensor operands.
+
+    The empty name stands for none.
+    """
+
+    forward: Call
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    mark: Mark
+
+
+LiftedNode: TypeAlias = Call | GradientOf | Exchange | Message | End
+
+
+@dataclass(slots=True)
+class Lifted:
+    """The program of one rank in operators of the operator table.
+
+    `seeds` are the values that stand for the gradient of a root, by their names; `unlifted` the operators that no equation
+    lifts; `unread` says of which arguments no equation speaks, and where; `absent` are the numbers that nothing recorded is,
+    with where it is compared with them; `numbers` those that values are throughout.
+    """
+
+    program: Program
+    nodes: list[LiftedNode] = field(default_factory=list)
+    gradients: dict[str, tuple[str, Array | None]] = field(default_factory=dict)
+    roots: list[RootValue] = field(default_factory=list)
+    seeds: dict[str, str] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+    unlifted: list[Call] = field(default_factory=list)
+    unread: list[tuple[str, Mark]] = field(default_factory=list)
+    absent: list[tuple[float, Mark]] = field(default_factory=list)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """An equation for an operator of `aten`: its statement, and the function that lifts a use of it.
+
+    The function returns whether it has lifted the use.
+    """
+
+    op: str
+    statement: str
+    lift: Callable[[Lifting, Apply], bool]
+
+
+_OF_STORAGE = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking", "copy", "out"})
+"""Arguments that say how a result is stored, and not what it is."""
+
+_OF_TYPE = frozenset({"size", "num_weights", "half_to_float", "input_dtype", "grad_output", "weight", "bias"})
+"""Arguments that the result's shape and dtype say too; a gradient that is cut again where it is read; weights of a
+norm, which are gathered anew for its gradient and are held by the replay."""
+
+
+def is_move(op: str) -> bool:
+    """Return whether an operator moves elements: two of the same value that move them alike are one."""
+    return has_trait(op, Trait.VIEW, Trait.RANGES, Trait.BROADCAST)
+
+
+class _Arguments(Mapping[str, Argument]):
+    """The arguments of an operator, and which of them were asked for."""
+
+    def __init__(self, known: Mapping[str, Argument]) -> None:
+        self.known = known
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Argument:
+        self.asked.add(name)
+        return self.known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.known)
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+
+class NotLiftedError(Exception):
+    """An operator has other arguments than an equation speaks of."""
+
+
+def given(node: Apply, name: str) -> Argument:
+    """Return an argument that an equation needs."""
+    if name not in node.arguments:
+        raise NotLiftedError(f"`{node.op}` without `{name}`")
+    return node.arguments[name]
+
+
+def whole(argument: Argument) -> int:
+    """Return an argument that is a whole number."""
+    if not isinstance(argument, int) or isinstance(argument, bool):
+        raise NotLiftedError(f"{argument} is no whole number")
+    return argument
+
+
+def sizes(argument: Argument) -> tuple[int, ...]:
+    """Return an argument that is a list of whole numbers, or one of them."""
+    return tuple(whole(each) for each in argument) if isinstance(argument, tuple) else (whole(argument),)
+
+
+class Lifting:
+    """A program while it is lifted."""
+
+    def __init__(
+        self, program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float]
+    ) -> None:
+        self.program = program
+        self.equations = equations
+        self.result = Lifted(program)
+        self.same: dict[str, str] = {}
+        self.made: dict[str, LiftedNode] = {}
+        self.lifted_from: dict[str, Apply] = {}
+        self.numbers: dict[str, float] = {}
+        self.received = received
+        self.undefined: set[str] = set()
+        self.uses: dict[str, list[Call]] = {}
+        self.moved: dict[object, str] = {}
+        self.means: dict[str, Call] = {}
+        self.roots = {root.value for root in program.roots if not root.start}
+
+    # ---- what is known of a value ----
+
+    def name(self, name: str) -> str:
+        """Return the value that `name` is the same as."""
+        while name in self.same:
+            name = self.same[name]
+        return name
+
+    def value(self, argument: Argument) -> str | None:
+        """Return the value of a tensor argument; None for any other."""
+        return self.name(argument.name) if isinstance(argument, Ref) else None
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the local shape of a value."""
+        return self.program.shape(name)
+
+    def dtype(self, name: str) -> str:
+        """Return the dtype of a value."""
+        return self.program.types[name].dtype
+
+    def number(self, argument: Argument) -> float | None:
+        """Return the number that an argument is, or that a tensor is throughout; None for any other."""
+        if isinstance(argument, Ref):
+            return self.numbers.get(self.name(argument.name))
+        return argument if isinstance(argument, int | float) and not isinstance(argument, bool) else None
+
+    def maker(self, argument: Argument) -> Apply | None:
+        """Return the operator of `aten` that made a value."""
+        name = self.value(argument)
+        return self.lifted_from.get(name) if name is not None else None
+
+    def call_of(self, name: str) -> Call | None:
+        """Return the call that made a value."""
+        found = self.made.get(self.name(name))
+        return found if isinstance(found, Call) else None
+
+    def forward_of(self, mark: Mark, *ops: str) -> Call | None:
+        """Return the call whose gradient a node of autograd computes, where it is one of `ops`."""
+        name = self.program.operations.get(mark.of)
+        call = self.call_of(name) if name is not None else None
+        return call if call is not None and call.op in ops else None
+
+    # ---- what is made ----
+
+    def call(self, node: Apply, op: str, inputs: tuple[Argument, ...], **attributes: Value) -> bool:
+        """Let a call stand for the node, with the same results."""
+        if is_move(op):
+            key = (op, tuple(map(self.operand, inputs)), tuple(sorted(attributes.items())), node.mark.micro_batch)
+            known = self.moved.setdefault(key, node.outputs[0])
+            if known != node.outputs[0]:
+                self.same[node.outputs[0]] = known
+                return True
+        self.emit(op, inputs, node.outputs, node.mark, attributes, node)
+        return True
+
+    def emit(
+        self,
+        op: str,
+        inputs: tuple[Argument, ...],
+        outputs: tuple[str, ...],
+        mark: Mark,
+        attributes: Mapping[str, Value],
+        source: Apply | None = None,
+    ) -> Call:
+        """Add a call."""
+        operands = tuple(self.operand(each_input) for each_input in inputs)
+        call = Call(
+            op, operands, {key: attribute for key, attribute in attributes.items() if attribute is not None}, outputs, mark
+        )
+        self.add(call)
+        if source is not None:
+            self.lifted_from.update(dict.fromkeys(outputs, source))
+        for operand in operands:
+            if isinstance(operand, Ref):
+                self.uses.setdefault(operand.name, []).append(call)
+        return call
+
+    def temporary(self, node: Apply, op: str, inputs: tuple[Argument, ...], shape: tuple[int, ...], **attributes: Value) -> Ref:
+        """Add a call with a result that the program has no name for; it has the dtype of the node's first result."""
+        name = self.program.fresh(Type(shape, self.dtype(node.outputs[0])))
+        self.emit(op, inputs, (name,), node.mark, attributes, node)
+        return Ref(name)
+
+    def add(self, node: LiftedNode) -> None:
+        """Add a node."""
+        self.result.nodes.append(node)
+        for name in outputs_of(node):
+            self.made[name] = node
+
+    def equate(self, name: str, other: Argument) -> bool:
+        """Let a value be the same as another."""
+        found = self.value(other)
+        if found is None:
+            return False
+        if self.shape(found) != self.shape(name):
+            raise NotLiftedError(f"a tensor of shape {self.shape(found)} is none of shape {self.shape(name)}")
+        self.same[name] = found
+        return True
+
+    def gradient(self, forward: Call, inputs: tuple[Argument, ...], outputs: tuple[str, ...], mark: Mark) -> bool:
+        """Add the gradient of a call."""
+        given = tuple(self.value(each_input) or "" for each_input in inputs)
+        self.add(GradientOf(forward, given, outputs, mark))
+        return True
+
+    def operand(self, argument: Argument) -> Operand:
+        """Return an argument as an operand of a call."""
+        if isinstance(argument, Ref):
+            return Ref(self.name(argument.name))
+        if isinstance(argument, Other):
+            return Literal(f"a {argument.type}")
+        if isinstance(argument, tuple):
+            return Literal(tuple(_constant(each) for each in argument))
+        return Literal(argument)
+
+
+def _constant(argument: Argument) -> Value:
+    if isinstance(argument, tuple):
+        return tuple(_constant(each) for each in argument)
+    return argument if not isinstance(argument, Ref | Other) else "a tensor" if isinstance(argument, Ref) else argument.type
+
+
+_NONE: Mapping[str, float] = {}
+
+
+def lift(program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float] = _NONE) -> Lifted:
+    """Return the program in operators of the operator table; `received` are numbers that other ranks broadcast."""
+    lifting = Lifting(program, equations, received)
+    for node in program.nodes:
+        _lift(lifting, node)
+    result = replace(lifting.result, numbers=lifting.numbers)
+    result.gradients = {name: (lifting.name(value), array) for name, (value, array) in program.gradients.items()}
+    for root in program.roots:
+        value = _scalar(lifting, root.value) if not root.start else lifting.name(root.value)
+        result.roots.append(replace(root, value=value, start=lifting.name(root.start)))
+    for seed, root_value in result.seeds.items():
+        program.types[seed] = program.types[_scalar(lifting, root_value)]
+    return result
+
+
+def _scalar(lifting: Lifting, name: str) -> str:
+    """Return the number that a tensor of one element holds in another shape; the tensor itself where it is no such view."""
+    name = lifting.name(name)
+    call = lifting.call_of(name)
+    if call is None or call.op != "torch.Tensor.view" or not isinstance(call.inputs[0], Ref) or prod(lifting.shape(name)) != 1:
+        return name
+    return _scalar(lifting, call.inputs[0].name)
+
+
+def _lift(lifting: Lifting, node: Node) -> None:
+    if isinstance(node, Exchange):
+        _exchange(lifting, replace(node, inputs=tuple(map(lifting.name, node.inputs))))
+    elif isinstance(node, Message):
+        lifting.add(replace(node, value=lifting.name(node.value)) if node.sends else node)
+    elif isinstance(node, End):
+        lifting.add(node)
+    else:
+        read = _Arguments(node.arguments)
+        node = replace(node, arguments=read)
+        for equation in lifting.equations.get(function_of(node.op), ()):
+            if _lifts(equation, lifting, node):
+                lifting.result.unread += _unread(lifting, node, read)
+                lifting.result.used[equation.statement] = lifting.result.used.get(equation.statement, 0) + 1
+                return
+        _keep(lifting, node)
+
+
+def _exchange(lifting: Lifting, node: Exchange) -> None:
+    """Add a collective; what ranks add up of the same number is a number. That they hold the same is left to the replay."""
+    number = lifting.numbers.get(node.inputs[0]) if node.kind == "all-reduce" and len(node.inputs) == 1 else None
+    for name in node.outputs:
+        if name in lifting.received:
+            lifting.numbers[name] = lifting.received[name]
+    if number is not None and node.reduce in ("sum", "avg", "max", "min"):
+        lifting.numbers[node.outputs[0]] = number * (len(node.group) if node.reduce == "sum" else 1)
+    lifting.add(node)
+
+
+def _unread(lifting: Lifting, node: Apply, read: _Arguments) -> Iterator[tuple[str, Mark]]:
+    """Yield the arguments that an equation did not ask for: with them the operator may compute something else."""
+    for name in sorted(read.keys() - read.asked - _OF_STORAGE - _OF_TYPE):
+        call = read.known[name]
+        if call is not None and not (name == "dtype" and call == lifting.dtype(node.outputs[0])):
+            yield f"no equation says what `{node.op}` does with `{name}`", node.mark
+
+
+def _lifts(equation: Equation, lifting: Lifting, node: Apply) -> bool:
+    of_number = node.op.rpartition(".")[2].startswith("Scalar")
+    if not node.outputs or ("self" in node.arguments and not isinstance(node.arguments["self"], Ref) and not of_number):
+        return False
+    try:
+        return equation.lift(lifting, node)
+    except NotLiftedError:
+        return False
+
+
+def function_of(op: str) -> str:
+    """Return the function that an operator of `aten` is, without module and overload; other operators in full."""
+    parts = op.split(".")
+    return parts[1] if parts[0] == "aten" and len(parts) > 1 else op
+
+
+def _keep(lifting: Lifting, node: Apply) -> None:
+    """Leave an operator as it is: its tensors are its operands, the rest its attributes."""
+    tensors = tuple(Ref(name) for argument in node.arguments.values() for name in references(argument))
+    for tensor in tensors:
+        _make(lifting, lifting.name(tensor.name))
+    attributes = {key: _constant(argument) for key, argument in node.arguments.items() if not references(argument)}
+    call = lifting.emit(node.op, tensors, node.outputs, node.mark, attributes, node)
+    lifting.result.unlifted.append(call)
+
+
+def _make(lifting: Lifting, name: str) -> None:
+    """Let a result that no equation speaks of, because gradients alone read it, be made by an operator that is not known."""
+    source = lifting.lifted_from.get(name)
+    if source is None or name in lifting.made:
+        return
+    tensors = tuple(Ref(each_name) for argument in source.arguments.values() for each_name in references(argument))
+    call = lifting.emit(f"{source.op} (its other results)", tensors, (name,), source.mark, {}, source)
+    lifting.result.unlifted.append(call)
+
+
+def outputs_of(node: LiftedNode) -> tuple[str, ...]:
+    """Return the names of the values that a node makes."""
+    if isinstance(node, Message):
+        return () if node.sends else (node.value,)
+    return () if isinstance(node, End) else tuple(name for name in node.outputs if name)
+
+
+def inputs_of(node: LiftedNode) -> tuple[str, ...]:
+    """Return the names of the values that a node reads; those that a gradient needs of its call are not among them."""
+    if isinstance(node, Call):
+        return tuple(argument.name for argument in node.inputs if isinstance(argument, Ref))
+    if isinstance(node, Message):
+        return (node.value,) if node.sends else ()
+    return () if isinstance(node, End) else tuple(name for name in node.inputs if name)
+
+
+def waited_in_time(lifted: Lifted) -> frozenset[str]:
+    """Return the handles of collectives for which the program waits before anything reads their results; "" is one of them."""
+    made: dict[str, str] = {}
+    ended, early = {""}, set[str]()
+    for node in lifted.nodes:
+        early.update({made[name] for name in inputs_of(node) if name in made} - ended)
+        if isinstance(node, Exchange):
+            made.update(dict.fromkeys(node.outputs, node.handle))
+        elif isinstance(node, End):
+            ended.add(node.handle)
+    return frozenset(ended - early)

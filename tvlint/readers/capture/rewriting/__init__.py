@@ -1,0 +1,1 @@
+"""What torch runs, written as the operators and collectives that it stands for."""

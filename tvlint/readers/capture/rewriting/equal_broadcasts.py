@@ -1,0 +1,92 @@
+"""Broadcasts of what is known: of numbers that each rank holds already, or of one that the root's value is throughout.
+
+`DistributedDataParallel` broadcasts buffers at the beginning of a step. What they hold then is recorded on every rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tvlint.readers.capture.lifting.lift import Lifted, function_of
+from tvlint.readers.capture.lifting.masks import moved
+from tvlint.readers.capture.lifting.program import Apply, Array, End, Exchange, Node, Program, Ref, references
+from tvlint.readers.capture.tapes.spelling import MOVES
+
+
+def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
+    """Return the programs of all ranks with views in place of broadcasts of what the ranks of the group hold alike."""
+    numbers = [_Numbers(program) for program in programs]
+    same: set[int] = set()
+    for nodes in _together([list(_broadcasts(program)) for program in programs]):
+        held = [numbers[rank].of(node.inputs[0]) for rank, node in nodes]
+        first = held[0]
+        if first is not None and all(array is not None and _are_equal(array, first) for array in held):
+            same.update(id(node) for _, node in nodes)
+    return [_without(program, same) if same else program for program in programs]
+
+
+def received_numbers(lifted: Sequence[Lifted]) -> list[dict[str, float]]:
+    """Return, by rank, the values that are one number throughout, as the rank that broadcasts it computed it."""
+    received: list[dict[str, float]] = [{} for _ in lifted]
+    for nodes in _together([list(_broadcasts(each_lifted)) for each_lifted in lifted]):
+        sent = [lifted[rank].numbers.get(node.inputs[0]) for rank, node in nodes if rank == node.root]
+        for rank, node in nodes:
+            if len(sent) == 1 and sent[0] is not None:
+                received[rank].update(dict.fromkeys(node.outputs, sent[0]))
+    return received
+
+
+def _together(broadcasts: Sequence[Sequence[Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:
+    """Yield the broadcasts that the ranks of a group run together, each with its rank."""
+    for group in {node.group for broadcast in broadcasts for node in broadcast}:
+        members = [[(rank, node) for node in broadcasts[rank] if node.group == group] for rank in group]
+        if len({len(member) for member in members}) == 1:
+            yield from map(list, zip(*members, strict=True))
+
+
+def _broadcasts(program: Program | Lifted) -> Iterator[Exchange]:
+    return (node for node in program.nodes if isinstance(node, Exchange) and node.kind == "broadcast")
+
+
+def _are_equal(one: Array, other: Array) -> bool:
+    return bool(one.shape == other.shape and (one == other).all())
+
+
+def _without(program: Program, same: set[int]) -> Program:
+    """Return a program with views in place of some broadcasts, for which nothing waits then."""
+    ends = {node.handle for node in _broadcasts(program) if id(node) in same} - {""}
+    nodes: list[Node] = []
+    for node in program.nodes:
+        if isinstance(node, Exchange) and id(node) in same:
+            shape = program.shape(node.outputs[0])
+            nodes.append(Apply("view", {"self": Ref(node.inputs[0]), "size": shape}, node.outputs, node.mark))
+        elif not isinstance(node, End) or node.handle not in ends:
+            nodes.append(node)
+    return replace(program, nodes=nodes)
+
+
+class _Numbers:
+    """The recorded numbers of a rank's values, as far as they are given ones, moved and joined."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.makers = {name: node for node in program.nodes if isinstance(node, Apply) for name in node.outputs}
+
+    def of(self, name: str) -> Array | None:
+        """Return the numbers of a value; None where they are not known."""
+        import numpy as np
+
+        given, node = self.program.given.get(name), self.makers.get(name)
+        if given is not None:
+            return given.numbers
+        if node is None or function_of(node.op) not in ("cat", *MOVES):
+            return None
+        held = [self.of(each_name) for argument in node.arguments.values() for each_name in references(argument)]
+        known = [array for array in held if array is not None]
+        if len(known) < len(held):
+            return None
+        if function_of(node.op) != "cat":
+            return moved(node, known[0])
+        dim = node.arguments.get("dim")
+        return np.concatenate(known, dim if isinstance(dim, int) else 0)

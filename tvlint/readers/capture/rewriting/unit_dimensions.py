@@ -1,0 +1,172 @@
+"""Dimensions of which a rank holds one index, as one head of several.
+
+On the rank such a dimension has size 1: views drop it and put it anywhere, and what is no product of heads there is one of all
+heads in the reference. The reference says which factors of weights and inputs they are; they are followed from there as factors
+of size 1. Where one is put wrongly the plan computes the same numbers, and is not proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from tvlint.ops.spec import ONE, Family, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, spec_of
+from tvlint.readers.capture.lifting.factors import Factors, table_call
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of
+from tvlint.readers.capture.lifting.program import Exchange, Ref
+
+Units: TypeAlias = Mapping[str, Mapping[int, tuple[int, ...]]]
+"""The units that are the outermost factors of dimensions, by value and dimension."""
+
+
+def units_of(whole: Iterable[tuple[int, int]], parts: int) -> tuple[int, ...]:
+    """Return those of the factors of a whole dimension, with their sizes, of which each of so many parts has one index."""
+    found: list[int] = []
+    for factor, size in whole:
+        if parts % size or parts == 1:
+            break
+        found.append(factor)
+        parts //= size
+    return tuple(found) if parts == 1 else ()
+
+
+def with_units(factors: Factors, lifted: Lifted, units: Units, weights: frozenset[str]) -> None:
+    """Add units to the factors of all values that they are factors of; those of `weights` are not summed over."""
+    followed = _Followed(factors)
+    followed.kept.update(name for value in weights for names in units.get(value, {}).values() for name in names)
+    for value, dims in units.items():
+        for dim, names in dims.items():
+            for name in names:
+                followed.put(value, dim, 0, name)
+    for node in lifted.nodes if units else ():
+        followed.follow(node)
+    followed.add()
+
+
+class _Followed:
+    """The units of values: in which dimension each is, and before which of its factors."""
+
+    def __init__(self, factors: Factors) -> None:
+        self.factors = factors
+        self.types = factors.types
+        self.places: dict[str, dict[int, tuple[int, int]]] = {}
+        self.kept: set[int] = set()
+
+    def put(self, value: str, dim: int, place: int, unit: int) -> None:
+        """Put a unit into a dimension of a value, unless the value has it."""
+        self.places.setdefault(value, {}).setdefault(unit, (dim, place))
+
+    def add(self) -> None:
+        """Let the dimensions of values have their units as factors."""
+        leaves: dict[int, int] = {}
+        for value, units in self.places.items():
+            dims = [self.factors.flat([dim]) for dim in self.factors.of(value)]
+            for unit, (dim, place) in sorted(units.items(), key=lambda item: item[1][1], reverse=True):
+                if unit not in leaves:
+                    leaves[unit] = self.factors.unit()
+                dims[dim].insert(place, leaves[unit])
+            sizes = self.types[value].shape
+            self.factors.dims[value] = [self.factors.listed(dim, size) for dim, size in zip(dims, sizes, strict=True)]
+
+    def follow(self, node: LiftedNode) -> None:
+        """Follow the units of what a node reads to what it makes."""
+        if isinstance(node, GradientOf):
+            tensors = [argument.name for argument in node.forward.inputs if isinstance(argument, Ref)]
+            for gradient, value in zip(node.outputs, tensors, strict=False):
+                if gradient and self.types[gradient].shape == self.types[value].shape:
+                    self._copy(value, gradient)
+        elif isinstance(node, Exchange):
+            for value, result in zip(node.inputs, node.outputs, strict=False):
+                self._copy(value, result, without=node.dim)
+        elif isinstance(node, Call) and has_trait(node.op, Trait.CONTRACTION) and has_trait(node.op, Trait.PRODUCT):
+            self._multiplied(node)
+        elif isinstance(node, Call) and node.op == "torch.Tensor.view":
+            self._viewed(inputs_of(node)[0], node.outputs[0])
+        elif isinstance(node, Call) and node.op == "torch.permute":
+            self._permuted(node)
+        elif isinstance(node, Call) and inputs_of(node):
+            self._called(node)
+
+    def _copy(self, value: str, result: str, without: int | None = None) -> None:
+        for unit, (dim, place) in self.places.get(value, {}).items():
+            if dim != without and dim < len(self.types[result].shape):
+                self.put(result, dim, place, unit)
+
+    def _permuted(self, node: Call) -> None:
+        dims = node.attributes["dims"]
+        assert isinstance(dims, tuple)
+        for unit, (dim, place) in self.places.get(inputs_of(node)[0], {}).items():
+            self.put(node.outputs[0], dims.index(dim), place, unit)
+
+    def _viewed(self, value: str, result: str) -> None:
+        """Put units where the result has a dimension of size 1, else between the same factors."""
+        dims = self.factors.of(value), self.factors.of(result)
+        if self.factors.flat(dims[0]) != self.factors.flat(dims[1]):
+            return
+        here, there = ([self.factors.flat([dim]) for dim in each_dim] for each_dim in dims)
+        free = [dim for dim, size in enumerate(self.types[result].shape) if size == 1]
+        for unit, (dim, place) in sorted(self.places.get(value, {}).items(), key=lambda item: item[1]):
+            if free:
+                self.put(result, free.pop(0), 0, unit)
+                continue
+            at = sum(map(len, here[:dim])) + place
+            ends = [sum(map(len, there[: place + 1])) for place in range(len(there))]
+            alone = self.types[value].shape[dim] == 1
+            found = next((place for place, end in enumerate(ends) if at < end or (alone and at == end and at)), len(ends) - 1)
+            self.put(result, found, at - (ends[found] - len(there[found])), unit)
+
+    def _multiplied(self, node: Call) -> None:
+        """Follow the units of matrices.
+
+        One that both have in the inner dimension is summed over, or one of the batch; so is one that one of them has there and
+        the other elsewhere. One that only one of them has belongs to its outer dimension.
+        """
+        batch = "B" * (len(self.factors.of(node.outputs[0])) - 2)
+        left, right, result = (batch + names for names in ("MK", "KN", "MN"))
+        here, there = (
+            {unit: (names[dim], place) for unit, (dim, place) in self.places.get(value, {}).items()}
+            for names, value in zip((left, right), inputs_of(node), strict=True)
+        )
+        last = len(self.factors.flat([self.factors.of(node.outputs[0])[0]]))
+        for unit in {**here, **there}:
+            roles = [side[unit] for side in (here, there) if unit in side]
+            names = {name for name, _ in roles}
+            outer = next((role for role in roles if role[0] in "MN"), None)
+            if names == {"K"} and len(roles) == 1:
+                self.put(node.outputs[0], result.index("M" if unit in here else "N"), 0, unit)
+            elif outer is not None and "K" not in names:
+                self.put(node.outputs[0], result.index(outer[0]), outer[1], unit)
+            elif "B" in result:
+                self.put(node.outputs[0], 0, min([place for role, place in roles if role == "B"], default=last), unit)
+
+    def _called(self, node: Call) -> None:
+        """Follow units along the dimensions that an operator has in common with its results.
+
+        A sum over a merged dimension, as of the gradient of a bias, is one for each index that a unit of a weight stands for;
+        units of data alone, as samples, are summed over.
+        """
+        operands, spec = inputs_of(node), spec_of(node.op)
+        if spec is None or spec.family is Family.RESHAPE:
+            return
+        try:
+            shapes = {name: self.types[name].shape for name in operands}
+            bound = spec.bind(table_call(node, self.types[node.outputs[0]].shape, shapes))
+        except UnsupportedError:
+            return
+        resizes = has_trait(node.op, Trait.RANGES, Trait.JOIN, Trait.BROADCAST)  # the result has the outermost units as well
+        for result, made in zip(node.outputs, bound.outputs, strict=False):
+            shape = self.types[result].shape
+            for value, names in zip(operands, bound.operands, strict=False):
+                for unit, (dim, place) in self.places.get(value, {}).items():
+                    at = len(shape) - len(names) + dim
+                    same = [number for number, name in enumerate(made) if name == names[dim] and name != ONE]
+                    is_single = 0 <= at < len(shape) and shape[at] == self.types[value].shape[dim] == 1
+                    if node.op == "torch.sum" and unit not in self.kept:
+                        is_single = False
+                    if not same and (is_single or (resizes and not place)):
+                        same = [at]
+                    if not same and node.op == "torch.sum" and shape and unit in self.kept:
+                        same, place = [len(shape) - 1], 0
+                    for number in same[:1]:
+                        self.put(result, number, place, unit)

@@ -1,0 +1,1 @@
+"""The content of captures: windows on storages and events in order, inert and bounded."""

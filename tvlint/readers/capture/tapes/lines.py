@@ -1,0 +1,298 @@
+"""Read the lines of a capture, which nothing of is executed, into tapes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from tvlint.ir.location import Location
+from tvlint.ir.mesh import Axis
+from tvlint.ir.placement import Partial, Placement, Replicate, Shard
+from tvlint.readers.capture.tapes.tape import (
+    Argument,
+    Capture,
+    Communication,
+    Event,
+    Given,
+    Gradient,
+    Mark,
+    Named,
+    Operation,
+    Other,
+    Root,
+    Tape,
+    Tensor,
+    Update,
+    Wait,
+    Window,
+)
+from tvlint.readers.capture.tapes.windows import overlap, overlaps_itself, size_of, span
+from tvlint.readers.document import ReadError
+from tvlint.readers.plan_json.schema_checker import Check, FormError, form
+
+OPENS = b'{"tvlint_capture"'
+MOST_LINES = 4_000_000
+LONGEST_LINE = 64 << 20
+
+
+def recognise(data: bytes) -> bool:
+    """Return whether the content is that of a capture."""
+    return data.startswith(OPENS)
+
+
+def read_capture(path: str, data: bytes) -> Capture:
+    """Return the capture in `data`. Raises ReadError at the first line that is wrong."""
+    lines = _lines(path, data)
+    head = next(lines)[1]
+    if "tvlint_capture" not in head:
+        raise ReadError("the first line is no head of a capture", Location(path, 1))
+    tapes: dict[int, _Rank] = {}
+    current: _Rank | None = None
+    for number, line in lines:
+        if "rank" in line:
+            rank = int(line["rank"])
+            if rank in tapes or rank >= head["ranks"]:
+                raise ReadError(f"rank {rank} stands twice, or is none of {head['ranks']:.0f}", Location(path, number))
+            current = tapes[rank] = _Rank(path, rank)
+            continue
+        if current is None or "tvlint_capture" in line:
+            raise ReadError("the line belongs to no rank", Location(path, number))
+        current.add(line, number)
+    missing = sorted(set(range(int(head["ranks"]))) - tapes.keys())
+    if missing:
+        raise ReadError(f"rank {missing[0]} is missing: the capture is not complete", Location(path), "capture it again")
+    return Capture(
+        path,
+        tuple(head.get("launch", ())),
+        int(head["ranks"]),
+        tuple(tapes[rank].tape() for rank in range(int(head["ranks"]))),
+        head.get("torch", ""),
+        tuple(head.get("replaced", ())),
+        tuple(head.get("sized_down", ())),
+    )
+
+
+def _lines(path: str, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each line with its number, as the schema allows it."""
+    check = form("capture")
+    for number, raw in enumerate(data.split(b"\n"), 1):
+        if not raw.strip():
+            continue
+        if number > MOST_LINES or len(raw) > LONGEST_LINE:
+            raise ReadError("the capture is longer than tvlint reads", Location(path, number))
+        yield number, _line(path, number, raw, check)
+
+
+def _line(path: str, number: int, raw: bytes, check: Check) -> dict[str, Any]:
+    try:
+        line = json.loads(raw)
+        check(line, None)
+    except FormError as error:
+        raise ReadError(error.message, Location(path, number), error.help) from None
+    except (ValueError, RecursionError):
+        raise ReadError("the line is no JSON", Location(path, number), "capture it again") from None
+    assert isinstance(line, dict)
+    return line
+
+
+class _Rank:
+    """The lines of one rank, as they are read."""
+
+    def __init__(self, path: str, rank: int) -> None:
+        self.path = path
+        self.rank = rank
+        self.windows: dict[int, Window] = {}
+        self.sizes: dict[int, int] = {}
+        self.held: set[int] = set()
+        self.places: dict[int, Location] = {}
+        self.events: list[Event] = []
+        self.meshes: list[tuple[tuple[Axis, ...], tuple[int, ...]]] = []
+        self.number = 0
+
+    def add(self, line: dict[str, Any], number: int) -> None:
+        """Add one line of the capture, the `number`th."""
+        self.number = number
+        if "tensor" in line:
+            self._window(line)
+        elif "place" in line and "path" in line:
+            self._once(self.places, line["place"], "place")
+            self.places[int(line["place"])] = Location(line["path"], int(line["line"]) or None, text=line.get("text", ""))
+        elif "mesh" in line:
+            axes = tuple(Axis(entry["axis"], int(entry["size"])) for entry in line["mesh"])
+            self.meshes.append((axes, _counts(line["of"])))
+        else:
+            self.events.append(self._event(line))
+
+    def tape(self) -> Tape:
+        """Return what was read."""
+        return Tape(self.rank, self.windows, tuple(self.events), tuple(self.meshes))
+
+    def _fail(self, text: str) -> ReadError:
+        return ReadError(text, Location(self.path, self.number))
+
+    def _window(self, line: dict[str, Any]) -> None:
+        shape, stride = _counts(line["shape"]), _counts(line["stride"])
+        if len(shape) != len(stride):
+            raise self._fail(f"{len(stride)} strides for {len(shape)} dimensions")
+        self._once(self.windows, line["tensor"], "tensor")
+        window = Window(int(line["storage"]), int(line["offset"]), shape, stride, line["dtype"])
+        if span(window)[1] * size_of(window.dtype) > self.sizes.get(window.storage, sys.maxsize):
+            raise self._fail(f"tensor {line['tensor']:.0f} ends behind its storage")
+        self.windows[int(line["tensor"])] = window
+        self.held.add(window.storage)
+
+    def _once(self, known: Collection[int], number: Any, kind: str) -> None:
+        """Refuse a number that stands for something else already: events name things by their numbers."""
+        if int(number) in known:
+            raise self._fail(f"{kind} {number:.0f} stands twice")
+
+    def _known(self, number: Any) -> int:
+        if int(number) not in self.windows:
+            raise self._fail(f"there is no tensor {number:.0f}")
+        return int(number)
+
+    def _event(self, line: dict[str, Any]) -> Event:
+        if "given" in line:
+            self._once(self.sizes, line["given"], "storage")
+            if int(line["given"]) in self.held:
+                raise self._fail(f"storage {line['given']:.0f} is given after a tensor on it")
+            self.sizes[int(line["given"])] = int(line["bytes"])
+            return Given(int(line["given"]), line["dtype"], self._values(line))
+        if "name" in line:
+            whole = _counts(line["whole"]) if "whole" in line else None
+            placed = _placements(line.get("placements"))
+            begins = _counts(line["start"]) if "start" in line else None
+            return Named(line["name"], line["role"], self._known(line["of"]), line.get("trained", False), whole, placed, begins)
+        if "op" in line:
+            arguments = {name: self._argument(value) for name, value in line["arguments"].items()}
+            outputs, writes = (tuple(map(self._known, line.get(key, ()))) for key in ("outputs", "writes"))
+            if not {*writes} <= {*_tensors_in(tuple(arguments.values()))}:
+                raise self._fail(f"`{line['op']}` overwrites a tensor that it is not given")
+            if writes and outputs and outputs != writes:
+                raise self._fail(f"`{line['op']}` gives other tensors than those that it overwrites")
+            if len({*outputs}) < len(outputs):
+                raise self._fail(f"`{line['op']}` gives a tensor twice")
+            self._made(line["op"], _tensors_in(tuple(arguments.values())), outputs)
+            return Operation(line["op"], arguments, outputs, writes, self._argument(line.get("result")), self._mark(line))
+        if "communication" in line:
+            return self._communication(line)
+        if "wait" in line:
+            return Wait(int(line["wait"]), self._mark(line))
+        if "root" in line:
+            start = self._known(line["from"]) if "from" in line else None
+            return Root(self._known(line["root"]), start, self._values(line), self._mark(line))
+        if "gradient" in line:
+            placed = _placements(line.get("placements"))
+            return Gradient(line["gradient"], self._known(line["of"]), self._values(line), placed)
+        if "update" in line:
+            return Update(tuple(line["update"]), line.get("optimizer", ""))
+        raise AssertionError(f"a line of a kind that the schema has: {line}")
+
+    def _made(self, name: str, given: Iterable[int], outputs: Iterable[int]) -> None:
+        """Refuse results of which two elements are one place, unless they are views of what is given."""
+        known = {self.windows[number].storage for number in given}
+        windows = [self.windows[number] for number in outputs if self.windows[number].storage not in known]
+        windows.sort(key=lambda window: (window.storage, *span(window)))
+        both = any(one.storage == other.storage and overlap(one, other) for one, other in pairwise(windows))
+        if both or any(map(overlaps_itself, windows)):
+            raise self._fail(f"two elements of what `{name}` gives are in one place")
+
+    def _communication(self, line: dict[str, Any]) -> Communication:
+        kind, group = line["communication"], _counts(line["group"])
+        inputs, outputs = (tuple(map(self._known, line[key])) for key in ("inputs", "outputs"))
+        if len({*group}) < len(group):
+            raise self._fail("a rank stands twice in a group")
+        if int(line.get("root", group[0] if group else 0)) not in group:
+            raise self._fail(f"rank {line.get('root', 0):.0f} is none of the group")
+        if not _fits(kind, len(inputs), len(outputs)):
+            raise self._fail(f"a `{kind}` of {len(inputs)} tensors gives {len(outputs)}")
+        if kind in ("all-reduce", "reduce-scatter", "reduce") and not line.get("reduce"):
+            raise self._fail(f"a `{kind}` does not say how it reduces")
+        self._made(kind, inputs, outputs)
+        return Communication(
+            kind,
+            inputs,
+            outputs,
+            group,
+            int(line["work"]),
+            self._mark(line),
+            line.get("reduce", ""),
+            int(line["root"]) if "root" in line else None,
+            int(line["peer"]) if "peer" in line else None,
+            int(line.get("tag", 0)),
+            _counts(line.get("splits", ())),
+            _counts(line.get("receive_splits", ())),
+            int(line.get("batch", 0)),
+            line.get("completes", False),
+            line.get("communicator", ""),
+        )
+
+    def _mark(self, line: dict[str, Any]) -> Mark:
+        place = None
+        if "at" in line:
+            place = self.places.get(int(line["at"]))
+            if place is None:
+                raise self._fail(f"there is no place {line['at']:.0f}")
+        micro_batch = int(line["micro_batch"]) if "micro_batch" in line else -1
+        of = int(line["of"]) if "of" in line else -1
+        return Mark(line.get("phase", "forward"), micro_batch, place, line.get("module", ""), line.get("node", ""), of)
+
+    def _values(self, line: dict[str, Any]) -> bytes | None:
+        if "values" not in line:
+            return None
+        try:
+            return base64.b64decode(line["values"], validate=True)
+        except (binascii.Error, ValueError):
+            raise self._fail("the values are no base64") from None
+
+    def _argument(self, value: Any) -> Argument:
+        if isinstance(value, list):
+            return tuple(map(self._argument, value))
+        if not isinstance(value, dict):
+            known: int | float | str | bool | None = value
+            return known
+        if len(value) != 1:
+            raise self._fail("a value of more than one kind")
+        ((kind, content),) = value.items()
+        if kind == "t":
+            return Tensor(self._known(content))
+        return float(content) if kind == "float" else content if kind == "dtype" else Other(content)
+
+
+def _fits(kind: str, read: int, written: int) -> bool:
+    """Return whether a communication may read and write so many tensors on a rank."""
+    if kind in ("send", "receive"):
+        return (read, written) == ((1, 0) if kind == "send" else (0, 1))
+    if kind in ("all-reduce", "broadcast", "reduce"):
+        return read == written > 0
+    return kind == "barrier" or read > 0 or written > 0
+
+
+def _tensors_in(argument: Argument) -> Iterator[int]:
+    """Yield the tensors in an argument."""
+    if isinstance(argument, Tensor):
+        yield argument.window
+    elif isinstance(argument, tuple):
+        for each in argument:
+            yield from _tensors_in(each)
+
+
+def _counts(values: Any) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)
+
+
+def _placements(written: Mapping[str, Any] | None) -> Mapping[str, Placement] | None:
+    if written is None:
+        return None
+    return {axis: _placement(value) for axis, value in written.items()}
+
+
+def _placement(written: Mapping[str, Any]) -> Placement:
+    if written["kind"] == "shard":
+        return Shard(int(written["dim"]))
+    return Partial(written.get("reduce", "sum")) if written["kind"] == "partial" else Replicate()

@@ -1,0 +1,271 @@
+"""Windows on storages: which elements they hold, and how one is read from another."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tvlint.readers.capture.tapes.tape import Window
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+MOST_ELEMENTS = 1 << 22
+"""The elements of larger windows are not compared one by one."""
+
+Part: TypeAlias = tuple[int, int]
+"""A size and a stride."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permute:
+    """Dimension i of the result is dimension `dims[i]`."""
+
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The same elements in the same order, in another shape."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """`size` places of dimension `dim` from `start` on."""
+
+    dim: int
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Dimensions of size 1 repeated."""
+
+    shape: tuple[int, ...]
+
+
+Move: TypeAlias = Permute | View | Narrow | Expand
+
+
+def size_of(dtype: str) -> int:
+    """Return the bytes that a number of a dtype takes, by the bits in its name; 1 where no bits are named (`bool`)."""
+    bits = re.search(r"\d+", dtype)
+    return max(1, int(bits[0]) // 8) if bits is not None and len(bits[0]) < 4 else 1
+
+
+def count(window: Window) -> int:
+    """Return the number of elements."""
+    return prod(window.shape)
+
+
+def span(window: Window) -> tuple[int, int]:
+    """Return the half-open range of elements of the storage that the window lies in."""
+    if not count(window):
+        return window.offset, window.offset
+    last = sum((size - 1) * stride for size, stride in zip(window.shape, window.stride, strict=True))
+    return window.offset, window.offset + last + 1
+
+
+def is_flat(window: Window) -> bool:
+    """Return whether the window holds one range of the storage in its order."""
+    expected = 1
+    for size, stride in reversed(list(zip(window.shape, window.stride, strict=True))):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def flat(storage: int, low: int, high: int, dtype: str) -> Window:
+    """Return the window on a range of a storage."""
+    return Window(storage, low, (high - low,), (1,), dtype)
+
+
+def elements(window: Window) -> npt.NDArray[Any] | None:
+    """Return the places of the elements in the storage, in an array of the window's shape; None where there are too many."""
+    import numpy as np
+
+    if count(window) > MOST_ELEMENTS:
+        return None
+    places = np.asarray(window.offset, dtype=np.int64)
+    for size, stride in zip(window.shape, window.stride, strict=True):
+        places = places[..., None] + np.arange(size, dtype=np.int64) * stride
+    return places
+
+
+def overlap(one: Window, other: Window) -> bool:
+    """Return whether the windows share an element; True where that would take too long to see."""
+    low, high = span(one)
+    start, end = span(other)
+    if high <= start or end <= low:
+        return False
+    if is_flat(one) and is_flat(other):
+        return True
+    import numpy as np
+
+    here, there = elements(one), elements(other)
+    return here is None or there is None or bool(np.intersect1d(here, there).size)
+
+
+def overlaps_itself(window: Window) -> bool:
+    """Return whether two elements of the window are one place of the storage; False where that would take too long to see."""
+    end = 0
+    for stride, size in sorted((stride, size) for size, stride in zip(window.shape, window.stride, strict=True) if size > 1):
+        if stride <= end:
+            break
+        end += (size - 1) * stride
+    else:
+        return False
+    import numpy as np
+
+    places = elements(window)
+    return places is not None and np.unique(places).size < places.size
+
+
+def moves(source: Window, target: Window) -> tuple[Move, ...] | None:
+    """Return how the elements of `target` are read from a tensor that holds those of `source`; None where they are not."""
+    found = _reordered(source, target) if 0 in source.stride else _direct(source, target)
+    if found is not None or not is_flat(source) or not count(target):
+        return found
+    whole = flat(source.storage, source.offset, source.offset + count(source), source.dtype)
+    found = _direct(whole, target)
+    if found is not None:
+        return (View(whole.shape), *found)
+    low, high = span(target)
+    if low < source.offset or high > source.offset + count(source):
+        return None
+    rest = _direct(flat(source.storage, low, high, source.dtype), target)
+    return None if rest is None else (View(whole.shape), Narrow(0, low - source.offset, high - low), *rest)
+
+
+def _reordered(source: Window, target: Window) -> tuple[Move, ...] | None:
+    """Return the moves where the target has the dimensions of the source in another order, also those that repeat elements."""
+    held = [i for i, size in enumerate(source.shape) if size != 1]
+    order: list[int] = []
+    for size, stride in zip(target.shape, target.stride, strict=True):
+        if size == 1:
+            continue
+        free = [i for i in held if i not in order and (source.shape[i], source.stride[i]) == (size, stride)]
+        if not free:
+            return None
+        order.append(free[0])
+    if len(order) != len(held) or source.offset != target.offset:
+        return None
+    order += [i for i, size in enumerate(source.shape) if size == 1]
+    permuted = tuple(source.shape[i] for i in order)
+    moved: tuple[Move, ...] = () if order == sorted(order) else (Permute(tuple(order)),)
+    return moved if permuted == target.shape else (*moved, View(target.shape))
+
+
+def _direct(source: Window, target: Window) -> tuple[Move, ...] | None:
+    """Return the moves where the factors of the one are those of the other.
+
+    Both are split into the same factors: the source is put into the order of the storage and viewed as its factors, of each of
+    which the target takes a range.
+    """
+    order = sorted((i for i, size in enumerate(source.shape) if size != 1), key=lambda i: -source.stride[i])
+    held = [(source.shape[i], source.stride[i]) for i in order]
+    wanted = [(i, size, target.stride[i]) for i, size in enumerate(target.shape) if size != 1]
+    if any(stride == 0 for _, stride in held):
+        return None
+    kept = [(size, stride) for _, size, stride in wanted if stride]
+    parts = _refined(kept, held)
+    if parts is None:
+        return None
+    factors = _factors(held, sorted({part for whole in parts for part in whole}, key=lambda part: -part[1]))
+    offset = target.offset - source.offset
+    if factors is None or offset < 0:
+        return None
+    starts = []
+    for _, stride, _ in factors:
+        start, offset = divmod(offset, stride)
+        starts.append(start)
+    fits = all(start + taken <= size for start, (size, _, taken) in zip(starts, factors, strict=True))
+    if offset or not fits:
+        return None
+    return _written(source, order, factors, starts, parts, target, [stride == 0 for _, _, stride in wanted])
+
+
+def _refined(kept: list[Part], held: list[Part]) -> list[list[Part]] | None:
+    """Split each dimension that spans several of those that are held; None where they do not fit."""
+    found = []
+    for size, stride in kept:
+        pieces: list[Part] = []
+        while size > 1:
+            inside = [(n, s) for n, s in held if s <= stride and stride % s == 0 and stride < s * n]
+            if not inside:
+                return None
+            n, s = inside[-1] if inside[-1][1] == stride else max(inside, key=lambda part: part[1])
+            room = n * s // stride
+            if size <= room:
+                pieces.append((size, stride))
+                break
+            if (n * s) % stride or size % room:
+                return None
+            pieces.append((room, stride))
+            size, stride = size // room, n * s
+        found.append(pieces[::-1])
+    return found
+
+
+def _factors(held: list[Part], parts: list[Part]) -> list[tuple[int, int, int]] | None:
+    """Return the factors of what is held, as size, stride and how many the target takes; None where they do not divide."""
+    found = []
+    used = 0
+    for size, stride in held:
+        end = size * stride
+        inner = [part for part in parts if stride <= part[1] < end]
+        used += len(inner)
+        for taken, step in inner:
+            if step % stride or end % step:
+                return None
+            found.append((end // step, step, taken))
+            end = step
+        if end > stride:
+            found.append((end // stride, stride, 1))
+    return found if used == len(parts) else None
+
+
+def _written(
+    source: Window,
+    order: list[int],
+    factors: list[tuple[int, int, int]],
+    starts: list[int],
+    parts: list[list[Part]],
+    target: Window,
+    repeated: list[bool],
+) -> tuple[Move, ...]:
+    """Return the moves, without those that change nothing."""
+    found: list[Move] = []
+    shape: tuple[int, ...] = source.shape
+    if order != sorted(order):
+        ones = [i for i, size in enumerate(source.shape) if size == 1]
+        found.append(Permute((*order, *ones)))
+        shape = tuple(source.shape[i] for i in (*order, *ones))
+    taken = tuple(taken_size for _, _, taken_size in factors)
+    sizes = tuple(size for size, _, _ in factors)
+    if taken != sizes:
+        if shape != sizes:
+            found.append(View(sizes))
+        found += [Narrow(i, starts[i], taken_size) for i, taken_size in enumerate(taken) if taken_size != sizes[i]]
+        shape = taken
+    strides = {stride: i for i, (_, stride, taken_size) in enumerate(factors) if taken_size > 1}
+    wanted = [strides[stride] for whole in parts for _, stride in whole]
+    if wanted != sorted(wanted):
+        if shape != taken:
+            found.append(View(taken))
+        rest = [i for i, taken_size in enumerate(taken) if taken_size == 1]
+        found.append(Permute((*wanted, *rest)))
+        shape = tuple(taken[i] for i in (*wanted, *rest))
+    zeros = iter(repeated)
+    narrow = tuple(1 if size == 1 or next(zeros) else size for size in target.shape)
+    if shape != narrow:
+        found.append(View(narrow))
+    if narrow != target.shape:
+        found.append(Expand(target.shape))
+    return tuple(found)

@@ -167,5 +167,7 @@ class Plan:
     undivided: int = 1
     """Of a reference: its loss is a mean over that many parts of the batch, whose gradients the parallel plan adds up and a
     training loop outside of it divides by their number."""
+    returned_at: Mapping[str, Location] = field(default_factory=dict)
+    """Where the file says that the plan returns a value, in formats that have such a place."""
     assumed: tuple[str, ...] = ()
     """What the file leaves to code around it, in words that verdicts list among their assumptions."""

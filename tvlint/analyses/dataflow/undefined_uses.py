@@ -47,6 +47,36 @@ def missing(plan: Plan) -> Iterator[Missing]:
         yield Missing(segment, index, tensor, tuple(sorted(ranks)), run, later)
 
 
+@dataclass(frozen=True, slots=True)
+class Unmade:
+    """A value that the plan returns, or that leaves `segment`, and that nothing makes."""
+
+    name: str
+    segment: str = ""
+
+
+def unmade(plan: Plan) -> Iterator[Unmade]:
+    """Yield the values that leave segments which do not make them, and the outputs of the plan that nothing makes.
+
+    A gradient that nothing makes is zero, or starts there.
+    """
+    run = {step.segment for program in plan.programs for step in program.steps}
+    left = set[str]()
+    for segment in (segment for name, segment in plan.segments.items() if name in run):
+        made = {name for operator in segment.operators for name in writes(operator)} | set(segment.inputs)
+        for name in segment.outputs:
+            if name not in made and not _needs_no_maker(plan, name):
+                left.add(name)
+                yield Unmade(name, segment.name)
+    named = _named(plan).union(*(step.outputs or () for program in plan.programs for step in program.steps))
+    yield from (Unmade(name) for name in plan.outputs if name not in named | left and not _needs_no_maker(plan, name))
+
+
+def _needs_no_maker(plan: Plan, name: str) -> bool:
+    tensor = plan.tensors.get(name)
+    return _given(plan, name) or name.startswith("grad(") or (tensor is not None and tensor.role is Role.GRADIENT)
+
+
 def near(plan: Plan, name: str) -> str:
     """Return the name of the plan that `name` may be a misspelling of; empty where there is none."""
     return next(iter(get_close_matches(name, sorted(_named(plan) | set(plan.tensors) - {name}), 1, 0.75)), "")

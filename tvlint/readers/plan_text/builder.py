@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
+from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import Group
 from tvlint.ir.placement import Placement
@@ -55,6 +56,7 @@ class Draft:
         self.open_roles: set[str] = set()
         self.claims: dict[str, tuple[dict[str, Placement], Line]] = {}
         self.outputs: list[str] = []
+        self.returned_at: dict[str, Location] = {}
         self.losses: list[str] = []
         self.segments: dict[str, Section] = {}
         self.programs: list[Section] = []
@@ -147,6 +149,7 @@ class Draft:
             self.losses.append(name)
         if name not in self.outputs:
             self.outputs.append(name)
+            self.returned_at[name] = line.whole()
         line.accept(":")
         if not line.peek():
             return

@@ -44,7 +44,7 @@ def assemble(draft: Draft) -> Plan:
     plan = Plan(
         draft.path, "plan-text", draft.mesh, tensors, segments, tuple(programs), draft.replication,
         micro_batches,
-        tuple(draft.outputs), tuple(draft.losses), tuple(draft.groups), draft.name,
+        tuple(draft.outputs), tuple(draft.losses), tuple(draft.groups), draft.name, returned_at=draft.returned_at,
     )  # fmt: skip
     types = {number: section.types for number, section in enumerate(draft.programs)}
     return with_reducers(with_own_types(plan, types, stated))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.dataflow.undefined_uses import Missing, missing, near
+from tvlint.analyses.dataflow.undefined_uses import Missing, missing, near, unmade
 from tvlint.findings import Finding, Related
 from tvlint.ir.location import Location
 from tvlint.rule import Rule
@@ -15,13 +15,14 @@ _COMPARED = 20
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Reads of values that come later, or never, on the same rank and in the same micro-batch."""
+    """Yield reads of what comes later, or never, on the same rank and in the same micro-batch, and results without a maker."""
     ranks: dict[tuple[Location, str], set[int]] = {}
     first: dict[tuple[Location, str], Missing] = {}
     for each_missing in missing(facts.plan):
         key = (facts.place(each_missing.segment, each_missing.index), each_missing.name)
         ranks.setdefault(key, set()).update(each_missing.ranks)
         first.setdefault(key, each_missing)
+    yield from _unmade(facts, rule)
     for number, (key, found) in enumerate(first.items()):
         concerned = tuple(sorted(ranks[key]))
         run = f" in micro-batch {found.micro_batch}" if found.micro_batch >= 0 and facts.plan.micro_batches > 1 else ""
@@ -35,5 +36,24 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"did you mean `{similar}`?" if similar else "produce or receive the value on this rank before it is read",
             related,
             facts.fold.everywhere(concerned),
+            about=(found.name,),
+        )
+
+
+def _unmade(facts: Facts, rule: Rule) -> Iterator[Finding]:
+    """Yield a finding for each value that is returned and that nothing makes."""
+    plan = facts.plan
+    for number, found in enumerate(unmade(plan)):
+        who = f"`{found.segment}` gives" if found.segment else "the plan returns"
+        tensor = plan.tensors.get(found.name)
+        place = plan.returned_at.get(found.name) or (tensor.source if tensor is not None else None)
+        if found.segment:
+            place = facts.start(found.segment)
+        similar = near(plan, found.name) if number < _COMPARED else ""
+        yield rule.finding(
+            f"{who} `{found.name}`, which nothing makes",
+            place or Location(plan.path, pointer="outputs"),
+            f"did you mean `{similar}`?" if similar else "produce the value, or return another one",
+            ranks=facts.fold.everywhere(facts.ranks_running(found.segment)) if found.segment else (),
             about=(found.name,),
         )

@@ -1,0 +1,48 @@
+"""What a plan or a segment returns and nothing makes is an error at the place that names it."""
+
+from __future__ import annotations
+
+from tests.builders.plan_findings import findings_of_plan, findings_of_text
+from tvlint.readers.plan_json import reader as json_reader
+from tvlint.readers.plan_text import reader as plan_text
+from tvlint.reporters.plan import json as json_writer
+
+PLAN = """mesh tp=2
+weight w f32[8,8] tp:S(1)
+input x f32[4,8] tp:S(1)
+output {}
+segment only forward (x) -> ({})
+  part = linear(x, w)
+  result = all-reduce(part) over tp
+program
+  run only
+"""
+
+
+def said(text: str) -> list[tuple[str, int | None, str]]:
+    return [(finding.message, finding.location.line, finding.help) for finding in findings_of_text(text)]
+
+
+def test_results_that_are_made_or_given_are_right() -> None:
+    for output in ("result", "result f32[4,8]", "w", "x", "grad(w)"):
+        assert said(PLAN.format(output, "result")) == []
+
+
+def test_a_misspelt_output_is_named_with_the_name_that_it_is_near_to() -> None:
+    assert said(PLAN.format("reslut", "result")) == [
+        ("the plan returns `reslut`, which nothing makes", 4, "did you mean `result`?")
+    ]
+
+
+def test_a_misspelt_result_of_a_segment_is_named_once() -> None:
+    assert said(PLAN.format("reslut", "reslut")) == [
+        ("`only` gives `reslut`, which nothing makes", 6, "did you mean `result`?")
+    ]
+
+
+def test_plan_json_says_so_too() -> None:
+    plan = plan_text.read("example.plan", PLAN.format("reslut", "result")).plan
+    assert plan is not None
+    again = json_reader.read("example.json", json_writer.write(plan)).plan
+    assert again is not None
+    assert [finding.location.pointer for finding in findings_of_plan(again)] == ["outputs"]

@@ -7,7 +7,8 @@ from tvlint.readers.document import Document
 
 _FIRST = Pattern(
     r'[ \t]*(?:plan[ \t]*(?:"|\r?$|#)|mesh[ \t]+\w+[ \t]*=[ \t]*[0-9]|program[ \t]*(?:\r?$|#)'
-    r"|(?:weight|input|buffer|tensor|output)[ \t]+\S+[ \t]+(?:bool|[a-z]+[0-9]\w*)[ \t]*\[)"
+    r"|micro-batches[ \t]+[0-9]+[ \t]*(?:\r?$|#)"
+    r"|(?:weight|input|buffer|tensor|gradient|state|output|loss)[ \t]+\S+[ \t]+(?:bool|[a-z]+[0-9]\w*)[ \t]*\[)"
 )
 
 

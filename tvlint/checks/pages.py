@@ -12,7 +12,13 @@ from tvlint.analyses.communication.ring_attention import RingDefect, ring_defect
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.made_twice import MadeTwice, made_twice
 from tvlint.analyses.dataflow.run_counts import Count, out_of_range, repeated
-from tvlint.analyses.gradients.optimizer_updates import Forgotten, forgotten, updated_weights
+from tvlint.analyses.gradients.optimizer_updates import (
+    Forgotten,
+    WithoutGradient,
+    forgotten,
+    updated_weights,
+    without_gradients,
+)
 from tvlint.analyses.gradients.precision import Lowered, Stale, lowered, stale_scales
 from tvlint.analyses.gradients.quantisation_scales import Foreign, foreign_scales
 from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gathers
@@ -64,6 +70,7 @@ SOURCES: Mapping[str, Source] = {
     "scale-before-amax": Source(Stale, lambda facts: stale_scales(facts.plan)),
     "scale-of-another-shard": Source(Foreign, lambda facts: foreign_scales(facts.plan), leads=True),
     "unknown-handle": _hazards("unknown-handle"),
+    "update-without-gradient": Source(WithoutGradient, lambda facts: without_gradients(facts.plan)),
     "value-made-twice": Source(MadeTwice, lambda facts: made_twice(facts.plan)),
     "weight-never-updated": Source(Forgotten, _forgotten),
     "wrong-shape-claim": Source(Stated, unexplained),

@@ -39,6 +39,39 @@ def updated_weights(plan: Plan) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class WithoutGradient:
+    """The update at (`segment`, `index`) steps `weight`, which nothing gives a gradient, though `other` has one."""
+
+    weight: str
+    other: str
+    segment: str
+    index: int
+
+
+def without_gradients(plan: Plan) -> Iterator[WithoutGradient]:
+    """Yield the weights that are updated and never get a gradient, in plans whose backward gives others one, each once."""
+    owners, made = weight_gradients(plan), set[str]()
+    run = {step.segment for program in plan.programs for step in program.steps} & plan.segments.keys()
+    operators = [(name, index, each) for name in sorted(run) for index, each in enumerate(plan.segments[name].operators)]
+    for _, _, operator in operators:
+        if isinstance(operator, Backward | Communicate | Compute):
+            made.update(owners[name] for name in writes(operator) if name in owners)
+    if not made:
+        return
+    given = {plan.tensors[weight].logical or weight for weight in made}
+    given |= {plan.tensors[weight].storage for weight in made} - {""}
+    seen = set[str]()
+    for segment, index, operator in operators:
+        for weight in operator.weights if isinstance(operator, Update) else ():
+            tensor = plan.tensors.get(weight)
+            if tensor is None or weight in made | seen or not given.isdisjoint({tensor.logical or weight, tensor.storage}):
+                continue
+            if tensor.role is Role.WEIGHT and tensor.requires_grad and tensor.gradient not in plan.tensors:
+                seen.add(weight)
+                yield WithoutGradient(weight, min(made), segment, index)
+
+
+@dataclass(frozen=True, slots=True)
 class Forgotten:
     """`weight` gets a gradient at (`segment`, `index`) and no step, though `other` has one."""
 

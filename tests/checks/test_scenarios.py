@@ -14,6 +14,7 @@ from tests.scenarios import (
     foreign_layers,
     foreign_parallel,
     foreign_training,
+    gradient_scales,
     gradients,
     order,
     partial_sums,
@@ -28,7 +29,7 @@ from tvlint.reporters.plan import json as json_writer
 
 ROOMS = (
     partial_sums, collectives, sequences, gradients, order, experts, quantisation, claims, correct_plans, foreign_layers,
-    foreign_training, foreign_parallel,
+    foreign_training, foreign_parallel, gradient_scales,
 )  # fmt: skip
 SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]
 

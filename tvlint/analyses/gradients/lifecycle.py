@@ -36,10 +36,10 @@ def weight_gradients(plan: Plan) -> dict[str, str]:
 def early(plan: Plan) -> Iterator[Early]:
     """Reducers before the last backward that adds to their gradients; optimizer steps before gradients are final."""
     owners = weight_gradients(plan)
-    produced: dict[str, list[tuple[int, str]]] = {}
+    produced: dict[str, list[tuple[int, str, bool]]] = {}
     for name, segment in plan.segments.items():
         produced[name] = [
-            (index, owners[gradient])
+            (index, owners[gradient], not _is_of_its_own(operator, gradient, owners))
             for index, operator in enumerate(segment.operators)
             for gradient in writes(operator)
             if gradient in owners
@@ -58,18 +58,25 @@ def early(plan: Plan) -> Iterator[Early]:
         yield Early(kind, name, index, weight, run, tuple(sorted(ranks)), later)
 
 
+def _is_of_its_own(operator: Operator, gradient: str, owners: dict[str, str]) -> bool:
+    """Return whether an operator only puts a function of a gradient in its place, as a loss scale that is undone."""
+    taken = [name for name in reads(operator) if owners.get(name) == owners[gradient]]
+    return isinstance(operator, Compute) and taken == [gradient]
+
+
 def _early(
     program: Program,
-    produced: dict[str, list[tuple[int, str]]],
+    produced: dict[str, list[tuple[int, str, bool]]],
     using: dict[str, list[tuple[int, ReduceGradients | Update]]],
 ) -> Iterator[Early]:
-    last: dict[str, tuple[int, int, str, int]] = {}
+    last: dict[tuple[str, str], tuple[int, int, str, int]] = {}
     reduced: dict[str, tuple[int, int, str]] = {}
     uses: list[tuple[str, int, int, str, str]] = []
     final_runs = {step.segment: at for at, step in enumerate(program.steps)}
     for name, at in sorted(final_runs.items(), key=lambda item: item[1]):
-        for index, weight in produced.get(name, ()):
-            last[weight] = (at, index, name, program.steps[at].micro_batch)
+        for index, weight, adds in produced.get(name, ()):
+            for kind in ("reduce", "update") if adds else ("update",):
+                last[kind, weight] = (at, index, name, program.steps[at].micro_batch)
     for at, step in enumerate(program.steps):
         for index, operator in using.get(step.segment, ()):
             kind = "reduce" if isinstance(operator, ReduceGradients) else "update"
@@ -77,7 +84,7 @@ def _early(
             if kind == "reduce":
                 reduced |= dict.fromkeys(operator.weights, (at, index, step.segment))
     for kind, at, index, name, weight in uses:
-        final = last.get(weight)
+        final = last.get((kind, weight))
         if final is not None and (at, index) < final[:2]:
             yield Early(kind, name, index, weight, final[3], program.ranks, (final[2], final[1]))
         elif kind == "update" and weight in reduced and (at, index) < reduced[weight][:2]:

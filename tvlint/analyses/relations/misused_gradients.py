@@ -115,9 +115,11 @@ def _steps(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
     for step in alone.derived.steps:
         weight = copies.get(step.weight, step.weight)
         others = set() if weight in step.made_of else weights & step.made_of
-        if step.gradient is not None and not step.made_of:
-            given = set(owners.get(_plain(alone.world.terms, step.gradient.term), {}).values()) or {weight}
-            others |= weights & given - {weight} if len(given) == 1 else set()
+        given = set[str]()
+        if step.gradient is not None:
+            given = set(owners.get(_plain(alone.world.terms, step.gradient.term), {}).values())
+        if len(given) == 1 and weight not in given:
+            others |= weights & given
         if others and tensors[weight].role is Role.WEIGHT:
             yield Misused(step.name, min(others), weight, "stepped", step.operator, step.rank)
 

@@ -2,7 +2,8 @@
 
 A relation says of which number of times a value it is: a mean over the elements of one rank that is summed over ranks is their
 number times the mean. Constants of the loss and of a gradient count; the loop around a plan may divide by the micro-batches.
-Only multiples by sizes of axes and by the number of micro-batches are mistakes; loss scales and weights of losses are not.
+Multiples by sizes of axes and by the number of micro-batches are mistakes, and what a loss goes backward with beyond what the
+plan returns of it, where the step does not undo that. Weights of losses are none.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _KEEPS = (Trait.CONVERSION, Trait.VIEW, Trait.DETACHED, Trait.RANGES, Trait.APAR
 class Multiple:
     """At `place` the loss, or the gradient `name` that steps `weight`, is `times` the mean of the loss or its gradient.
 
-    It is that if `other` is stepped with the gradient itself, where one is named.
+    It is that if `other` is stepped with the gradient itself, where one is named. `scaled` says that the gradients start with
+    more than the loss that the plan returns, and that the step does not undo that.
     """
 
     name: str
@@ -45,6 +47,16 @@ class Multiple:
     place: Location
     ranks: tuple[int, ...]
     other: str = ""
+    scaled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Misfit:
+    """A step, or all of one kind, takes `times` the gradient, as `Multiple` says."""
+
+    times: Fraction
+    other: str = ""
+    scaled: bool = False
 
 
 def multiples(facts: Facts) -> tuple[Multiple, ...]:
@@ -56,7 +68,7 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
     alone = relations(facts)
     if alone is None:
         return
-    found = dict[tuple[str, str, Fraction, str], tuple[Operator, set[int]]]()
+    found = dict[tuple[str, str, _Misfit], tuple[Operator, set[int]]]()
     environments = alone.derived.environments.items()
     for rank, loss, value in ((rank, loss, held.get(loss)) for rank, held in environments for loss in facts.plan.losses):
         times = None if value is None else _odd(alone, value.term, _factor(alone, value))
@@ -67,12 +79,14 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
                 for operator in segment.operators
                 if loss in writes(operator)
             )
-            found.setdefault((loss, "", times, ""), (made, set()))[1].add(rank)
-    for step, times, other in _of_steps(alone):
-        found.setdefault((step.name, step.weight, times, other), (step.operator, set()))[1].add(step.rank)
-    for (name, weight, times, other), (operator, ranks) in found.items():
+            found.setdefault((loss, "", _Misfit(times)), (made, set()))[1].add(rank)
+    for step, misfit in _of_steps(alone):
+        found.setdefault((step.name, step.weight, misfit), (step.operator, set()))[1].add(step.rank)
+    for (name, weight, misfit), (operator, ranks) in found.items():
+        times, place = misfit.times, place_of(facts, operator)
         said = f"{times.numerator} times" if times.denominator == 1 else f"{times} of"
-        yield Multiple(name, weight, said, place_of(facts, operator), facts.fold.everywhere(tuple(sorted(ranks))), other)
+        everywhere = facts.fold.everywhere(tuple(sorted(ranks)))
+        yield Multiple(name, weight, said, place, everywhere, misfit.other, misfit.scaled)
 
 
 def place_of(facts: Facts, operator: Operator) -> Location:
@@ -89,7 +103,7 @@ def where_of(facts: Facts, operator: Operator) -> tuple[str, int]:
     raise AssertionError(operator)
 
 
-def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, Fraction, str]]:
+def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, _Misfit]]:
     """Yield the steps with a multiple of the gradient of a mean loss: of several, of weights that only one of them uses."""
     starts = {(root.value.term, root.start) for root in alone.derived.roots}
     if len(starts) == 1:
@@ -102,7 +116,8 @@ def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, Fraction, str]]:
         others = {name for start, names in used.items() if start != (loss, seed) for name in names}
         steppeds = [step for step in alone.derived.steps if step.weight in weights]
         steppeds = [step for step in steppeds if others.isdisjoint({step.weight, *step.made_of})]
-        yield from _of_loss(alone, loss, seed * _bare(alone, loss)[0], steppeds)
+        scale = seed if len(used) == 1 else Fraction(0)
+        yield from _of_loss(alone, loss, scale, steppeds)
 
 
 def _weights_of(terms: Terms, term: int) -> set[str]:
@@ -115,19 +130,33 @@ def _weights_of(terms: Terms, term: int) -> set[str]:
     return {terms.keys[term][1] for term in seen if terms.keys[term][0] == "weight"}
 
 
-def _of_loss(alone: Alone, loss: int, seed: Fraction, steps: list[Stepped]) -> Iterator[tuple[Stepped, Fraction, str]]:
-    """Yield the steps with a multiple of the gradient of this mean loss; where all fit that, those that differ from most."""
+def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> Iterator[tuple[Stepped, _Misfit]]:
+    """Yield the steps with a multiple of the gradient of this mean loss; where all fit that, those that differ from most.
+
+    Where it is the only loss, its gradient starts with `start`, else that is zero; gradients count what they start with.
+    """
+    seed = _bare(alone, loss)[0]
     held: dict[Fraction, list[Stepped]] = {}
     for step in steps:
         factor = None if step.gradient is None else _factor(alone, step.gradient)
         if factor is not None:
             held.setdefault(factor * seed, []).append(step)
-    judged = [(step, times) for factor, steps in held.items() if (times := _odd(alone, loss, factor)) for step in steps]
-    yield from ((step, times, "") for step, times in judged)
+    misfits = {factor: _misfit(alone, loss, start * seed, factor) for factor in held}
+    judged = [(step, misfit) for factor, misfit in misfits.items() if misfit is not None for step in held[factor]]
+    yield from judged
     if len(held) > 1 and not judged:
         usual, most = max(held.items(), key=lambda item: (len(item[1]), -item[0]))
         for factor, steps in held.items():
-            yield from ((step, factor / usual, most[0].weight) for step in steps if factor != usual)
+            yield from ((step, _Misfit(factor / usual, most[0].weight)) for step in steps if factor != usual)
+
+
+def _misfit(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> _Misfit | None:
+    """Return what is wrong with so many times the gradient of what `loss` is made of, which starts with `seed`."""
+    scaled = _still_scaled(alone, loss, seed, factor)
+    if scaled is not None:
+        return _Misfit(scaled, scaled=True)
+    times = _odd(alone, loss, factor) or _divided_in_part(alone, loss, seed, factor)
+    return None if times is None else _Misfit(times)
 
 
 def _factor(alone: Alone, value: Value) -> Fraction | None:
@@ -150,6 +179,45 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
     if any(factor / counted * size in right for size in chosen):
         return Fraction(batches) if every == 1 != batches and _averages(plan) else None
     return every if every in _likely(plan, batches) else None
+
+
+def _fits(alone: Alone, loss: int, factor: Fraction) -> bool:
+    """Return whether what is that many times the gradient of what `loss` is made of is its gradient over all micro-batches."""
+    batches = micro_batches_of(alone.plan)
+    sizes, counted = _elements(alone, _bare(alone, loss)[1])
+    return factor / (1 if sizes and counted == 1 else batches) in (Fraction(1), Fraction(1, batches))
+
+
+def _still_scaled(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> Fraction | None:
+    """Return how many times the gradient of the loss a step takes, where the plan returns a loss and goes back from a multiple.
+
+    That is a loss scale, which the step has to undo. None where it does, and where there is no loss scale.
+    """
+    stated = _stated(alone, _bare(alone, loss)[1])
+    if len(stated) != 1 or seed <= min(stated) or _fits(alone, loss, factor):
+        return None
+    times = factor / min(stated)
+    return None if _fits(alone, loss, times) else times / micro_batches_of(alone.plan)
+
+
+def _stated(alone: Alone, bare: int) -> set[Fraction]:
+    """Return which multiples of a value the plan returns as its loss; of a plan that names no loss, as numbers."""
+    returned = alone.plan.losses or alone.plan.outputs
+    values = (held.get(name) for held in alone.derived.environments.values() for name in returned)
+    found = (_bare(alone, value.term) for value in values if value is not None)
+    return {factor for factor, term in found if term == bare}
+
+
+def _divided_in_part(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> Fraction | None:
+    """Return how many times the gradient of the loss a step takes that is divided by another number than that of its parts."""
+    plan, batches = alone.plan, micro_batches_of(alone.plan)
+    most = prod(axis.size for axis in plan.mesh.axes) * batches
+    divided, (sizes, counted) = factor / (seed or factor), _elements(alone, _bare(alone, loss)[1])
+    chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
+    if divided == 1 or any(factor / counted * size in (1, Fraction(1, batches)) for size in chosen):
+        return None
+    parts = (divided.numerator, divided.denominator)
+    return divided if all(most % part == 0 for part in parts) else None
 
 
 def _bare(alone: Alone, term: int) -> tuple[Fraction, int]:

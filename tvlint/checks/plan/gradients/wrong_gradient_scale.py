@@ -27,10 +27,14 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             what = (
                 f"the gradient of the loss, if `{multiple.other}` is updated with that: their gradients are divided differently"
             )
+        help = "divide once by the ranks that share the batch and once by the micro-batches, in the loss or in the reduction"
+        if multiple.scaled:
+            what = f"the gradient of the loss: backward starts from a multiple, which `{multiple.name}` does not undo"
+            help = "divide the gradient by the loss scale before the update, once"
         yield rule.finding(
             f"`{multiple.weight}` is updated with {multiple.times} {what}",
             multiple.place,
-            "divide once by the ranks that share the batch and once by the micro-batches, in the loss or in the reduction",
+            help,
             (),
             multiple.ranks,
             about=(multiple.weight, multiple.other or multiple.name),

@@ -21,6 +21,8 @@ from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.ir.operators import Compute, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role, Tensor
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 
 def accumulated(world: World, value: Value, micro_batches: int) -> Value:
@@ -162,10 +164,11 @@ def _in_words(pieces: Sequence[Pieces]) -> str:
 def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
     """Note the gradients that a written-out optimizer step takes, for the weight, or the copy of one, that it changes."""
     names = [name for name in operator.inputs if isinstance(name, str) and name in machine.plan.tensors]
-    for role in (Role.WEIGHT, Role.STATE):
-        held = [name for name in names if machine.plan.tensors[name].role is role]
+    of_role = {role: [name for name in names if machine.plan.tensors[name].role is role] for role in (Role.WEIGHT, Role.STATE)}
+    piece = "" if of_role[Role.WEIGHT] or not names else _weight_of_piece(machine, rank, names[0])
+    for held in (of_role[Role.WEIGHT], [piece] if piece else [], of_role[Role.STATE]):
         if held and rank.of_step:
-            for name in (name for name in names if name not in held):
+            for name in (name for name in names if name not in held and not (piece and name == names[0])):
                 weight = machine.weight_of.get(name, "")
                 value = of_all_micro_batches(machine, rank, weight) if weight in rank.gradients else rank.local.get(name)
                 made = frozenset({weight}) if weight else rank.made_of.get(name, frozenset())
@@ -174,6 +177,21 @@ def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
                     opaque = rank.opaque.get(name)
                     machine.derived.steps.append(Stepped(rank.number, operator, held[0], name, value, made, opaque))
             return
+
+
+def _weight_of_piece(machine: Machine, rank: RankState, name: str) -> str:
+    """Return the weight that a tensor is, or is a piece of, in whatever shape; empty where it is none."""
+    value, terms = rank.local.get(name), machine.world.terms
+    if value is None:
+        return ""
+    term = terms.whole(value.term)
+    while len(terms.operands[term]) == 1 and has_trait(str(terms.keys[term][0]), Trait.VIEW):
+        (term,) = terms.operands[term]
+    head = terms.keys[term]
+    if head[0] != "weight":
+        return ""
+    named = (tensor.name for tensor in machine.plan.tensors.values() if (tensor.logical or tensor.name) == head[1])
+    return next((name for name in named if machine.plan.tensors[name].role is Role.WEIGHT), "")
 
 
 def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: ReduceGradients) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.scenario import pair
+from tests.scenarios.scenario import correct, pair
 
 SCENARIOS = (
     *pair(
@@ -39,6 +39,49 @@ program
 + update_scale(sc!, g)
 + q: f8e4m3[4,8] = quantize_fp8(h, sc)
   z: f8e4m3[4,16] = all-gather(q, dim=1) over tp
+""",
+    ),
+    *pair(
+        "gathered and transposed codes taken back with the other scale", "scale-of-another-tensor",
+        """
+mesh tp=2
+weight w f32[8,8]
+input x f32[8,8] tp:S(0)
+program
+  ax = max_abs(x)
+  mx = all-reduce max(ax) over tp
+  sx: f32[] = scale_from_amax(mx)
+  aw: f32[] = max_abs(w)
+  sw: f32[] = scale_from_amax(aw)
+  q: f8e4m3[4,8] = quantize(x, sx)
+  r: f8e4m3[8,8] = quantize(w, sw)
+  g = all-gather(q, dim=0) over tp
+  t = transpose(r, 0, 1)
+  iw = reciprocal(sw)
+  ix = reciprocal(sx)
+  cg: f32[8,8] = convert(g)
+  ct: f32[8,8] = convert(t)
+- dg = mul(cg, iw)
++ dg = mul(cg, ix)
+  dt = mul(ct, iw)
+  y = matmul(dg, dt)
+""",
+    ),
+    *correct(
+        "codes that are scaled by another number too, and whose inverse scale is given",
+        """
+weight w f32[8,8]
+buffer s f32[]
+buffer inverse f32[]
+buffer temperature f32[]
+input x f32[4,8]
+program
+  q: f8e4m3[4,8] = quantize(x, s)
+  d: f32[4,8] = dequantize(q, inverse)
+  c: f32[4,8] = convert(q)
+  e = mul(c, temperature)
+  f = mul(e, inverse)
+  y = add(d, f)
 """,
     ),
 )

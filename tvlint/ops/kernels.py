@@ -117,11 +117,16 @@ KERNELS = (
         Trait.QUANTISATION,
     ),
     *_kernels(
+        "dequantize dequantize_fp8 dequantize_from_fp8 fp8_dequantize dequantize_float8 dequantize_int8 dequantize_per_tensor "
+        "dequantize_per_channel dequantize_mxfp8 from_fp8 from_float8 cast_from_fp8 cast_from_float8 cast_from_f8",
+        Trait.DEQUANTISATION,
+    ),
+    *_kernels(
         "compute_scale update_scale set_scale amax_to_scale scale_from_amax compute_scaling_factor update_amax_and_scale",
         Trait.SCALE,
     ),
     *_kernels(
-        "cast cast_to cast_to_fp32 cast_to_bf16 cast_to_fp16 cast_to_float32 cast_to_bfloat16 cast_to_float16 "
+        "cast convert cast_to cast_to_fp32 cast_to_bf16 cast_to_fp16 cast_to_float32 cast_to_bfloat16 cast_to_float16 "
         "_cast_Float _cast_Half convert_element_type type",
         Trait.CONVERSION,
     ),

@@ -73,6 +73,8 @@ class Trait(Enum):
     """The operand in another number format."""
     CONVOLUTION = "convolution"
     """Every position from those around it, by a kernel that is its second operand."""
+    DEQUANTISATION = "dequantisation"
+    """The numbers that codes of few bits, its first operand, stand for, by a scale that is its second."""
     DETACHED = "detached"
     """The operand, without its gradient."""
     EXPERTS = "experts"

@@ -67,7 +67,7 @@ def lowered(plan: Plan) -> Iterator[Lowered]:
                 stored = wider[output] if narrowed else output
                 if 0 < bits(used) < _of(plan, stored):
                     yield Lowered(name, index, source, used, stored, plan.tensors[stored].dtype)
-                elif source in quantised and _is_code(used) and _of(plan, quantised[source]) > 8:
+                elif source in quantised and is_code(used) and _of(plan, quantised[source]) > 8:
                     yield Lowered(name, index, source, used, quantised[source], plan.tensors[quantised[source]].dtype)
 
 
@@ -84,7 +84,8 @@ def quantised_from(segment: Segment) -> dict[str, str]:
     }
 
 
-def _is_code(dtype: str) -> bool:
+def is_code(dtype: str) -> bool:
+    """Return whether numbers of the type are codes of few bits."""
     return bits(dtype) == 8 or dtype.removeprefix("torch.") in ("int8", "uint8")
 
 

@@ -21,8 +21,8 @@ from tvlint.analyses.relations.derivation.given.equal_replicas import equal_repl
 from tvlint.analyses.relations.derivation.given.trusted_inputs import inputs_of, told_in_two_ways
 from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
-from tvlint.analyses.relations.derivation.localisation.sure import is_mixed, is_other_part, lasting_scaling
-from tvlint.analyses.relations.derivation.state import Derived, Slot
+from tvlint.analyses.relations.derivation.localisation.sure import is_mixed, is_part_over, lasting_scaling
+from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Values
@@ -107,7 +107,7 @@ def _cut_parts(alone: Alone) -> Iterator[tuple[tuple[int, int, int], Defect]]:
         parts, made = ({rank: pair[at] for rank, pair in held.items()} for at in (0, 1))
         for rank, part in parts.items():
             sums = {(entry.origin, entry.number, rank) for leaf in part.leaves for entry in leaf.pending}
-            axes = [axis.name for axis in plan.mesh.axes if _is_part_over(plan, parts, rank, axis.name)]
+            axes = [axis.name for axis in plan.mesh.axes if is_part_over(plan, parts, rank, axis.name)]
             others = [made[other] for axis in axes for other in plan.mesh.along(rank, (axis,))]
             if is_mixed(part) or not blamed.isdisjoint(sums) or all(other.box == made[rank].box for other in others):
                 continue
@@ -141,22 +141,13 @@ def _never_summed(alone: Alone) -> Iterator[Defect]:
         stated = any(isinstance(placement, Partial) for placements in declared for placement in (placements or {}).values())
         apart = batch if prod(terms.shape[term]) == 1 else _batch_axes(plan)
         for rank in joined.given if not stated and term not in alone.derived.summed else ():
-            if any(_is_part_over(plan, joined.given, rank, axis.name) for axis in plan.mesh.axes if axis.name not in apart):
+            if any(is_part_over(plan, joined.given, rank, axis.name) for axis in plan.mesh.axes if axis.name not in apart):
                 segment = next(name for name, found in plan.segments.items() if _runs(found, joined.operator))
                 yield joins(plan, joined, rank, segment)
 
 
 def _runs(segment: Segment, operator: Operator) -> bool:
     return any(each_operator is operator for each_operator in segment.operators)
-
-
-def _is_part_over(plan: Plan, held: Mapping[int, Slot], rank: int, axis: str) -> bool:
-    """Return whether the ranks along an axis hold the other parts of the sum that a rank holds a part of."""
-    value = held[rank]
-    if value is None or not value.leaves or plan.mesh.axis_size(axis) == 1:
-        return False
-    others = (held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank)
-    return all(each_value is not None and is_other_part(value, each_value) for each_value in others)
 
 
 def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
@@ -176,7 +167,7 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
         shared = [axis.name for axis in plan.mesh.axes if axis.size > 1 and axis.name not in apart]
         held = {rank: value.get(name) for rank, value in alone.derived.environments.items()}
         for rank in held:
-            axis = next((axis for axis in shared if _is_part_over(plan, held, rank, axis)), "")
+            axis = next((axis for axis in shared if is_part_over(plan, held, rank, axis)), "")
             if axis and not is_mixed(held[rank]):
                 text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
                 defect = Defect("missing-allreduce", True, text, rank)
@@ -190,7 +181,7 @@ def _invariants(alone: Alone) -> Iterator[Defect]:
         axes = [axis for axis, placement in (tensor.placements or {}).items() if isinstance(placement, Invariant)]
         held = {rank: value.get(tensor.gradient) for rank, value in alone.derived.environments.items()}
         for rank, axis in ((rank, axis) for rank in held for axis in axes if tensor.role is not Role.WEIGHT):
-            if _is_part_over(plan, held, rank, axis):
+            if is_part_over(plan, held, rank, axis):
                 text = f"leaves `{tensor.gradient}`, the gradient of `{name}`, on {{ranks}} a part of a sum over `{axis}`"
                 defect = Defect("missing-gradient-reduction", True, text, rank)
                 yield from _at_maker(plan, tensor.gradient, defect)

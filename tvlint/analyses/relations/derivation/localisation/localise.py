@@ -9,6 +9,7 @@ from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.relations.defect import STOPS, Defect, Fix, Sum, at, source_of
 from tvlint.analyses.relations.derivation.localisation.runnable import may_run
 from tvlint.analyses.relations.derivation.localisation.sure import (
+    is_part_over,
     is_recovered,
     is_sure,
     joined_before,
@@ -195,8 +196,11 @@ def joins(plan: Plan, joined: Joined, rank: int, segment: str) -> Defect:
     """Return what is wrong with an operator that adds what ranks hold alike to a part of a sum."""
     operator, tensor = joined.operator, plan.tensors.get(joined.whole)
     rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
-    to = f"`{joined.part}`, a part of a sum" if joined.part else "its part of a sum"
-    text = f"{name_of(operator)} on {{ranks}} adds `{joined.whole}` to {to}: once on every rank that has a part"
+    text = f"{name_of(operator)} on {{ranks}} adds `{joined.whole}` to its part of a sum: once on every rank that has a part"
+    axis = next((axis.name for axis in plan.mesh.axes if is_part_over(plan, joined.given, rank, axis.name)), "")
+    if joined.part and axis:
+        text = f"`{joined.part}` on {{ranks}} is a part of a sum over `{axis}`, and every rank that has a part adds "
+        text += f"`{joined.whole}` to it"
     return at(operator, segment, Defect(rule, True, text, rank, operator=bare_name(operator), cause=("joined", id(operator))))
 
 

@@ -13,7 +13,7 @@ from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Compute, Operator
-from tvlint.ir.plan import Phase
+from tvlint.ir.plan import Phase, Plan
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, has_trait
 
@@ -132,6 +132,15 @@ def is_other_part(one: Value, other: Value) -> bool:
     """Return whether both are parts of one sum, of other ranges."""
     here, there = ({leaf.pending for leaf in value.leaves if leaf.pending} for value in (one, other))
     return one.term == other.term and bool(there) and here.isdisjoint(there)
+
+
+def is_part_over(plan: Plan, held: Mapping[int, Slot], rank: int, axis: str) -> bool:
+    """Return whether the ranks along an axis hold the other parts of the sum that a rank holds a part of."""
+    value = held[rank]
+    if value is None or not value.leaves or plan.mesh.axis_size(axis) == 1:
+        return False
+    others = (held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank)
+    return all(each_value is not None and is_other_part(value, each_value) for each_value in others)
 
 
 def note_joined(

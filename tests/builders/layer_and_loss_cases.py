@@ -43,6 +43,11 @@ BETWEEN = np.array([[4, 0], [3, 1], [1, 3], [0, 4]]) / 4
 """How two positions weigh on four, each in the middle of its own."""
 
 
+def by_batch(x: Any) -> Any:
+    axes = (0, *range(2, x.ndim))
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5)
+
+
 def grouped(x: Any, groups: int) -> Any:
     return normal(x.reshape(len(x), groups, -1), 1e-5).reshape(x.shape)
 
@@ -292,6 +297,12 @@ MORE_CASES: tuple[Case, ...] = (
     Case("batch-norm", F + "batch_norm", ((2, 2, 2), (2,), (2,), (2,), (2,)),
          lambda x, m, v, w, b: (x - m[:, None]) / np.sqrt(v[:, None] + 1e-5) * w[:, None] + b[:, None],
          lambda t, x, m, v, w, b: t.nn.functional.batch_norm(x, m.detach(), v.detach(), w, b), positive=True),
+    Case("batch-norm of the batch", F + "batch_norm", ((4, 2, 2), Literal(None), Literal(None), (2,), (2,)),
+         lambda x, w, b: by_batch(x) * w[:, None] + b[:, None],
+         lambda t, x, w, b: t.nn.functional.batch_norm(x, None, None, w, b, True), {"training": True}),
+    Case("batch-norm of the batch plain", F + "batch_norm", ((4, 2),), by_batch,
+         lambda t, x: t.nn.functional.batch_norm(x, None, None, training=True),
+         {"running_mean": None, "running_var": None, "training": True}),
     Case("repeat", "torch.Tensor.repeat", ((2, 4), Literal(3), Literal(1), Literal(2)), lambda x: np.tile(x, (3, 1, 2)),
          lambda t, x: x.repeat(3, 1, 2)),
     Case("unbind", "torch.unbind", ((4, 2),), lambda x: (x[:, 0], x[:, 1]), lambda t, x: x.unbind(1), {"dim": 1}),

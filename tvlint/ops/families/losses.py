@@ -7,8 +7,7 @@ score of its target.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
+from dataclasses import replace
 from functools import reduce
 
 from tvlint.ir.operators import Literal, Value
@@ -16,6 +15,7 @@ from tvlint.ops.families.reductions import without_absent
 from tvlint.ops.families.slicing import dimension
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import as_array
+from tvlint.ops.operator_sequence import OperatorSequence
 from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having
 
 _NEVER = -100
@@ -93,7 +93,7 @@ def _in_rows(rows: str) -> Callable[[Call], Steps]:
     def steps(call: Call) -> Steps:
         call = without_absent(call)
         ignored, smoothing = call.attributes.get("ignore_index", _NEVER), call.attributes.get("label_smoothing", 0.0)
-        reduction, sequence = str(call.attributes.get("reduction", "mean")), _Sequence()
+        reduction, sequence = str(call.attributes.get("reduction", "mean")), OperatorSequence()
         counts_all = reduction == "mean" and isinstance(ignored, int) and ignored < 0
         rank = len(call.shape(0))
         last = 0 if rank == 2 else sequence.then("permute", 0, Literal((0, *range(2, rank), 1)))
@@ -111,32 +111,6 @@ def _in_rows(rows: str) -> Callable[[Call], Steps]:
         return sequence.steps()
 
     return steps
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """The result of a step."""
-
-    number: int
-
-
-@dataclass(slots=True)
-class _Sequence:
-    """Operators in sequence, each with its operands: positions of those of the whole, results of steps, and constants."""
-
-    made: list[tuple[str, tuple[int | Literal | _Made, ...]]] = dataclass_field(default_factory=list)
-
-    def then(self, op: str, *operands: int | Literal | _Made) -> _Made:
-        """Return the result of one more operator."""
-        self.made.append((op, operands))
-        return _Made(len(self.made) - 1)
-
-    def steps(self) -> Steps:
-        """Return the operators, with results counted back from where they are read."""
-        return tuple(
-            (op, tuple(operand.number - at if isinstance(operand, _Made) else operand for operand in operands))
-            for at, (op, operands) in enumerate(self.made)
-        )
 
 
 def _masked_gather(call: Call) -> Bound:

@@ -20,7 +20,7 @@ from math import inf, pi, prod, sqrt
 from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION, SEES, is_of_numbers, normal
-from tvlint.analyses.relations.terms.flags import flag, is_of_flags, logarithm, of_band
+from tvlint.analyses.relations.terms.flags import flag, is_of_flags, logarithm, of_band, ones_and_zeros
 from tvlint.analyses.relations.terms.layouts import in_any_layout
 from tvlint.analyses.relations.terms.loss_identities import CLASSES, is_restricted
 from tvlint.analyses.relations.terms.numbers import number_of
@@ -505,7 +505,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     algebra = Algebra(terms)
     algebra.split(zip(operands, places, strict=True))
     looked_up = _looked_up(name, gradient, places, result)
-    values = [_factors(algebra, term, place) for term, place in zip(operands, places, strict=True)]
+    values = [ones_and_zeros(algebra, term, place) for term, place in zip(operands, places, strict=True)]
     for dim, index in enumerate(result):
         if index >= 0 and index not in algebra.sizes and index not in algebra.parts:
             algebra.sizes[index] = (shape[dim], dim == slot)
@@ -535,8 +535,16 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         return None
     if gradient and not made:
         return terms.term((SUM_OF_PRODUCTS, ()), (), shape, slot)
-    term, constant = algebra.laid_out(made, kept)
+    term, constant = algebra.laid_out(_side_by_side(algebra, made), kept)
     return times(terms, term, constant)
+
+
+def _side_by_side(algebra: Algebra, made: Expression) -> Expression:
+    """Return values side by side with one addend for each range; the expression as it is where that has no form."""
+    try:
+        return algebra.side_by_side(made)
+    except TooLargeError:
+        return made
 
 
 def _looked_up(name: str, gradient: bool, places: Sequence[Sequence[int]], result: Sequence[int]) -> tuple[int, ...]:
@@ -547,11 +555,6 @@ def _looked_up(name: str, gradient: bool, places: Sequence[Sequence[int]], resul
     if len(found) != 1:
         raise TooLargeError
     return tuple(found)
-
-
-def _factors(algebra: Algebra, term: int, pattern: Sequence[int]) -> Expression:
-    """Return a term as an expression; one of flags is one where they are set and zero where they are not."""
-    return flag(algebra, term, pattern, negated=False) if is_of_flags(algebra.terms, term) else algebra.of_term(term, pattern)
 
 
 def _moved_ranges(

@@ -8,6 +8,8 @@ compares positions with positions, or that is a triangle of ones, is a band: the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
+from operator import eq, ge, gt, le, lt, ne
 from typing import TypeAlias
 
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
@@ -17,11 +19,13 @@ from tvlint.analyses.relations.terms.sums_of_products import (
     FUNCTION,
     MERGE,
     ONE,
+    PLACE,
     SPLIT,
     SUM_OF_PRODUCTS,
     TOTAL,
     Algebra,
     Expression,
+    Factor,
     Pattern,
     TooLargeError,
 )
@@ -37,6 +41,8 @@ _GIVEN = ("weight", "buffer", "input")
 _COMPARED = {"gt": (0, 1, 1), "ge": (0, 1, 0), "lt": (1, 0, 1), "le": (1, 0, 0)}
 """By comparison of positions: which operand has the columns and which the rows, and the least `c - r`."""
 
+_COMPARISONS = {"eq": eq, "ne": ne, "gt": gt, "ge": ge, "lt": lt, "le": le}
+
 _Band: TypeAlias = tuple[Pattern, int, bool]
 
 
@@ -46,10 +52,17 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
     while terms.keys[term][0] == "logical-not":
         term, negated = terms.operands[term][0], not negated
     ((constant, factors),) = algebra.alone(algebra.of_term(term, pattern))
-    if constant != NONE or len(factors) != 1 or factors[0][2] != ONE:
+    if constant == NONE and factors and _are_flags(terms, factors):
+        found = _all_set(algebra, ((constant, factors),), negated)
+        if found is not None:
+            return found
+    if len(factors) != 1 or factors[0][2] != ONE:
         raise TooLargeError
     inner, places, _ = factors[0]
     head = terms.keys[inner]
+    counted = _of_count(algebra, inner, places, negated)
+    if counted is not None:
+        return counted
     if head[0] == "ne":
         inner = terms.term(("eq", *head[1:]), terms.operands[inner], terms.shape[inner], terms.slot[inner])
         negated = not negated
@@ -78,6 +91,53 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
         return of_band(algebra, at, least, negated is not out)
     made = terms.term((FLAG, negated), (inner,), terms.shape[inner], terms.slot[inner])
     return ((NONE, ((made, places, ONE),)),)
+
+
+def _are_flags(terms: Terms, factors: Sequence[Factor]) -> bool:
+    return all(terms.keys[term][0] == FLAG for term, _, _ in factors)
+
+
+def _all_set(algebra: Algebra, flags: Expression, negated: bool) -> Expression | None:
+    """Return a product of flags, or what says that they are not all set; None where that is no product."""
+    terms, ((_, factors),) = algebra.terms, flags
+    if not negated:
+        return flags
+    (term, places, _), *more = factors
+    if more or terms.keys[term] == PLACE:
+        return None
+    (_, is_not, *rest), operands = terms.keys[term], terms.operands[term]
+    made = terms.term((FLAG, not is_not, *rest), operands, terms.shape[term], terms.slot[term])
+    return ((NONE, ((made, places, ONE),)),)
+
+
+def _of_count(algebra: Algebra, comparison: int, places: Pattern, negated: bool) -> Expression | None:
+    """Return what a comparison of a number with ones and zeros says: that they are ones, or that they are zeros."""
+    terms = algebra.terms
+    head, operands = terms.keys[comparison], terms.operands[comparison]
+    compare = _COMPARISONS.get(head[0])
+    if compare is None or len(operands) != 1 or len(head[2]) != 2 or not isinstance(head[2][1], int | float):
+        return None
+    (literal, number), pattern = head[2], head[3]
+    at = dict(zip(pattern[1], places, strict=True))
+    given = ones_and_zeros(algebra, operands[0], [at.get(index, -1) for index in pattern[0]])
+    if len(given) != 1 or given[0][0] != NONE or not given[0][1] or not _are_flags(terms, given[0][1]):
+        return None
+    of_zero, of_one = (compare(*((number, value) if literal == 0 else (value, number))) for value in (0, 1))
+    return None if of_zero is of_one else _all_set(algebra, given, negated is of_one)
+
+
+def ones_and_zeros(algebra: Algebra, term: int, pattern: Sequence[int]) -> Expression:
+    """Return a term as an expression; flags, and triangles of ones, as ones where they are set and zeros where they are not."""
+    if is_of_flags(algebra.terms, term):
+        return flag(algebra, term, pattern, negated=False)
+    inner, constant = bare(algebra.terms, term)
+    if constant == NONE and algebra.terms.keys[inner][0] == TRIANGLE and not algebra.parts:
+        triangle = _triangle(algebra.terms, inner, tuple(pattern))
+        if triangle is not None and triangle[0] in (1, -inf):
+            value, (at, least, out) = triangle
+            keeps = of_band(algebra, at, least, out is (value == 1))
+            return keeps if value == 1 else logarithm(algebra.terms, keeps)
+    return algebra.of_term(term, pattern)
 
 
 def _place(algebra: Algebra, term: int, places: Pattern) -> Expression | None:
@@ -131,12 +191,22 @@ def _band(algebra: Algebra, term: int, places: Pattern) -> _Band | None:
         return _of_positions(algebra, term, places, *_COMPARED[head[0]])
     if head[0] in _COMPARED and len(operands) == 1 and len(head[2]) == 2:
         return _of_difference(algebra, term, places)
-    if head[0] == TRIANGLE and len(places) == 2 and -1 not in places:
-        below, diagonal = head[2]
-        ones = terms.keys[bare(terms, operands[0])[0]]
-        if has_trait(str(ones[0]), Trait.FILLED) and ones[2][0] in (1, True) and not isinstance(diagonal, bool):
-            return places, diagonal + below, below
+    if head[0] == TRIANGLE:
+        triangle = _triangle(terms, term, places)
+        return triangle[1] if triangle is not None and triangle[0] in (1, True) else None
     return None
+
+
+def _triangle(terms: Terms, term: int, places: Pattern) -> tuple[float, _Band] | None:
+    """Return the number that a triangle is of, beside zeros, and the band that it is; None where it is of no one number."""
+    (below, diagonal), (operand,) = terms.keys[term][2], terms.operands[term]
+    inner, constant = bare(terms, operand)
+    filled = terms.keys[inner]
+    if len(places) != 2 or -1 in places or constant != NONE or isinstance(diagonal, bool):
+        return None
+    if not has_trait(str(filled[0]), Trait.FILLED) or not isinstance(filled[2][0], int | float):
+        return None
+    return filled[2][0], (places, diagonal + below, below)
 
 
 def _of_positions(algebra: Algebra, term: int, places: Pattern, column: int, row: int, least: int) -> _Band | None:
@@ -198,6 +268,10 @@ def is_of_flags(terms: Terms, term: int) -> bool:
         return False
     if head[0] in _GIVEN:
         return bool(head[2] == "bool")
+    if head[0] == TRIANGLE:
+        return is_of_flags(terms, terms.operands[term][0])
+    if has_trait(str(head[0]), Trait.FILLED):
+        return bool(head[2][1] == "bool")
     return has_trait(str(head[0]), Trait.COMPARISON) or head[0] == "logical-not"
 
 

@@ -65,6 +65,8 @@ _MOST_POWERS = 4
 _MOST_MULTIPLIED_OUT = 16
 _MOST_TIES = 24
 _ANY, _NOT_NEGATIVE, _POSITIVE = range(3)
+_OF_ZERO: dict[str, Constant] = {"exp": NONE, "erf": (1, Fraction(0)), "tanh": (1, Fraction(0)), "sigmoid": (1, Fraction(1, 4))}
+"""What functions are of zero: a sign, and the square."""
 
 
 class TooLargeError(Exception):
@@ -387,6 +389,12 @@ class Algebra:
         made = self.terms.term((FUNCTION, name), (inner,), self.terms.shape[term], self.terms.slot[term])
         return ((NONE, ((made, pattern, ONE),)),)
 
+    def _of_zero(self, name: str) -> Expression:
+        """Return what a function is of zero."""
+        if name not in _OF_ZERO:
+            raise TooLargeError
+        return self.number(_OF_ZERO[name])
+
     def _logarithm(self, term: int, pattern: Pattern, power: Fraction) -> Expression:
         constant = ((-1 if power < 0 else 1), power**2)
         if self.terms.keys[term][:2] == (FUNCTION, "exp"):
@@ -586,9 +594,7 @@ class Algebra:
             made = self.sliced(
                 self.scaled(self.placed(below, [(place,) for place in pattern]), constant), index, start, stop, part
             )
-            if not made:
-                raise TooLargeError
-            return self._applied(head[1], made)
+            return self._applied(head[1], made) if made else self._of_zero(head[1])
         if head[0] == PAD and head[1] == dim:
             low, high = head[2], head[2] + terms.shape[operands[0]][dim]
             if stop <= low or high <= start:
@@ -648,6 +654,51 @@ class Algebra:
         if pattern.count(part) != 1:
             raise TooLargeError
         return ((constant, self._powers((*outer, (*self._pad(term, pattern, part, start, size, index), ONE)))),)
+
+    def side_by_side(self, one: Expression) -> Expression:
+        """Return values side by side with one addend for each range that values stand at, and all else among the zeros.
+
+        The expression is as it was where values stand along several indices, or ranges overlap in part.
+        """
+        along = [self._zeros_along(factors) for _, factors in one]
+        index = next(iter(frozenset.intersection(*along)), -1) if along else -1
+        if index < 0:
+            return one
+        ranges: dict[tuple[int, int], list[Expression]] = {}
+        part = max([*self.sizes, -1]) + 1
+        for constant, factors in one:
+            place = next(i for i, factor in enumerate(factors) if self._stands_along(factor) == index)
+            (term, pattern, _), rest = factors[place], (*factors[:place], *factors[place + 1 :])
+            _, dim, start, _ = self.terms.keys[term]
+            (inner,) = self.terms.operands[term]
+            size = self.terms.shape[inner][dim]
+            if len(parts_of(self.terms, inner)[dim]) > 1:
+                return one
+            self.sizes[part] = (size, False)
+            cut = self.sliced(((constant, rest),), index, start, start + size, part)
+            value = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
+            ranges.setdefault((start, size), []).append(self.multiplied(cut, value))
+        ends = sorted(ranges)
+        if any(start + size > after for (start, size), (after, _) in pairwise(ends)):
+            return one
+        made = []
+        for start, size in ends:
+            self.sizes[part] = (size, False)
+            value = self.added(*ranges[start, size])
+            made.append(self.padded(value, part, start, self.sizes[index][0], index) if value else ())
+        return self.added(*made)
+
+    def _zeros_along(self, factors: Sequence[Factor]) -> frozenset[int]:
+        """Return the indices along which a product is among zeros, that other factors or values have too."""
+        return frozenset(self._stands_along(factor) for factor in factors) - {-1}
+
+    def _stands_along(self, factor: Factor) -> int:
+        """Return the index along which a factor is a value among zeros; -1 where it is none."""
+        term, pattern, power = factor
+        head = self.terms.keys[term]
+        if head[0] != PAD or power != ONE or pattern.count(pattern[head[1]]) != 1:
+            return -1
+        return -1 if self.terms.shape[self.terms.operands[term][0]][head[1]] == 1 else pattern[head[1]]
 
     def laid_out(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
         """Return the expression as a constant times a term whose dimensions are these indices, joined where they are split."""
@@ -751,6 +802,8 @@ class Algebra:
             for constant, factors in rest
         )
         operands = tuple(term for _, factors in rest for term, _, _ in factors)
+        if head == ((NONE, ()),):
+            return self.terms.term(("one", shape, slot), (), shape, slot), first
         alone = len(operands) == 1 and head == ((NONE, ((tuple(range(len(shape))), ONE),)),)
         if alone and (self.terms.shape[operands[0]], self.terms.slot[operands[0]]) == (shape, slot):
             return operands[0], first

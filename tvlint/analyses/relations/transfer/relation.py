@@ -22,7 +22,7 @@ from tvlint.analyses.relations.terms.loss_identities import multiplied, scaled_t
 from tvlint.analyses.relations.terms.numbers import root_of
 from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, PIECES, Terms
-from tvlint.analyses.relations.transfer.index_maps import Pieces, in_pieces, in_place, pieces_of
+from tvlint.analyses.relations.transfer.index_maps import Pieces, in_pieces, in_place, joined, pieces_of
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending, Ranges, tiled
 from tvlint.ir.plan import Box
 
@@ -317,6 +317,7 @@ class Values:
         """Return the sum of gradients in normal form; a part of one is added to as what it is the sum of: an addend may come
         again.
         """
+        addends = self._of_all_ranges(addends)
         total = self._gradient_sum(of, self._as_multiples(addends))
         if total is None:
             return None
@@ -325,6 +326,17 @@ class Values:
         if total.leaves:
             self._addends[of, total] = tuple(addends)
         return total
+
+    def _of_all_ranges(self, values: Sequence[Value]) -> Sequence[Value]:
+        """Return the values, with the term in the place of those that are all ranges of a dimension of it, each among zeros."""
+        groups: dict[tuple[int, int, Box], list[Value]] = {}
+        for value in values:
+            if value.term in self.terms.ranges and value.clean:
+                groups.setdefault((*self.terms.ranges[value.term][:2], value.box), []).append(value)
+        for (whole, dim, box), members in groups.items():
+            if joined(sorted(self.terms.ranges[member.term][2] for member in members)) == ((0, self.terms.shape[whole][dim]),):
+                values = [self.clean(whole, box), *(value for value in values if value not in members)]
+        return values
 
     def _as_multiples(self, values: Sequence[Value]) -> Sequence[Value]:
         """Return the values, of which a part of a sum that occurs several times is a part of so many times that sum."""

@@ -153,11 +153,13 @@ def _one_index(machine: Machine, spec: OpSpec, bound: Bound, value: Value, dim: 
     if found is not None:
         return found
     world, ways = machine.world, machine.world.values.pieces_of(value)
-    one_index = cut(ways[dim], place, place + 1)
-    part, indices = _within(world, world.values.with_pieces(value, (*ways[:dim], one_index, *ways[dim + 1 :])), dim)
-    if indices != one_index[0]:
+    ((start, stop),) = cut(ways[dim], place, place + 1)
+    term = None if value.fold is not None else some_of(world.terms, world.terms.whole(value.term), dim, start, stop)
+    if term is None:
         return None
-    moved = Moved(dim, False, ((place, place + 1),), (indices,))
+    held = world.values.with_pieces(value, (*ways[:dim], ((start, stop),), *ways[dim + 1 :]))
+    part = moved_into(world, held, term, dim, start)
+    moved = Moved(dim, False, ((place, place + 1),), ((start, stop),))
     first = Saved(spec.name, bound, Family.INDEXED, (value,), (part,), moved=moved)
     rest = reshape(world, part, after)
     second = Saved("view", None, Family.RESHAPE, (part,), (rest,))
@@ -334,7 +336,9 @@ def _stacked_together(world: World, values: Sequence[Value], dim: int) -> tuple[
 def of_one(
     world: World, values: Sequence[Value], ways: Sequence[tuple[Pieces, ...]], dim: int
 ) -> tuple[Value, tuple[_Range, ...]] | None:
-    """Return what tensors are together that hold pieces of one value, and all indices of it for each; None for others."""
+    """Return what tensors are together that hold pieces of one value, each of others, and all indices of it for each; None
+    for others.
+    """
     whole, first = world.terms.whole, values[0]
     if any(
         (whole(value.term), value.leaves, value.coefficient) != (whole(first.term), first.leaves, first.coefficient)
@@ -342,6 +346,8 @@ def of_one(
     ):
         return None
     pieces = joined(bounds for way in ways for bounds in way[dim])
+    if any(low < before for (_, before), (low, _) in pairwise(sorted(pieces))):
+        return None
     everything = ((0, world.terms.shape[whole(first.term)][dim]),) * len(values)
     return world.values.with_pieces(first, (*ways[0][:dim], pieces, *ways[0][dim + 1 :])), everything
 
@@ -544,6 +550,8 @@ def _one_among_zeros(world: World, operand: Value, dim: int, start: int, gradien
     if padded is None:
         text = "has gradients of some of the slices of one value only, or of slices of different ones"
         raise Mismatch("undecided-gradient", text, refutes=False)
+    if start == 0 and terms.shape[whole(gradient.term)] == terms.shape[padded]:
+        terms.ranges[padded] = (whole(gradient.term), dim, held[0])
     box = tuple((0, length(way)) for way in ways)
     plain = world.values.out_of_pieces(gradient)
     return world.values.with_pieces(world.values.through(plain, padded, 0, box, 1, frozenset()), ways)

@@ -542,8 +542,10 @@ def test_an_idiom_is_proved(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "before", "after"), TWINS)
-def test_its_wrong_twins_are_refuted(name: str, before: str, after: str) -> None:
+def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
     assert before in IDIOMS[name].plan
     reference, plan = with_backward(IDIOMS[name].reference), with_backward(IDIOMS[name].plan.replace(before, after))
-    shown = isinstance(on_numbers_of(*plans(plan, reference)), Difference)
-    assert verdict_on(plan, reference).outcome is (Outcome.REFUTED if shown else Outcome.UNKNOWN)
+    outcome = verdict_on(plan, reference).outcome
+    assert outcome is not Outcome.PROVED
+    if isinstance(on_numbers_of(*plans(plan, reference)), Difference):
+        assert outcome is Outcome.REFUTED

@@ -136,7 +136,7 @@ def is_other_part(one: Value, other: Value) -> bool:
 
 def is_part_over(plan: Plan, held: Mapping[int, Slot], rank: int, axis: str) -> bool:
     """Return whether the ranks along an axis hold the other parts of the sum that a rank holds a part of."""
-    value = held[rank]
+    value = held.get(rank)
     if value is None or not value.leaves or plan.mesh.axis_size(axis) == 1:
         return False
     others = (held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank)

@@ -48,7 +48,7 @@ def _gathered(operator: Communicate, before: On, dim: int | None, rank: int) -> 
         return None, ""
     if isinstance(before, Shard):
         if dim is not None and rank and before.dim % rank != dim:
-            return None, "wrong-gather-dim"
+            return None, ""
         if before.parts or operator.splits:
             return None, ""
         order = tuple(piece for pieces in before.order for piece in pieces)

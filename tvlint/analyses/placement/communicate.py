@@ -39,27 +39,12 @@ def communicate(walk: Walk, operator: Communicate) -> None:
                 on = {}
                 break
             if rule:
-                other, wants = operator.reduce or "sum", ""
-                if rule == "wrong-gather-dim":
-                    others = [other for other in walk.axes if other not in (axes or ())]
-                    over = _sharded_over(value, operator, rank, others)
-                    other = f"; the dimension is split over the axis `{over}`" if over else ""
-                    wants = f"`{over}`" if over else "the axis on which the value is sharded"
-                walk.say(rule, source, axis, operator.kind.value, other, wants=wants)
+                walk.say(rule, source, axis, operator.kind.value, operator.reduce or "sum")
         on.update(strided(walk, operator, source, axes or ()))
         origin = {axis: place for axis, place in value.origin.items() if isinstance(on.get(axis), Partial)}
         walk.store(name, on, origin)
     for name in operator.outputs[len(operator.inputs) :]:
         walk.store(name, {axis: Replicate() for axis in axes or ()} if operator.kind is Collective.BROADCAST else {}, {})
-
-
-def _sharded_over(value: Placed, operator: Communicate, rank: int, axes: list[str]) -> str:
-    """Return the one of `axes` over which the value is split along the dimension that is gathered; empty: none."""
-    if operator.dim is None or not -rank <= operator.dim < rank:
-        return ""
-    dim = operator.dim % rank
-    split = [axis for axis in axes if isinstance(on := value.on.get(axis), Shard) and on.dim % rank == dim]
-    return split[0] if len(split) == 1 else ""
 
 
 def send(walk: Walk, operator: Send) -> None:

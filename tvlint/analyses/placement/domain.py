@@ -34,7 +34,7 @@ class Placed:
 @dataclass(frozen=True, slots=True)
 class Defect:
     """A misuse of a placement at an operator; `rule` names it. `made` is the operator that gave `name` its placement;
-    `has` is that placement, `wants` what it should be."""
+    `has` is that placement."""
 
     rule: str
     where: Where
@@ -45,7 +45,6 @@ class Defect:
     other: str = ""
     made: Where | None = None
     ranks: tuple[int, ...] = ()
-    wants: str = ""
 
 
 def is_whole(placement: On) -> bool:

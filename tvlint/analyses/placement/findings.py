@@ -14,7 +14,7 @@ from tvlint.analyses.placement.interpreter import defects
 from tvlint.findings import Finding, Related
 from tvlint.rule import Rule
 
-SHOWN = ("name", "axis", "has", "operator", "other", "wants")
+SHOWN = ("name", "axis", "has", "operator", "other")
 """The fields of a defect that messages show."""
 NAMED = re.compile(r"`{(\w+)}`")
 

@@ -59,12 +59,12 @@ class Walk:
             return tensor.whole
         return whole_shape(self.plan.mesh, shape, placements)
 
-    def say(self, rule: str, name: str, axis: str, operator: str = "", other: str = "", has: str = "", wants: str = "") -> None:
+    def say(self, rule: str, name: str, axis: str, operator: str = "", other: str = "", has: str = "") -> None:
         """Note that `rule` is broken at the present operator."""
         value = self.value(name)
         made = value.origin.get(axis) or self.producer.get(name)
         has = has or words(value.on.get(axis))
-        self.found.append(Defect(rule, self.where, name, axis, has, operator, other, made, (), wants))
+        self.found.append(Defect(rule, self.where, name, axis, has, operator, other, made))
 
     def store(self, name: str, on: dict[str, On], origin: dict[str, Where]) -> None:
         """Keep how a result lies; what could not be derived is what the plan declares of it."""

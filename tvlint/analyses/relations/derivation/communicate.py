@@ -33,6 +33,7 @@ from tvlint.analyses.relations.derivation.localisation.sure import (
 )
 from tvlint.analyses.relations.derivation.operators.opaque_values import exchanged
 from tvlint.analyses.relations.derivation.operators.order_insensitive import order_may_not_matter, readers_of
+from tvlint.analyses.relations.derivation.operators.put_in_order import UndecidedError, put_in_order
 from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
@@ -323,13 +324,46 @@ def together(
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
         if machine.alone and mismatch.name == "gathers-wrong-pieces" and are_disjoint([value.box for value in given.values()]):
             mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False)
+        gathers = first.kind in (Collective.ALL_GATHER, Collective.GATHER)
+        if machine.alone and gathers and mismatch.name == "wrong-gather-dim":
+            found = _put_in_order(machine, members, {member: operator for member, (operator, _) in table.items()}, given)
+            if found is not None:
+                machine.in_order |= found
+                return None
         runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))
         for member in members.ranks:
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)), runs=runs)
-        gathers = first.kind in (Collective.ALL_GATHER, Collective.GATHER)
         if machine.alone and gathers and mismatch.name == "pieces-not-in-rank-order":
             return {**exchange(machine.world, first, members.ranks, given, -1, claimed={})}
         return None
+
+
+def _put_in_order(
+    machine: Machine, members: Members, operators: Mapping[int, Communicate], given: Mapping[int, Value]
+) -> dict[tuple[int, str], Value] | None:
+    """Return what operators after a gather along another dimension make of its pieces, where each member puts them into order.
+
+    Nothing is known, but nothing wrong either, where a value is too large to follow its elements.
+    """
+    terms, pieces = machine.world.terms, [given[member] for member in members.ranks]
+    found: dict[tuple[int, str], Value] = {}
+    if any(terms.whole(piece.term) != piece.term for piece in pieces):
+        return None
+    places = {id(operators[rank]): (operators[rank], machine.ranks[rank].segment) for rank in members.ranks}
+    for operator, segment in places.values():
+        dim = (operator.dim or 0) % len(pieces[0].box)
+        if segment is None or not any(each is operator for each in segment.operators):
+            return None
+        try:
+            boxes = put_in_order(
+                machine.plan, segment, operator, terms.shape[pieces[0].term], [piece.box for piece in pieces], dim
+            )
+        except UndecidedError:
+            continue
+        if boxes is None:
+            return None
+        found |= {key: machine.world.values.with_box(pieces[0], box) for key, box in boxes.items()}
+    return found
 
 
 def _is_partial(machine: Machine, table: Mapping[int, tuple[Communicate, Slot | str]], given: Mapping[int, Value]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tvlint.analyses.dataflow.def_use import overwritten
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.analyses.relations.defect import STOPS, Constant, Defect, Fix, Substitute, at
 from tvlint.analyses.relations.derivation.environment import (
@@ -48,6 +49,7 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         if machine.alone:
             check_states(machine, rank, operator)
     written, operator = operator, as_function(segment, operator)
+    stepped = _stepped(machine, rank, operator) if machine.alone and is_step(operator) and spec_of(operator.op) is None else {}
     try:
         results = forward(machine, rank, operator)
     except Mismatch as mismatch:
@@ -65,10 +67,36 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         results = tuple(declared_value(machine, rank, name) for name in operator.outputs)
         if machine.alone and results and results[0] is None:
             results = (attended(machine, rank, operator), *results[1:])
+    if machine.in_order:
+        results = tuple(
+            machine.in_order.get((id(written), name), value) for name, value in zip(operator.outputs, results, strict=False)
+        )
     for name, value in zip(operator.outputs, results, strict=False):
         assign(machine, rank, operator, name, value, operator.inputs)
     if operator is not written:
         forget_what_shares(machine, rank, set(operator.outputs), f"`{operator.op}`")
+    rank.local.update(stepped)
+
+
+def _stepped(machine: Machine, rank: RankState, operator: Compute) -> dict[str, Value]:
+    """Return what an optimizer step of which only the kind is known puts in the place of its operands: element by element,
+    so that a piece stays that piece.
+    """
+    terms, found = machine.world.terms, dict[str, Value]()
+    for name in overwritten(operator):
+        value = _before_step(machine, rank, operator, name)
+        if value is not None and value.clean and terms.whole(value.term) == value.term:
+            head = ("stepped", operator.op, *terms.keys[value.term][:2])
+            term = terms.term(head, (value.term,), terms.shape[value.term], terms.slot[value.term])
+            found[name] = machine.world.values.retermed(value, term)
+    return found
+
+
+def _before_step(machine: Machine, rank: RankState, operator: Compute, name: str) -> Slot:
+    try:
+        return operand_value(machine, rank, operator, name)
+    except Mismatch:
+        return None
 
 
 def beyond(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:

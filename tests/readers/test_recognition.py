@@ -67,6 +67,13 @@ def test_other_files_are_left_alone(text: str) -> None:
         assert configurations(name, text.encode()) == ()
 
 
+@pytest.mark.parametrize("before", ["[2026-04-19 17:38:03,428] [INFO] [launch.py:272:main] ", "node-1: ", "worker.2: [INFO] "])
+def test_the_log_of_a_run_is_no_launch(before: str) -> None:
+    log = f"RUN=a\nTP=2\n{before}cmd = ['python', 'pretrain_gpt.py', '--tensor-model-parallel-size', '2', '--lr', '1', ]\n"
+    assert configurations("run.txt", log.encode()) == ()
+    assert configurations("run.txt", b"RUN=a\npython pretrain_gpt.py --tensor-model-parallel-size 2 --lr 1\n") != ()
+
+
 @pytest.mark.parametrize("newline", ["\r", "\r\n", "\x85", "\u2028"])
 @pytest.mark.parametrize(
     "module", ["megatron.model_args_yaml", "megatron.neox", "nnscaler.trainer.reader", "nnscaler.trainer.constraints"]

@@ -22,9 +22,9 @@ HERE_DOCUMENT = Pattern(rb"<<-?[ \t]*[\"'\\]?[A-Za-z_]")
 """What opens lines of another language in a shell script."""
 NO_COMMAND = Pattern(
     rb"(?:from [\w.]+ import |import [\w.]+(?: as \w+)?$|(?:async )?def \w+\(|class \w+[(:]|@\w+|\"\"\"|<[!?\w]|[{[]$|\{\S|```"
-    rb"|- |[\w.-]+:(?:[ \t]|$))"
+    rb"|- |[\w.-]+:(?:[ \t]|$)|\[(?!\[?(?:\s|$)))"
 )
-"""A first line that no shell runs: Python, markup, a literal, a key or an item of YAML."""
+"""A line that no shell runs: Python, markup, a literal, a key or an item of YAML, a time or a level in brackets."""
 OTHER_THAN_SHELL = Pattern(rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|(?<!\)\n)\{$)", re.MULTILINE)
 OPENERS = Pattern(
     rb"(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=|(?:export|declare|local|readonly|set|unset|source|\.|if|for|while|case|function|cd|"
@@ -89,6 +89,8 @@ def is_shell(path: str, data: bytes, named_at: int) -> bool:
     lines = [line.strip() for line in data[: end if end >= 0 else None].removeprefix(BYTE_ORDER_MARK).splitlines()]
     commands = [line for line in lines if line and not line.startswith(b"#")]
     if commands and NO_COMMAND.match(commands[0]):
+        return False
+    if is_prose(path) and commands and NO_COMMAND.match(commands[-1]):
         return False
     if path.lower().endswith(SHELL_NAMES):
         return True

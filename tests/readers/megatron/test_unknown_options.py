@@ -313,7 +313,7 @@ DECLARED = PARSER.replace(
     group.add_argument("--milk", type=float)
     group.add_argument("--herd", choices=["large", "small"], default="small")
     group.add_argument("--names", nargs="+")
-    group.add_argument("--barn")
+    group.add_argument("-b", "--barn")
     return parser
 """,
 )
@@ -330,6 +330,8 @@ DECLARED = PARSER.replace(
         ("--barn red green", ("value-after-complete-option", "`--barn` takes one value, and `green` stands after it")),
         ("--cows 3 --milk 2 --herd small --log-cows --fp16 --names ada bea --barn 5", None),
         ("--milk 1e-4 --cows $COWS --barn $BARN", None),
+        ("--hidden-size 8 -b red", None),
+        ("--barn 8 -p red", ("value-after-complete-option", "`--barn` takes one value, and `-p` stands after it")),
     ],
 )
 def test_values_of_a_forks_own_options_are_held_to_how_its_source_declares_them(

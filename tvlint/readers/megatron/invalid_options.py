@@ -69,6 +69,8 @@ def option_mistakes(
             yield from _switched(setting)
     for setting, word in surplus:
         known = option(setting.written)
+        if parser is not None and known_text(word.pieces) in parser.flags:
+            continue
         if known is not None and ((is_megatron and not version) or _takes_as_few(by_source, known, setting.written)):
             yield from _left_over(setting, known, word)
 

@@ -20,7 +20,7 @@ MOST_MODULES = 1_500
 IMPORT = Pattern(rb"\n[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#]+))")
 """What follows a newline, to look for which takes a third of the time of what stands at the start of a line."""
 WORD = Pattern(rb"[A-Za-z_]\w*")
-FLAG = Pattern(rb"[\"'](--[A-Za-z][\w.-]*)[\"']")
+FLAG = Pattern(rb"[\"'](--[A-Za-z][\w.-]*|-[A-Za-z]\w*(?=[\"'],))[\"']")
 COMPUTED = Pattern(rb"add_argument\(\s*(?:f[\"']|[\"'][^\"'\n]*[\"']\s*[+%]|\*)")
 FIELD = Pattern(rb"\n    ([A-Za-z_]\w*)[ \t]*:[ \t]*[^\n]")
 CHANGED_CHOICES = Pattern(rb"\.choices\s*(?:\+?=(?!=)|\.(?:append|extend)\()")
@@ -227,7 +227,7 @@ def _made_options(modules: Iterable[Module]) -> frozenset[str]:
 def _negated(data: bytes) -> Iterator[str]:
     """Yield the flags that switch off what an option with both switches on."""
     for call in data.split(b"add_argument(")[1:] if NEGATED in data else ():
-        yield from (f"--no-{flag.decode()[2:]}" for flag in FLAG.findall(call) if NEGATED in call)
+        yield from (f"--no-{flag.decode()[2:]}" for flag in FLAG.findall(call) if NEGATED in call and flag.startswith(b"--"))
 
 
 def _classes(data: bytes) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:

@@ -259,6 +259,13 @@ def test_a_version_range_holds(version_range: str, version: str, expected: bool)
 
 def test_an_unstated_version_is_the_newest_and_that_is_said() -> None:
     assert isinstance(holds_for("<0.15", ""), Unknown)
+
+
+def test_a_snapshot_after_a_release_may_hold_a_part_of_the_next_one() -> None:
+    assert isinstance(holds_for(">=0.11,<0.13", "0.12-later"), Unknown)
+    assert holds_for("<0.14", "0.12-later") is True
+    assert holds_for("<0.12", "0.12-later") is False
+    assert holds_for(">=0.12", "0.12-later") is True
     assert is_assumed(">=0.16", "")
     assert not is_assumed("*", "")
     assert not is_assumed(">=0.16", "0.17")

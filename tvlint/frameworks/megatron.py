@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from tvlint.ir.configuration import IN_DEVELOPMENT, SettingValue
+from tvlint.ir.configuration import AFTER_RELEASE, IN_DEVELOPMENT, SettingValue
 from tvlint.ir.values import dataclass
 
 
@@ -84,7 +84,7 @@ def takes_the_same(name: str, version: str) -> bool:
 
     Compared are the parsers of 0.12 and of every release since.
     """
-    numbers = _numbers(version.removesuffix(IN_DEVELOPMENT))
+    numbers = _numbers(version.removesuffix(IN_DEVELOPMENT).removesuffix(AFTER_RELEASE))
     return numbers >= _numbers(FIRST_COMPARED) and all(
         _numbers(each_name) <= numbers for each_name in (since(name), _changed().get(name, ""))
     )

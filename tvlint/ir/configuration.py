@@ -15,6 +15,8 @@ _AT_LINE = Pattern(r" at line \d+")
 
 IN_DEVELOPMENT = "-tree"
 """What ends the version of a source tree: it names the release that comes next, and may lack what came with that late."""
+AFTER_RELEASE = "-later"
+"""What ends the version of a dated snapshot: it names the release before, and may hold what came with the next one early."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tvlint.frameworks.kin import MEGATRON, framework_of_packages
 from tvlint.frameworks.megatron import hyphens
 from tvlint.frameworks.releases import RELEASES
+from tvlint.ir.configuration import AFTER_RELEASE
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.program import framework_of_program, framework_of_tree
 
@@ -51,12 +52,12 @@ SNAPSHOT = Pattern(r"\bMegatron-LM-(2[3-9](?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01
 
 
 def version_of_script(text: str) -> str:
-    """Return the version of the one dated snapshot that a script names (`Megatron-LM-250624`); empty if it names none or
-    several.
+    """Return the version of the one dated snapshot that a script names (`Megatron-LM-250624`): the release before it, and what
+    came after; empty if it names none or several.
     """
     dates = set(SNAPSHOT.findall(text))
     date = dates.pop() if len(dates) == 1 else ""
-    return next((version for since, version in reversed(RELEASES) if date >= since), "")
+    return next((version + AFTER_RELEASE for since, version in reversed(RELEASES) if date >= since), "")
 
 
 def framework_of_launch(

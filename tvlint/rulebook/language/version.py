@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tvlint.frameworks.megatron import since
-from tvlint.frameworks.releases import is_fresh
-from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration, Unknown
+from tvlint.frameworks.releases import RELEASES, is_fresh
+from tvlint.ir.configuration import AFTER_RELEASE, IN_DEVELOPMENT, Configuration, Unknown
 from tvlint.ir.patterns import Pattern
 
 _BOUND = Pattern(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
@@ -34,7 +34,7 @@ def bounds(version_range: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
 @lru_cache(maxsize=1024)
 def holds_for(version_range: str, version: str) -> bool | Unknown:
     """Return whether `version` lies in the range; a version that is not known counts as the newest, so an upper bound is
-    unknown.
+    unknown, as the next release is to a version that holds some of what came after its own.
     """
     needed = bounds(version_range)
     if not needed:
@@ -44,7 +44,12 @@ def holds_for(version_range: str, version: str) -> bool | Unknown:
         bounded = any(operator == "<" for operator, _ in needed)
         return Unknown("the version of the framework is not known") if bounded else True
     numbers = _numbers(read[1])
-    return all(numbers >= bound if operator == ">=" else numbers < bound for operator, bound in needed)
+    if not all(numbers >= bound if operator == ">=" else numbers < bound for operator, bound in needed):
+        return False
+    following = min(filter(numbers.__lt__, _RELEASES), default=None)
+    if version.endswith(AFTER_RELEASE) and ("<", following) in needed:
+        return Unknown("the version may hold a part of the next release")
+    return True
 
 
 def is_assumed(version_range: str, version: str) -> bool:
@@ -84,3 +89,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)
+
+
+_RELEASES = tuple(_numbers(release) for _, release in RELEASES)

@@ -363,3 +363,13 @@ def test_a_flag_without_a_value_decides_nothing() -> None:
     rules = {"save": RULES["distributed-activations-unsupported"]}
     settings: dict[str, SettingValue | Unknown] = {"distribute_saved_activations": None, "sequence_parallel": True}
     assert isinstance(said(configured(settings), rules)[0], NotEvaluated)
+
+
+def test_a_rule_of_some_versions_is_open_only_where_it_would_find_something() -> None:
+    page = PAGE.replace('"*"', '"<0.15"').replace("require:", "when: micro_batch_size == 1\nrequire:")
+    rules = {"a-rule": read_page("a-rule", page)}
+    assert said(configuration(num_layers=2, micro_batch_size=2), rules) == []
+    assert said(configuration(num_layers=1, micro_batch_size=1), rules) == []
+    (result,) = said(configuration(num_layers=2, micro_batch_size=1), rules)
+    assert isinstance(result, NotEvaluated)
+    assert "version" in result.reason

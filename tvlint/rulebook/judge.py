@@ -84,9 +84,11 @@ def judge(rule: Rule, values: Values) -> Result:
     versions = version_range(rule, configuration)
     if versions is None:
         return True
-    applies: Result = holds_for(versions, configuration.version)
-    if applies is True and rule.when:
-        applies = values.evaluate(parse(rule.when))
-    if applies is False:
+    is_its_version = holds_for(versions, configuration.version)
+    if is_its_version is False:
         return True
-    return values.evaluate(parse(rule.require)) if applies is True else applies
+    applies: Result = values.evaluate(parse(rule.when)) if rule.when else True
+    if applies is not True:
+        return applies is False or applies
+    holds = values.evaluate(parse(rule.require))
+    return holds if is_its_version is True or holds is True else is_its_version

@@ -59,6 +59,9 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     return softmax(np.where(np.tril(np.ones((3, 3))), 0.5 * q @ k.swapaxes(-1, -2), -np.inf)) @ v
 
 
+PLANES = np.arange(16.0).reshape(2, 4, 1, 2) ** 2 / 50
+
+
 def chances(x: Array, t: Array) -> Array:
     return -np.take_along_axis(x, t[:, None], 1)[:, 0]
 
@@ -124,6 +127,10 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "mse_loss": ({"self": X, "target": Y, "reduction": 2}, ((X - Y) ** 2).sum()),
     "nll_loss_forward": ({"self": A, "target": np.array([0, 3, 1]), "weight": None, "reduction": 1, "ignore_index": -100},
                          chances(A, np.array([0, 3, 1])).mean()),
+    "nll_loss2d_forward": (
+        {"self": PLANES, "target": np.array([[[0, 3]], [[1, 2]]]), "weight": None, "reduction": 1, "ignore_index": -100},
+        -np.array([PLANES[0, 0, 0, 0], PLANES[0, 3, 0, 1], PLANES[1, 1, 0, 0], PLANES[1, 2, 0, 1]]).mean(),
+    ),
     "_scaled_dot_product_flash_attention_for_cpu": (
         {"query": HEADS[0], "key": HEADS[1], "value": HEADS[2], "dropout_p": 0.0, "is_causal": True, "scale": 0.5},
         attention(*HEADS),
@@ -167,7 +174,10 @@ EXTRA = {
     "_softmax_backward_data": {"dim": -1},
     "_log_softmax_backward_data": {"dim": 1},
 }
-WITH_PAIRS = {"native_layer_norm_backward", "nll_loss_backward", "_scaled_dot_product_flash_attention_for_cpu_backward"}
+WITH_PAIRS = {
+    "native_layer_norm_backward", "nll_loss_backward", "nll_loss2d_backward",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+}  # fmt: skip
 """Kernels that need what their forward kernel gives beside its result: the recorded programs hold them."""
 
 BY_THEMSELVES = {"index"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from tvlint.ir.operators import Value
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, sizes, whole
@@ -123,29 +124,62 @@ def _squared_error_gradient(lifting: Lifting, node: Apply) -> bool:
 
 def _likelihood(lifting: Lifting, node: Apply) -> bool:
     """Lift the loss; its second result, the weight of all targets, is read by its gradient alone."""
+    return _likelihood_of(lifting, node, (given(node, "self"), given(node, "target")))
+
+
+def _likelihood_of_planes(lifting: Lifting, node: Apply) -> bool:
+    """Lift the loss of scores whose second dimension are the classes, as that of one row for each target."""
+    scores, targets = lifting.value(given(node, "self")), lifting.value(given(node, "target"))
+    if scores is None or targets is None or node.arguments.get("reduction") == 0:
+        return False
+    batch, classes, *plane = lifting.shape(scores)
+    last = lifting.temporary(node, "torch.permute", (Ref(scores),), (batch, *plane, classes), dims=(0, 2, 3, 1))
+    count = prod((batch, *plane))
+    rows = lifting.temporary(node, "torch.Tensor.view", (last, (count, classes)), (count, classes))
+    flat = lifting.program.fresh(lifting.program.types[targets].of_shape((count,)))
+    lifting.emit("torch.Tensor.view", (Ref(targets), (count,)), (flat,), node.mark, {}, node)
+    return _likelihood_of(lifting, node, (rows, Ref(flat)))
+
+
+def _likelihood_of(lifting: Lifting, node: Apply, inputs: tuple[Argument, Argument]) -> bool:
     if isinstance(node.arguments.get("weight"), Ref):
         return False
     reduction = _REDUCTIONS[whole(given(node, "reduction"))]
     ignored = whole(given(node, "ignore_index"))
     attributes: dict[str, Value] = {"reduction": reduction, "ignore_index": ignored}
-    inputs = (given(node, "self"), given(node, "target"))
     lifting.emit("torch.nn.functional.nll_loss", inputs, node.outputs[:1], node.mark, attributes, node)
     lifting.lifted_from.update(dict.fromkeys(node.outputs, node))
     return True
 
 
 def _likelihood_gradient(lifting: Lifting, node: Apply) -> bool:
-    source = lifting.maker(given(node, "total_weight"))
-    if source is None or source.op != "aten.nll_loss_forward.default":
+    forward = _likelihood_before(lifting, node, "aten.nll_loss_forward.default")
+    if forward is None:
         return False
-    forward = lifting.call_of(source.outputs[0])
+    return lifting.gradient(forward, (given(node, "grad_output"),), (node.outputs[0], ""), node.mark)
+
+
+def _likelihood_gradient_of_planes(lifting: Lifting, node: Apply) -> bool:
+    forward = _likelihood_before(lifting, node, "aten.nll_loss2d_forward.default")
+    if forward is None or not isinstance(forward.inputs[0], Ref):
+        return False
+    batch, classes, *plane = lifting.shape(node.outputs[0])
+    type = lifting.program.types[node.outputs[0]]
+    rows = lifting.program.fresh(type.of_shape(lifting.shape(forward.inputs[0].name)))
+    lifting.gradient(forward, (given(node, "grad_output"),), (rows, ""), node.mark)
+    shape = batch, *plane, classes
+    last = lifting.temporary(node, "torch.Tensor.view", (Ref(rows), shape), shape)
+    return lifting.call(node, "torch.permute", (last,), dims=(0, 3, 1, 2))
+
+
+def _likelihood_before(lifting: Lifting, node: Apply, op: str) -> Call | None:
+    """Return the loss that a gradient is of, by the weight of all targets that its kernel gave."""
+    source = lifting.maker(given(node, "total_weight"))
+    if source is None or source.op != op:
+        return None
     same = all(lifting.value(given(node, name)) == lifting.value(given(source, name)) for name in ("self", "target"))
     same = same and all(given(node, name) == given(source, name) for name in ("reduction", "ignore_index"))
-    return (
-        forward is not None
-        and same
-        and lifting.gradient(forward, (given(node, "grad_output"),), (node.outputs[0], ""), node.mark)
-    )
+    return lifting.call_of(source.outputs[0]) if same else None
 
 
 def _lookup(lifting: Lifting, node: Apply) -> bool:
@@ -246,6 +280,14 @@ EQUATIONS = (
         "mse_loss_backward", "mse_loss_backward(g, x, t) is the gradient of mse_loss(x, t) for x", _squared_error_gradient
     ),
     Equation("nll_loss_forward", "nll_loss_forward is torch.nn.functional.nll_loss, with a weight", _likelihood),
+    Equation(
+        "nll_loss2d_forward", "nll_loss2d_forward of a mean or a sum is nll_loss of the rows of classes", _likelihood_of_planes
+    ),
+    Equation(
+        "nll_loss2d_backward",
+        "nll_loss2d_backward(g, x, t, weight) is the gradient of the loss of the rows of classes with that weight",
+        _likelihood_gradient_of_planes,
+    ),
     Equation(
         "nll_loss_backward",
         "nll_loss_backward(g, x, t, weight) is the gradient of the loss with that weight",

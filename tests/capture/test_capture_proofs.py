@@ -73,6 +73,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("loss_parallel", "loss_parallel_reference", "tp 2", "1"),
         ("context_parallel", "context_parallel_reference", "dp 2", "1"),
         ("single_samples", "single_samples_reference", "dp 2", "3"),
+        ("sampled_batches", "sampled_batches_reference", "dp 2", "2"),
         ("two_axes", "two_axes_reference", "dp 2 x tp 2", "1"),
         ("token_counts", "token_counts_reference", "dp 2", "2"),
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
@@ -86,6 +87,14 @@ def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micr
     facts = dict(verdict.facts)
     assert (facts["mesh"], facts["micro-batches"]) == (mesh, micro_batches)
     assert facts["recorded gradients"] == "agree with the reference's"
+
+
+def test_gradients_of_a_second_optimizer_that_are_not_reduced_are_refuted() -> None:
+    verdict = proof(path_of("sampled_batches_unreduced"), "sampled_batches_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    found = [own.message for own in verdict.reasons if own.name == "missing-gradient-reduction"]
+    assert any("`head.bias`" in message for message in found)
+    assert not any("`table.weight`" in message for message in found)
 
 
 def test_what_a_rank_receives_before_it_uses_a_weight_is_in_the_step() -> None:

@@ -72,6 +72,11 @@ FAULTS = {
         "        dist.reduce_scatter_tensor(part, gradient.contiguous())",
         "        part.copy_(gradient.chunk(WORLD)[RANK])",
     ),
+    "gradients of a second optimizer that are not reduced": (
+        "sampled_batches.py",
+        "average([*model.norm.parameters(), *model.head.parameters()])",
+        "average([])",
+    ),
     "micro-batches of a sample that are summed": ("single_samples.py", " / len(batches)", ""),
     "gradients of a pipeline that are not divided": ("pipeline.py", "n_microbatches=M", "scale_grads=False, n_microbatches=M"),
     "a loss of a pipeline that is not divided": ("pipeline_messages.py", "target) / MICRO_BATCHES", "target)"),

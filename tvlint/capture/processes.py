@@ -182,8 +182,8 @@ def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -
         try:
             with recorder:
                 _execute(launch)
-                if step.roots:
-                    step.before_update()
+                if step.roots and not step.finished:
+                    step.end()
         except CapturedError:
             pass
         recorder.recording = False

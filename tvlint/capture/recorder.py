@@ -42,6 +42,11 @@ _PREPARES = frozenset(
 )  # fmt: skip
 """Operators that programs run on weights before they train too: on none of these does a training step begin."""
 
+_CHOOSES = frozenset(
+    f"aten.{name}" for name in ("cat.default", "stack.default", "index.Tensor", "index_select.default")
+)
+"""Operators that choose and join samples: what they make of data alone, outside of modules, is data as well."""
+
 _NOTHING = frozenset({"aten.record_stream.default", "aten.is_pinned.default", "_c10d_functional._wrap_tensor_autograd.default"})
 
 
@@ -70,6 +75,7 @@ class Recorder(TorchDispatchMode):
         self.places = Places()
         self.storages: dict[int, int] = {}
         self.made: set[int] = set()
+        self.changed: set[int] = set()
         self.kept: list[Any] = []
         self.tensors: dict[tuple[Any, ...], int] = {}
         self.works: dict[int, int] = {}
@@ -95,8 +101,7 @@ class Recorder(TorchDispatchMode):
 
     def identify(self, tensor: torch.Tensor, made: bool = False) -> int:
         """Return the number of the window that `tensor` is; `made` says that an operator has just made it."""
-        if type(tensor).__name__ in _DESUGARED:
-            tensor = getattr(tensor, "_local_tensor", None) if hasattr(tensor, "_local_tensor") else tensor.elem
+        tensor = _held(tensor)
         storage = tensor.untyped_storage()
         number = self.storages.get(storage._cdata)
         if number is None:
@@ -106,6 +111,8 @@ class Recorder(TorchDispatchMode):
                 self.made.add(number)
             else:
                 self._given(number, tensor)
+        if made:
+            self.changed.add(number)
         key = (number, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
         known = self.tensors.get(key)
         if known is None:
@@ -127,6 +134,16 @@ class Recorder(TorchDispatchMode):
     def is_made(self, tensor: torch.Tensor) -> bool:
         """Return whether an operator of the step has made the storage of a tensor."""
         return self.storages.get(tensor.untyped_storage()._cdata) in self.made
+
+    def is_data(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor is no weight, and nothing that the step has written or named."""
+        return not tensor.requires_grad and self.storages.get(tensor.untyped_storage()._cdata) not in self.changed
+
+    def name(self, tensor: torch.Tensor) -> int:
+        """Return the number of the window that a weight or buffer is."""
+        number = self.identify(tensor)
+        self.changed.add(self.storages[_held(tensor).untyped_storage()._cdata])
+        return number
 
     def values(self, tensor: torch.Tensor) -> str:
         """Return the numbers of a tensor."""
@@ -199,6 +216,10 @@ class Recorder(TorchDispatchMode):
             return self._communicate(name, func, args, kwargs, arguments)
         if torch.Tag.nondeterministic_seeded in func.tags and not list(tensors_in(list(arguments.values()))):
             return self._drawn(func(*args, **kwargs))
+        if name in _CHOOSES and not self.modules and self.phase == "forward":
+            chosen = list(tensors_in(list(arguments.values())))
+            if chosen and all(map(self.is_data, chosen)):
+                return func(*args, **kwargs)
         read = {key: encode(value, self.identify) for key, value in arguments.items() if key not in LEFT_OUT}
         result = func(*args, **kwargs)
         if any(map(_is_without_numbers, tensors_in(result))):
@@ -298,6 +319,13 @@ def _arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """Return the arguments of the call by the names in the operator's schema."""
     names = [argument.name for argument in func._schema.arguments]
     return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def _held(tensor: torch.Tensor) -> Any:
+    """Return the tensor that a rank holds of one of the classes that run operators on what they hold."""
+    if type(tensor).__name__ not in _DESUGARED:
+        return tensor
+    return tensor._local_tensor if hasattr(tensor, "_local_tensor") else getattr(tensor, "elem", None)
 
 
 def _is_without_numbers(tensor: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Bounds of one training step: from the first use of a weight to the end of the optimizer's first step."""
+"""Bounds of one training step: from the first use of a weight to the end of the first step of its optimizers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from torch.autograd.graph import GradientEdge
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.utils import clip_grad
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tvlint.capture.megatron_weights import fill, pieces_of, says_pieces
@@ -40,13 +40,18 @@ class Step:
         self.backward_depth = 0
         self.roots = 0
         self.finished = False
-        self.optimizer: Any = None
+        self.optimizers: list[Optimizer] = []
+        self.stepping: Optimizer | None = None
+        self.phase_before = ""
+        self.begun: set[int] = set()
+        self.compared: set[int] = set()
 
     def watch(self) -> None:
         """Follow the modules, the backward passes and the optimizers of this process."""
         self.recorder.begin = self.begin
         register_module_forward_pre_hook(self._enter)
         register_module_forward_hook(self._leave, always_call=True)
+        self._watch_optimizers()
         register_optimizer_step_pre_hook(self._before_update)
         register_optimizer_step_post_hook(self._after_update)
         backward, grad = torch.autograd.backward, torch.autograd.grad
@@ -64,6 +69,16 @@ class Step:
             clipped = self._before(getattr(nn.utils, name))
             for place in (clip_grad, nn.utils):
                 setattr(place, name, clipped)
+
+    def _watch_optimizers(self) -> None:
+        """Follow which optimizers the program makes."""
+        made = Optimizer.__init__
+
+        def watched(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            self.optimizers.append(optimizer)
+            made(optimizer, *args, **kwargs)
+
+        Optimizer.__init__ = watched  # type: ignore[method-assign, unused-ignore]
 
     def begin(self) -> None:
         """Begin to record, and name what the program holds."""
@@ -121,7 +136,7 @@ class Step:
 
     def name(self, state: State) -> None:
         """Record the name of a weight or buffer."""
-        number = self.recorder.identify(state.held)
+        number = self.recorder.name(state.held)
         wanted = {"trained": True} if state.role == "weight" and state.tensor.requires_grad else {}
         self.recorder.emit_of(state.held, {"name": state.name, "role": state.role, "of": number, **wanted, **state.place})
         if state.role == "weight":
@@ -132,6 +147,7 @@ class Step:
         if not torch.is_grad_enabled() and not self.recorder.recording:
             return
         if outermost and not self.backward_depth:
+            self._end_where_one_has_stepped()
             if id(module) not in self.calls and says_pieces(module):
                 self.fill(module)
             if next(module.parameters(), None) is not None:
@@ -155,6 +171,7 @@ class Step:
         """Run a backward pass, from tensors, or from operators in the midst of one (edges)."""
         recorder = self.recorder
         if recorder.recording and not self.backward_depth:
+            self._end_where_one_has_stepped()
             every = tensors if isinstance(tensors, Sequence) and not isinstance(tensors, GradientEdge) else (tensors,)
             given = gradients if isinstance(gradients, Sequence) else (gradients,) * len(every)
             roots = [(root, gradient) for root, gradient in zip(every, given, strict=True) if isinstance(root, torch.Tensor)]
@@ -192,47 +209,78 @@ class Step:
         def clipped(*args: Any, **kwargs: Any) -> Any:
             if self.recorder.recording and not self.finished and self.recorder.phase != "optimizer":
                 self.replace("gradients that the program has before it clips them")
-                self.before_update()
+                self.results()
+                self.recorder.phase = "optimizer"
             return clip(*args, **kwargs)
 
         return clipped
 
     def _before_update(self, optimizer: Any, *_: Any) -> None:
-        self.optimizer = self.optimizer or optimizer
-        self.before_update()
+        if self.stepping is None:
+            self.stepping, self.phase_before = optimizer, self.recorder.phase
+            self.begun |= _weights_of(optimizer)
+            self.before_update(self._left())
 
-    def before_update(self) -> None:
-        """Record the gradients where an optimizer begins its step."""
+    def before_update(self, left: Container[int] = frozenset()) -> None:
+        """Record the gradients where an optimizer begins its step, but for those of weights that are left for others."""
         if self.recorder.recording and not self.finished and self.recorder.phase != "optimizer":
-            self.results()
+            self.results(left)
             self.recorder.phase = "optimizer"
 
-    def _after_update(self, *_: Any) -> None:
-        """End the program after an optimizer, of several that step within each other with the weights of the outermost."""
-        held = {id(each) for group in self.optimizer.param_groups for each in group["params"]}
-        self.after_update(type(self.optimizer).__name__, held)
+    def _after_update(self, optimizer: Any, *_: Any) -> None:
+        """End the program after the last optimizer; of those that step within each other the outermost has the weights."""
+        outermost = self.stepping
+        if outermost is not None:
+            self.after_update(type(outermost).__name__, _weights_of(outermost), self._left())
+        if optimizer is outermost:
+            self.stepping, self.recorder.phase = None, self.phase_before
 
-    def after_update(self, optimizer: str, held: Container[int] | None) -> None:
-        """End the program where the step of an optimizer ends; `held` are the weights that it holds (None: all)."""
+    def after_update(self, optimizer: str, held: Container[int] | None, left: Container[int] = frozenset()) -> None:
+        """End the program where the step of an optimizer ends, if no weights are left for others.
+
+        `held` are the weights that it holds (None: all).
+        """
         if self.recorder.recording and not self.finished:
             names = [weight.name for key, weight in self.weights.items() if held is None or key in held]
             self.recorder.emit({"update": names, "optimizer": optimizer})
-            self.finish()
-            raise CapturedError
+            if not left:
+                self.end()
 
-    def results(self) -> None:
-        """Record the gradients as the optimizer finds them."""
-        for weight in self.weights.values():
-            found = gradient_of(weight)
-            if found is not None:
-                event = {
-                    "gradient": weight.name,
-                    "of": self.recorder.identify(found.held),
-                    "values": self.recorder.values(found.held),
-                }
-                self.recorder.emit_of(weight.held, {**event, **found.place})
+    def _left(self) -> set[int]:
+        """Return the weights of optimizers that have not begun to step, with gradients unless they are still to come."""
+        trained = {key for key, state in self.weights.items() if self.backward_depth or gradient_of(state) is not None}
+        return (trained - self.begun) & set[int]().union(*map(_weights_of, self.optimizers))
+
+    def _end_where_one_has_stepped(self) -> None:
+        """End the program where it computes on after one of its optimizers has stepped."""
+        if self.recorder.recording and self.begun and self.stepping is None:
+            self.end()
+
+    def end(self) -> None:
+        """Record the gradients that no optimizer has found, and end the program."""
+        self.results()
+        self.finish()
+        raise CapturedError
+
+    def results(self, left: Container[int] = frozenset()) -> None:
+        """Record the gradients as the optimizer finds them, but for those of weights that are left for later."""
+        for key, weight in self.weights.items():
+            found = gradient_of(weight) if key not in self.compared and key not in left else None
+            if found is None:
+                continue
+            self.compared.add(key)
+            event = {
+                "gradient": weight.name,
+                "of": self.recorder.identify(found.held),
+                "values": self.recorder.values(found.held),
+            }
+            self.recorder.emit_of(weight.held, {**event, **found.place})
 
     def finish(self) -> None:
         """Record no more."""
         self.recorder.recording = False
         self.finished = True
+
+
+def _weights_of(optimizer: Optimizer) -> frozenset[int]:
+    return frozenset(id(each) for group in getattr(optimizer, "param_groups", ()) for each in group["params"])

@@ -9,14 +9,14 @@ from itertools import product
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Operator, Update
-from tvlint.ir.placement import Partial, Placement
+from tvlint.ir.placement import Partial, Placement, Shard
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.capture.emit import CrossingError, Run
 from tvlint.readers.capture.equal_gathers import without_equal_gathers
 from tvlint.readers.capture.lifting.lift import inputs_of, outputs_of
 from tvlint.readers.capture.lifting.program import Exchange
 from tvlint.readers.capture.own_parts import with_own_parts
-from tvlint.readers.capture.pairing import Found, Whole, alone, paired
+from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
@@ -124,13 +124,14 @@ def _mesh(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple
     groups = {tuple(sorted(group)) for each_prepared in prepared for group in _groups(each_prepared)}
     said = [axes for axes, ranks in capture.tapes[0].meshes if ranks == tuple(range(capture.ranks))]
     candidates = [Mesh(axes) for axes in sorted(said, key=len)] + [mesh_of(sizes) for sizes in meshes(capture.ranks)]
+    ordered = _are_ordered(found)
     spanned = {mesh: sum(axes_of(mesh, group) is not None for group in groups) for mesh in candidates}
     for mesh in sorted(candidates, key=lambda mesh: -spanned[mesh]):
-        placements = {name: _placements(mesh, whole) for name, whole in found.wholes.items()}
+        placements = {name: _placements(mesh, whole, ordered) for name, whole in found.wholes.items()}
         known = {name: value for name, value in placements.items() if value is not None}
         if len(known) == len(placements):
             return _named(mesh, known, found, groups)
-    odd = next(name for name, whole in found.wholes.items() if _placements(candidates[-1], whole) is None)
+    odd = next(name for name, whole in found.wholes.items() if _placements(candidates[-1], whole, ordered) is None)
     text = f"how `{odd}` lies on the ranks cannot be said by axes of a mesh"
     raise ReadError(text, Location(capture.path), "capture a launch whose ranks form a grid")
 
@@ -140,25 +141,57 @@ def _groups(prepared: Prepared) -> Iterable[tuple[int, ...]]:
     yield from (reducer.group for reducer in prepared.reduced.reducers)
 
 
-def _placements(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
+def _placements(mesh: Mesh, whole: Whole, ordered: bool) -> Mapping[str, Placement] | None:
     """Return how a value lies on the axes of a mesh; None where they do not say it."""
     if whole.role is Role.INPUT:
-        return _of_input(mesh, whole)
+        return _in_blocks(mesh, whole) if ordered and _has_blocks(whole) else _of_input(mesh, whole)
     boxes = {rank: held.box for rank, by in whole.held.items() for held in by.values()}
     return placements_of(mesh, boxes, whole.shape)
 
 
+def _has_blocks(whole: Whole) -> bool:
+    return any(held.blocks is not None for by in whole.held.values() for held in by.values())
+
+
+def _are_ordered(found: Found) -> bool:
+    """Return whether ranks hold blocks of anything but samples, of which the order counts."""
+    every = (held for whole in found.wholes.values() for by in whole.held.values() for held in by.values())
+    return any(held.blocks is not None and held.blocks.dim > 0 for held in every)
+
+
+def _in_blocks(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
+    """Return the placement on the one axis along which ranks hold blocks of a dimension; None where there is no such axis."""
+    held = {rank: each.blocks for rank, by in whole.held.items() for each in by.values()}
+    if any(len(by) > 1 for by in whole.held.values()) or len(held) < mesh.size:
+        return None
+    blocks = [each for each in held.values() if each is not None]
+    if len(blocks) < len(held) or len({(each.dim, each.size) for each in blocks}) > 1:
+        return None
+    count = whole.shape[blocks[0].dim] // blocks[0].size
+    for axis in mesh.axes:
+        by_place: dict[int, set[tuple[int, ...]]] = {}
+        for rank, each in zip(held, blocks, strict=True):
+            by_place.setdefault(mesh.coordinates(rank)[axis.name], set()).add(each.places)
+        order = tuple(min(by_place[place]) for place in range(axis.size))
+        tiles = sorted(place for places in order for place in places) == list(range(count))
+        if tiles and all(len(places) == 1 for places in by_place.values()):
+            return {axis.name: Shard(blocks[0].dim, order)}
+    return None
+
+
 def _of_input(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
-    """Return how an input lies; replicas may read any slices of the batch that are theirs alone."""
+    """Return how an input lies; replicas may read any samples of the batch that are theirs alone."""
     cut = [dim for dim, (local, size) in enumerate(zip(whole.local, whole.shape, strict=True)) if local != size]
     if len(cut) > 1:
         return None
     if not cut:
         return {}
-    replicas: dict[tuple[tuple[tuple[int, int], ...], ...], list[int]] = {}
+    replicas: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     for rank, by in whole.held.items():
-        replicas.setdefault(tuple(sorted(held.box for held in by.values())), []).append(rank)
-    if len({box for boxes in replicas for box in boxes}) != sum(map(len, replicas)):
+        replicas.setdefault(tuple(sorted(_places(held, cut[0]) for held in by.values())), []).append(rank)
+    if len({place for pieces in replicas for piece in pieces for place in piece}) != sum(
+        len(piece) for pieces in replicas for piece in pieces
+    ):
         return None
     if len(replicas) == 1:
         return {}
@@ -170,6 +203,14 @@ def _of_input(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
     }
     wide = tuple(len(order) if dim == cut[0] else 1 for dim in range(len(whole.shape)))
     return placements_of(mesh, boxes, wide)
+
+
+def _places(held: Held, dim: int) -> tuple[int, ...]:
+    """Return the places of a dimension that are held."""
+    if held.blocks is None:
+        return tuple(range(*held.box[dim]))
+    size = held.blocks.size
+    return tuple(at for place in held.blocks.places for at in range(place * size, (place + 1) * size))
 
 
 def _named(

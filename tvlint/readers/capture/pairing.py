@@ -11,7 +11,7 @@ from tvlint.ir.placement import Replicate, Shard
 from tvlint.ir.plan import Box, Role
 from tvlint.readers.capture.lifting.lift import GradientOf, inputs_of
 from tvlint.readers.capture.lifting.program import Array, GivenValue, Program
-from tvlint.readers.capture.placing import boxes_of, whole_box
+from tvlint.readers.capture.placing import Blocks, blocks_of, boxes_of, whole_box
 from tvlint.readers.capture.rank import Prepared
 from tvlint.readers.capture.tapes.tape import Mark
 from tvlint.readers.document import ReadError
@@ -19,10 +19,14 @@ from tvlint.readers.document import ReadError
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The piece of a whole value that a rank holds in one micro-batch; `sure` says that the numbers show it."""
+    """The piece of a whole value that a rank holds in one micro-batch; `sure` says that the numbers show it.
+
+    Where the piece lies in `blocks` of one dimension, that dimension of the box says how much of it the rank holds.
+    """
 
     box: Box
     sure: bool
+    blocks: Blocks | None = None
 
 
 @dataclass(slots=True)
@@ -199,17 +203,28 @@ def _match(
         whole = numbers.get(name)
         if wholes[name].dtype != type.dtype or whole is None or use.given.numbers is None:
             continue
-        boxes = boxes_of(use.given.numbers, whole) or _boxes_of_one_sample(use.given.numbers, whole)
+        rank, micro_batch = prepared.lifted.program.rank, use.mark.micro_batch
+        parts = _in_shapes_of(use.given.numbers, whole)
+        boxes = [box for part in parts for box in boxes_of(part, whole)]
         if boxes:
-            return name, Held(_beside(boxes, wholes, prepared.lifted.program.rank, use.mark.micro_batch), True)
+            return name, Held(_beside(boxes, wholes, rank, micro_batch), True)
+        known = _blocks_beside(wholes, rank, micro_batch)
+        held = ((part.shape, blocks_of(part, whole, known)) for part in parts)
+        found = next(((shape, blocks) for shape, blocks in held if blocks is not None), None)
+        if found is not None:
+            return name, Held(whole_box(found[0]), True, found[1])
     text = f"a value of shape {type.shape} that the step is given is no part of what the reference is given"
     help = "feed the reference the same batch (the same seed, and all of what the ranks read), and make masks in the model"
     raise ReadError(text, _at(use.mark, path), help)
 
 
-def _boxes_of_one_sample(part: Array, whole: Array) -> list[Box]:
-    """Return the boxes of `whole` with one index in the first dimension that hold the numbers of `part`, which lacks it."""
-    return boxes_of(part[None], whole) if 0 < part.ndim == whole.ndim - 1 and part.shape == whole.shape[1:] else []
+def _in_shapes_of(part: Array, whole: Array) -> list[Array]:
+    """Return the numbers of a piece; where it is read in other dimensions, in the shapes of pieces cut along one dimension."""
+    if part.ndim == whole.ndim or not part.size or not whole.size:
+        return [part]
+    rests = [(dim, whole.size // size) for dim, size in enumerate(whole.shape)]
+    shapes = [(*whole.shape[:dim], part.size // rest, *whole.shape[dim + 1 :]) for dim, rest in rests if part.size % rest == 0]
+    return [part.reshape(shape) for shape in shapes]
 
 
 def _beside(boxes: Sequence[Box], wholes: Mapping[str, Whole], rank: int, micro_batch: int) -> Box:
@@ -217,6 +232,12 @@ def _beside(boxes: Sequence[Box], wholes: Mapping[str, Whole], rank: int, micro_
     others = [whole.held[rank][micro_batch].box for whole in wholes.values() if micro_batch in whole.held.get(rank, {})]
     samples = {box[0] for box in others if box}
     return next((box for box in boxes if box and box[0] in samples), boxes[0])
+
+
+def _blocks_beside(wholes: Mapping[str, Whole], rank: int, micro_batch: int) -> list[Blocks]:
+    """Return the blocks that the micro-batch's other inputs lie in."""
+    held = [whole.held[rank][micro_batch] for whole in wholes.values() if micro_batch in whole.held.get(rank, {})]
+    return [each.blocks for each in held if each.blocks is not None]
 
 
 def _piece(use: Use, whole: Whole, numbers: Array | None, shape: tuple[int, ...], prepared: Prepared, path: str) -> Held:

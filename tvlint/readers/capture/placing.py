@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
 
@@ -13,6 +14,15 @@ from tvlint.readers.capture.lifting.program import Array
 
 MOST_TRIES = 4096
 """So many places of a piece in a whole are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Places of one dimension that are held in blocks of one size, which lie apart: `places` counts in blocks."""
+
+    dim: int
+    size: int
+    places: tuple[int, ...]
 
 
 def whole_box(shape: Sequence[int]) -> Box:
@@ -37,6 +47,41 @@ def boxes_of(part: Array, whole: Array) -> list[Box]:
         if (whole[tuple(slice(low, high) for low, high in box)] == part).all():
             found.append(box)
     return found
+
+
+def blocks_of(part: Array, whole: Array, known: Sequence[Blocks]) -> Blocks | None:
+    """Return the blocks of one dimension of `whole` that hold the same numbers as `part`, as large as they are.
+
+    Where several hold the same numbers those count that other values lie in, which are `known`.
+    """
+    if part.ndim != whole.ndim or part.dtype != whole.dtype:
+        return None
+    cut = [dim for dim, (length, size) in enumerate(zip(part.shape, whole.shape, strict=True)) if length != size]
+    if len(cut) != 1 or not part.size or whole.shape[cut[0]] > MOST_TRIES:
+        return None
+    (dim,), length = cut, part.shape[cut[0]]
+    sizes = [size for size in range(length // 2, 0, -1) if length % size == 0 and whole.shape[dim] % size == 0]
+    there, here = whole.swapaxes(0, dim), part.swapaxes(0, dim)
+    for blocks in known:
+        if (blocks.dim, blocks.size * len(blocks.places)) == (dim, length) and len(there) % blocks.size == 0:
+            count = len(there) // blocks.size
+            if max(blocks.places) < count and _joined(there, blocks.size, blocks.places).tobytes() == here.tobytes():
+                return blocks
+    for size in sizes:
+        at: dict[bytes, list[int]] = {}
+        for place in range(len(there) // size):
+            at.setdefault(there[place * size : (place + 1) * size].tobytes(), []).append(place)
+        found = [at.get(here[start : start + size].tobytes(), []) for start in range(0, length, size)]
+        if all(found):
+            return Blocks(dim, size, tuple(places.pop(0) if len(places) > 1 else places[0] for places in found))
+    return None
+
+
+def _joined(whole: Array, size: int, places: Sequence[int]) -> Array:
+    import numpy as np
+
+    joined: Array = np.concatenate([whole[place * size : (place + 1) * size] for place in places])
+    return joined
 
 
 def meshes(ranks: int) -> Iterator[tuple[int, ...]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tvlint.cache.remember import MANY, Cache
-from tvlint.checkout.opening import forget
+from tvlint.checkout.opening import forget, recording
 from tvlint.cli import main
+from tvlint.readers.document import ReadError
+from tvlint.readers.opened_by_name import is_opened_by_name, opens_by_name
 from tvlint.run.project import dependents as module
 from tvlint.run.project.dependents import dependents
 from tvlint.run.project.discovery import changed
@@ -64,9 +68,10 @@ def test_a_launch_depends_on_its_program(tree: Path) -> None:
 
 
 def test_a_configuration_depends_on_its_defaults(tree: Path) -> None:
-    files = written(tree, {"conf/config.yaml": YAML, "other/config.yaml": YAML, "other/model/small.yaml": "a: 1\n"})
+    other = {"other/config.yaml": YAML, "other/model/small.yaml": "a: 1\n"}
+    files = written(tree, {"conf/config.yaml": YAML, "conf/without_ending": YAML, **other})
     written(tree, {"conf/model/small.yaml": "num_layers: 4\n"})
-    assert dependents(files, ("conf/model/small.yaml",)) == ["conf/config.yaml"]
+    assert dependents(files, ("conf/model/small.yaml",)) == ["conf/config.yaml", "conf/without_ending"]
 
 
 def test_only_what_depends_on_a_changed_file_is_checked(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,6 +94,38 @@ def test_each_launch_depends_on_the_parser_of_its_tree(tree: Path) -> None:
     assert dependents(files, ("options.py",)) == files
     (tree / "options.py").unlink()
     assert dependents(files, ("options.py",)) == files
+
+
+def test_only_files_that_open_others_are_read_for_a_script(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook without a cache, as in CI, does not read the whole repository; for a program it does."""
+    opening = {
+        "a.sh": f"source a/env.sh\n{LAUNCH}",
+        "b.sh": f"RUN=.;\n$RUN a/env.sh\n{LAUNCH}",
+        "c": f"#!/bin/sh\n. a/env.sh\n{LAUNCH}",
+        "d.py": f"#!/bin/bash\n[ 1 ] && source a/env.sh\n{LAUNCH}",
+    }
+    others = {"conf/config.yaml": YAML, "e.sh": LAUNCH, "f.sh": "source a/env.sh\n", "g.md": f"source it\n{LAUNCH}"}
+    files = written(tree, opening | others)
+    written(tree, {"a/env.sh": "LAYERS=4\n", "pretrain_gpt.py": "import megatron.core\n"})
+    seen: list[str] = []
+    read = module.read
+    monkeypatch.setattr(module, "read", lambda path: (seen.append(path), read(path))[1])
+    assert dependents(files, ("a/env.sh",)) == ["a.sh", "b.sh", "c", "d.py"]
+    assert not {"e.sh", "f.sh"}.intersection(seen)
+    seen.clear()
+    dependents(files, ("pretrain_gpt.py",))
+    assert seen == files
+
+
+def test_texts_that_open_named_files_are_found_without_reading() -> None:
+    """What reading any example opens by name, the search expects."""
+    for path in filter(Path.is_file, (*Path("fixtures").rglob("*"), *Path("tests/data").rglob("*.sh"))):
+        data = path.read_bytes()
+        with recording() as asked, suppress(ReadError, OSError):
+            module.read(str(path))
+        opened = {os.path.realpath(name) for kind, name, *_ in asked.all() if kind == "content"} - {str(path.resolve())}
+        if any(map(is_opened_by_name, opened)):
+            assert opens_by_name(str(path), data), path
 
 
 def test_what_many_files_open_is_remembered(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,12 @@ class Recipe:
     """The generation of the GPUs of the platforms that it names; empty where it names none, or Blackwell beside another."""
 
 
+def is_recipe(path: str) -> bool:
+    """Return whether the file may be a recipe, or what starts the ranks: test cases depend on all of them, and name none."""
+    full = os.path.abspath(path)
+    return full.endswith(os.sep + STARTS) or any(f"{os.sep}{folder}{os.sep}" in full for folder in RECIPES)
+
+
 def program_of_case(path: str) -> str:
     """Return the program that takes the options in the file of a test case; empty where no recipe tells, or two disagree."""
     programs = {recipe.program for recipe in _recipes_of(path)}

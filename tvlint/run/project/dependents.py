@@ -1,7 +1,8 @@
 """Files that depend on others: those that tvlint opens these for, as it reads them.
 
 Names are put together, shared by many files and left out in imports, so nothing but reading tells which file opens which. What
-each asked of the disk is kept: the next run reads those again of which an answer is another one.
+each asked of the disk is kept: the next run reads those again of which an answer is another one. Where many were not read yet,
+as in CI, a search of their texts tells first which of them open any script or YAML.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tvlint.cache.remember import MANY
 from tvlint.checkout.opening import content, recording
 from tvlint.ir.values import replace
 from tvlint.readers.document import ReadError
+from tvlint.readers.opened_by_name import is_opened_by_name, opens_by_name
 from tvlint.readers.read import read
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ def dependents(files: Iterable[str], others: Collection[str], cache: Cache | Non
     """Return those of the files that depend on one of `others`, themselves left out."""
     wanted = {os.path.realpath(path) for path in others}
     paths = dict.fromkeys(path for path in files if os.path.realpath(path) not in wanted)
-    book = _opened(paths, cache if len(paths) >= MANY else None)
+    are_named = all(map(is_opened_by_name, wanted.union(others)))
+    book = _opened(paths, are_named, cache if len(paths) >= MANY else None)
 
     def is_wanted(name: str, path: str, *_: str) -> bool:
         return name in ("content", "is_file") and os.path.realpath(path) in wanted
@@ -58,15 +61,16 @@ def _shelf(cache: Cache) -> str | None:
     return cache.shelf(("opened", os.getcwd()))
 
 
-def _opened(paths: Collection[str], cache: Cache | None) -> Book:
-    """Return what reading each of the files asks of the disk."""
+def _opened(paths: Collection[str], are_named: bool, cache: Cache | None) -> Book:
+    """Return what reading the files asks of the disk; where what they open is named, of those at least that open by name."""
     from tvlint.cache.files import EMPTY, Writer, answering, bound, digest
 
     shelf = _shelf(cache) if cache is not None else None
     old = (cache.book(shelf) if cache is not None and shelf is not None else None) or EMPTY
     book = replace(old, files=old.holding(paths, answering()))
     known = {file.path for file in book.files}
-    unread = [path for path in paths if path not in known and _is_text(path)]
+    texts = ((path, _text(path)) for path in paths if path not in known)
+    unread = [path for path, text in texts if text and (not are_named or opens_by_name(path, text))]
     writer, pages, begun = Writer(os.getpid()), [], process_time()
     for path in unread:
         with recording(digest) as asked, suppress(ReadError, OSError):
@@ -78,8 +82,9 @@ def _opened(paths: Collection[str], cache: Cache | None) -> Book:
     return bound(pages, (book,)) if pages else book
 
 
-def _is_text(path: str) -> bool:
-    """Return whether the file may name others: plans and data do not, and take long to read."""
+def _text(path: str) -> bytes:
+    """Return the text of a file that may name others; empty for plans and data, which do not, and take long to read."""
     with suppress(OSError):
-        return b"\0" not in content(path, LARGEST)[:1024]
-    return False
+        data = content(path, LARGEST)
+        return data if b"\0" not in data[:1024] else b""
+    return b""

@@ -294,6 +294,41 @@ def test_a_locale_without_unicode_does_not_matter(here: Path) -> None:
     assert alpha in done.stdout.decode("utf-8")
 
 
+def test_help_of_check_fits_on_a_screen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run("check", "--help") == 0
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) <= 44
+    assert "--budget" not in short
+    assert run("check", "--help-all") == 0
+    everything = capsys.readouterr().out
+    assert "--budget" in everything
+    assert {word for word in short.split() if word.startswith("--")} <= set(everything.split())
+
+
+def test_excluded_files_are_left_out_of_folders_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Patterns with a folder count from the current one, as those who type them see it."""
+    wrong = "torchrun --nproc-per-node 8 train.py --tensor-model-parallel-size 3 --num-attention-heads 8 --num-layers 4\n"
+    for name in ("a/one.sh", "a/b/two.sh", "b/three.sh"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(wrong)
+    (tmp_path / "tvlint.toml").write_text('exclude = ["three.sh"]\n')
+
+    def checked(*arguments: str) -> set[str]:
+        run("check", "--no-cache", "-o", "concise", *arguments)
+        return {line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if ".sh:" in line}
+
+    monkeypatch.chdir(tmp_path)
+    assert checked() == {"a/one.sh", "a/b/two.sh"}
+    assert checked("--exclude", "a/b") == {"a/one.sh"}
+    assert checked("--exclude", "one.sh,nosuch") == {"a/b/two.sh"}
+    assert checked("--exclude", "*.sh", "a/one.sh") == {"a/one.sh"}
+    monkeypatch.chdir(tmp_path / "a")
+    assert checked(".", "--exclude", "./b/") == {"one.sh"}
+
+
 def test_help_shows_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--help") == 0
     said = capsys.readouterr().out

@@ -15,6 +15,7 @@ from tvlint.cli.options import (
     budget,
     choice,
     color,
+    excluding,
     fixing,
     judging,
     natural,
@@ -97,8 +98,42 @@ _FEW = 4
 """So many options stand in the usage of a command."""
 
 
+_RARE = frozenset({
+    "--stdin-filename", "--timeout", "--layers", "--hidden", "--sequence", "--no-ignore-comments", "--may-be-empty",
+    "--exit-zero", "--no-baseline", "--show-files", "--unsafe-fixes", "--add-ignores", "--policy", "--budget", "--traceback",
+    "--color", "--statistics",
+})  # fmt: skip
+"""Options that `--help` leaves to `--help-all` where a command has more than fit on a screen."""
+_MANY = 30
+"""So many options do not fit."""
+
+
+class _HelpOnAll(argparse.Action):
+    """Shows the help with the rare options."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> NoReturn:
+        parser.shows_rare = True
+        parser.print_help()
+        raise SystemExit(0)
+
+
 class _Parser(argparse.ArgumentParser):
-    """Errors say what was meant, without the whole usage."""
+    """Errors say what was meant, without the whole usage; help fits on a screen."""
+
+    shows_rare = False
+
+    def format_help(self) -> str:
+        """Return the help, without the rare ones of many options unless they are asked for."""
+        if self.shows_rare or len(self._actions) < _MANY:
+            return super().format_help()
+        helps = {action: action.help for action in self._actions if _RARE.intersection(action.option_strings)}
+        try:
+            for action in helps:
+                action.help = argparse.SUPPRESS
+            return super().format_help()
+        finally:
+            for action, help in helps.items():
+                action.help = help
 
     def error(self, message: str) -> NoReturn:
         named = re.sub(r"^argument (\S+):", r"`\1`:", message)
@@ -138,6 +173,8 @@ def build(names: Iterable[str] = ()) -> tuple[argparse.ArgumentParser, Mapping[s
         if name not in _WITHOUT_BUDGET:
             budget(command)
         command.add_argument("--traceback", action="store_true", help="show where tvlint itself failed")
+        if len(command._actions) >= _MANY:
+            command.add_argument("--help-all", action=_HelpOnAll, nargs=0, help="also show the options that few need")
     return parser, commands.choices
 
 
@@ -217,11 +254,12 @@ def _check(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "paths", nargs="*", type=path, metavar="PATH",
-        help="files, folders (default: the project's); `-` is the standard input",
+        help="files, folders (default: the project's); `-`: stdin",
     )  # fmt: skip
     parser.add_argument(
         "--stdin-filename", default="", metavar="FILE", help="read `-` as the text of this file"
     )
+    excluding(parser)
     parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
     parser.add_argument(
         "--capture", action="store_true",

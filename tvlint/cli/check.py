@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvlint.checkout.opening import instead
@@ -61,11 +62,14 @@ def _run(options: argparse.Namespace) -> int:
     known = load_rules()
     try:
         settings = project(options, known)
-        search = partial(discover, tuple(options.paths), settings)
+        without = replace(settings, exclude=(*settings.exclude, *_from(settings.folder, options.exclude)))
+        search = partial(discover, tuple(options.paths), without)
         if options.changed:
             _hold_files(options.paths)
-            search = partial(changed, tuple(options.paths), settings, cache(options, settings))
+            search = partial(changed, tuple(options.paths), without, cache(options, settings))
         settings, candidates = with_files(options, settings, known, search)
+        if options.exclude:
+            candidates = replace(candidates, is_whole=False)
         baselines = {} if options.no_baseline else _baselines(settings, options.baseline)
     except ProjectError as error:
         deliver(Report(problems=error.problems), wanted, options, known)
@@ -112,6 +116,11 @@ def _run(options: argparse.Namespace) -> int:
         where = ", ".join(f"`{path}`" for path in options.paths or settings.paths or (os.curdir,))
         note(f"nothing to check in {where}: no launch script, configuration or plan was found")
     return code
+
+
+def _from(folder: Path, patterns: list[str]) -> list[str]:
+    """Return the patterns of the command line as the project in the folder would have them."""
+    return [os.path.relpath(pattern, folder) if os.path.isabs(pattern) else pattern for pattern in patterns]
 
 
 def _tell(judged: _Judged) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def judging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-ignore-comments", action="store_true", help="also report what `tvlint: ignore` comments silence"
     )
-    parser.add_argument("--show-unknown", action="store_true", help="list the rules that could not be evaluated, and why")
+    parser.add_argument("--show-unknown", action="store_true", help="list rules that could not be evaluated")
     world_size(parser)
 
 
@@ -75,6 +76,12 @@ def reporting(parser: argparse.ArgumentParser) -> None:
     project_file(parser)
 
 
+def excluding(parser: argparse.ArgumentParser) -> None:
+    """`--exclude`: files of folders that are left out."""
+    help = "files of folders to leave out; repeatable, or a,b,c"
+    parser.add_argument("--exclude", type=patterns, action="extend", default=[], metavar="PATTERN", help=help)
+
+
 def quiet(parser: argparse.ArgumentParser) -> None:
     """`--quiet`: findings and verdicts alone."""
     parser.add_argument("-q", "--quiet", action="store_true", help="print findings and verdicts only")
@@ -82,7 +89,7 @@ def quiet(parser: argparse.ArgumentParser) -> None:
 
 def fixing(parser: argparse.ArgumentParser) -> None:
     """`--fix`, what it does, and what it would do."""
-    parser.add_argument("--fix", action="store_true", help="repair what leaves no choice (misspelt options, lost lines)")
+    parser.add_argument("--fix", action="store_true", help="repair what leaves no choice")
     parser.add_argument(
         "--unsafe-fixes", action="store_true", help="with `--fix`: also the first of several repairs"
     )
@@ -95,9 +102,9 @@ def fixing(parser: argparse.ArgumentParser) -> None:
 def remembering(parser: argparse.ArgumentParser) -> None:
     """`--jobs` and `--no-cache`."""
     parser.add_argument(
-        "--jobs", type=positive, default=1, metavar="N", help="work on N files at a time (default: 1)"
+        "-j", "--jobs", type=positive, default=1, metavar="N", help="work on N files at a time (default: 1)"
     )  # fmt: skip
-    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep earlier results (`.tvlint_cache`)")
+    parser.add_argument("--no-cache", action="store_true", help="neither use nor keep earlier results")
 
 
 class _Limits(argparse.Action):
@@ -128,6 +135,14 @@ def path(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("an empty text names no file")
     return text
+
+
+def patterns(text: str) -> list[str]:
+    """Return the patterns of files; those with a folder in full, since they are meant from the current one."""
+    found = [part for part in text.split(",") if part]
+    if not found:
+        raise argparse.ArgumentTypeError("an empty text names no file")
+    return [os.path.abspath(part) if "/" in part else part for part in found]
 
 
 def reason(text: str) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from tvlint.analyses.dataflow.attention import is_any_attention
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.inference.shapes_and_gradients import result_types
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Plan
-from tvlint.ops.spec import MisfitError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import MisfitError, Trait
+from tvlint.ops.table import has_trait, spec_of
 
 Types = tuple[tuple[tuple[int, ...], str], ...]
 
@@ -90,12 +91,29 @@ def _use(operator: Operator, kinds: Mapping[str, int]) -> object:
 
 def _judged(plan: Plan, operator: Operator) -> Types | MisfitError:
     """Return what the operator gives, or why it does not take its operands."""
-    if not isinstance(operator, Compute | Communicate) or (isinstance(operator, Compute) and spec_of(operator.op) is None):
+    if not isinstance(operator, Compute | Communicate):
         return ()
+    if isinstance(operator, Compute) and spec_of(operator.op) is None:
+        return _values_of_other_keys(plan, operator) or ()
     try:
-        return tuple(result_types(operator, plan.tensors, plan.mesh))
+        found = tuple(result_types(operator, plan.tensors, plan.mesh))
     except MisfitError as misfit:
         return misfit
+    if isinstance(operator, Compute) and has_trait(operator.op, Trait.APART) and 0 < len(found) < len(operator.outputs):
+        return MisfitError("too few parts", f"it gives {len(found)} of {len(operator.outputs)} parts")
+    return found
+
+
+def _values_of_other_keys(plan: Plan, operator: Compute) -> MisfitError | None:
+    """Return what does not fit where a kernel of which only the kind is known attends to keys without their values."""
+    names = [name for name in operator.inputs if isinstance(name, str)][:3]
+    shapes = [plan.tensors[name].shape for name in names]
+    if not is_any_attention(operator) or len({len(shape) for shape in shapes}) > 1 or len(shapes[0]) < 3:
+        return None
+    _, keys, values = shapes
+    if keys[:-1] == values[:-1]:
+        return None
+    return MisfitError(f"keys of shape {list(keys)}, values of {list(values)}", "each key has one value, in the same place")
 
 
 def _other_shapes(plan: Plan, operator: Backward, kinds: Mapping[str, int]) -> MisfitError | None:

@@ -26,7 +26,12 @@ from tvlint.analyses.relations.derivation.nearest_reference_value import Near
 from tvlint.analyses.relations.derivation.operators.composite_operators import as_widened, has_groups
 from tvlint.analyses.relations.derivation.operators.overwriting import as_function, forget_what_shares
 from tvlint.analyses.relations.derivation.operators.random_draws import drawn
-from tvlint.analyses.relations.derivation.operators.unknown_operators import attended, forget_what_it_reaches, why_unknown
+from tvlint.analyses.relations.derivation.operators.unknown_operators import (
+    attended,
+    forget_what_it_reaches,
+    other_values,
+    why_unknown,
+)
 from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
@@ -65,6 +70,9 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         tell(machine, rank, operator, unsupported, cause=_one_function(operator))
         rank.poisoned.add(operator.outputs)
         results = tuple(declared_value(machine, rank, name) for name in operator.outputs)
+        unlike = other_values(machine, rank, operator) if machine.alone else None
+        if unlike is not None:
+            tell(machine, rank, operator, unlike)
         if machine.alone and results and results[0] is None:
             results = (attended(machine, rank, operator), *results[1:])
     if machine.in_order:

@@ -12,6 +12,7 @@ from tvlint.analyses.dataflow.attention import is_any_attention
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.analyses.relations.derivation.operators.overwriting import forget_what_was_read
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
+from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.index_maps import Pieces, in_pieces
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import Leaf, Value
@@ -106,6 +107,22 @@ def _attending(
     sizes = tuple(((0, size),) for size in terms.shape[terms.whole(given[1].term)])
     fits = len(queries) == len(keys) and all(len(piece) == 1 for piece in queries)
     return (given, (queries, keys)) if keys == others and fits and keys in (queries, sizes) else ([], ((), ()))
+
+
+def other_values(machine: Machine, rank: RankState, operator: Compute) -> Mismatch | None:
+    """Return what is wrong with a kernel that attends to keys of which it has the values of other positions or heads."""
+    names = [name for name in operator.inputs if isinstance(name, str)]
+    held = [rank.local.get(name) for name in names[1:3]]
+    given = [value for value in held if value is not None and value.clean]
+    if len(given) < 2 or not is_any_attention(operator):
+        return None
+    world, terms = machine.world, machine.world.terms
+    shapes = {world.local_shape(value)[:-1] for value in given}
+    held_alike = {(world.values.pieces_of(value)[:-1], terms.shape[terms.whole(value.term)][:-1]) for value in given}
+    if len(shapes) > 1 or len(held_alike) == 1:
+        return None
+    text = f"takes the keys `{names[1]}` and the values `{names[2]}`, which are of other positions or heads"
+    return Mismatch("mismatched-shards", text, refutes=True)
 
 
 def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute) -> None:

@@ -49,10 +49,11 @@ def _diagonals(terms: Terms, triangle: int) -> Iterator[int]:
 def _of_all_rows(terms: Terms, triangle: int, size: int, diagonal: int) -> int | None:
     """Return the triangle of `size` rows and columns of the same number; None where it is not of one number."""
     (filled,) = terms.operands[triangle]
-    op, which, attributes, pattern, _ = terms.keys[filled]
-    if not has_trait(str(op), Trait.FILLED) or has_trait(str(op), Trait.LIKE) or terms.operands[filled]:
+    op = str(terms.keys[filled][0])
+    if not has_trait(op, Trait.FILLED) or has_trait(op, Trait.LIKE) or terms.operands[filled]:
         return None
+    _, which, attributes, pattern, _ = terms.keys[filled]
     head = (op, which, (*attributes[:-1], (size, size)), pattern, (size, size))
     of = terms.term(head, (), (size, size), -1)
-    op, which, (below, _), pattern, sizes = terms.keys[triangle]
-    return terms.term((op, which, (below, diagonal), pattern, sizes), (of,), (size, size), -1)
+    triangular, which, (below, _), pattern, sizes = terms.keys[triangle]
+    return terms.term((triangular, which, (below, diagonal), pattern, sizes), (of,), (size, size), -1)

@@ -194,8 +194,11 @@ def _runs_of(program: Program) -> list[tuple[str, int]]:
     return [(step.segment, step.micro_batch) for step in program.steps]
 
 
-def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Defect, ...]:
-    """Return the difference as what is wrong on its ranks, at the operator of the first result that differs.
+def as_troubles(
+    plan: Plan, found: Difference, refutes: bool, taken: tuple[str, Compute] | None = None
+) -> tuple[Defect, ...]:
+    """Return the difference as what is wrong on its ranks, at the operator that takes a part of a sum together with what is
+    complete, or at that of the first result that differs.
 
     Where all results are the reference's it is at the weight whose gradient differs.
     """
@@ -205,6 +208,11 @@ def as_troubles(plan: Plan, found: Difference, refutes: bool) -> tuple[Defect, .
     )
     stride = plan.replication.stride if plan.replication.count > 1 else plan.mesh.size
     ranks = sorted({rank % stride for rank in found.ranks})
+    if taken is not None:
+        part, adds = taken
+        text += f"; `{adds.op.rsplit('.', 1)[-1]}` adds the part of a sum that `{part}` is to what is complete"
+        segment = next((segment.name for segment in plan.segments.values() if adds in segment.operators), "")
+        return tuple(at(adds, segment, Defect("other-numbers", refutes, text, rank)) for rank in ranks)
     if found.first is None:
         weight = plan.tensors.get(found.weight)
         place = weight.source if weight is not None else None

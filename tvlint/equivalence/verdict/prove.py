@@ -30,6 +30,7 @@ from tvlint.equivalence.verdict.causes import CONSEQUENCES, FACTORS
 from tvlint.equivalence.verdict.held_weights import as_held
 from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
+from tvlint.equivalence.verdict.mixed_parts import taken_with_what_is_complete
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
@@ -176,9 +177,10 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
     found = run_both(case, any_numbers=verdict.outcome is Outcome.PROVED and holds_on_any_numbers(verdict.assumptions))
     if isinstance(found, Difference):
         open_ = verdict.outcome is Outcome.UNKNOWN
-        shown = reasons(case.parallel, as_troubles(case.parallel, found, refutes=open_))
+        taken = taken_with_what_is_complete(case) if open_ else None
+        shown = reasons(case.parallel, as_troubles(case.parallel, found, open_, taken))
         place = next((reason.location for reason in verdict.reasons if reason.location.line), None)
-        if place is not None and found.first is None:
+        if place is not None and found.first is None and taken is None:
             shown = tuple(replace(reason, location=place) for reason in shown)
         stages = _stage_counts_of(verdict, shown)
         outcome = Outcome.REFUTED if open_ else Outcome.UNKNOWN

@@ -242,3 +242,13 @@ def test_one_of_two_branches_is_a_case_without_what_the_other_adds(tmp_path: Pat
     (own,) = read_program(tmp_path, body)
     kinds = [(each.condition, [name for name in ("fp16", "bf16") if name in each.settings]) for each in own.cases]
     assert kinds == [(" where `fp8`", ["fp16"]), (" where not `fp8`", ["bf16"])]
+
+
+def test_the_ranks_that_train_are_those_of_the_actors(tmp_path: Path) -> None:
+    (tmp_path / "slime").mkdir()
+    (tmp_path / "slime" / "__init__.py").write_text("")
+    sizes = "import slime\nG = 4\ndef f():\n    a = '--tensor-model-parallel-size 2 --num-layers 4 '\n"
+    actors = "    b = f'{a} --actor-num-nodes 2 --actor-num-gpus-per-node {G} {slime.more()}'\n    slime.train(b)\n"
+    assert values(tmp_path, sizes + actors)["world_size"] == 8
+    assert values(tmp_path, sizes + actors.replace("{G}", "{slime.gpus()}"))["world_size"] == "?"
+    assert "world_size" not in values(tmp_path, sizes)

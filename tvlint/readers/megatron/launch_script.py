@@ -321,6 +321,8 @@ def of_lists(evaluation: Evaluation, version: str) -> list[Configuration]:
         return []
     framework = framework_of_launch("", evaluation.source.path, [setting.written for setting in found.values()])
     first = min(found.values(), key=lambda setting: (setting.name_location.path, setting.name_location.line or 0))
+    if framework == "slime" and (actors := _actors(found)) is not None:
+        found["world_size"] = actors
     path = evaluation.source.path
     taken_by = "the launch that takes these lists" if parses_like_megatron(framework) else ""
     return [

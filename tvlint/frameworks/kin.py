@@ -110,6 +110,8 @@ FRAMEWORKS: Mapping[str, Framework] = {
         {
             "layers-not-divisible-by-pp": "megatron/model/gpt_model.py: GPTModelPipe leaves the split to PipelineModule",
             "model-size-below-one": "megatron/arguments.py checks no size",
+            "aux-loss-without-coefficient": "megatron/arguments.py:919: --moe-loss-coeff, 0.1 unless it is given",
+            "experts-of-default-width": "megatron/arguments.py: experts have the width of --ffn-hidden-size alone",
         },
         # megatron/arguments.py:851
         defaults=frozenset({"recompute_num_layers"}),

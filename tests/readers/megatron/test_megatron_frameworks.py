@@ -90,6 +90,9 @@ def test_what_holds_for_megatron_core_holds_for_what_runs_it_but_for_what_that_r
     assert holds("balancing-lists-differ", "verl")
     assert not holds("async-save-ignored", "verl")
     assert not holds("layers-not-divisible-by-pp", "megatron-deepspeed")
+    # neither option is in its parser
+    assert not holds("aux-loss-without-coefficient", "megatron-deepspeed")
+    assert not holds("experts-of-default-width", "megatron-deepspeed")
     assert holds("layers-not-divisible-by-pp", "mindspeed")
     assert holds("shared-experts-with-bias", "mindspeed")
     assert not holds("moe-bias-with-expert-tensor-parallel", "mindspeed")

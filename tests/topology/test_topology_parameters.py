@@ -80,6 +80,7 @@ def test_experts_are_split_over_their_own_ranks() -> None:
         ({"mtp_num_layers": 2}, 2 * (218_112_000 + 2 * 4096 * 4096 + 3 * 4096)),
         ({"mtp_num_layers": 2, "mtp_use_repeated_layer": True}, 218_112_000 + 2 * 4096 * 4096 + 3 * 4096),
         ({"position_embedding_type": "learned_absolute"}, 8192 * 4096),
+        ({"position_embedding_type": "learned_absolute", "use_rotary_position_embeddings": True}, 0),
         ({"kv_channels": 64}, -32 * (4096 * (32 + 16) * 64 + 4096 * 32 * 64)),
     ],
 )

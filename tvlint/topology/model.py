@@ -60,6 +60,8 @@ def _vocabulary(settings: Settings) -> int | None:
 def _positions(settings: Settings) -> int:
     if settings.text("position_embedding_type") != "learned_absolute" or not settings.flag("add_position_embedding"):
         return 0
+    if attempt(lambda: settings.flag("use_rotary_position_embeddings")) is True:
+        return 0  # megatron/training/arguments.py:1626 takes it for the type `rope`
     return settings.count("max_position_embeddings", 1)
 
 

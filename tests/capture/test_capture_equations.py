@@ -11,8 +11,9 @@ import pytest
 
 from tvlint.ir.operators import Compute, Literal
 from tvlint.readers.capture.lifting.equations.table import ALL, EQUATIONS
-from tvlint.readers.capture.lifting.lift import Call, GradientOf, lift
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, lift
 from tvlint.readers.capture.lifting.program import Apply, Argument, Exchange, GivenValue, Program, Ref, RootValue, Type
+from tvlint.readers.capture.rewriting.regather import with_dimensions
 from tvlint.readers.capture.tapes.tape import Mark
 from tvlint.replay.operators import forward, gradients
 
@@ -59,6 +60,7 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     return softmax(np.where(np.tril(np.ones((3, 3))), 0.5 * q @ k.swapaxes(-1, -2), -np.inf)) @ v
 
 
+A4 = np.arange(16.0).reshape(4, 4)
 PLANES = np.arange(16.0).reshape(2, 4, 1, 2) ** 2 / 50
 
 
@@ -80,6 +82,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     **{
         name: ({"self": X, "other": Y}, value(X, Y))
         for name, value in {
+            "floor_divide": np.floor_divide,
             "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
             "maximum": np.maximum, "minimum": np.minimum, "mul": np.multiply, "div": np.divide, "rsub": lambda a, b: b - a,
         }.items()
@@ -139,6 +142,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "scatter_add": ({"self": X, "dim": -1, "index": PLACES, "src": Y[:, :2]}, added_at(X, PLACES, Y[:, :2])),
     "scatter": ({"self": X, "dim": 1, "index": PLACES, "src": Y[:, :2]}, put_at(X, PLACES, Y[:, :2])),
     "topk": ({"self": X, "k": 2}, -np.sort(-X, 1)[:, :2]),
+    "sort": ({"self": Y, "stable": True, "dim": 0, "descending": True}, -np.sort(-Y, 0)),
     "argmax": ({"self": X, "dim": 1, "keepdim": True}, X.argmax(1)[:, None]),
     "cumsum": ({"self": X, "dim": -1}, X.cumsum(1)),
     "clamp": ({"self": X, "min": 0.5, "max": None}, np.maximum(X, 0.5)),
@@ -402,10 +406,10 @@ def test_what_is_cast_to_a_flag_is_whether_it_is_other_than_zero() -> None:
 
 def test_an_operator_of_other_arguments_is_left_as_it_is() -> None:
     bench = Bench()
-    bench.apply("sort", {"self": X, "dim": 0}, X)
+    bench.apply("topk", {"self": X, "k": 2, "largest": False}, X[:, :2])
     bench.apply("div", {"self": X, "rounding_mode": 3}, X)
     lifted = lift(bench.program, EQUATIONS)
-    assert [call.op for call in lifted.unlifted] == ["aten.sort.default", "aten.div.default"]
+    assert [call.op for call in lifted.unlifted] == ["aten.topk.default", "aten.div.default"]
 
 
 @pytest.mark.parametrize(("mask", "value", "is_gradient"), [(MASK, 0, True), (OTHER, 0, False), (MASK, 1, False)])
@@ -419,3 +423,54 @@ def test_what_is_masked_as_a_value_was_is_the_gradient_of_that(mask: Array, valu
     last = lift(bench.program, EQUATIONS).nodes[-1]
     assert isinstance(last, GradientOf if is_gradient else Call)
     np.testing.assert_array_equal(bench.run(gradient), np.where(mask, value, Y))
+
+
+def test_rows_at_places_are_taken_and_added_to() -> None:
+    places, bench = np.array([2, 0, 2, 1]), Bench()
+    rows = bench.apply("index", {"self": X, "indices": (places,)}, X[places])
+    np.testing.assert_allclose(bench.run(rows), X[places])
+    bench, wanted = Bench(), X.copy()
+    np.add.at(wanted, places, A4)
+    added = bench.apply("index_put", {"self": X, "indices": (places,), "values": A4, "accumulate": True}, X)
+    np.testing.assert_allclose(bench.run(added), wanted)
+
+
+@pytest.mark.parametrize("arguments", [{"values": A4}, {"values": A4[:1], "accumulate": True}])
+def test_rows_that_are_put_or_repeated_are_left_as_they_are(arguments: dict[str, Any]) -> None:
+    bench = Bench()
+    bench.apply("index_put", {"self": X, "indices": (np.array([2, 0, 2, 1]),), **arguments}, X)
+    assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == ["aten.index_put.default"]
+
+
+def test_heads_that_share_keys_are_attended_to_by_groups() -> None:
+    bench, (query, key, value) = Bench(), HEADS
+    key, value = key[:, :1], value[:, :1]
+    arguments = {"query": query, "key": key, "value": value, "dropout_p": 0.0, "is_causal": True, "scale": 0.5}
+    made = bench.apply("_scaled_dot_product_flash_attention_for_cpu", arguments, query)
+    lifted = lift(bench.program, EQUATIONS)
+    (call,) = (node for node in lifted.nodes if isinstance(node, Call))
+    assert call.outputs == (made,)
+    assert call.attributes["enable_gqa"] is True
+
+
+def test_parts_of_a_gather_that_are_cut_again_are_those_of_one_along_the_cut() -> None:
+    program = Program(0)
+    part, whole = (program.fresh(Type(shape, "float32")) for shape in ((3, 4), (6, 4)))
+    halves = [program.fresh(Type((3, 4), "float32")) for _ in range(2)]
+    quarters = [program.fresh(Type((3, 2), "float32")) for _ in range(4)]
+    joined = program.fresh(Type((3, 8), "float32"))
+
+    def cut(source: str, dim: int, start: int, length: int, result: str) -> Call:
+        return Call("torch.narrow", (Ref(source), Literal(dim), Literal(start), Literal(length)), {}, (result,), MARK)
+
+    nodes: list[LiftedNode] = [Exchange("all-gather", (part,), (whole,), (0, 1), MARK, dim=0)]
+    nodes += [cut(whole, 0, 3 * rank, 3, half) for rank, half in enumerate(halves)]
+    nodes += [cut(halves[place // 2], 1, place % 2 * 2, 2, quarter) for place, quarter in enumerate(quarters)]
+    order = tuple(Ref(quarters[place]) for place in (0, 2, 3, 1))
+    nodes.append(Call("torch.cat", order, {"dim": 1}, (joined,), MARK))
+    gather, *cuts = with_dimensions(Lifted(program, nodes=nodes)).nodes
+    assert isinstance(gather, Exchange)
+    assert gather.dim == 1
+    assert program.shape(gather.outputs[0]) == (3, 8)
+    wanted = [cut(gather.outputs[0], 1, 4 * rank, 4, half) for rank, half in enumerate(halves)]
+    assert cuts == [*wanted, *nodes[3:]]

@@ -1,13 +1,15 @@
 """Collectives along another dimension than the first, which torch writes as one along the first and a rearrangement.
 
 `cat(parts, d)` of the equal parts of `all-gather(x, 0)` is `all-gather(x, d)`, and `reduce-scatter(cat(parts, 0), 0)` of the
-equal parts of x along d is `reduce-scatter(x, d)`.
+equal parts of x along d is `reduce-scatter(x, d)`. Where parts are cut again along d before they are joined, the k-th part of
+`all-gather(x, 0)` is the k-th part of `all-gather(x, d)`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from tvlint.ir.operators import Literal
 from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, outputs_of
 from tvlint.readers.capture.lifting.program import Exchange, Ref
 
@@ -37,7 +39,57 @@ def with_dimensions(lifted: Lifted) -> Lifted:
                 continue
             gathered[id(node)] = replace(node, inputs=(source[0],), dim=source[1])
     nodes = [gathered.get(id(node), node) for node in lifted.nodes if id(node) not in gone]
-    return replace(lifted, nodes=nodes)
+    return _with_parts_along_joins(replace(lifted, nodes=nodes))
+
+
+def _with_parts_along_joins(lifted: Lifted) -> Lifted:
+    """Return the program with each gather that is read in its parts alone along the dimension in which they are joined."""
+    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+    joins: dict[str, set[int]] = {}
+    for node in lifted.nodes:
+        if isinstance(node, Call) and node.op == "torch.cat":
+            for name in inputs_of(node):
+                joins.setdefault(_uncut(name, _dim(node), makers), set()).add(_dim(node))
+    changed: dict[int, LiftedNode] = {}
+    for node in lifted.nodes:
+        if not isinstance(node, Exchange) or node.kind != "all-gather" or node.dim != 0 or len(node.outputs) != 1:
+            continue
+        (gathered,), shape = node.outputs, lifted.program.shape(node.inputs[0])
+        readers = [reader for reader in lifted.nodes if gathered in inputs_of(reader)]
+        parts = [reader for reader in readers if isinstance(reader, Call) and _is_part(reader, shape[0])]
+        dims = {dim for part in parts for dim in joins.get(part.outputs[0], ())}
+        if len(parts) < len(readers) or len(dims) != 1 or 0 in dims:
+            continue
+        (dim,), size = dims, shape[min(dims)]
+        wide = (*shape[:dim], size * len(node.group), *shape[dim + 1 :])
+        name = lifted.program.fresh(lifted.program.types[gathered].of_shape(wide))
+        changed[id(node)] = replace(node, outputs=(name,), dim=dim)
+        for part in parts:
+            place = _bounds(part)[1] // shape[0]
+            changed[id(part)] = replace(part, inputs=(Ref(name), *map(Literal, (dim, place * size, size))))
+    return replace(lifted, nodes=[changed.get(id(node), node) for node in lifted.nodes])
+
+
+def _uncut(name: str, dim: int, makers: dict[str, LiftedNode]) -> str:
+    """Return the value that a value is a range of along a dimension, of none but whole ranges along others."""
+    maker = makers.get(name)
+    while isinstance(maker, Call) and maker.op == "torch.narrow" and _bounds(maker)[0] == dim:
+        name = inputs_of(maker)[0]
+        maker = makers.get(name)
+    return name
+
+
+def _is_part(call: Call, size: int) -> bool:
+    return call.op == "torch.narrow" and (_bounds(call)[0], _bounds(call)[1] % size, _bounds(call)[2]) == (0, 0, size)
+
+
+def _bounds(call: Call) -> tuple[int, int, int]:
+    """Return the dimension, the start and the length of a range."""
+    dim, start, length = (argument.value for argument in call.inputs[1:] if isinstance(argument, Literal))
+    assert isinstance(dim, int)
+    assert isinstance(start, int)
+    assert isinstance(length, int)
+    return dim, start, length
 
 
 def _dim(call: Call) -> int:
@@ -53,11 +105,7 @@ def _parts_of(call: Call, makers: dict[str, LiftedNode]) -> tuple[str, int] | No
         part = makers.get(each_input.name) if isinstance(each_input, Ref) else None
         if not isinstance(part, Call) or part.op != "torch.narrow" or not isinstance(part.inputs[0], Ref):
             return None
-        dim, start, length = (argument.value for argument in part.inputs[1:] if not isinstance(argument, Ref))
-        assert isinstance(dim, int)
-        assert isinstance(start, int)
-        assert isinstance(length, int)
-        found.append((part.inputs[0].name, dim, start, length))
+        found.append((part.inputs[0].name, *_bounds(part)))
     name, dim, _, size = found[0]
     if any(part != (name, dim, at * size, size) for at, part in enumerate(found)):
         return None

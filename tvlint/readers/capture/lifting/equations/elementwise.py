@@ -20,7 +20,7 @@ _UNARY = {
 _BINARY = {
     "lt": "torch.lt", "le": "torch.le", "gt": "torch.gt", "ge": "torch.ge", "eq": "torch.eq", "ne": "torch.ne",
     "logical_and": "torch.logical_and", "logical_or": "torch.logical_or", "maximum": "torch.maximum",
-    "minimum": "torch.minimum", "pow": "torch.pow",
+    "minimum": "torch.minimum", "floor_divide": "torch.floor_divide", "pow": "torch.pow",
 }  # fmt: skip
 
 _FLAGS = {"bitwise_and": "torch.logical_and", "bitwise_or": "torch.logical_or", "__and__": "torch.logical_and",

@@ -222,6 +222,9 @@ def _attention(lifting: Lifting, node: Apply) -> bool:
     scale = node.arguments.get("scale")
     if isinstance(scale, int | float):
         attributes["scale"] = scale
+    heads = [lifting.shape(str(lifting.value(operand)))[-3:-2] for operand in operands]
+    if heads[1] != heads[0]:
+        attributes["enable_gqa"] = True
     lifting.emit(_ATTENTION, operands, node.outputs[:1], node.mark, attributes, node)
     lifting.lifted_from.update(dict.fromkeys(node.outputs, node))
     return True

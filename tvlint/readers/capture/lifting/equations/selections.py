@@ -375,6 +375,37 @@ def _top(lifting: Lifting, node: Apply) -> bool:
     return lifting.call(node, "torch.topk", (given(node, "self"), whole(given(node, "k"))), dim=_dim(lifting, node))
 
 
+def _rows(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
+    """Return a value and the places of its first dimension that an indexing is about, where these are one row of numbers."""
+    name, indices = lifting.value(given(node, "self")), _indices(node)
+    places = lifting.value(indices[0]) if len(indices) == 1 else None
+    if name is None or places is None or lifting.dtype(places) != "int64" or len(lifting.shape(places)) != 1:
+        return None
+    return (Ref(name), Ref(places)) if lifting.shape(name) else None
+
+
+def _chosen_rows(lifting: Lifting, node: Apply) -> bool:
+    found = _rows(lifting, node)
+    return found is not None and lifting.call(node, "torch.index_select", found, dim=0)
+
+
+def _added_rows(lifting: Lifting, node: Apply) -> bool:
+    found, values = _rows(lifting, node), lifting.value(given(node, "values"))
+    if found is None or values is None or not node.arguments.get("accumulate"):
+        return False
+    value, places = found
+    rows = lifting.shape(places.name)[0]
+    if lifting.shape(values) != (rows, *lifting.shape(value.name)[1:]) or lifting.dtype(values) != lifting.dtype(value.name):
+        return False
+    return lifting.call(node, "torch.index_add", (value, places, Ref(values)), dim=0)
+
+
+def _ordered(lifting: Lifting, node: Apply) -> bool:
+    """Lift a sort; of equal elements torch keeps the order where it is asked to."""
+    options = {name: bool(node.arguments.get(name, False)) for name in ("descending", "stable")}
+    return lifting.call(node, "torch.sort", (given(node, "self"),), dim=_dim(lifting, node), **options)
+
+
 def _place_of_greatest(lifting: Lifting, node: Apply) -> bool:
     keep = bool(node.arguments.get("keepdim", False))
     if node.arguments.get("dim") is None:
@@ -388,8 +419,11 @@ EQUATIONS = (
     Equation("scatter", "scatter(x, dim, index, y) of tensors is torch.scatter", _put_at("torch.scatter")),
     Equation("scatter", "scatter(0, -1, index, 1) with one index for each row is one_hot(index)", _one_hot),
     Equation("topk", "topk(x, k, dim) of the greatest in order is torch.topk", _top),
+    Equation("sort", "sort(x, stable, dim, descending) is torch.sort", _ordered),
     Equation("argmax", "argmax(x, dim) is torch.argmax", _place_of_greatest),
     Equation("index", "x[0, 1, .., n - 1] of n rows is x", _all_rows),
+    Equation("index", "x[i] of one row of places i is torch.index_select along the first dimension", _chosen_rows),
+    Equation("index_put", "x[i] += y of one row of places i is torch.index_add along the first dimension", _added_rows),
     Equation("index_put", "zeros[i, t] = mask - 1 is minus the gradient of picking t in the range", _minus_one_put),
     Equation("index_put", "x[0, 1, .., n - 1] = y of n rows is y", _all_rows_put),
     Equation("narrow", "rows of the gradient of a lookup are that of the lookup in their range", _part_of_lookup_gradient),

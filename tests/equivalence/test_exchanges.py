@@ -159,3 +159,45 @@ def test_a_right_plan_is_proved(parallel: str, reference: str) -> None:
 def test_a_wrong_plan_is_not_proved(parallel: str, reference: str) -> None:
     found, _ = outcome(parallel, reference)
     assert found is not Outcome.PROVED
+
+
+UNEVEN = """mesh dp=2
+weight w f32[4,4]
+input x f32[8,4] dp:S(0)
+loss l
+program ranks 0
+  a: f32[3,4] = all-to-all(x, dim=0, concat-dim=0, splits=[1,3], receive-splits=[1,2]) over dp
+  b: f32[4,4] = all-to-all(a, dim=0, concat-dim=0, splits=[1,2], receive-splits=[1,3]) over dp
+  h = linear(b, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, grad(w) = backward h (dh)
+  reduce-gradients w over dp
+program ranks 1
+  c: f32[5,4] = all-to-all(x, dim=0, concat-dim=0, splits=[2,2], receive-splits=[3,2]) over dp
+  d: f32[4,4] = all-to-all(c, dim=0, concat-dim=0, splits=[3,2], receive-splits=[2,2]) over dp
+  h = linear(d, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, grad(w) = backward h (dh)
+  reduce-gradients w over dp
+"""
+ALONE = """weight w f32[4,4]
+input x f32[8,4]
+loss l
+program
+  h = linear(x, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, grad(w) = backward h (dh)
+"""
+
+
+def test_ranks_that_exchange_unequal_parts_which_fit_are_not_refuted() -> None:
+    found, messages = outcome(UNEVEN, ALONE)
+    assert found is Outcome.UNKNOWN, messages
+
+
+def test_ranks_that_exchange_unequal_parts_which_do_not_fit_are_refuted() -> None:
+    found, messages = outcome(UNEVEN.replace("receive-splits=[3,2]) over dp", "receive-splits=[2,3]) over dp"), ALONE)
+    assert found is Outcome.REFUTED, messages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -256,11 +257,12 @@ def together(
     for other in members.ranks:
         this_operator = table[other][0]
         if _shape_of(this_operator) != _shape_of(first):
-            splits = (this_operator.splits, this_operator.receive_splits) != (first.splits, first.receive_splits)
+            splits = replace(this_operator, splits=first.splits, receive_splits=first.receive_splits)
+            fits = _shape_of(splits) == _shape_of(first) and (machine.alone or _splits_fit(members, table))
             mismatch = Mismatch(
                 "mismatched-collective",
                 f"meets {name_of(this_operator)} of rank {other} in one group {list(members.ranks)}",
-                refutes=not (machine.alone and splits),
+                refutes=not fits,
             )
             tell(machine, rank, first, mismatch, fatal=True)
             return None
@@ -400,6 +402,15 @@ def _blind(machine: Machine, operator: Communicate, given: Mapping[int, Value]) 
     if readers is None:
         readers = machine.results["readers"] = readers_of(machine.plan)
     return all(order_may_not_matter(machine.plan, readers, name, dim % rank) for name in operator.outputs)
+
+
+def _splits_fit(members: Members, table: Mapping[int, tuple[Communicate, Slot | str]]) -> bool:
+    """Return whether each member of an all-to-all receives from each other what that one sends to it, by the stated sizes."""
+    operators = [table[rank][0] for rank in members.ranks]
+    every = range(len(operators))
+    if any(len(each.splits) != len(operators) or len(each.receive_splits) != len(operators) for each in operators):
+        return False
+    return all(operators[one].splits[other] == operators[other].receive_splits[one] for one in every for other in every)
 
 
 def _shape_of(operator: Communicate) -> tuple[object, ...]:

@@ -28,6 +28,9 @@ SCALED = HEAD + "  s: f32[] = full([], 4096.0)\n  dq = backward l (s)" + BACK
 
 ONE = PLAIN.replace("dy, gu", "dy, _")
 ONE_SCALED = SCALED.replace("dy, gu", "dy, _")
+HALF = ONE.replace("loss l", "loss k f32[] dp:P(avg)").replace(
+    "dq = backward l (grad(l))", "k = mul(l, 0.5)\n  dl = backward k (grad(k))\n  dq = backward l (dl)"
+)
 
 SCENARIOS = (
     *pair(
@@ -123,6 +126,13 @@ SCENARIOS = (
   grad(w) = all-reduce avg(gw) over dp
   grad(u) = all-reduce avg(gu) over dp
   update w, u
+""",
+    ),
+    *correct(
+        "half of a mean, which is declared to be averaged, goes backward",
+        HALF + """
+  rw = all-reduce avg(gw) over dp
+  sgd_step(w!, rw, lr=0.1)
 """,
     ),
 )

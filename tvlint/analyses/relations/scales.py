@@ -25,6 +25,7 @@ from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Operator, ReduceGradients
+from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Plan
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -156,7 +157,17 @@ def _misfit(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> _Misfi
     if scaled is not None:
         return _Misfit(scaled, scaled=True)
     times = _odd(alone, loss, factor) or _divided_in_part(alone, loss, seed, factor)
-    return None if times is None else _Misfit(times)
+    if times is None or any(_is_of_mean(alone, loss, factor / weight) for weight in _weights_of_loss(alone, loss)):
+        return None
+    return _Misfit(times)
+
+
+def _weights_of_loss(alone: Alone, loss: int) -> set[Fraction]:
+    """Return which multiples of what `loss` is made of the plan declares to return, alike on all ranks or to be averaged."""
+    named = (alone.plan.tensors.get(name) for name in alone.plan.losses or alone.plan.outputs)
+    declared = [tensor.placements for tensor in named if tensor is not None and tensor.placements is not None]
+    partial = {each.reduce for placements in declared for each in placements.values() if isinstance(each, Partial)}
+    return _stated(alone, _bare(alone, loss)[1]) if declared and partial <= {"avg"} else set()
 
 
 def _factor(alone: Alone, value: Value) -> Fraction | None:
@@ -174,11 +185,18 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
         return None
     plan, batches = alone.plan, micro_batches_of(alone.plan)
     sizes, counted = _elements(alone, _bare(alone, loss)[1])
-    right, every = {Fraction(1), Fraction(1, batches)}, factor / counted * prod(sizes)
-    chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
-    if any(factor / counted * size in right for size in chosen):
+    every = factor / counted * prod(sizes)
+    if _is_of_mean(alone, loss, factor):
         return Fraction(batches) if every == 1 != batches and _averages(plan) else None
     return every if every in _likely(plan, batches) else None
+
+
+def _is_of_mean(alone: Alone, loss: int, factor: Fraction) -> bool:
+    """Return whether so many times what `loss` is made of is its mean, over the batch or over each micro-batch."""
+    right = {Fraction(1), Fraction(1, micro_batches_of(alone.plan))}
+    sizes, counted = _elements(alone, _bare(alone, loss)[1])
+    chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
+    return any(factor / counted * size in right for size in chosen)
 
 
 def _fits(alone: Alone, loss: int, factor: Fraction) -> bool:

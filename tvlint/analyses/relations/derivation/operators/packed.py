@@ -79,7 +79,7 @@ def joined_together(machine: Machine, spec: OpSpec, form: Form, values: tuple[Va
         return None
     if len({(*way[:dim], *way[dim + 1 :]) for way in ways}) > 1 or any(not value.clean for value in values):
         return None
-    one = of_one(world, values, ways, dim)
+    one = of_one(world, values, ways, dim, again=True)
     if one is not None:
         ends = [0, *accumulate(length(way[dim]) for way in ways)]
         moved = Moved(dim, True, tuple(pairwise(ends)), one[1])

@@ -334,10 +334,12 @@ def _stacked_together(world: World, values: Sequence[Value], dim: int) -> tuple[
 
 
 def of_one(
-    world: World, values: Sequence[Value], ways: Sequence[tuple[Pieces, ...]], dim: int
+    world: World, values: Sequence[Value], ways: Sequence[tuple[Pieces, ...]], dim: int, again: bool = False
 ) -> tuple[Value, tuple[_Range, ...]] | None:
-    """Return what tensors are together that hold pieces of one value, each of others, and all indices of it for each; None
-    for others.
+    """Return what tensors are together that hold pieces of one value, and all indices of it for each; None for others.
+
+    Each has to hold other pieces, but with `again`, which is for plans that are derived alone: a proof takes no value for one
+    that it has twice.
     """
     whole, first = world.terms.whole, values[0]
     if any(
@@ -346,7 +348,7 @@ def of_one(
     ):
         return None
     pieces = joined(bounds for way in ways for bounds in way[dim])
-    if any(low < before for (_, before), (low, _) in pairwise(sorted(pieces))):
+    if not again and any(low < before for (_, before), (low, _) in pairwise(sorted(pieces))):
         return None
     everything = ((0, world.terms.shape[whole(first.term)][dim]),) * len(values)
     return world.values.with_pieces(first, (*ways[0][:dim], pieces, *ways[0][dim + 1 :])), everything

@@ -184,3 +184,10 @@ def test_a_gradient_that_the_reference_reads_is_left_as_it_is() -> None:
     reference = with_backward(idiom.reference + "end n = norm(grad(w))\nend grad(w) = div(grad(w), n)\nend update w\n")
     read = plans(with_backward(idiom.plan), reference)
     assert as_held(*read) == read
+
+
+def test_a_reference_that_has_the_name_of_a_view_is_left_as_it_is() -> None:
+    idiom = IDIOMS["a flat partition"]
+    named = idiom.reference.replace("program\n", "program\n`w: view` = identity(x)\n", 1)
+    read = plans(with_backward(idiom.plan), with_backward(named))
+    assert as_held(*read) == read

@@ -549,3 +549,22 @@ def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
     assert outcome is not Outcome.PROVED
     if isinstance(on_numbers_of(*plans(plan, reference)), Difference):
         assert outcome is Outcome.REFUTED
+
+
+def test_a_mask_of_one_key_is_no_error() -> None:
+    causal = """weight w f32[18,6]
+input x f32[18,6]
+loss l
+program
+h = linear(x, w)
+q, k, v = torch.chunk(h, chunks=3, dim=-1)
+q4 = unsqueeze(q, 1)
+k4 = unsqueeze(k, 1)
+v4 = unsqueeze(v, 1)
+y = scaled_dot_product_attention(q4, k4, v4, is_causal=True)
+z = tanh(y)
+l: f32[] = mean(z)
+"""
+    mask = 'o = ones([1,1], dtype="bool")\nm = tril(o)\n'
+    masked = causal.replace("is_causal=True", "m").replace("y = scaled", f"{mask}y = scaled")
+    assert verdict_on(with_backward(masked), with_backward(causal)).outcome is Outcome.UNKNOWN

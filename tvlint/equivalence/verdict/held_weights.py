@@ -81,6 +81,8 @@ def _with_weight(reference: Plan, weight: Tensor, held: _Shape, views: Sequence[
         return None
     rewriting = _Rewriting(weight, gradients[0] if gradients else "", views)
     segments = {key: rewriting.segment(segment) for key, segment in reference.segments.items()}
+    if not rewriting.tensors.keys().isdisjoint(reference.tensors):
+        return None
     shapes = {each: replace(reference.tensors[each], shape=held, whole=None, placements=None) for each in known}
     return replace(reference, segments=segments, tensors={**reference.tensors, **shapes, **rewriting.tensors})
 

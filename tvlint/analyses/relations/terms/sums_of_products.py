@@ -786,7 +786,10 @@ class Algebra:
                 fresh += len(sizes)
 
     def as_term(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
-        """Return the expression as a constant times a term whose dimensions are these indices; -1 is one of size 1."""
+        """Return the expression as a constant times a term whose dimensions are these indices; -1 is one of size 1.
+
+        Raises TooLargeError where it has other indices, too.
+        """
         if not one:
             raise TooLargeError
         first = one[0][0]
@@ -794,7 +797,7 @@ class Algebra:
         named = {-1: -1, **{index: dim for dim, index in enumerate(places) if index >= 0}}
         shape = tuple(1 if index < 0 else self.sizes[index][0] for index in places)
         cut = [dim for dim, index in enumerate(places) if index >= 0 and self.sizes[index][1]]
-        if len(cut) > 1:
+        if len(cut) > 1 or not named.keys() >= {index for _, factors in rest for _, pattern, _ in factors for index in pattern}:
             raise TooLargeError
         slot = cut[0] if cut else -1
         head = tuple(

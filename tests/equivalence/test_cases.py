@@ -192,8 +192,10 @@ LEFT_OUT = {
     "the box of an operand": (_blind_to_extent(0), "ranks"),
     "the shape of the whole operand": (_blind_to_extent(1), "wholes of two sizes"),
     "which dimension is the batch's": (_blind_to_extent(2), "a dimension of the batch"),
-    "which output": (_blind_to_use("composite_operators", 1), "which output"),
-    "the order of operands that may be exchanged": (_blind_to_use("composite_operators", 2), "which operand is the first"),
+    "which output": (_blind_to_use("operators.composite_operators", 1), "which output"),
+    "the order of operands that may be exchanged": (
+        _blind_to_use("operators.composite_operators", 2), "which operand is the first",
+    ),
     "the operand that the gradient is of": (_blind_to_use("backward", 1), "which gradient"),
 }
 

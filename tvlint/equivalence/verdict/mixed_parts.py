@@ -14,6 +14,7 @@ from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.equivalence.verdict.derivation import NotUnderstood, derive_parallel, derive_reference
 from tvlint.equivalence.verdict.pairing import Case
+from tvlint.equivalence.verdict.replica_folding import fold_replicas
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan, Program
 
@@ -22,16 +23,16 @@ def taken_with_what_is_complete(case: Case) -> tuple[str, Compute] | None:
     """Return the first operator of a rank that adds a part of a sum to what is complete, and the part; None where no rank
     returns what comes of that.
     """
-    arithmetic = replace(case, telling=Telling.ARITHMETIC)
+    arithmetic = replace(fold_replicas(case) or case, telling=Telling.ARITHMETIC)
     reference = derive_reference(arithmetic)
     if isinstance(reference, NotUnderstood):
         return None
     environments = derive_parallel(arithmetic, reference).derived.environments
-    for program in case.parallel.programs:
+    for program in arithmetic.parallel.programs:
         for rank in program.ranks[:1]:
             known = environments.get(rank, {})
-            if any(_is_mixed(known.get(name)) for name in case.parallel.outputs):
-                return next(_mixing(case.parallel, program, known), None)
+            if any(_is_mixed(known.get(name)) for name in arithmetic.parallel.outputs):
+                return next(_mixing(arithmetic.parallel, program, known), None)
     return None
 
 

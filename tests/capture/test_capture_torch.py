@@ -293,3 +293,24 @@ def test_a_variable_that_the_launch_states_is_left_as_it_is(stated: str, seen: s
     (tmp_path / "train.py").write_text(program)
     done = tvlint("capture", "--", *stated.split(), "python", "train.py", cwd=tmp_path)
     assert f"ValueError: {seen}" in done.stdout + done.stderr
+
+
+TWO_STEPS = """import torch
+
+first, second = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+steps = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (first, second)]
+second(torch.ones(2, 8)).sum().backward()
+steps[1].step()
+second(first(torch.ones(2, 4)).tanh()).sum().backward()
+steps[0].step()
+"""
+
+
+def test_weights_that_another_optimizer_trains_after_the_first_has_stepped_are_not_passed_over(tmp_path: Path) -> None:
+    for name, text in (("two.py", TWO_STEPS), ("one.py", TWO_STEPS.replace("(first, second)", "(second, second)"))):
+        (tmp_path / name).write_text(text)
+    done = tvlint("capture", "-o", str(tmp_path), "--", "python", "two.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("two.py:7: error: the program goes on with weights of another optimizer")
+    assert not list(tmp_path.glob("*.gz"))
+    assert tvlint("capture", "-o", str(tmp_path), "--", "python", "one.py", cwd=tmp_path).returncode == 0

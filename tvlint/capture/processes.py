@@ -218,7 +218,7 @@ def _failure(error: BaseException, rank: int, launch: Launch, folder: str, repla
     path, line = own_line(error.__traceback__) or (launch.program, None)
     text = " ".join(str(error).split())[:400]
     if isinstance(error, LaunchError):
-        return {"message": text, "path": launch.program, "line": None, "help": error.help}
+        return {"message": text, "path": path, "line": line, "help": error.help}
     kind = type(error).__name__
     if isinstance(error, SystemExit):
         text, help = f"rank {rank}: the program ended itself ({text})", _log(folder, rank)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tvlint.capture.launch import LaunchError
 from tvlint.capture.megatron_weights import fill, pieces_of, says_pieces
 from tvlint.capture.recorder import Recorder
 from tvlint.capture.weights import State, gradient_of, leaves_of, local_part, meshes, named_state, state_of
@@ -147,7 +148,7 @@ class Step:
         if not torch.is_grad_enabled() and not self.recorder.recording:
             return
         if outermost and not self.backward_depth:
-            self._end_where_one_has_stepped()
+            self._end_where_one_has_stepped({id(weight) for weight in module.parameters()})
             if id(module) not in self.calls and says_pieces(module):
                 self.fill(module)
             if next(module.parameters(), None) is not None:
@@ -170,8 +171,9 @@ class Step:
     def _backward(self, tensors: Any, gradients: Any) -> Iterator[None]:
         """Run a backward pass, from tensors, or from operators in the midst of one (edges)."""
         recorder = self.recorder
-        if recorder.recording and not self.backward_depth:
+        if not self.backward_depth:
             self._end_where_one_has_stepped()
+        if recorder.recording and not self.backward_depth:
             every = tensors if isinstance(tensors, Sequence) and not isinstance(tensors, GradientEdge) else (tensors,)
             given = gradients if isinstance(gradients, Sequence) else (gradients,) * len(every)
             roots = [(root, gradient) for root, gradient in zip(every, given, strict=True) if isinstance(root, torch.Tensor)]
@@ -243,6 +245,8 @@ class Step:
         if self.recorder.recording and not self.finished:
             names = [weight.name for key, weight in self.weights.items() if held is None or key in held]
             self.recorder.emit({"update": names, "optimizer": optimizer})
+            if held is None:
+                self.begun.update(*map(_weights_of, self.optimizers))
             if not left:
                 self.end()
 
@@ -251,16 +255,35 @@ class Step:
         trained = {key for key, state in self.weights.items() if self.backward_depth or gradient_of(state) is not None}
         return (trained - self.begun) & set[int]().union(*map(_weights_of, self.optimizers))
 
-    def _end_where_one_has_stepped(self) -> None:
-        """End the program where it computes on after one of its optimizers has stepped."""
+    def _end_where_one_has_stepped(self, used: Set[int] = frozenset()) -> None:
+        """End the program where it computes, with such weights, after one of its optimizers has stepped.
+
+        Raises LaunchError where it trains weights of another one too: one step is recorded, and nothing would be said of those.
+        """
         if self.recorder.recording and self.begun and self.stepping is None:
             self.end()
+        if not self.finished:
+            return
+        if self._others().isdisjoint(used | self.weights.keys()):
+            raise CapturedError
+        raise LaunchError(
+            "the program goes on with weights of another optimizer after one has stepped, and one step alone is recorded",
+            "capture a program that steps all optimizers one after the other, or one program for each",
+        )
 
     def end(self) -> None:
-        """Record the gradients that no optimizer has found, and end the program."""
+        """Record the gradients that no optimizer has found, and end the program; where weights of other optimizers are left it
+        goes on, to see whether they are trained in this step too.
+        """
         self.results()
         self.finish()
-        raise CapturedError
+        if not self._others():
+            raise CapturedError
+
+    def _others(self) -> set[int]:
+        """Return the weights of optimizers of which no weight has been stepped."""
+        every = (_weights_of(optimizer) for optimizer in self.optimizers if _holds_weights(optimizer))
+        return set[int]().union(*(weights for weights in every if self.begun.isdisjoint(weights)))
 
     def results(self, left: Container[int] = frozenset()) -> None:
         """Record the gradients as the optimizer finds them, but for those of weights that are left for later."""
@@ -280,6 +303,12 @@ class Step:
         """Record no more."""
         self.recorder.recording = False
         self.finished = True
+
+
+def _holds_weights(optimizer: Optimizer) -> bool:
+    """Return whether an optimizer holds weights of a model, and not copies of them."""
+    groups = getattr(optimizer, "param_groups", ())
+    return any(isinstance(each, nn.Parameter) and each.requires_grad for group in groups for each in group["params"])
 
 
 def _weights_of(optimizer: Optimizer) -> frozenset[int]:

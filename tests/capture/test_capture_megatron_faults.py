@@ -7,14 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-from capture.test_capture_torch import PROGRAMS, tvlint
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(
-        any(importlib.util.find_spec(name) is None for name in ("torch", "megatron")), reason="Megatron-Core is not installed"
-    ),
-]
+from tests.builders.capture_programs import PROGRAMS, tvlint
+
+if any(importlib.util.find_spec(name) is None for name in ("torch", "megatron")):
+    pytest.skip("Megatron-Core is not installed", allow_module_level=True)
+
+pytestmark = pytest.mark.heavy
 PROGRAM = """import runpy
 import sys
 from megatron.core import distributed, parallel_state

@@ -14,18 +14,12 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
-pytestmark = [
-    pytest.mark.heavy,
-    pytest.mark.skipif(
-        importlib.util.find_spec("torch") is None, reason="torch is not installed: pip install 'tvlint[capture]'"
-    ),
-]
-PROGRAMS = ROOT / "fixtures" / "capture"
+from tests.builders.capture_programs import PROGRAMS, tvlint
 
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torch is not installed: pip install 'tvlint[capture]'", allow_module_level=True)
 
-def tvlint(*arguments: str, cwd: Path = PROGRAMS) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tvlint", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=900)
+pytestmark = pytest.mark.heavy
 
 
 def blocks_of(page: str) -> list[tuple[str, str]]:

@@ -7,7 +7,9 @@ function computes agree on that run. A difference shows nothing: another functio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 from zlib import crc32
 
@@ -16,6 +18,10 @@ from tvlint.ops.spec import ONE, Bound, Call
 
 _SPREAD = 1e5
 """Numbers that are drawn change by so much with the values that they are drawn by, and by nothing that rounding does."""
+
+
+_Factor = tuple[Any, Sequence[str]]
+"""An array with the names of its dimensions."""
 
 
 class StandIns:
@@ -47,31 +53,89 @@ class StandIns:
         self.used = True
         return tuple(_result(bound, call, operands, place) for place in range(len(bound.outputs)))
 
+    def gradient(
+        self, bound: Bound, call: Call, operands: Sequence[Array], incoming: Mapping[int, Array], position: int
+    ) -> Array:
+        """Return the vector-Jacobian product of `results` for one operand, from the gradients of results, by place."""
+        import numpy as np
 
-def _result(bound: Bound, call: Call, operands: Sequence[Array], place: int) -> Array:
+        self.used = True
+        each = [_gradient(bound, call, operands, place, gradient, position) for place, gradient in incoming.items()]
+        return np.asarray(sum(each, np.zeros(operands[position].shape)))
+
+
+@dataclass(frozen=True)
+class _Products:
+    """A result of a stand-in: the sum of an addend times each of the factors, over all names but those of the result."""
+
+    names: tuple[str, ...]
+    factors: Mapping[int, tuple[Array, Array]]
+    """By position of an operand: what it counts as, and the derivative of that by the operand, element by element."""
+    weights: Sequence[_Factor]
+    """What an index counts along names that may not be split, and ones along those of the result."""
+    joint: Mapping[int, float]
+    """By position of an operand in which the result is linear jointly with others: its factor."""
+    divisor: int
+
+    def addends(self, bound: Bound, operands: Sequence[Array]) -> list[_Factor]:
+        """Return what is added up before it is multiplied, with the names of its dimensions; a one where nothing is."""
+        import numpy as np
+
+        one: list[_Factor] = [(np.ones(()), ())]
+        return [(operands[at] * factor, bound.operands[at]) for at, factor in self.joint.items()] or one
+
+
+def _products(bound: Bound, call: Call, operands: Sequence[Array], place: int) -> _Products:
     import numpy as np
 
-    names = [name for name in bound.outputs[place] if name != ONE]
+    names = tuple(name for name in bound.outputs[place] if name != ONE)
     every = [*dict.fromkeys((*names, *(name for held in bound.operands for name in held if name != ONE)))]
     sizes = bound.sizes_of(call.op, [operand.shape for operand in operands])
     seed = crc32(repr((call.op, bound.attributes, place)).encode()) % 97
     chosen = bound.row_wise.get(place, frozenset(range(len(operands))))
     joint = next((group for group in bound.linear if len(group) > 1), frozenset())
-    factors: list[tuple[Any, Sequence[str]]] = []
+    factors: dict[int, tuple[Array, Array]] = {}
     for at in sorted(chosen - joint):
-        linear = frozenset({at}) in bound.linear
-        factors.append((operands[at] if linear else np.sin(operands[at] + seed + at) + 2.0, bound.operands[at]))
-    for name in every:
-        if name in bound.whole and name in sizes:
-            factors.append((1.0 + np.arange(sizes[name]) / sizes[name], (name,)))
-    addends = [(operands[at] * (at + 1.0), bound.operands[at]) for at in sorted(chosen & joint)] or [(np.ones(()), ())]
-    total = sum(_summed([addend, *factors], names) for addend in addends)
-    for name in sorted(bound.averaged & sizes.keys()):
-        total = total / sizes[name]
-    return np.asarray(total)
+        if frozenset({at}) in bound.linear:
+            factors[at] = operands[at], np.ones(operands[at].shape)
+        else:
+            factors[at] = np.sin(operands[at] + seed + at) + 2.0, np.cos(operands[at] + seed + at)
+    weights: list[_Factor]
+    weights = [(1.0 + np.arange(sizes[name]) / sizes[name], (name,)) for name in every if name in bound.whole and name in sizes]
+    weights.append((np.ones([sizes[name] for name in names]), names))
+    added = {at: at + 1.0 for at in sorted(chosen & joint)}
+    return _Products(names, factors, weights, added, prod(sizes[name] for name in bound.averaged & sizes.keys()))
 
 
-def _summed(factors: Sequence[tuple[Any, Sequence[str]]], names: Sequence[str]) -> Any:
+def _result(bound: Bound, call: Call, operands: Sequence[Array], place: int) -> Array:
+    import numpy as np
+
+    own = _products(bound, call, operands, place)
+    factors = [*((value, bound.operands[at]) for at, (value, _) in own.factors.items()), *own.weights]
+    addends = own.addends(bound, operands)
+    return np.asarray(sum(_summed([addend, *factors], own.names) for addend in addends) / own.divisor)
+
+
+def _gradient(bound: Bound, call: Call, operands: Sequence[Array], place: int, incoming: Array, position: int) -> Array:
+    """Return the gradient of one result by one operand: the product of what came in and of everything else in the sum."""
+    import numpy as np
+
+    own, held = _products(bound, call, operands, place), bound.operands[position]
+    came = incoming.reshape([size for size, name in zip(incoming.shape, bound.outputs[place], strict=True) if name != ONE])
+    others: list[_Factor] = [(value, bound.operands[at]) for at, (value, _) in own.factors.items() if at != position]
+    others += [(came, own.names), (np.ones(operands[position].shape), held), *own.weights]
+    kept = [name for name in held if name != ONE]
+    if position in own.joint:
+        total = _summed(others, kept) * own.joint[position]
+    elif position in own.factors:
+        total = sum(_summed([addend, *others], kept) for addend in own.addends(bound, operands))
+        total = total * np.reshape(own.factors[position][1], np.shape(total))
+    else:
+        return np.zeros(operands[position].shape)
+    return np.asarray(np.reshape(total / own.divisor, operands[position].shape))
+
+
+def _summed(factors: Sequence[_Factor], names: Sequence[str]) -> Any:
     """Return the sum of products over all names that are not asked for."""
     import numpy as np
 

@@ -170,6 +170,7 @@ program
   g = reduce-scatter(grad(w), dim={dim}) over dp
   ws = chunk(w, dim=0) over dp
   adam_step(ws!, g, m!, v!)
+  w = all-gather(ws, dim=0) over dp
 """
 
 QUERIES = """

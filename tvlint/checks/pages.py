@@ -12,6 +12,14 @@ from tvlint.analyses.communication.ring_attention import RingDefect, ring_defect
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.made_twice import MadeTwice, made_twice
 from tvlint.analyses.dataflow.run_counts import Count, out_of_range, repeated
+from tvlint.analyses.gradients.optimizer_steps import (
+    Scattered,
+    SharedState,
+    SteppedAgain,
+    scattered,
+    shared_states,
+    stepped_again,
+)
 from tvlint.analyses.gradients.optimizer_updates import (
     Forgotten,
     WithoutGradient,
@@ -19,6 +27,7 @@ from tvlint.analyses.gradients.optimizer_updates import (
     updated_weights,
     without_gradients,
 )
+from tvlint.analyses.gradients.other_forwards import OtherForward, other_forwards
 from tvlint.analyses.gradients.precision import Lowered, Stale, lowered, stale_scales
 from tvlint.analyses.gradients.quantisation_scales import Foreign, foreign_scales
 from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gathers
@@ -57,6 +66,7 @@ def _forgotten(facts: Facts) -> Iterable[Forgotten]:
 SOURCES: Mapping[str, Source] = {
     "double-wait": _hazards("waited-twice"),
     "gathered-before-update": Source(StaleGather, lambda facts: stale_gathers(facts.plan)),
+    "gradient-of-another-operator": Source(OtherForward, lambda facts: other_forwards(facts.plan)),
     "gradient-not-exchanged": Source(Astray, astray, leads=True),
     "handle-never-waited": Source(Hazard, _never_waited),
     "handle-reissued": _hazards("reissued"),
@@ -69,10 +79,13 @@ SOURCES: Mapping[str, Source] = {
     "repeated-forward": Source(Count, lambda facts: repeated(facts.plan)),
     "scale-before-amax": Source(Stale, lambda facts: stale_scales(facts.plan)),
     "scale-of-another-shard": Source(Foreign, lambda facts: foreign_scales(facts.plan), leads=True),
+    "state-of-two-weights": Source(SharedState, lambda facts: shared_states(facts.plan)),
     "unknown-handle": _hazards("unknown-handle"),
     "update-without-gradient": Source(WithoutGradient, lambda facts: without_gradients(facts.plan)),
     "value-made-twice": Source(MadeTwice, lambda facts: made_twice(facts.plan)),
+    "updated-pieces-not-gathered": Source(Scattered, lambda facts: scattered(facts.plan), leads=True),
     "weight-never-updated": Source(Forgotten, _forgotten),
+    "weight-updated-twice": Source(SteppedAgain, lambda facts: stepped_again(facts.plan)),
     "wrong-shape-claim": Source(Stated, unexplained),
 }
 """By rule; the defects of other rules whose pages have a message are those that the placement analysis names after them."""

@@ -48,6 +48,11 @@ OF_ANOTHER_ORDER = frozenset({"torch.Tensor.where"})
 HALF_TO_FLOAT = frozenset({"_softmax", "_log_softmax"})
 """Functions of `aten` whose third argument says that the result is wider."""
 
+SHARING_A_GRADIENT: Mapping[str, tuple[str, ...]] = {
+    "threshold": ("relu",), "hardtanh": ("relu6",), "elu": ("selu", "celu"),
+}  # fmt: skip
+"""Operators by the one whose function of `aten` for the gradient (`threshold_backward`) theirs is too."""
+
 
 def without_overload(op: str) -> str:
     """Return the function without the overload of `aten` that is meant, which says only which arguments are given.
@@ -73,6 +78,7 @@ def spellings(op: str) -> tuple[str, ...]:
     name = _RENAMED.get(name, name)
     others = ("torch", "torch.Tensor", "torch.ops.aten", *(("torch.nn.functional",) if name in _FUNCTIONAL else ()))
     return tuple(f"{prefix}.{name}" for prefix in (module, *others))
+
 
 _OF_TWO = ("add", "sub", "mul", "div", "matmul", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge")
 _OF_WEIGHTS = ("linear", "layer_norm", "rms_norm", "group_norm", "conv1d", "conv2d", "conv3d", "embedding")

@@ -32,7 +32,7 @@ from tvlint.ops.families import (
     statistics,
 )
 from tvlint.ops.spec import Call, Family, OpSpec, Trait
-from tvlint.ops.spelling import HALF_TO_FLOAT, spellings, without_overload
+from tvlint.ops.spelling import HALF_TO_FLOAT, SHARING_A_GRADIENT, spellings, without_overload
 
 LOOKUP, PICK, PICK_IN_RANGE = "embedding", "gather", "masked_gather"
 """Rows of a table by index, elements by index, and elements of a stated range by index, by the names of their rows."""
@@ -103,6 +103,14 @@ def canonical_name(op: str) -> str:
     """Return the name of the operator that the function `op` is in the table; empty for one that it does not have."""
     spec = spec_of(op)
     return "" if spec is None else spec.name
+
+
+@cache
+def differentiated(op: str) -> tuple[str, ...]:
+    """Return the operators whose gradient a function of `aten` is by its name (`gelu_backward`); none for any other one."""
+    name = without_overload(op).rsplit(".", 1)[-1]
+    of = canonical_name(name.removesuffix("_backward")) if name.endswith("_backward") else ""
+    return (of, *SHARING_A_GRADIENT.get(of, ())) if of else ()
 
 
 @cache

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import cache
 
 from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.gradients.roots import named_after
 from tvlint.ir.operators import Backward, Send
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 
@@ -90,7 +91,10 @@ def _named(plan: Plan) -> set[str]:
 
 def _is_misspelt(plan: Plan, name: str, named: Callable[[], set[str]]) -> bool:
     """Return whether nothing makes or declares the name, which is not that of the gradient of a value either."""
-    return name not in plan.tensors and not name.startswith("grad(") and name not in named()
+    if name in plan.tensors or name in named():
+        return False
+    value = named_after(name)
+    return not value or (value not in plan.tensors and value not in named())
 
 
 def _in_body(plan: Plan, segment: Segment, named: Callable[[], set[str]]) -> Iterator[tuple[int, str, tuple[str, int] | None]]:
@@ -164,8 +168,7 @@ def _given(plan: Plan, name: str) -> bool:
 
 
 def _first_read(segment: Segment, name: str) -> int | None:
-    """Return the first operator that needs `name`: reads it, or is the backward of one that does; None where it is made before.
-    """
+    """Return the first operator that needs `name`: reads it, or is the backward of one that does; None where it is made before."""
     for index, operator in enumerate(segment.operators):
         if name in reads(operator) or (isinstance(operator, Backward) and name in operator.forward.inputs):
             return index

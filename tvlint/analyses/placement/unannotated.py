@@ -18,6 +18,8 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int],
     if not operands or not ranks:
         return "", 0
     first, rank = operands[0], ranks[0]
+    if len(operands) > 2 and is_whole(first) and _holds_some_keys(operator, operands[1], rank):
+        return "attention-over-local-keys", 1
     if not isinstance(first, Shard) or not rank:
         return "", 0
     dim = first.dim % rank
@@ -37,6 +39,13 @@ def over_shards(operator: Compute, operands: Sequence[On], ranks: Sequence[int],
         local = sequence and isinstance(keys, Shard) and keys.dim % rank == dim
         return ("attention-over-local-keys", 1) if local else ("", 0)
     return "", 0
+
+
+def _holds_some_keys(operator: Compute, keys: On, rank: int) -> bool:
+    """Return whether attention whose results nothing can put together goes to the keys of some positions alone."""
+    row = row_of(operator.op)
+    known = row is not None and row.sequence is not None and rank == 4 and len(operator.outputs) == 1 and is_attention(operator)
+    return known and row is not None and isinstance(keys, Shard) and keys.dim % rank == (row.sequence or 0) % rank
 
 
 def attended(operator: Compute, operands: Sequence[Mapping[str, On]], axes: Sequence[str]) -> dict[str, On]:

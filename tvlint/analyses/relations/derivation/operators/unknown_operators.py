@@ -19,7 +19,7 @@ from tvlint.analyses.relations.transfer.relation import Leaf, Value
 from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute
 from tvlint.ir.plan import Role
 from tvlint.ops.annotations.declared import AnnotationError, parse
-from tvlint.ops.table import spec_of
+from tvlint.ops.table import row_of, spec_of
 
 _RANDOM = re.compile(r"(?i)drop|noise|rand|sampl|bernoulli|gumbel|jitter|stochastic")
 """Names of functions that draw random numbers."""
@@ -110,19 +110,41 @@ def _attending(
 
 
 def other_values(machine: Machine, rank: RankState, operator: Compute) -> Mismatch | None:
-    """Return what is wrong with a kernel that attends to keys of which it has the values of other positions or heads."""
-    names = [name for name in operator.inputs if isinstance(name, str)]
-    held = [rank.local.get(name) for name in names[1:3]]
-    given = [value for value in held if value is not None and value.clean]
-    if len(given) < 2 or not is_any_attention(operator):
+    """Return what is wrong with a kernel whose queries, keys and values are of other positions, heads or samples."""
+    names = [name for name in operator.inputs if isinstance(name, str)][:3]
+    if len(names) < 3 or not is_any_attention(operator):
         return None
     world, terms = machine.world, machine.world.terms
+    queries, keys, values = (value if value is not None and value.clean else None for value in map(rank.local.get, names))
+    given = [value for value in (keys, values) if value is not None]
     shapes = {world.local_shape(value)[:-1] for value in given}
     held_alike = {(world.values.pieces_of(value)[:-1], terms.shape[terms.whole(value.term)][:-1]) for value in given}
-    if len(shapes) > 1 or len(held_alike) == 1:
-        return None
     text = f"takes the keys `{names[1]}` and the values `{names[2]}`, which are of other positions or heads"
+    if len(given) < 2 or len(shapes) > 1 or len(held_alike) == 1:
+        if queries is None or keys is None or not _have_other_heads(machine, operator, queries, keys):
+            return None
+        text = f"takes the queries `{names[0]}` and the keys `{names[1]}`, which are of other heads"
     return Mismatch("mismatched-shards", text, refutes=True)
+
+
+def _have_other_heads(machine: Machine, operator: Compute, queries: Value, keys: Value) -> bool:
+    """Return whether the kernel pairs a head of queries with another head of keys than all heads together would.
+
+    Each head of keys serves as many heads of queries in a row. Nothing is known of kernels that have no one layout.
+    """
+    row, terms, pieces = row_of(operator.op), machine.world.terms, machine.world.values.pieces_of
+    if row is None or row.sequence is None or {len(queries.box), len(keys.box)} != {4}:
+        return False
+    dim = 3 - row.sequence % 4
+    (size, held), (all_keys, own_keys) = (
+        (terms.shape[terms.whole(value.term)][dim], pieces(value)[dim]) for value in (queries, keys)
+    )
+    (low, high), (first, last) = held[0], own_keys[0]
+    count, served = high - low, last - first
+    if len(held) > 1 or len(own_keys) > 1 or size % all_keys or count % served:
+        return False
+    here, everywhere = count // served, size // all_keys
+    return any((low + head) // everywhere - first != head // here for head in range(count))
 
 
 def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute) -> None:

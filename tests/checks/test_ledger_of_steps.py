@@ -1,0 +1,81 @@
+"""Each weight is stepped once with the gradient of what the forward pass applied, with states of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.plan_findings import findings_of_text
+
+STEPS = """mesh dp=2
+micro-batches 2
+weight w f32[8,8]
+weight u f32[8,8]
+state m f32[8,8]
+state n f32[8,8]
+state t f32[]
+input x f32[8,8] dp:S(0)
+segment forth forward (x) -> (h, y)
+  h = linear(x, w)
+  y = linear(h, u)
+segment back backward (x, h, y) -> ()
+  dh, grad(u) = backward y (grad(y))
+  _, grad(w) = backward h (dh)
+segment end reduce () -> ()
+  reduce-gradients w, u over dp
+segment step optimizer () -> ()
+{}
+program
+  run forth micro-batch 0-1
+  run back micro-batch 0-1
+  run end
+  run step
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "rules"),
+    [
+        ("  momentum_step(w!, grad(w), m!)\n  momentum_step(u!, grad(u), n!)", set()),
+        ("  momentum_step(w!, grad(w), m!)\n  momentum_step(u!, grad(u), m!)", {"state-of-two-weights"}),
+        ("  fused_adam(w!, grad(w), m!, t!)\n  fused_adam(u!, grad(u), n!, t!)", set()),
+        ("  momentum_step(w!, grad(w), m!)\n  update w, u", {"weight-updated-twice"}),
+        ("  update w, u\n  update u", {"weight-updated-twice"}),
+    ],
+)
+def test_a_weight_is_stepped_once_with_its_own_state(steps: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(STEPS.format(steps))} == rules
+
+
+ACTIVATED = """weight w f32[8,8]
+input x f32[4,8]
+input da f32[4,8]
+program
+  h = linear(x, w)
+  {}
+  {}
+  _, grad(w) = backward h (dh)
+  update w
+"""
+
+
+@pytest.mark.parametrize(
+    ("forth", "back", "rules"),
+    [
+        ("a = silu(h)", "dh = aten.silu_backward.default(da, h)", set()),
+        ("a = relu(h)", "dh = threshold_backward(da, a, 0)", set()),
+        ("a = selu(h)", "dh = elu_backward(da, h, 1.0, 1.0, 1.0)", set()),
+        ("a = own_gelu(h)", "dh = gelu_backward(da, h)", set()),
+        ("a = silu(h)", "dh = backward (da) of a = silu(h)", set()),
+        ("a = silu(h)", "dh = gelu_backward(da, h)", {"gradient-of-another-operator"}),
+        ("a = silu(h)", "dh = silu_backward(da, x)", {"gradient-of-another-operator"}),
+        ("a = silu(h)", "dh = backward (da) of a = gelu(h)", {"gradient-of-another-operator"}),
+    ],
+)
+def test_gradients_are_those_of_the_activation_that_is_applied(forth: str, back: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(ACTIVATED.format(forth, back))} == rules
+
+
+def test_a_root_is_named_after_a_value_of_the_plan() -> None:
+    plan = "weight w f32[8,8]\ninput x f32[4,8]\nloss l\nprogram\n  h = linear(x, w)\n  l = sum(h)\n  dh = backward l ({})\n"
+    assert findings_of_text(plan.format("grad(l)")) == []
+    assert [finding.rule for finding in findings_of_text(plan.format("grad(loss)"))] == ["use-before-definition"]

@@ -1,0 +1,132 @@
+"""The ledger of optimizer steps: each weight once a gradient, with states of its own, and pieces that come together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import TypeGuard
+
+from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.analyses.gradients.optimizer_updates import is_step
+from tvlint.ir.operators import Collective, Communicate, Compute, Operator, ReduceGradients, Update
+from tvlint.ir.plan import Plan, Program, Role
+
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedAgain:
+    """At `where` `weight` is stepped with the gradient that stepped it at `first`."""
+
+    weight: str
+    where: Where
+    first: Where
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """At `where` `weight` is stepped with `state`, which is the state of `other` at `first`."""
+
+    weight: str
+    state: str
+    other: str
+    where: Where
+    first: Where
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """At `where` `piece` is stepped, the rank's own piece of `weight` since `first`, and no rank gets the other pieces."""
+
+    weight: str
+    piece: str
+    where: Where
+    first: Where
+    ranks: tuple[int, ...]
+
+
+def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
+    """Yield the steps of weights whose gradient has not changed since their last step, each once."""
+    owners, seen = weight_gradients(plan), set[Where]()
+    for program in plan.programs:
+        last: dict[str, tuple[Where, str]] = {}
+        for where, operator in _run(plan, program):
+            stepped = {str(operator.inputs[0]): str(operator.inputs[1])} if _is_step(operator) else {}
+            stepped |= dict.fromkeys(operator.weights, "") if isinstance(operator, Update) else {}
+            for weight, gradient in stepped.items():
+                first, other = last.get(weight, (where, ""))
+                if first != where and where not in seen and (gradient == other or "" in (gradient, other)):
+                    seen.add(where)
+                    yield SteppedAgain(weight, where, first, program.ranks)
+                last[weight] = where, gradient
+            changed = set() if stepped else set(writes(operator))
+            changed |= {owners[name] for name in changed if name in owners}
+            changed |= set(operator.weights) if isinstance(operator, ReduceGradients) else set()
+            last = {
+                weight: (first, gradient)
+                for weight, (first, gradient) in last.items()
+                if changed.isdisjoint((weight, gradient))
+            }
+
+
+def shared_states(plan: Plan) -> Iterator[SharedState]:
+    """Yield the steps that take the state of another weight, of as many numbers as either weight has, each once."""
+    seen = set[tuple[str, str]]()
+    for program in plan.programs:
+        owners: dict[str, tuple[str, Where]] = {}
+        for where, operator in _run(plan, program):
+            if not _is_step(operator):
+                continue
+            weight = str(operator.inputs[0])
+            for state in (name for name in operator.inputs[2:] if isinstance(name, str)):
+                other, first = owners.setdefault(state, (weight, where))
+                if other != weight and (state, weight) not in seen and _is_state_of(plan, state, (weight, other)):
+                    seen.add((state, weight))
+                    yield SharedState(weight, state, other, where, first, program.ranks)
+
+
+def scattered(plan: Plan) -> Iterator[Scattered]:
+    """Yield the steps of a rank's piece of a weight that all ranks hold, whose pieces nothing puts together, each once."""
+    operators = [each for segment in plan.segments.values() for each in segment.operators]
+    read = {name for operator in operators if not _is_step(operator) for name in reads(operator)} | set(plan.outputs)
+    written = {name for operator in operators for name in writes(operator)}
+    seen = set[Where]()
+    for program in plan.programs:
+        pieces: dict[str, tuple[str, Where]] = {}
+        for where, operator in _run(plan, program):
+            if isinstance(operator, Communicate) and operator.kind is Collective.CHUNK:
+                weights = zip(operator.outputs, operator.inputs, strict=False)
+                pieces |= {piece: (weight, where) for piece, weight in weights if _is_weight(plan, weight)}
+            stepped = str(operator.inputs[0]) if _is_step(operator) else ""
+            if stepped in pieces.keys() - read and pieces[stepped][0] not in written and where not in seen:
+                seen.add(where)
+                weight, first = pieces[stepped]
+                yield Scattered(weight, stepped, where, first, program.ranks)
+
+
+def _run(plan: Plan, program: Program) -> Iterable[tuple[Where, Operator]]:
+    """Return the operators that the program runs, in order, in all micro-batches."""
+    steps = (step.segment for step in program.steps if step.segment in plan.segments)
+    return (((name, index), operator) for name in steps for index, operator in enumerate(plan.segments[name].operators))
+
+
+def _is_step(operator: Operator) -> TypeGuard[Compute]:
+    """Return whether an operator steps its first operand with its second."""
+    if not isinstance(operator, Compute) or not is_step(operator):
+        return False
+    return len(operator.inputs) > 1 and all(isinstance(name, str) for name in operator.inputs[:2])
+
+
+def _is_state_of(plan: Plan, state: str, weights: tuple[str, str]) -> bool:
+    tensor, others = plan.tensors.get(state), [plan.tensors.get(weight) for weight in weights]
+    if tensor is None or tensor.role is not Role.STATE or prod(tensor.shape) == 1:
+        return False
+    return all(other is not None and other.role is Role.WEIGHT and other.shape == tensor.shape for other in others)
+
+
+def _is_weight(plan: Plan, name: str) -> bool:
+    return name in plan.tensors and plan.tensors[name].role is Role.WEIGHT

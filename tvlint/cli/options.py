@@ -62,7 +62,9 @@ def judging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
     parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="leave these rules out")
     choice(parser, "--fail-on SEVERITY", severities, "the mildest that exits 1 (default: error)")
-    parser.add_argument("--no-ignore-comments", action="store_true", help="also report what `tvlint: ignore` comments silence")
+    parser.add_argument(
+        "--no-ignore-comments", action="store_true", help="also report what `tvlint: ignore` comments silence"
+    )
     parser.add_argument("--show-unknown", action="store_true", help="list rules that could not be evaluated")
     world_size(parser)
 
@@ -88,7 +90,9 @@ def quiet(parser: argparse.ArgumentParser) -> None:
 def fixing(parser: argparse.ArgumentParser) -> None:
     """`--fix`, what it does, and what it would do."""
     parser.add_argument("--fix", action="store_true", help="repair what leaves no choice")
-    parser.add_argument("--unsafe-fixes", action="store_true", help="with `--fix`: also the first of several repairs")
+    parser.add_argument(
+        "--unsafe-fixes", action="store_true", help="with `--fix`: also the first of several repairs"
+    )
     parser.add_argument("--diff", action="store_true", help="show what `--fix` would change, and change nothing")
     parser.add_argument(
         "--add-ignores", type=reason, metavar="REASON", help="silence each finding by a comment that gives this reason"

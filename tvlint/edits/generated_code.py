@@ -224,7 +224,8 @@ def _instead(old: str, new: str) -> str:
 
 
 def _rewritten(code: Code, line: _Line, change: Callable[[_Line], str | None]) -> Iterator[Proposal]:
-    """Yield the change of a line on all ranks that have it, and on its own rank alone; what would only name itself is removed."""
+    """Yield the change of a line on all ranks that have it, and on its own rank alone; what would only name itself is removed.
+    """
     changed = ((each_line, change(each_line)) for each_line in code.alike[line.form, line.turn])
     edits = {
         each_line: () if _ON_ITSELF.fullmatch(new) else (new,)

@@ -168,7 +168,8 @@ def _given(plan: Plan, name: str) -> bool:
 
 
 def _first_read(segment: Segment, name: str) -> int | None:
-    """Return the first operator that needs `name`: reads it, or is the backward of one that does; None where it is made before."""
+    """Return the first operator that needs `name`: reads it, or is the backward of one that does; None where it is made before.
+    """
     for index, operator in enumerate(segment.operators):
         if name in reads(operator) or (isinstance(operator, Backward) and name in operator.forward.inputs):
             return index

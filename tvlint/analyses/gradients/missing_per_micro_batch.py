@@ -26,7 +26,8 @@ Uses = dict[tuple[str, ...], tuple[str, int, bool]]
 
 
 def left_out(plan: Plan) -> Iterator[LeftOut]:
-    """Yield where a split backward lacks its second half for some micro-batches: the first such use of a weight in a program."""
+    """Yield where a split backward lacks its second half for some micro-batches: the first such use of a weight in a program.
+    """
     weights = frozenset(name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT)
     given = {name: tuple(_given(plan, name, weights)) for name in plan.segments}
     for program in plan.programs:

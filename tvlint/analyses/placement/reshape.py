@@ -39,7 +39,8 @@ def _same_start(after: tuple[int, ...], outside: int, size: int) -> int | None:
 
 
 def _is_open(after: tuple[int, ...], outside: int, size: int) -> bool:
-    """Return whether local shapes do not tell which dimension is sharded: one of size 1 may be what is left of the outer one."""
+    """Return whether local shapes do not tell which dimension is sharded: one of size 1 may be what is left of the outer one.
+    """
     starts = [at for at in range(len(after)) if prod(after[:at]) == outside]
     return size != 1 and len(starts) > 1 and after[starts[0]] == 1
 

@@ -18,7 +18,8 @@ _CARRYING = (Collective.ALL_GATHER, Collective.ALL_TO_ALL, Collective.BROADCAST)
 
 
 def scans(walk: Walk, operator: Compute) -> Iterator[tuple[str, str, str]]:
-    """Yield the rule, the tensor and the axis, for every axis over which a running function or convolution sees a shard only."""
+    """Yield the rule, the tensor and the axis, for every axis over which a running function or convolution sees a shard only.
+    """
     first = operator.inputs[0] if operator.inputs else None
     if not isinstance(first, str):
         return

@@ -267,7 +267,8 @@ def _below(terms: Terms, term: int) -> tuple[Fraction, int] | None:
 
 
 def _kept(terms: Terms, term: int) -> tuple[Fraction, int] | None:
-    """Return which multiple of which value the term's own operator gives, in whatever shape or part; None for another function."""
+    """Return which multiple of which value the term's own operator gives, in whatever shape or part; None for another function.
+    """
     name, operands = str(terms.keys[term][0]), terms.operands[term]
     below = None if name.endswith(" gradient") else multiplied(terms, term)
     if below is None and len(operands) == 1 and has_trait(name, *_KEEPS):

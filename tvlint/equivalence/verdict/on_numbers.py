@@ -194,7 +194,9 @@ def _runs_of(program: Program) -> list[tuple[str, int]]:
     return [(step.segment, step.micro_batch) for step in program.steps]
 
 
-def as_troubles(plan: Plan, found: Difference, refutes: bool, taken: tuple[str, Compute] | None = None) -> tuple[Defect, ...]:
+def as_troubles(
+    plan: Plan, found: Difference, refutes: bool, taken: tuple[str, Compute] | None = None
+) -> tuple[Defect, ...]:
     """Return the difference as what is wrong on its ranks, at the operator that takes a part of a sum together with what is
     complete, or at that of the first result that differs.
 

@@ -115,6 +115,11 @@ def _gradients_returned(plan: Plan) -> list[str]:
     return [tensors[owner[name]].logical or owner[name] for name in plan.outputs if name in owner]
 
 
+
+
+
+
+
 def _matched(inner: Inputs, outer: Inputs) -> Inputs:
     """Return the parallel plan's inputs, numbered like the reference's: by name where the names are the same, else by order."""
     if set(inner.names) != set(outer.names):

@@ -173,7 +173,9 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
             micro_batch = use.mark.micro_batch if whole.role is Role.INPUT else -1
             whole.held.setdefault(rank, {})[micro_batch] = held
             if not held.sure:
-                assumed[f"`{name}` lies in pieces of {local} in the order of the ranks, which its numbers do not show"] = None
+                assumed[f"`{name}` lies in pieces of {local} in the order of the ranks, which its numbers do not show"] = (
+                    None
+                )
             names_of_rank[use.value] = name
             if whole.role is Role.INPUT:
                 taken.setdefault(use.mark.micro_batch, set()).add(name)

@@ -58,7 +58,8 @@ def recognise(path: str, data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """Return a configuration for each object that a function builds; None where none has parallel sizes, or a text shows code."""
+    """Return a configuration for each object that a function builds; None where none has parallel sizes, or a text shows code.
+    """
     if len(data) > LARGEST:
         raise ReadError(f"the recipe is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
     try:

@@ -194,7 +194,8 @@ def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Comp
 
 
 def given_another_value(rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> str:
-    """Return an operand whose name means another value here than where the forward operator read it; empty where there is none."""
+    """Return an operand whose name means another value here than where the forward operator read it; empty where there is none.
+    """
     changed = rank.replaced.get(operator.forward.outputs, ())
     for name, kept in zip(operands, saved.inputs, strict=False):
         if rank.local.get(name, kept) not in (kept, None) and kept is not None and name not in changed:

@@ -376,7 +376,8 @@ def _is_partial(machine: Machine, table: Mapping[int, tuple[Communicate, Slot | 
 
 
 def _without_copies(machine: Machine, members: Members, operator: Communicate, totals: dict[int, Value]) -> dict[int, Value]:
-    """Return what the members hold after a sum, as if what was added to each of its parts were in it once; tell who added it."""
+    """Return what the members hold after a sum, as if what was added to each of its parts were in it once; tell who added it.
+    """
     value = next(iter(totals.values()), None)
     counted = value is not None and operator.kind in SUMS and operator.reduce in ("", "sum") and counts_copies(value)
     found = joined_before(machine.derived, machine.world.terms, value) if value is not None and counted else None

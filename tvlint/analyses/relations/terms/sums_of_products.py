@@ -614,7 +614,9 @@ class Algebra:
         places = tuple(-1 if place == part else place for place in moved) if stop - start == 1 else moved
         return ((NONE, ((terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), places, ONE),)),)
 
-    def _slice_among_zeros(self, inner: int, pattern: Pattern, dim: int, ends: tuple[int, int], part: int) -> Expression:
+    def _slice_among_zeros(
+        self, inner: int, pattern: Pattern, dim: int, ends: tuple[int, int], part: int
+    ) -> Expression:
         """Return some of the values of a value among zeros; `ends` are counted from its first that is none of them."""
         size, (start, stop) = self.terms.shape[inner][dim], ends
         first, last = max(start, 0), min(stop, size)

@@ -91,6 +91,7 @@ class Joined(NamedTuple):
     adds: bool
 
 
+
 class Values:
     """The table of relations over one table of terms."""
 

@@ -21,7 +21,10 @@ def _message(defect: Defect) -> str:
         return "output `{name}` is {has} over `{axis}`"
     if not defect.ranks:
         return "`{name}` is {has} over `{axis}`, but is used or claimed as {other}"
-    return "{operator} over {axis} goes by rank order: `{name}` is {has}, where the plan claims {other}"
+    return (
+        "{operator} over {axis} goes by rank order: `{name}` is {has}, "
+        "where the plan claims {other}"
+    )
 
 
 def _help(_: Defect) -> str:

@@ -149,7 +149,9 @@ def sizes(argument: Argument) -> tuple[int, ...]:
 class Lifting:
     """A program while it is lifted."""
 
-    def __init__(self, program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float]) -> None:
+    def __init__(
+        self, program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float]
+    ) -> None:
         self.program = program
         self.equations = equations
         self.result = Lifted(program)

@@ -435,7 +435,9 @@ EQUATIONS = (
     Equation(
         "index_put", "x[i, t] -= a (1 - mask) is x - a times the gradient of picking t in the range from x", _minus_one_at
     ),
-    Equation("index_put", "x[0, 1, .., n - 1; t] = y is torch.scatter of y to the columns t of the n rows", _put_in_each_row),
+    Equation(
+        "index_put", "x[0, 1, .., n - 1; t] = y is torch.scatter of y to the columns t of the n rows", _put_in_each_row
+    ),
     Equation(
         "embedding_dense_backward",
         "the gradient of a lookup in a range does not see rows outside of it",

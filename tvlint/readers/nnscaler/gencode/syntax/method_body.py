@@ -206,7 +206,8 @@ class _Body:
         body: Iterable[Statement | Opaque],
         outputs: tuple[str, ...],
     ) -> Iterator[Entry]:
-        """Yield the body of a checkpointed function where values that share a name with others around it have one of their own."""
+        """Yield the body of a checkpointed function where values that share a name with others around it have one of their own.
+        """
         outside, around = set[str](), list[ast.AST](function.body)
         while around:
             node = around.pop()

@@ -111,6 +111,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "narrow": ({"self": X, "dim": 1, "start": 1, "length": 2}, X[:, 1:3]),
     "expand": ({"self": X[:1], "size": (3, 4)}, np.broadcast_to(X[:1], (3, 4))),
     "cat": ({"tensors": (X, Y), "dim": -1}, np.concatenate([X, Y], -1)),
+    "constant_pad_nd": ({"self": X, "pad": (2, 0, 0, 1), "value": 2.5}, np.pad(X, ((0, 1), (2, 0)), constant_values=2.5)),
     "stack": ({"tensors": (X, Y), "dim": 1}, np.stack([X, Y], 1)),
     **{name: ({"size": (2, 3)}, np.ones((2, 3))) for name in ("ones", "new_ones")},
     **{name: ({"size": (2, 3)}, np.zeros((2, 3))) for name in ("zeros", "new_zeros")},

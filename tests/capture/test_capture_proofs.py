@@ -79,6 +79,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
         ("pipeline_messages", "pipeline_messages_reference", "pp 2", "4"),
+        ("causal_lm", "causal_lm_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:

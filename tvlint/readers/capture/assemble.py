@@ -20,11 +20,11 @@ from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
+from tvlint.readers.capture.rewriting.uneven_shards import without_uneven_shards
 from tvlint.readers.capture.rewriting.unit_dimensions import units_of, with_units
 from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tapes.communicators import with_communicators
 from tvlint.readers.capture.tapes.tape import Capture, Communication, Mark, Operation
-from tvlint.readers.capture.tapes.uneven_shards import check_even
 from tvlint.readers.document import ReadError
 
 
@@ -54,9 +54,8 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
 
     Raises ReadError where there is none.
     """
-    check_even(capture)
     capture = without_equal_gathers(with_communicators(capture))
-    programs = without_equal_broadcasts([follow(tape) for tape in capture.tapes])
+    programs = without_equal_broadcasts(without_uneven_shards(capture, [follow(tape) for tape in capture.tapes]))
     ranks = [prepare(capture.path, *pair) for pair in zip(capture.tapes, programs, strict=True)]
     for rank, received in enumerate(received_numbers([rank.lifted for rank in ranks])):
         if received:

@@ -684,17 +684,30 @@ class _Follower:
         target = self.tape.windows[event.writes[0]]
         if len(target.shape) != 2:
             return False
-        values = [(self.read(tensor.window, event.mark), tensor) for tensor in tensors if isinstance(tensor, recorded.Tensor)]
-        shapes = [self.program.shape(value) for value, _ in values]
-        if not isinstance(ranks, int) or ranks < 1 or any(not shape or shape[0] % ranks for shape in shapes):
+        values = [self.read(tensor.window, event.mark) for tensor in tensors if isinstance(tensor, recorded.Tensor)]
+        if not isinstance(ranks, int) or ranks < 1 or any(not self.program.shape(value) for value in values):
             return False
+        values = [self._filled_up(value, ranks, event.mark) for value in values]
+        shapes = [self.program.shape(value) for value in values]
         self.storages[target.storage] = []
         self.columns.forget(target.storage)
         at = target.offset
-        for (value, _), shape in zip(values, shapes, strict=True):
+        for value, shape in zip(values, shapes, strict=True):
             self.columns.put(target.storage, at, Column(value, prod(shape) // ranks))
             at += prod(shape) // ranks
         return at == target.offset + target.shape[1]
+
+    def _filled_up(self, value: str, ranks: int, mark: Mark) -> str:
+        """Return a value with zeros behind its rows, so that the ranks divide them."""
+        shape = self.program.shape(value)
+        lacking = -shape[0] % ranks
+        if not lacking:
+            return value
+        made = self.program.fresh(Type((shape[0] + lacking, *shape[1:]), self.program.types[value].dtype))
+        around: tuple[Argument, ...] = (*(0 for _ in range(2 * len(shape) - 1)), lacking)
+        given: dict[str, Argument] = {"self": Ref(value), "pad": around, "value": 0}
+        self.program.nodes.append(Apply("aten.constant_pad_nd.default", given, (made,), mark))
+        return made
 
     def _exchanged_by_column(self, event: Communication) -> bool:
         """Exchange each column of a buffer by itself; return whether the buffer has columns."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 from tvlint.ir.operators import Value
+from tvlint.readers.capture.lifting.equations.shapes import PAD, padding_of
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, sizes, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
@@ -125,6 +127,67 @@ def _squared_error_gradient(lifting: Lifting, node: Apply) -> bool:
 def _likelihood(lifting: Lifting, node: Apply) -> bool:
     """Lift the loss; its second result, the weight of all targets, is read by its gradient alone."""
     return _likelihood_of(lifting, node, (given(node, "self"), given(node, "target")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Padded:
+    """Targets that are padded with the one that is ignored: `targets` before, in `shape` after, along `dim`, by `around`."""
+
+    targets: Ref
+    shape: tuple[int, ...]
+    dim: int
+    around: tuple[int, int]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Return the shape without the padding."""
+        return (*self.shape[: self.dim], self.shape[self.dim] - sum(self.around), *self.shape[self.dim + 1 :])
+
+
+def _padded_targets(lifting: Lifting, node: Apply) -> _Padded | None:
+    """Return the targets of a loss that are padded with the one that it ignores; None where they are not."""
+    name = str(lifting.value(given(node, "target")))
+    call = lifting.call_of(name)
+    while call is not None and call.op == "torch.Tensor.view" and isinstance(call.inputs[0], Ref):
+        name = call.inputs[0].name
+        call = lifting.call_of(name)
+    around = list(padding_of(call, len(lifting.shape(name))).items()) if call is not None else []
+    if call is None or len(around) != 1 or call.attributes["value"] != given(node, "ignore_index"):
+        return None
+    (targets,) = (operand for operand in call.inputs if isinstance(operand, Ref))
+    return _Padded(targets, lifting.shape(name), *around[0])
+
+
+def _likelihood_without_padding(lifting: Lifting, node: Apply) -> bool:
+    """Lift the loss of the rows whose targets are no padding: the others count nothing."""
+    padded, scores = _padded_targets(lifting, node), lifting.value(given(node, "self"))
+    if padded is None or scores is None or given(node, "reduction") == _REDUCTIONS.index("none"):
+        return False
+    rows, classes = lifting.shape(scores)
+    if rows != prod(padded.shape):
+        return False
+    count, (before, _), kept = prod(padded.kept), padded.around, padded.kept
+    apart = lifting.temporary(node, "torch.Tensor.view", (Ref(scores), (*padded.shape, classes)), (*padded.shape, classes))
+    some = lifting.temporary(node, "torch.narrow", (apart, padded.dim, before, kept[padded.dim]), (*kept, classes))
+    flat = lifting.temporary(node, "torch.Tensor.view", (some, (count, classes)), (count, classes))
+    targets = lifting.program.fresh(lifting.program.types[padded.targets.name].of_shape((count,)))
+    lifting.emit("torch.Tensor.view", (padded.targets, (count,)), (targets,), node.mark, {}, node)
+    return _likelihood_of(lifting, node, (flat, Ref(targets)))
+
+
+def _likelihood_gradient_without_padding(lifting: Lifting, node: Apply) -> bool:
+    forward, padded = _likelihood_before(lifting, node, "aten.nll_loss_forward.default"), _padded_targets(lifting, node)
+    if forward is None or padded is None or not isinstance(forward.inputs[0], Ref):
+        return False
+    type, (rows, classes) = lifting.program.types[node.outputs[0]], lifting.shape(node.outputs[0])
+    some = lifting.program.fresh(type.of_shape(lifting.shape(forward.inputs[0].name)))
+    lifting.gradient(forward, (given(node, "grad_output"),), (some, ""), node.mark)
+    if lifting.shape(some) == (rows, classes):
+        return lifting.equate(node.outputs[0], Ref(some))
+    apart = lifting.temporary(node, "torch.Tensor.view", (Ref(some), (*padded.kept, classes)), (*padded.kept, classes))
+    pad = (*(0 for _ in range(2 * (len(padded.shape) - padded.dim))), *padded.around)
+    wide = lifting.temporary(node, PAD, (apart,), (*padded.shape, classes), pad=pad, value=0)
+    return lifting.call(node, "torch.Tensor.view", (wide, (rows, classes)))
 
 
 def _likelihood_of_planes(lifting: Lifting, node: Apply) -> bool:
@@ -282,6 +345,11 @@ EQUATIONS = (
     Equation(
         "mse_loss_backward", "mse_loss_backward(g, x, t) is the gradient of mse_loss(x, t) for x", _squared_error_gradient
     ),
+    Equation(
+        "nll_loss_forward",
+        "nll_loss_forward of targets that are padded with the one that is ignored is nll_loss of the rows without the padding",
+        _likelihood_without_padding,
+    ),
     Equation("nll_loss_forward", "nll_loss_forward is torch.nn.functional.nll_loss, with a weight", _likelihood),
     Equation(
         "nll_loss2d_forward", "nll_loss2d_forward of a mean or a sum is nll_loss of the rows of classes", _likelihood_of_planes
@@ -290,6 +358,11 @@ EQUATIONS = (
         "nll_loss2d_backward",
         "nll_loss2d_backward(g, x, t, weight) is the gradient of the loss of the rows of classes with that weight",
         _likelihood_gradient_of_planes,
+    ),
+    Equation(
+        "nll_loss_backward",
+        "the gradient of the loss without padding is nothing for the rows of padding",
+        _likelihood_gradient_without_padding,
     ),
     Equation(
         "nll_loss_backward",

@@ -8,6 +8,8 @@ from tvlint.ir.operators import Value
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, sizes, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
+PAD = "torch.nn.functional.pad"
+
 
 def _keeps_number(lifting: Lifting, node: Apply) -> None:
     number = lifting.number(given(node, "self"))
@@ -64,7 +66,40 @@ def _narrowed(lifting: Lifting, node: Apply) -> bool:
     part = _part_of_join(lifting, name, dim, start, length) if name is not None else None
     if part is not None:
         return lifting.equate(node.outputs[0], part)
+    if name is not None and _padded_range(lifting, node, name, dim, start, length):
+        return True
     return lifting.call(node, "torch.narrow", (given(node, "self"), dim, start, length))
+
+
+def _padded_range(lifting: Lifting, node: Apply, name: str, dim: int, start: int, length: int) -> bool:
+    """Lift a range of a padded tensor as that of what was padded, padded as far as the range is longer."""
+    call, shape = lifting.call_of(name), lifting.shape(name)
+    around = padding_of(call, len(shape)) if call is not None else {}
+    if call is None or set(around) != {dim} or not isinstance(call.inputs[0], Ref):
+        return False
+    before, after = around[dim]
+    low, high = max(start, before), min(start + length, shape[dim] - after)
+    if low >= high:
+        return False
+    inner = (*shape[:dim], high - low, *shape[dim + 1 :])
+    part = call.inputs[0]
+    if lifting.shape(part.name) != inner:
+        part = lifting.temporary(node, "torch.narrow", (part, dim, low - before, high - low), inner)
+    left = low - start, start + length - high
+    if not any(left):
+        return lifting.equate(node.outputs[0], part)
+    pad = (*(0 for _ in range(2 * (len(shape) - 1 - dim))), *left)
+    return lifting.call(node, PAD, (part,), pad=pad, value=call.attributes["value"])
+
+
+def padding_of(call: Call, rank: int) -> dict[int, tuple[int, int]]:
+    """Return how much a padding adds before and after each dimension that it makes longer; nothing for any other call."""
+    pad = call.attributes.get("pad")
+    if call.op != PAD or not isinstance(pad, tuple):
+        return {}
+    amounts = [whole(amount) for amount in pad]
+    pairs = zip(range(rank - 1, -1, -1), amounts[::2], amounts[1::2], strict=False)
+    return {dim: (before, after) for dim, before, after in pairs if before or after}
 
 
 def _part_of_join(lifting: Lifting, name: str, dim: int, start: int, length: int) -> Ref | None:
@@ -102,6 +137,14 @@ def _stacked(lifting: Lifting, node: Apply) -> bool:
     parts = listed if isinstance(listed, tuple) else ()
     rows = tuple(lifting.temporary(node, "torch.Tensor.view", (part, one), one) for part in parts)
     return lifting.call(node, "torch.cat", rows, dim=dim)
+
+
+def _padded(lifting: Lifting, node: Apply) -> bool:
+    """Lift padding with a number; negative amounts, which cut, are not lifted."""
+    amounts, number = sizes(given(node, "pad")), lifting.number(node.arguments.get("value", 0))
+    if number is None or any(amount < 0 for amount in amounts):
+        return False
+    return lifting.call(node, PAD, (given(node, "self"),), pad=amounts, value=number)
 
 
 def _seeded(lifting: Lifting, node: Apply) -> bool:
@@ -155,11 +198,7 @@ def _slice_gradient(lifting: Lifting, node: Apply) -> bool:
         return False
     if start >= end:
         return made_of(lifting, node, 0)
-    before, after = (_zeros_of(lifting, node, shape, dim, length) for length in (start, shape[dim] - end))
-    parts = (*before, given(node, "grad_output"), *after)
-    if len(parts) == 1:
-        return lifting.equate(node.outputs[0], parts[0])
-    return lifting.call(node, "torch.cat", parts, dim=dim)
+    return _with_zeros(lifting, node, given(node, "grad_output"), dim, (start, shape[dim] - end))
 
 
 def _select_gradient(lifting: Lifting, node: Apply) -> bool:
@@ -167,24 +206,17 @@ def _select_gradient(lifting: Lifting, node: Apply) -> bool:
     shape = sizes(given(node, "input_sizes"))
     dim %= len(shape)
     index %= shape[dim]
-    before, after = (_zeros_of(lifting, node, shape, dim, length) for length in (index, shape[dim] - index - 1))
     one = (*shape[:dim], 1, *shape[dim + 1 :])
     middle = lifting.temporary(node, "torch.Tensor.view", (given(node, "grad_output"), one), one)
-    return lifting.call(node, "torch.cat", (*before, middle, *after), dim=dim)
+    return _with_zeros(lifting, node, middle, dim, (index, shape[dim] - index - 1))
 
 
-def _zeros_of(lifting: Lifting, node: Apply, shape: tuple[int, ...], dim: int, length: int) -> tuple[Argument, ...]:
-    """Return zeros of a shape with another length of one dimension, like the gradient where they can be; nothing for none."""
-    if not length:
-        return ()
-    shape_of_zeros = (*shape[:dim], length, *shape[dim + 1 :])
-    gradient = lifting.value(given(node, "grad_output"))
-    if gradient is not None and lifting.shape(gradient) == shape_of_zeros:
-        zeros = lifting.temporary(node, "torch.zeros_like", (Ref(gradient),), shape_of_zeros)
-    else:
-        zeros = lifting.temporary(node, "torch.zeros", (shape_of_zeros,), shape_of_zeros, dtype=lifting.dtype(node.outputs[0]))
-    lifting.numbers[zeros.name] = 0
-    return (zeros,)
+def _with_zeros(lifting: Lifting, node: Apply, gradient: Argument, dim: int, around: tuple[int, int]) -> bool:
+    """Let a result be a gradient with so many zeros before and after it."""
+    if not any(around):
+        return lifting.equate(node.outputs[0], gradient)
+    behind = len(lifting.shape(node.outputs[0])) - 1 - dim
+    return lifting.call(node, PAD, (gradient,), pad=(*(0 for _ in range(2 * behind)), *around), value=0)
 
 
 EQUATIONS = (
@@ -197,12 +229,14 @@ EQUATIONS = (
     ),
     Equation(
         "narrow",
-        "a range of a dimension is torch.narrow, all of it the tensor itself, and a part of a join that part",
+        "a range of a dimension is torch.narrow, all of it the tensor itself, a part of a join that part, and of a padded "
+        "tensor the range of what was padded, with as much padding as is in it",
         _narrowed,
     ),
     Equation("expand", "a dimension of size 1 repeated is torch.Tensor.expand", _expanded),
     Equation("cat", "tensors without elements add nothing to torch.cat", _joined),
     Equation("stack", "stack(x, y, .., dim) is the torch.cat of each with a dimension of size 1", _stacked),
+    Equation("constant_pad_nd", "constant_pad_nd(x, pad, number) is torch.nn.functional.pad", _padded),
     Equation("ones_like", "a backward pass begins at its root with ones", _seeded),
     *(Equation(name, f"{name} is torch.ones of its shape", _ones) for name in ("ones", "ones_like", "new_ones")),
     *(Equation(name, f"{name} is torch.zeros of its shape", _zeros) for name in ("zeros", "zeros_like", "new_zeros")),

@@ -1,0 +1,62 @@
+"""Weights of which ranks hold unequal shards: right programs are proved, wrong ones never, and others are errors at a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from capture.test_capture_proofs import Line, lines_of, path_of, proof, prover_alone, written
+
+from tvlint.findings import Outcome
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
+
+NAME, REFERENCE = "uneven_shards", "uneven_shards_reference"
+
+
+def outcomes(folder: Path, lines: list[Line]) -> set[Outcome]:
+    report = prove_pair(Pair(written(folder, lines), path_of(REFERENCE)))
+    return {verdict.outcome for verdict in report.verdicts}
+
+
+def test_shards_that_are_gathered_whole_are_proved() -> None:
+    verdict = proof(path_of(NAME), REFERENCE)
+    assert verdict.outcome is Outcome.PROVED, verdict.reasons
+    assert dict(verdict.facts)["recorded gradients"] == "agree with the reference's"
+
+
+def test_an_average_over_ranks_that_is_a_sum_is_refuted_by_the_proof_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = [{**own, "reduce": "sum"} if own.get("communication") == "reduce-scatter" else own for own in lines_of(NAME)]
+    assert outcomes(tmp_path, lines) == {Outcome.REFUTED}
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_capture_that_lacks_a_collective_is_not_proved(
+    place: int, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of(NAME)
+    talks = [at for at, line in enumerate(lines) if "communication" in line]
+    gone = {talks[place], talks[place + 4]} if ranks == 2 else {talks[place]}
+    works = {at: lines[at]["work"] for at in gone}
+    start = lines.index({"rank": 1})
+    kept = [
+        line
+        for at, line in enumerate(lines)
+        if at not in gone and not any(line.get("wait") == work and (at > start) == (own > start) for own, work in works.items())
+    ]
+    assert Outcome.PROVED not in outcomes(tmp_path, kept)
+
+
+def test_a_shard_that_is_read_without_a_gather_is_an_error_at_the_line(tmp_path: Path) -> None:
+    lines = lines_of(NAME)
+    gather = {"communication": "all-gather"}.items()
+    changed = [{**own, "communication": "all-to-all"} if gather <= own.items() else own for own in lines]
+    report = prove_pair(Pair(written(tmp_path, changed), path_of(REFERENCE)))
+    (problem,) = report.problems
+    assert "of unequal sizes, (4, 6) and (3, 6), which is not followed here" in problem.message
+    assert (problem.location.path.rpartition("/")[2], problem.location.line) == ("uneven_shards.py", 27)

@@ -1,0 +1,280 @@
+"""Weights of whose rows the ranks hold unequal shards, taken as weights that every rank holds whole.
+
+`fully_shard` fills the shard up to the size of the largest, gathers the rows of all ranks and reads as many as the weight has:
+that is the weight. It scatters the sum of gradients that are filled up with zeros, and each rank reads as many rows as it
+holds: those rows of the sum of gradients. The optimizer works on each element by itself, so the program trains as one in which
+each rank holds the weight and the sum of its gradients whole. What is read in another way is an error at its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from tvlint.ir.location import Location
+from tvlint.ir.placement import Replicate, Shard
+from tvlint.readers.capture.lifting.program import (
+    Apply,
+    Array,
+    End,
+    Exchange,
+    GivenValue,
+    Node,
+    Program,
+    Ref,
+    Type,
+    makes,
+    reads,
+)
+from tvlint.readers.capture.tapes.tape import Capture, Mark, Named, Tape
+from tvlint.readers.document import ReadError
+
+_HELP = "give the layer a size that the ranks divide, or launch as many ranks as divide it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """A weight of which ranks hold unequal shards of rows: its whole shape, and the shard of each rank."""
+
+    name: str
+    whole: tuple[int, ...]
+    shards: Mapping[int, tuple[int, ...]]
+
+
+class _NotFollowedError(Exception):
+    """A shard is read in another way than is followed, by the operator with this mark."""
+
+    def __init__(self, weight: _Weight, mark: Mark | None) -> None:
+        super().__init__(weight.name)
+        self.weight, self.mark = weight, mark
+
+
+def without_uneven_shards(capture: Capture, programs: Sequence[Program]) -> list[Program]:
+    """Return the programs of all ranks with whole weights in place of unequal shards.
+
+    Raises ReadError, at the line that reads it, for a shard that is not gathered whole, or whose gradient is not scattered.
+    """
+    wholes = _Wholes([replace(program, nodes=list(program.nodes), types=dict(program.types)) for program in programs])
+    try:
+        for weight in _weights(capture.tapes):
+            wholes.take(weight)
+    except _NotFollowedError as error:
+        weight = error.weight
+        one, other, *_ = dict.fromkeys(weight.shards.values())
+        text = f"the shards of `{weight.name}`, of shape {weight.whole}, are of unequal sizes, {one} and {other}"
+        place = error.mark.place if error.mark is not None else None
+        raise ReadError(f"{text}, which is not followed here", place or Location(capture.path), _HELP) from None
+    return wholes.programs
+
+
+def _weights(tapes: Sequence[Tape]) -> list[_Weight]:
+    """Return the weights whose rows one axis cuts into unequal shards."""
+    shards: dict[str, dict[int, tuple[int, ...]]] = {}
+    named: dict[str, Named] = {}
+    for tape in tapes:
+        for event in (event for event in tape.events if isinstance(event, Named) and event.whole is not None):
+            if event.placements:
+                shards.setdefault(event.name, {}).setdefault(tape.rank, tape.windows[event.window].shape)
+                named.setdefault(event.name, event)
+    found = [_Weight(name, named[name].whole or (), held) for name, held in shards.items() if len(set(held.values())) > 1]
+    for weight in found:
+        cut = [lies for lies in (named[weight.name].placements or {}).values() if not isinstance(lies, Replicate)]
+        if cut != [Shard(0)]:
+            raise _NotFollowedError(weight, None)
+    return found
+
+
+class _Wholes:
+    """The programs of all ranks while unequal shards are replaced."""
+
+    def __init__(self, programs: list[Program]) -> None:
+        self.programs = programs
+
+    def take(self, weight: _Weight) -> None:
+        """Let each rank hold a weight and its gradient whole."""
+        values = {rank: _value_of(self.programs[rank], weight) for rank in weight.shards}
+        gathers = {rank: self._gathers(rank, value, weight) for rank, value in values.items()}
+        for rank, value in values.items():
+            self._check_order(rank, gathers, weight)
+            program = self.programs[rank]
+            group = gathers[rank][0][1].group
+            numbers = _joined([_numbers(self.programs[member], values[member]) for member in group], weight)
+            whole = program.fresh(Type(weight.whole, program.types[value].dtype))
+            known = program.given[value]
+            assert known.named is not None
+            program.given[whole] = GivenValue(replace(known.named, whole=None, placements=None), numbers, known.mark)
+            for _, gather in gathers[rank]:
+                self._read_whole(program, gather, whole, weight)
+        gradients = {rank: self.programs[rank].gradients.get(weight.name) for rank in weight.shards}
+        for rank, gradient in gradients.items():
+            if gradient is None:
+                continue
+            group = gathers[rank][0][1].group
+            parts = [gradients[member] for member in group]
+            numbers = _joined([part[1] if part is not None else None for part in parts], weight)
+            value = _Gradient(self.programs[rank], weight, rank, group).whole(gradient[0])
+            self.programs[rank].gradients[weight.name] = value, numbers
+
+    def _gathers(self, rank: int, value: str, weight: _Weight) -> list[tuple[int, Exchange]]:
+        """Return the gathers of a shard, each with its place among the collectives of the group; nothing else reads it."""
+        program = self.programs[rank]
+        made = _filled_up(program, value, weight)
+        counts: dict[tuple[int, ...], int] = {}
+        found: list[tuple[int, Exchange]] = []
+        for node in program.nodes:
+            if isinstance(node, Exchange):
+                place = counts.setdefault(node.group, 0)
+                counts[node.group] += 1
+                if made & set(node.inputs):
+                    if node.kind != "all-gather" or rank not in node.group or node.dim != 0:
+                        raise _NotFollowedError(weight, node.mark)
+                    found.append((place, node))
+            elif made & set(reads(node)) and not made & set(makes(node)) and node.mark.phase != "optimizer":
+                raise _NotFollowedError(weight, node.mark)
+        if not found or len({node.group for _, node in found}) > 1:
+            raise _NotFollowedError(weight, found[0][1].mark if found else None)
+        return found
+
+    def _check_order(self, rank: int, gathers: Mapping[int, list[tuple[int, Exchange]]], weight: _Weight) -> None:
+        """Raise _NotFollowedError where the ranks of a group do not gather all rows of this weight at once, in order."""
+        group = gathers[rank][0][1].group
+        places = [place for place, _ in gathers[rank]]
+        largest, at = max(weight.shards[member][0] for member in group), 0
+        for member in group:
+            program = self.programs[member]
+            sizes = {prod(program.shape(node.inputs[0])) for _, node in gathers[member]}
+            rows = weight.shards[member][0]
+            same = gathers[member][0][1].group == group and [place for place, _ in gathers[member]] == places
+            if not same or sizes != {largest * prod(weight.whole[1:])} or rows != min(largest, weight.whole[0] - at):
+                raise _NotFollowedError(weight, gathers[rank][0][1].mark)
+            at += rows
+        if at != weight.whole[0]:
+            raise _NotFollowedError(weight, gathers[rank][0][1].mark)
+
+    def _read_whole(self, program: Program, gather: Exchange, whole: str, weight: _Weight) -> None:
+        """Let what reads as many rows of a gather as the weight has read the weight."""
+        (gathered,) = gather.outputs
+        rows = {gathered} if program.shape(gathered)[1:] == weight.whole[1:] else set[str]()
+        wide = program.shape(gathered)[0] * prod(program.shape(gathered)[1:]) // prod(weight.whole[1:]), *weight.whole[1:]
+        ended = not gather.handle
+        kept: list[Node] = []
+        for node in program.nodes:
+            if node is gather or (isinstance(node, End) and gather.handle and node.handle == gather.handle):
+                ended = ended or isinstance(node, End)
+                continue
+            if {gathered, *rows}.isdisjoint(reads(node)):
+                kept.append(node)
+                continue
+            if not isinstance(node, Apply) or not ended:
+                raise _NotFollowedError(weight, node.mark)
+            if node.op == "view" and program.shape(node.outputs[0]) == wide:
+                rows.add(node.outputs[0])
+            elif node.op == "narrow" and rows.issuperset(reads(node)) and _bounds(node) == (0, 0, weight.whole[0]):
+                kept.append(replace(node, op="view", arguments={"self": Ref(whole), "size": weight.whole}))
+            else:
+                raise _NotFollowedError(weight, node.mark)
+        program.nodes[:] = kept
+
+
+class _Gradient:
+    """The gradient of one weight on one rank while it is taken whole."""
+
+    def __init__(self, program: Program, weight: _Weight, rank: int, group: tuple[int, ...]) -> None:
+        self.program, self.weight, self.rank, self.group = program, weight, rank, group
+        self.makers = {name: node for node in program.nodes for name in makes(node)}
+
+    def whole(self, value: str) -> str:
+        """Return the whole of which a value is the rank's rows."""
+        node = self.makers.get(value)
+        if isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.group == self.group and node.dim == 0:
+            return self._with(replace(node, kind="all-reduce", inputs=(self._unfilled(node),), dim=None), node)
+        if isinstance(node, Exchange) and node.kind == "all-reduce" and len(node.inputs) == 1:
+            return self._with(replace(node, inputs=(self.whole(node.inputs[0]),)), node)
+        if not isinstance(node, Apply):
+            raise _NotFollowedError(self.weight, node.mark if node is not None else None)
+        source = node.arguments.get("self")
+        is_range = node.op == "view" or (node.op == "narrow" and _bounds(node)[:2] == (0, 0))
+        if is_range and isinstance(source, Ref):
+            return self.whole(source.name)
+        base, others = node.op.split(".")[1] if node.op.startswith("aten.") else "", [*node.arguments.items()]
+        if base in ("mul", "div") and not any(isinstance(other, Ref) for name, other in others if name != "self"):
+            assert isinstance(source, Ref)
+            return self._with(replace(node, arguments={**node.arguments, "self": Ref(self.whole(source.name))}), node)
+        if base == "add" and all(isinstance(other, Ref) for name, other in others if name in ("self", "other")):
+            both = {name: Ref(self.whole(other.name)) if isinstance(other, Ref) else other for name, other in others}
+            return self._with(replace(node, arguments=both), node)
+        raise _NotFollowedError(self.weight, node.mark)
+
+    def _with(self, node: Apply | Exchange, before: Node) -> str:
+        """Put a node in the place of another; return its result, which has the shape of the weight."""
+        (result,) = makes(before)
+        made = self.program.fresh(Type(self.weight.whole, self.program.types[result].dtype))
+        at = next(i for i, each_node in enumerate(self.program.nodes) if each_node is before)
+        self.program.nodes[at : at + isinstance(node, Exchange)] = [replace(node, outputs=(made,))]
+        return made
+
+    def _unfilled(self, node: Exchange) -> str:
+        """Return what is filled up with zeros behind its rows to be scattered."""
+        filled = self.makers.get(node.inputs[0])
+        source = filled.arguments.get("self") if isinstance(filled, Apply) else None
+        if not isinstance(filled, Apply) or filled.op != "aten.constant_pad_nd.default" or not isinstance(source, Ref):
+            raise _NotFollowedError(self.weight, node.mark)
+        *others, before, _ = _whole_numbers(filled.arguments["pad"])
+        rank = len(self.weight.whole)
+        if self.program.shape(source.name) != self.weight.whole or any((*others, before)) or len(others) + 2 != 2 * rank:
+            raise _NotFollowedError(self.weight, node.mark)
+        if filled.arguments.get("value") != 0:
+            raise _NotFollowedError(self.weight, node.mark)
+        return source.name
+
+
+def _value_of(program: Program, weight: _Weight) -> str:
+    """Return the value that is the rank's shard of a weight."""
+    for name, given in program.given.items():
+        if given.named is not None and given.named.name == weight.name:
+            return name
+    raise _NotFollowedError(weight, None)
+
+
+def _filled_up(program: Program, value: str, weight: _Weight) -> set[str]:
+    """Return the values that are the shard, in any shape, or the shard with something behind it."""
+    found = {value}
+    for node in program.nodes:
+        if not isinstance(node, Apply):
+            continue
+        source, listed = node.arguments.get("self"), node.arguments.get("tensors")
+        if node.op == "view" and isinstance(source, Ref) and source.name in found:
+            found.update(node.outputs)
+        elif node.op == "cat" and isinstance(listed, tuple) and node.arguments.get("dim") == 0 and listed:
+            first, *rest = listed
+            if (
+                isinstance(first, Ref)
+                and first.name in found
+                and not found.intersection(e.name for e in rest if isinstance(e, Ref))
+            ):
+                found.update(node.outputs)
+    return found
+
+
+def _numbers(program: Program, value: str) -> Array | None:
+    return program.given[value].numbers
+
+
+def _joined(parts: Sequence[Array | None], weight: _Weight) -> Array | None:
+    """Return the numbers of a whole of which the parts are the rows; None where some are not known."""
+    import numpy as np
+
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    joined: Array = np.concatenate(known)
+    return joined if joined.shape == weight.whole else None
+
+
+def _bounds(node: Apply) -> tuple[object, object, object]:
+    return node.arguments.get("dim"), node.arguments.get("start"), node.arguments.get("length")
+
+
+def _whole_numbers(argument: object) -> tuple[int, ...]:
+    return tuple(each for each in argument if isinstance(each, int)) if isinstance(argument, tuple) else (0, 0)

@@ -79,3 +79,90 @@ def test_an_uneven_split_says_what_is_left_for_the_other_stages(stages: int, siz
     found = errors(f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size {stages} {sizes}\n")
     message = f"{layers} layers are in pipeline stages whose size is given, and {rest}"
     assert found["uneven-split-not-divisible"] == message
+
+
+NEMO = """\
+trainer:
+  devices: 8
+  num_nodes: 4
+exp_manager: {}
+model:
+  micro_batch_size: 1
+  global_batch_size: BATCH
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 4
+  context_parallel_size: 1
+  virtual_pipeline_model_parallel_size: VIRTUAL
+  num_layers: 48
+"""
+
+
+def errors_of_yaml(text: str) -> dict[str, str]:
+    document = read("conf/training/gpt3.yaml", text.encode())
+    assert document is not None
+    results = [result for each in document.configurations for result in evaluate(each, RULES, repairs=False)]
+    return {each.rule: each.message for each in results if isinstance(each, Finding) and each.severity.value == "error"}
+
+
+def test_a_section_is_judged_as_it_is_written() -> None:
+    assert errors_of_yaml(NEMO.replace("BATCH", "64").replace("VIRTUAL", "null")) == {}
+    found = errors_of_yaml(NEMO.replace("BATCH", "63").replace("VIRTUAL", "7"))
+    assert found.keys() == {"global-batch-not-divisible", "layers-not-divisible-by-virtual-stages"}
+    assert "unless another file sets `decrease_batch_size_if_needed`" in found["global-batch-not-divisible"]
+
+
+def test_a_section_with_the_further_settings_of_another_mapping_is_not_supposed_to_have_none() -> None:
+    further = "  override_transformer_config: ${oc.select:actor.override_transformer_config,{}}\n"
+    assert errors_of_yaml(NEMO.replace("BATCH", "64").replace("VIRTUAL", "7") + further) == {}
+
+
+VERL = (
+    "python3 -m verl.trainer.main_ppo trainer.n_gpus_per_node=8 trainer.nnodes=$N"
+    " actor_rollout_ref.model.path=Qwen/Qwen3-235B-A22B actor_rollout_ref.actor.megatron.pipeline_model_parallel_size=8"
+)
+SPLIT = "+actor_rollout_ref.actor.megatron.override_transformer_config.account_for_{}_in_pipeline_split=True"
+
+
+def test_a_run_that_names_a_published_model_has_its_sizes() -> None:
+    found = errors(f"{VERL}\n")
+    assert found["layers-not-divisible-by-pp"].startswith("94 layers do not divide over 8 pipeline stages, unless another file")
+    whole = f"{VERL} {SPLIT.format('embedding')} {SPLIT.format('loss')}"
+    assert errors(f"{whole}\n") == {}
+
+
+def test_a_section_may_take_from_another_one_what_a_command_gives_that() -> None:
+    both = f"{SPLIT.format('embedding')} {SPLIT.format('loss')} actor_rollout_ref.ref.megatron.pipeline_model_parallel_size=8"
+    assert errors(f"{VERL} {both}\n") == {}
+
+
+def test_what_serves_a_model_may_split_its_layers_as_it_likes() -> None:
+    assert errors(f"{VERL.replace('actor.megatron', 'rollout')}\n") == {}
+
+
+def test_a_section_that_is_not_used_is_not_supposed_to_be_whole() -> None:
+    text = NEMO.replace("BATCH", "64").replace("VIRTUAL", "7")
+    assert errors_of_yaml(text).keys() == {"layers-not-divisible-by-virtual-stages"}
+    assert errors_of_yaml(f"{text}  enabled: false\n") == {}
+
+
+CLUSTER = """\
+cluster:
+  gpus_per_node: 8
+  num_nodes: 20
+policy:
+  megatron_cfg:
+    tensor_model_parallel_size: 8
+    pipeline_model_parallel_size: 8
+    context_parallel_size: 1
+  generation:
+    colocated:
+      enabled: true
+      resources:
+        num_nodes: null
+"""
+
+
+def test_a_cluster_that_draws_samples_on_nodes_of_their_own_does_not_train_on_all() -> None:
+    assert errors_of_yaml(CLUSTER).keys() == {"world-size-not-divisible"}
+    assert errors_of_yaml(CLUSTER.replace("enabled: true", "enabled: false")) == {}
+    assert errors_of_yaml(CLUSTER.replace("num_nodes: null", "num_nodes: 4")) == {}

@@ -166,9 +166,14 @@ def parses_like_megatron(framework: str) -> bool:
     return MEGATRON in lineage(framework)
 
 
+def own_defaults(framework: str) -> frozenset[str]:
+    """Return the settings that the framework gives another default than the parser that it runs."""
+    return FRAMEWORKS[framework].defaults if framework in FRAMEWORKS else frozenset()
+
+
 def has_default_of_megatron(framework: str, setting: str) -> bool:
     """Return whether a setting that is left out has the default of Megatron-LM's parser."""
-    return parses_like_megatron(framework) and setting not in FRAMEWORKS[framework].defaults
+    return parses_like_megatron(framework) and setting not in own_defaults(framework)
 
 
 def framework_of_packages(packages: frozenset[str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tvlint.frameworks.core_defaults import CANONICAL
+from tvlint.frameworks.kin import parses_like_megatron
 from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Configuration, Unknown
 from tvlint.ir.values import replace
@@ -13,6 +15,7 @@ from tvlint.rulebook.language.derived import DERIVED
 from tvlint.rulebook.language.reads import read_by
 from tvlint.rulebook.language.values import Values
 
+FIELD_OF = {name: field for field, name in CANONICAL.items()}
 MOST_NAMED = 2
 """Of more options that could decide otherwise, only the first are named."""
 
@@ -31,8 +34,9 @@ def as_written(configuration: Configuration, rules: Iterable[Rule]) -> Iterator[
 
 def _options(rule: Rule, plain: Values, supposed: Values) -> str:
     """Return the options by which the rule could hold all the same."""
+    is_command = parses_like_megatron(plain.configuration.framework)
     decisive = [
-        known.flags[0]
+        known.flags[0] if is_command else FIELD_OF.get(name, name)
         for name in sorted(read_by(rule))
         if name not in DERIVED
         and isinstance(plain.value(name), Unknown)

@@ -18,6 +18,7 @@ from tvlint.rulebook.language.functions import show
 from tvlint.rulebook.language.template import fill, fill_known
 from tvlint.rulebook.language.values import Values
 from tvlint.rulebook.language.version import is_assumed, is_of_fresh_release, shown_by
+from tvlint.topology.role import Role, role_of
 
 HAS_FORKS = frozenset({"megatron-lm", "megatron-core"})
 """Frameworks of which versions of many years are in use."""
@@ -40,7 +41,7 @@ def evaluate(
     known = [rule for rule in (rules.values() if isinstance(rules, Mapping) else rules) if rule.kind is RuleKind.CONFIG]
     outcomes = judge_all(known, values)
     unless: Mapping[str, str] = {}
-    if configuration.elsewhere and not configuration.complete:
+    if configuration.elsewhere and not configuration.complete and role_of(configuration) is not Role.SERVES:
         undecided = [rule for rule, holds in outcomes if holds not in (True, False) and rule.severity is Severity.ERROR]
         unless = {rule.name: condition for rule, condition in as_written(configuration, undecided)}
     if unless:

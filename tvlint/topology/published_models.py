@@ -118,12 +118,18 @@ def published(name: str) -> str:
     return plain if plain in MODELS else ""
 
 
+def published_sizes(configuration: Configuration) -> Mapping[str, SettingValue]:
+    """Return the sizes of the model that a configuration names and gives no sizes of; empty where it is in no table."""
+    name = published(configuration.model) if configuration.model else ""
+    return MODELS[name].settings() if name and "num_layers" not in configuration.settings else {}
+
+
 def with_sizes(configuration: Configuration) -> tuple[Configuration, tuple[str, ...]]:
     """Return the configuration with the sizes of its model where it gives none, and a note that says so."""
-    name = published(configuration.model)
-    if not name or "num_layers" in configuration.settings:
+    sized = published_sizes(configuration)
+    if not sized:
         return configuration, ()
     at = configuration.location or Location(configuration.path)
-    sizes = {key: Setting(key, value, key, at, at) for key, value in MODELS[name].settings().items()}
-    note = f"the sizes of the model are those that are published of {name}"
+    sizes = {key: Setting(key, value, key, at, at) for key, value in sized.items()}
+    note = f"the sizes of the model are those that are published of {published(configuration.model)}"
     return replace(configuration, settings={**sizes, **configuration.settings}), (note,)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.kin import CORE, MEGATRON
 from tvlint.frameworks.megatron import option_of
+from tvlint.frameworks.usual import USUAL
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.patterns import Pattern
+from tvlint.ir.values import replace
 from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_launch
 from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.nested_commands import readings
+from tvlint.readers.megatron.sections import ELSEWHERE
 from tvlint.readers.shell.evaluate import Evaluation
 from tvlint.readers.shell.values import (
     Item,
@@ -50,17 +54,27 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
                 for path, setting in overrides.items()
                 if _section(path) == section and (option_of(setting.name) or SIZES.fullmatch(setting.name))
             }
+            settings = {**_of_others(section, overrides), **settings}
             if world_size is not None and not _has_ranks_of_its_own(section, overrides):
                 settings["world_size"] = world_size
             framework = _framework(evaluation.source.path, words, overrides)
             path = evaluation.source.path
             place = location_of(command.span)
-            yield Configuration(path, FORMAT, framework, settings, {}, section, False, place, model=_model(section, words))
+            yield Configuration(
+                path, FORMAT, framework, settings, {}, section, False, place, elsewhere=ELSEWHERE, model=_model(section, words)
+            )
 
 
 def _section(path: str) -> str:
     """Return the section of an override, to which the settings that it has further belong."""
     return path.rpartition(".")[0].removesuffix(f".{FURTHER}")
+
+
+def _of_others(section: str, overrides: dict[str, Setting]) -> dict[str, Setting]:
+    """Return the unusual settings that a command gives to other sections, which this one may take from there."""
+    reason = Unknown("another section sets it, and this one may take it from there")
+    others = {setting.name: setting for path, setting in overrides.items() if _section(path) != section}
+    return {name: replace(other, value=reason) for name, other in others.items() if option_of(name) and name not in USUAL}
 
 
 def _has_overrides(words: Sequence[Item]) -> bool:
@@ -81,8 +95,8 @@ def _overrides(words: Sequence[Item]) -> dict[str, Setting]:
         match = OVERRIDE.match(leading_text(item.pieces))
         if match is None:
             continue
-        name = match["name"]
-        path = f"{match['section']}.{name}"
+        path = f"{match['section']}.{match['name']}"
+        name = CANONICAL.get(match["name"], match["name"])
         name_span = span_of(before(item.pieces, match.end() - 1))
         pieces = after(item.pieces, match.end())
         text = known_text(pieces)

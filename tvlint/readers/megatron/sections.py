@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.megatron import Option, option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.patterns import Pattern
@@ -37,6 +38,8 @@ RANKS = (
 any, as in NeMo's configurations, which all have one node before a launcher sets another number."""
 NODES = frozenset(nodes for _, _, nodes, _ in RANKS)
 MOST_RANKS = 10**7
+ELSEWHERE = "another file"
+"""What may give more settings of a section: the files that it is composed with, or the command that overrides it."""
 
 
 def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configuration]:
@@ -57,7 +60,7 @@ def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Con
         settings: dict[str, Setting] = {}
         overridden: list[Setting] = []
         for key, value, place in _with_further(entries, where, visits):
-            if isinstance(value, YamlMapping) or (option_of(key.text) is None and key.text not in PARALLEL):
+            if isinstance(value, YamlMapping) or (option_of(_name(key)) is None and key.text not in PARALLEL):
                 continue
             setting = _setting(key, value, place, framework, interpolation)
             if setting.name in settings:
@@ -76,6 +79,7 @@ def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Con
             where in whole,
             mapping.location,
             overridden=tuple(overridden),
+            elsewhere="" if _takes_further(entries) or _is_off(entries) else ELSEWHERE,
             model=_model(composed, where, interpolation, visits),
         )
 
@@ -92,12 +96,35 @@ def _with_further(
     yield from ((key, value, (*where, FURTHER)) for key, value in further)
 
 
+def _takes_further(entries: list[tuple[YamlScalar, YamlNode]]) -> bool:
+    """Return whether the further settings of a section are those of another mapping."""
+    return any(key.text == FURTHER and isinstance(value, YamlScalar) and "${" in value.text for key, value in entries)
+
+
+def _is_off(entries: list[tuple[YamlScalar, YamlNode]]) -> bool:
+    """Return whether a mapping says that what it is about is not used."""
+    given = [value for key, value in entries if key.text == "enabled"]
+    return any(isinstance(value, YamlScalar) and value.text.lower() == "false" for value in given)
+
+
+def _shares_ranks(root: YamlMapping, visits: Visits) -> bool:
+    """Return whether what draws samples has ranks beside those that train, as NeMo-RL writes it."""
+    beside = [mapping for path, mapping in mappings(root, visits) if "colocated" in path]
+    entries = [entry for mapping in beside for entry in merged(mapping, visits)]
+    return _is_off(entries) or any(key.text in NODES and _count(value) for key, value in entries)
+
+
 def _setting(key: YamlScalar, value: YamlNode, where: tuple[str, ...], framework: str, interpolation: Interpolation) -> Setting:
     stands_for = interpolation.resolve(value, where)
-    value_of = _value(option_of(key.text), stands_for)
+    value_of = _value(option_of(_name(key)), stands_for)
     if framework != "primus" and key.text in PARALLEL and isinstance(value_of, int) and value_of < 0:
         value_of = Unknown("a negative size stands for one that is taken from elsewhere")
-    return Setting(key.text, value_of, key.text, stands_for.location, key.location)
+    return Setting(_name(key), value_of, key.text, stands_for.location, key.location)
+
+
+def _name(key: YamlScalar) -> str:
+    """Return what the command line calls the setting of a key."""
+    return CANONICAL.get(key.text, key.text)
 
 
 def _value(known: Option | None, value: YamlNode) -> SettingValue | Unknown:
@@ -106,7 +133,9 @@ def _value(known: Option | None, value: YamlNode) -> SettingValue | Unknown:
             return Unknown("depends on an interpolation")
         if known is not None and known.arity in ("+", "*") and "," in value.text:
             return tuple(typed(known, word.strip()) for word in value.text.split(","))
-        return yaml_typed(known, value.text, value.plain)
+        plain = yaml_typed(known, value.text, value.plain)
+        is_list = known is not None and known.arity in ("+", "*") and isinstance(plain, (str, int, float))
+        return (plain,) if is_list and not isinstance(plain, bool) else plain
     if not isinstance(value, YamlSequence):
         return Unknown("a mapping is no option value")
     items = [_value(known, item) for item in value.items if isinstance(item, YamlScalar)]
@@ -134,6 +163,8 @@ def _world_size(root: YamlMapping, interpolation: Interpolation, visits: Visits)
         if per_node not in given or nodes not in given:
             continue
         sizes = [_count(interpolation.resolve(given[name][1], (section,))) for name in (per_node, nodes)]
+        if section == "cluster" and _shares_ranks(root, visits):
+            return None
         if sizes[1] >= fewest and 1 < sizes[0] * sizes[1] < MOST_RANKS:
             key, value = given[per_node]
             return Setting("world_size", sizes[0] * sizes[1], f"{section}.{per_node}", value.location, key.location)

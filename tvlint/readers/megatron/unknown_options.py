@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 
 from tvlint.findings import Edit, Finding, Fix, Severity
+from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.kin import parses_like_megatron
 from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_option, later_names, option, option_of
 from tvlint.ir.configuration import Configuration, Setting
@@ -40,8 +41,6 @@ SIZES = (
     "--max-position-embeddings",
 )
 """Options that almost every launch gives, under this name; one that is short for it stands in its place."""
-FIELDS = frozenset({"virtual_pipeline_model_parallel_size", "num_moe_experts", "num_layers_in_first_pipeline_stage"})
-"""Settings of Megatron core that no option is called like, and that resemble one."""
 FILLER = frozenset({"model", "size", "degree", "use", "enable"})
 """Words that an option is often remembered with or without."""
 STEM = 4
@@ -211,7 +210,7 @@ def misspelled_keys(keys: Sequence[YamlScalar]) -> Iterator[Finding]:
     given = {key.text for key in keys}
     for key in keys:
         flag = hyphens(f"--{key.text}")
-        if option_of(key.text) is not None or key.text in FIELDS or is_option(flag) or is_of_fork(flag):
+        if option_of(key.text) is not None or key.text in CANONICAL or is_option(flag) or is_of_fork(flag):
             continue
         near = _option_near(flag, "like") or _size_meant(flag)
         meant = known.dest if (known := option(near)) is not None else ""

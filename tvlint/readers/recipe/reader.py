@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
+from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
@@ -36,13 +37,6 @@ PARALLEL = frozenset(
         "sequence_parallel",
     }
 )
-CANONICAL = {
-    "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank",
-    "num_moe_experts": "num_experts",
-    "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
-    "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
-}
-"""Fields of the configuration classes that the command line calls otherwise."""
 MODEL: frozenset[Path] = frozenset({(), ("model",), ("model", "config"), ("config",), ("strategy",), ("trainer", "strategy")})
 """Where a recipe keeps the settings of the network and its parallelism."""
 TRAINING: frozenset[Path] = frozenset({("train",), ("data",)})

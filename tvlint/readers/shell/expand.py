@@ -22,6 +22,7 @@ from tvlint.readers.shell.values import (
     Text,
     Value,
     Word,
+    from_outside,
     known_text,
     source_of,
     weight,
@@ -38,6 +39,9 @@ OWN_DIRECTORY = Pattern(r"(\$\{?0\}?|BASH_SOURCE)")
 OWN_DIRECTORY_WORDS = Pattern(
     r"""\b(cd|pwd|dirname|readlink|realpath|BASH_SOURCE|dev|null|f|P|e|m)\b|[\s$`"'(){}\[\]&;\-./<>0-9]"""
 )
+
+MOST_COUNTED = 4096
+"""More numbers than these are no option values."""
 
 
 def expand_words(state: State, node: Node) -> list[Item]:
@@ -241,7 +245,25 @@ def _substitution(state: State, node: Node) -> tuple[Piece, ...]:
     echoed = re.fullmatch(r"\$\(\s*(?:echo|expr)\s+([^|;&`]*)\)", text, re.DOTALL)
     if echoed and "$(" not in echoed[1] and len(node.named_children) == 1 and node.named_children[0].type == "command":
         return _echo(state, node.named_children[0], text.lstrip("$( \t\n").startswith("expr"), span)
+    if re.fullmatch(r"\$\(\s*seq\s[^|;&]*\)", text, re.DOTALL) and len(inner) == 1 and inner[0].type == "command":
+        return _sequence(state, inner[0], span)
     return (Hole("depends on a command's output", span),)
+
+
+def _sequence(state: State, command: Node, span: Span) -> tuple[Piece, ...]:
+    """Return the numbers that `seq` counts, a line each."""
+    items = [item for child in command.children_by_field_name("argument") for item in expand_words(state, child)]
+    texts = [known_text(item.pieces) if isinstance(item, Word) else None for item in items]
+    numbers = [int(text) for text in texts if text is not None and re.fullmatch(r"-?\d{1,9}", text)]
+    if not 1 <= len(texts) <= 3 or len(numbers) < len(texts):
+        return (Hole("depends on a command's output", span),)
+    first, step = numbers[0] if len(numbers) > 1 else 1, numbers[1] if len(numbers) == 3 else 1
+    counted = range(first, numbers[-1] + (1 if step > 0 else -1), step) if step else range(0)
+    if not step or len(counted) > MOST_COUNTED:
+        return (Hole("depends on a command's output", span),)
+    state.spend(1 + len(counted))
+    outside = any(from_outside(item.pieces) for item in items if isinstance(item, Word))
+    return (Text("\n".join(map(str, counted)), span, False, outside),)
 
 
 def _misread_arithmetic(state: State, text: str, span: Span) -> tuple[Piece, ...]:

@@ -66,7 +66,8 @@ DERIVED: Mapping[str, str] = {
     "gradient_dtype": "('bf16' if grad_reduce_in_bf16"
     " or (not accumulate_allreduce_grads_in_fp32 and main_grads_dtype != 'fp32') else 'fp32') if bf16 else ('fp32'"
     " if accumulate_allreduce_grads_in_fp32 else 'fp16') if fp16 else 'fp32'",
-    "trains": "set(train_iters) or set(train_samples)",
+    # slime/backends/megatron_utils/model.py:203 makes iterations of its rollouts
+    "trains": "set(train_iters) or set(train_samples) or set(num_rollout)",
     "has_experts": "num_experts != none and num_experts > 0",
     # megatron/core/models/gpt/gpt_layer_specs.py:643
     "layers_with_experts": "expert_layers(moe_layer_freq, num_layers) if has_experts else none",

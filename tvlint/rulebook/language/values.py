@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tvlint.frameworks.defaults import ABSENT, KEPT
-from tvlint.frameworks.kin import has_default_of_megatron, parses_like_megatron
+from tvlint.frameworks.kin import CORE, has_default_of_megatron, lineage, own_defaults, parses_like_megatron
 from tvlint.frameworks.usual import USUAL
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.rulebook.language.derived import (
@@ -27,6 +29,7 @@ class Values:
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
         self._known: dict[str, Result] = {}
+        self.published = _published(configuration) if configuration.model else {}
         self._kept: frozenset[str] = frozenset()
         self._taken: frozenset[str] = frozenset()
         self._origin = "comes from the checkpoint"
@@ -53,6 +56,7 @@ class Values:
             configuration.command_complete,
             configuration.supposed,
             configuration.gpus,
+            configuration.model if self.published else "",
             self._kept,
             self._taken,
         )
@@ -82,11 +86,17 @@ class Values:
             if not isinstance(value, Unknown):
                 return value is not None
             return value.given or Unknown(f"`{name}`: {value.reason}")
+        if name in self.published:
+            return self.published[name] is not None
         if name.startswith(ENVIRONMENT):
             return Unknown(f"`{name}` may be set outside the file")
         if name in self._taken or name in self._kept:
             return Unknown(f"`{name}` {self._origin}")
-        return False if self._is_complete(name) else Unknown(f"`{name}` may be set elsewhere")
+        if not self._is_complete(name):
+            return Unknown(f"`{name}` may be set elsewhere")
+        framework = self.configuration.framework
+        is_its_own = name in own_defaults(framework)
+        return Unknown(f"the default of `{name}` in {framework} is not known") if is_its_own else False
 
     def _is_complete(self, name: str) -> bool:
         """Return whether the setting has its default where the file does not give it."""
@@ -99,6 +109,8 @@ class Values:
         if setting is not None:
             value = setting.value
             return Unknown(f"`{name}`: {value.reason}") if isinstance(value, Unknown) else value
+        if name in self.published:
+            return self.published[name]
         if name.startswith(ENVIRONMENT):
             return Unknown(f"`{name}` may be set outside the file")
         if name == GPUS:
@@ -124,8 +136,21 @@ class Values:
             others = KEPT.get(self.configuration.framework, {})
             if name in others:
                 return others[name]
+            if self.configuration.supposed and CORE in lineage(self.configuration.framework):
+                from tvlint.frameworks.core_defaults import DEFAULTS
+
+                if name in DEFAULTS:
+                    return DEFAULTS[name]
             return Unknown(f"the default of `{name}` in {self.configuration.framework} is not known")
         from tvlint.frameworks.megatron import Missing, default
 
         found: SettingValue | Missing = default(name)
         return Unknown(f"`{name}` is not given") if isinstance(found, Missing) else found
+
+
+def _published(configuration: Configuration) -> Mapping[str, SettingValue]:
+    """Return the sizes of the model that the run starts from; what serves one is built in its own way."""
+    from tvlint.topology.published_models import published_sizes
+    from tvlint.topology.role import Role, role_of
+
+    return published_sizes(configuration) if role_of(configuration) is not Role.SERVES else {}

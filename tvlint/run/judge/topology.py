@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tvlint.frameworks.core_defaults import DEFAULTS, NOTE, OF_FRAMEWORK
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document
@@ -13,7 +14,6 @@ from tvlint.run.judge.check import DISTINCT, as_project_says, as_stated
 from tvlint.run.project.nested import judging
 from tvlint.run.project.project_file import Project
 from tvlint.run.project.world_size import stated
-from tvlint.topology.core_defaults import DEFAULTS, NOTE, OF_FRAMEWORK
 from tvlint.topology.of_configuration import topology_of
 from tvlint.topology.of_plan import PlanTopology, topology_of_nnscaler, topology_of_plan
 from tvlint.topology.published_models import with_sizes

@@ -1,4 +1,4 @@
-"""Defaults that hold wherever Megatron core runs: its own, of sizes and splits that no framework on top of it changes."""
+"""Fields of Megatron core's configuration: their names, and the defaults of sizes and splits, which no framework changes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from collections.abc import Mapping
 
 from tvlint.ir.configuration import SettingValue
 
+CANONICAL: Mapping[str, str] = {
+    "virtual_pipeline_model_parallel_size": "num_virtual_stages_per_pipeline_rank",
+    "num_moe_experts": "num_experts",
+    "num_layers_in_first_pipeline_stage": "decoder_first_pipeline_num_layers",
+    "num_layers_in_last_pipeline_stage": "decoder_last_pipeline_num_layers",
+}
+"""Fields of the configuration classes that the command line calls otherwise, and how it does."""
 DEFAULTS: Mapping[str, SettingValue] = {
     # megatron/core/model_parallel_config.py, ModelParallelConfig
     "tensor_model_parallel_size": 1,
@@ -26,11 +33,15 @@ DEFAULTS: Mapping[str, SettingValue] = {
     "encoder_num_layers": None,
     "experimental_attention_variant": None,
     "heterogeneous_layers_config_path": None,
+    "decoder_num_layers": None,
     "decoder_first_pipeline_num_layers": None,
     "decoder_last_pipeline_num_layers": None,
     "account_for_embedding_in_pipeline_split": False,
     "account_for_loss_in_pipeline_split": False,
     "mtp_num_layers": None,
+    # megatron/core/num_microbatches_calculator.py
+    "decrease_batch_size_if_needed": False,
+    "step_batch_size_schedule": None,
     # megatron/core/parallel_state.py, the default order
     "use_tp_pp_dp_mapping": False,
     # sizes that no framework makes up

@@ -143,17 +143,26 @@ class _Parser(argparse.ArgumentParser):
         """As usual, with the nearest option for one that does not exist."""
         options, rest = self.parse_known_args(args, namespace)
         if rest:
-            known = [
-                name
-                for action in getattr(options, "command_actions", self._actions)
-                for name in action.option_strings
-                if name.startswith("--")
-            ]
+            actions = getattr(options, "command_actions", self._actions)
+            known = [name for action in actions for name in action.option_strings if name.startswith("--")]
             word = rest[0].partition("=")[0]
             if word in known:
                 fail(f"`{word}` stands before the command", "put it behind the command")
-            fail(f"unknown argument `{word}`", did_you_mean(word, known) if word.startswith("-") else "")
+            lists = f"`{' '.join([self.prog, *args[:1]])} --help` lists what it takes"
+            meant = did_you_mean(word, known) or _about(word, actions) if word.startswith("-") else ""
+            fail(f"unknown argument `{word}`", meant or lists)
         return options
+
+
+def _about(word: str, actions: Iterable[argparse.Action]) -> str:
+    """Return a help line with the options that are described by the word, as another linter may call them; empty for none."""
+    named = re.compile(rf"\b{re.escape(word.lstrip('-'))}s?\b", re.IGNORECASE)
+    found = [action.option_strings[-1] for action in actions if action.option_strings and named.search(_described(action))]
+    return did_you_mean("", found) if found else ""
+
+
+def _described(action: argparse.Action) -> str:
+    return f"{action.metavar or ''} {action.help or ''}"
 
 
 def fail(message: str, help: str = "") -> NoReturn:

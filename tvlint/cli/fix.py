@@ -25,7 +25,8 @@ def show(options: argparse.Namespace, report: Report, rules: Rules, session: Ses
     """Print what the fixes of the report's findings change, and return how many findings they repair."""
     found = fixed(report, rules, session, options.unsafe_fixes)
     write_stdout(terminal(_difference(found), colored(options.color)))
-    note(f"`--fix` would repair {counted(found.count, 'finding')}{_more(found, options)}")
+    name = "--unsafe-fixes" if options.unsafe_fixes else "--fix"
+    note(f"`{name}` would repair {counted(found.count, 'finding') if found.count else 'none of them'}{_more(found, options)}")
     return found.count
 
 

@@ -108,14 +108,15 @@ def _is_of_parser(refusal: Finding, setting: Setting, is_megatron: bool, version
         return not may_take(parser, setting.written, str(setting.value))
     meant = [edit.text for fix in refusal.fixes for edit in fix.edits]
     if has_changed(setting.name):
-        return any(_letters(name) == _letters(str(setting.value)) for name in meant)
+        value = str(setting.value)
+        return any(_letters(name) == _letters(value) or (_is_misspelt(value, name) and name not in value) for name in meant)
     return parser is not None or any(_is_misspelt(str(setting.value), name) for name in meant)
 
 
 def _is_misspelt(value: str, choice: str) -> bool:
     """Return whether a value is one or two letters away from a choice; with other digits it may be a later one of a fork."""
     digits = re.findall(r"\d", value) == re.findall(r"\d", choice)
-    return digits and len(value) >= SURELY_MISSPELT and distance(value, choice, 2) <= 2
+    return digits and max(len(value), len(choice)) >= SURELY_MISSPELT and distance(value, choice, 2) <= 2
 
 
 def _letters(value: str) -> str:

@@ -18,6 +18,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean `{near}`?"
     holding = [name for name in names if plain and plain in name]
+    if len(holding or names) == 1:
+        return f"did you mean `{(holding or names)[0]}`?"
     if holding or len(names) <= 20:
         listed = holding or names
         return f"one of {', '.join(f'`{name}`' for name in listed[:8])}{', ...' if len(listed) > 8 else ''}" if listed else ""

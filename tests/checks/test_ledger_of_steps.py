@@ -79,3 +79,54 @@ def test_a_root_is_named_after_a_value_of_the_plan() -> None:
     plan = "weight w f32[8,8]\ninput x f32[4,8]\nloss l\nprogram\n  h = linear(x, w)\n  l = sum(h)\n  dh = backward l ({})\n"
     assert findings_of_text(plan.format("grad(l)")) == []
     assert [finding.rule for finding in findings_of_text(plan.format("grad(loss)"))] == ["use-before-definition"]
+
+
+BUCKET = """mesh dp=2
+weight w f32[4,8]
+weight u f32[4,4]
+input x f32[8,8] dp:S(0)
+input dz f32[8,4] dp:S(0)
+program
+  y = linear(x, w)
+  z = linear(y, u)
+  dy, gu = backward z (dz)
+  _, gw = backward y (dy)
+  fw = reshape(gw, [32])
+  fu = reshape(gu, [16])
+  pad = zeros([16])
+  b = cat([fw, fu, pad], dim=0)
+  r = all-reduce(b) over dp
+{}
+  sgd_step(w!, sw)
+  sgd_step(u!, su)
+"""
+
+
+@pytest.mark.parametrize(
+    ("split", "rules"),
+    [
+        ("  rw, ru, rest = split(r, [32, 16, 16], dim=0)\n", set()),
+        ("  h, rest = split(r, [48, 16], dim=0)\n  rw, ru = split(h, [32, 16], dim=0)\n", set()),
+        ("  ru, rw, rest = split(r, [16, 32, 16], dim=0)\n", {"gradient-of-another-tensor"}),
+        ("  rest, rw, ru = split(r, [16, 32, 16], dim=0)\n", {"gradient-of-another-tensor"}),
+    ],
+)
+def test_ranges_of_a_bucket_step_the_weights_whose_gradients_they_hold(split: str, rules: set[str]) -> None:
+    text = BUCKET.format(split + "  sw = reshape(rw, [4,8])\n  su = reshape(ru, [4,4])")
+    assert {finding.rule for finding in findings_of_text(text)} == rules
+
+
+def test_a_sum_that_only_the_step_of_a_weight_writes_ends_in_no_error() -> None:
+    plan = """mesh edp=2 ep=2
+weight we f32[4,8,8] ep:S(0)
+input x f32[4,8,8] ep:S(0) edp:S(1)
+loss l
+program
+  y = bmm(x, we)
+  s = sum(y)
+  l = all-reduce(s) over edp,ep
+  dy = backward s (grad(l))
+  _, grad(we) = backward y (dy)
+  sgd_step(we!, grad(we))
+"""
+    assert {finding.rule for finding in findings_of_text(plan)} == {"missing-gradient-reduction"}

@@ -10,6 +10,7 @@ from tvlint.analyses.communication.all_to_all_gradients import Astray, astray
 from tvlint.analyses.communication.hazards import Hazard
 from tvlint.analyses.communication.ring_attention import RingDefect, ring_defects
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.lost_weights import Lost, lost_weights
 from tvlint.analyses.dataflow.made_twice import MadeTwice, made_twice
 from tvlint.analyses.dataflow.run_counts import Count, out_of_range, repeated
 from tvlint.analyses.gradients.optimizer_steps import (
@@ -85,6 +86,7 @@ SOURCES: Mapping[str, Source] = {
     "value-made-twice": Source(MadeTwice, lambda facts: made_twice(facts.plan)),
     "updated-pieces-not-gathered": Source(Scattered, lambda facts: scattered(facts.plan), leads=True),
     "weight-never-updated": Source(Forgotten, _forgotten),
+    "weight-without-effect": Source(Lost, lambda facts: lost_weights(facts.plan)),
     "weight-updated-twice": Source(SteppedAgain, lambda facts: stepped_again(facts.plan)),
     "wrong-shape-claim": Source(Stated, unexplained),
 }

@@ -17,6 +17,7 @@ from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, replace
 from tvlint.reporters.text.totals import counted
+from tvlint.rule import RuleKind
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.judge.check import Rules, check
 from tvlint.run.output.exit_code import CLEAN, FOUND, INPUT, NOTHING, UNKNOWN, exit_code
@@ -212,9 +213,12 @@ class _Run:
 
 
 def _with_fixes(report: Report, wanted: tuple[Output, ...], rules: Rules, session: Session) -> Report:
-    """Return the report with the fixes that hold, where an output shows them."""
-    if not any(output.format in SHOWING_FIXES for output in wanted):
+    """Return the report with the fixes that hold, where an output shows them, and with help that was tried."""
+    shows = any(output.format in SHOWING_FIXES for output in wanted)
+    judged = (rules.applied.get(finding.rule) for finding in report.findings)
+    if not shows and not any(rule is not None and rule.kind is RuleKind.PLAN for rule in judged):
         return report
-    from tvlint.run.repair.fixes import with_fixes
+    from tvlint.run.repair.fixes import with_fixes, with_tried_help
 
-    return with_fixes(report, rules, session)
+    report = with_tried_help(report, rules, session)
+    return with_fixes(report, rules, session) if shows else report

@@ -6,7 +6,8 @@ What is made here is a proposal: whoever applies it checks the plan again and se
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations, product
 
 from tvlint.edits.apply import Text
 from tvlint.findings import Edit, Finding, Fix
@@ -14,6 +15,8 @@ from tvlint.ir.patterns import Pattern
 
 _PLAN = Pattern(r"^mesh\s", re.MULTILINE)
 _MOST_DIMS = 4
+_COLLECTIVE = Pattern(r"[ \t]*(?P<result>\S+?)(?::[^=]*)? = [a-z-]+(?: \w+)?\((?P<operand>[^,()]+(?:\([^()]*\))?)[,)]")
+_OPERANDS = Pattern(r"=\s*[\w.-]+\((.*)\)")
 _NAME = r"(?<![\w.\-/]){}(?![\w.\-/])"
 
 
@@ -30,6 +33,10 @@ class _Lines:
     def indent(self, line: int) -> str:
         text = self.all[line]
         return text[: len(text) - len(text.lstrip(" \t"))]
+
+    def axes(self) -> list[str]:
+        """Return the axes of the mesh."""
+        return Pattern(r"(\w+)=\d+").findall(next((text for text in self.all if text.startswith("mesh")), ""))
 
     def before(self, line: int, statement: str) -> Edit:
         start = self.starts[line - 1]
@@ -96,6 +103,7 @@ def _reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines)
 def _gradient_reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     statement = f"reduce-gradients {names[0]} over {names[2]}"
     yield Fix(f"insert `{statement}`", (lines.before(line, statement),))
+    yield from _inserted(names[1:2], "all-reduce({name}) over " + names[2], "sum", line, lines)
 
 
 def _updated_later(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
@@ -118,17 +126,133 @@ def _summed(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) 
     operation = re.search(r"(?<=-reduce)[ \t]+\w+(?=\()", lines.all[line])
     if operation is not None:
         yield Fix("reduce with a sum", (lines.other(line, operation, ""),))
+        return
+    before = re.search(r"(?<=-reduce)(?=\()", lines.all[line])
+    if before is not None:
+        for other in ("avg", "max"):
+            yield Fix(f"reduce with `{other}`", (lines.other(line, before, f" {other}"),))
+
+
+def _left_out(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield the plan without the collective of the line: whoever reads its result reads its operand."""
+    found = _COLLECTIVE.match(lines.all[line])
+    if lines.all[line].strip().startswith("reduce-gradients"):
+        yield from _removed(finding, names, line, lines)
+    if found is None:
+        return
+    result = Pattern(_NAME.format(re.escape(found["result"])))
+    others = ((number, match) for number, text in enumerate(lines.all) if number > line for match in result.finditer(text))
+    declared = Pattern(rf"(?<=^output ){result.pattern}")
+    outputs = ((number, declared.search(text)) for number, text in enumerate(lines.all) if number < line)
+    renamed = [lines.other(number, match, found["operand"]) for number, match in others]
+    renamed += [lines.other(number, match, found["operand"]) for number, match in outputs if match is not None]
+    yield Fix(f"leave out `{lines.all[line].strip()}`", (lines.without(line), *renamed))
+
+
+def _over_another_axis(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield the collective of the line over the axis that the finding names, over others, and the plan without it."""
+    found = re.search(r"(?<=\bover )[\w,]+", lines.all[line])
+    if found is not None:
+        axes = lines.axes()
+        named = [name for name in names if name in axes and f"`{name}`" in finding.help]
+        for axis in dict.fromkeys([*named, *axes]):
+            if axis != found[0]:
+                yield Fix(f"run it over `{axis}`", (lines.other(line, found, axis),))
+    yield from _left_out(finding, names, line, lines)
+
+
+def _gathers(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield the sum of the line as a gather, and over other axes."""
+    kind = re.search(r"\ball-reduce[^(]*\((?P<operand>[^,()]+(?:\([^()]*\))?)\)", lines.all[line])
+    if kind is not None:
+        for statement in (f"all-gather({kind['operand']}, dim={dim})" for dim in range(_MOST_DIMS)):
+            yield Fix(f"write `{statement}`", (lines.other(line, kind, statement),))
+    yield from _over_another_axis(finding, names, line, lines)
+
+
+def _other_dims(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    written = re.search(r"\bdim=\d+, concat-dim=\d+", lines.all[line])
+    if written is not None:
+        for text in (f"dim={dim}, concat-dim={other}" for dim, other in permutations(range(_MOST_DIMS), 2)):
+            yield Fix(f"write `{text}`", (lines.other(line, written, text),))
+
+
+def _gathered(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield gathers of one operand of the line, and of those besides the first together, before it."""
+    operands = _OPERANDS.search(lines.all[line])
+    given = [name.strip() for name in operands[1].split(",") if "=" not in name] if operands is not None else []
+    read = [name for name in given if name and not name[0].isdigit() and not name.startswith(("[", "("))]
+    axes = lines.axes()
+    over = [name for name in names if name in axes] or axes
+    first = [name for name in names if name in read]
+    chosen = [(name,) for name in dict.fromkeys([*first, *read])] + ([tuple(read[1:3])] if len(read) > 2 else [])
+    for some, axis, dim in product(chosen, over, range(_MOST_DIMS)):
+        yield from _inserted(some, f"all-gather({{name}}, dim={dim}) over {axis}", "whole", line, lines)
+
+
+def _inserted(names: Sequence[str], made: str, suffix: str, line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield the line with other values in the place of these, each made by a statement before it."""
+    edits, statements = list[Edit](), list[str]()
+    for name in names:
+        match = Pattern(_NAME.format(re.escape(name))).search(lines.all[line], lines.all[line].find("(") + 1)
+        other = f"{Pattern(r'[^A-Za-z0-9_.]+').sub('_', name).strip('_')}_{suffix}"
+        if match is None or other in lines.text.text:
+            return
+        statements.append(f"{other} = {made.format(name=name)}")
+        edits.append(lines.other(line, match, other))
+    inserted = f"\n{lines.indent(line)}".join(statements)
+    told = " and ".join(f"`{statement}`" for statement in statements)
+    yield Fix(f"insert {told} and read that", (lines.before(line, inserted), *edits))
+
+
+def _meant(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield the name that is near to the one that nothing makes."""
+    near = re.search(r"`(.+)`", finding.help) if finding.help.startswith("did you mean") else None
+    match = Pattern(_NAME.format(re.escape(names[0]))).search(lines.all[line])
+    if near is not None and match is not None:
+        yield Fix(f"write `{near[1]}`", (lines.other(line, match, near[1]),))
+
+
+def _pieces_gathered(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield the gather of a weight's pieces, as the chunk of the weight took them."""
+    for related in finding.related:
+        taken = re.search(r"\bchunk\((.+?), dim=(\d+)\) over (\S+)", lines.all[related.location.line or 0])
+        if taken is not None:
+            statement = f"{taken[1]} = all-gather({names[0]}, dim={taken[2]}) over {taken[3]}"
+            yield Fix(f"insert `{statement}`", (lines.behind(line, statement),))
 
 
 REPAIRS: Mapping[str, tuple[int, Callable[[Finding, tuple[str, ...], int, _Lines], Iterator[Fix]]]] = {
+    "allreduce-of-shards": (0, _gathers),
+    "attention-over-local-keys": (0, _gathered),
+    "choice-over-shards": (0, _gathered),
+    "contraction-of-mismatched-shards": (0, _gathered),
     "double-wait": (0, _removed),
+    "doubled-allreduce": (0, _left_out),
+    "doubled-gradient-reduction": (0, _left_out),
+    "gather-of-unsharded": (0, _over_another_axis),
     "handle-never-waited": (1, _wait_behind),
+    "loss-over-shards": (0, _gathered),
+    "mismatched-shards": (0, _gathered),
     "missing-allreduce": (2, _reduced),
     "missing-gradient-reduction": (3, _gradient_reduced),
     "missing-wait": (2, _wait_before),
+    "norm-over-shards": (0, _gathered),
     "partial-through-nonlinear": (2, _reduced),
+    "scan-over-shards": (0, _gathered),
+    "softmax-over-shards": (0, _gathered),
     "update-before-final-gradient": (0, _updated_later),
+    "updated-pieces-not-gathered": (1, _pieces_gathered),
+    "use-before-definition": (1, _meant),
+    "wrong-all-to-all-dim": (0, _other_dims),
+    "wrong-collective-group": (0, _over_another_axis),
     "wrong-gather-dim": (0, _other_dim),
     "wrong-reduce-op": (0, _summed),
 }
 """By rule: of how many names a finding has to be, and what makes the repairs of these names, in order, and the line."""
+
+LEFT_OPEN = frozenset(
+    {"allreduce-of-shards", "gather-of-unsharded", "wrong-all-to-all-dim", "wrong-collective-group", "wrong-gather-dim"}
+    | {"wrong-reduce-op"}
+)
+"""Rules whose help leaves open which edit is meant; a repair that holds says it."""

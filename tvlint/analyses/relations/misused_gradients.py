@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
 
 from tvlint.analyses.dataflow.def_use import overwritten
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Held
 from tvlint.analyses.relations.findings import relations
-from tvlint.analyses.relations.scales import unchanged
+from tvlint.analyses.relations.scales import start_in_flat, unchanged
+from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.operators import Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Role
@@ -118,10 +121,49 @@ def _steps(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
         given = set[str]()
         if step.gradient is not None:
             given = set(owners.get(_plain(alone.world.terms, step.gradient.term), {}).values())
+            given = given or _overlapped(alone.world.terms, step.gradient.term, owners, weight)
         if len(given) == 1 and weight not in given:
             others |= weights & given
         if others and tensors[weight].role is Role.WEIGHT:
             yield Misused(step.name, min(others), weight, "stepped", step.operator, step.rank)
+
+
+def _overlapped(terms: Terms, term: int, owners: dict[Held, dict[Held, str]], weight: str) -> set[str]:
+    """Return another weight of whose gradient a range of a bucket has a part, where the bucket has that of `weight` too."""
+    found = _bucket_of(terms, term)
+    if found is None:
+        return set()
+    bucket, low, high = found
+    starts = accumulate((terms.shape[operand][0] for operand in terms.operands[bucket]), initial=0)
+    pieces = [(start, operand, set(owners.get(_plain(terms, operand), {}).values()))
+              for start, operand in zip(starts, terms.operands[bucket], strict=False)]  # fmt: skip
+    held = [names for start, operand, names in pieces if start < high and low < start + terms.shape[operand][0]]
+    if not any(weight in names for _, _, names in pieces):
+        return set()
+    return {next(iter(sorted(names))) for names in held if names and weight not in names}
+
+
+def _bucket_of(terms: Terms, term: int) -> tuple[int, int, int] | None:
+    """Return the flat bucket of which the term holds a range, times whatever, in whatever shape, and the range."""
+    low, size = 0, prod(terms.shape[term])
+    while True:
+        head, below = terms.keys[term], multiplied(terms, term)
+        name, operands = str(head[0]), terms.operands[term]
+        if below is not None:
+            term = below[1]
+        elif len(terms.shape[term]) == 1 and has_trait(name, Trait.JOIN):
+            return term, low, low + size
+        elif len(operands) != 1 or not has_trait(name, Trait.CONVERSION, Trait.VIEW, Trait.APART, Trait.RANGES):
+            return None
+        elif has_trait(name, Trait.APART, Trait.RANGES):
+            start = start_in_flat(terms, term)
+            if start is None:
+                return None
+            low, term = low + start, operands[0]
+        elif has_trait(name, Trait.TRANSPOSE) or prod(terms.shape[operands[0]]) != prod(terms.shape[term]):
+            return None
+        else:
+            term = operands[0]
 
 
 def _copied(plan: Plan) -> dict[str, str]:

@@ -285,21 +285,30 @@ def unchanged(terms: Terms, term: int) -> int:
 
 def _piece(terms: Terms, term: int, whole: int) -> tuple[Fraction, int]:
     """Return what a range of a flat bucket holds, and how many times: the tensor that was put there, or the whole bucket."""
-    head, factor, bucket = terms.keys[term], Fraction(1), whole
+    factor, bucket = Fraction(1), whole
     while (below := multiplied(terms, bucket)) is not None:
         factor, bucket = factor * below[0], below[1]
     if len(terms.shape[term]) != 1 or len(terms.shape[bucket]) != 1 or not has_trait(str(terms.keys[bucket][0]), Trait.JOIN):
         return Fraction(1), whole
-    if has_trait(str(head[0]), Trait.APART):
-        low = sum(head[2][: head[1]])
-    elif has_trait(str(head[0]), Trait.RANGES) and isinstance(head[2][0], tuple) and head[2][0][2:] == (1,):
-        low = head[2][0][0]
-    else:
+    low = start_in_flat(terms, term)
+    if low is None:
         return Fraction(1), whole
     starts = accumulate((terms.shape[operand][0] for operand in terms.operands[bucket]), initial=0)
     held = zip(starts, terms.operands[bucket], strict=False)
     found = next((piece for start, piece in held if start == low and terms.shape[piece] == terms.shape[term]), None)
     return (Fraction(1), whole) if found is None else (factor, found)
+
+
+def start_in_flat(terms: Terms, term: int) -> int | None:
+    """Return where a range of a flat tensor starts in it; None for what is no such range."""
+    head = terms.keys[term]
+    if len(terms.shape[term]) != 1:
+        return None
+    if has_trait(str(head[0]), Trait.APART):
+        return int(sum(head[2][: head[1]]))
+    if has_trait(str(head[0]), Trait.RANGES) and isinstance(head[2][0], tuple) and head[2][0][2:] == (1,):
+        return int(head[2][0][0])
+    return None
 
 
 def _elements(alone: Alone, term: int) -> tuple[list[int], int]:

@@ -8,6 +8,7 @@ option makes known may be more than the fix says.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -15,12 +16,13 @@ from functools import cached_property, partial
 from tvlint.checkout.following import may_be_shown
 from tvlint.checkout.opening import content, instead
 from tvlint.edits.apply import Text
-from tvlint.edits.plan_text import repairs
+from tvlint.edits.plan_text import LEFT_OPEN, REPAIRS, repairs
 from tvlint.edits.settings import edits_of, together
 from tvlint.findings import Edit, Finding, Fix, Problem, Report, Severity
 from tvlint.frameworks.megatron import option_of
 from tvlint.identity import fingerprint
 from tvlint.ir.configuration import Change, Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, replace
 from tvlint.rule import RuleKind
 from tvlint.rulebook.judge import judge
@@ -46,6 +48,12 @@ MOST_OFFERED = 3
 MOST_NAMING = 20
 """A file that so many others name is not edited: a change of it is for a person to think through."""
 
+
+MOST_HELPED = 40
+"""The help of so many findings in plan text is tried, whether or not the report shows fixes."""
+
+_GOES_BACK = Pattern(r"^.*\bbackward\b", re.MULTILINE)
+_NAMES_SEGMENTS = Pattern(r"^segment\s", re.MULTILINE)
 
 MOST_CHAINED = 8
 """So many fixes hold together at most where none holds alone."""
@@ -74,6 +82,25 @@ def with_fixes(report: Report, rules: Rules, session: Session) -> Report:
             left -= 1
             offered = session.steps.do(path, partial(files[path].offered, finding), "the fixes")
         found.append(replace(finding, fixes=() if isinstance(offered, Problem) else offered))
+    return replace(report, findings=tuple(found))
+
+
+def with_tried_help(report: Report, rules: Rules, session: Session) -> Report:
+    """Return the report without help that names an edit of plan text which does not repair its finding.
+
+    Where the help of a rule leaves open which edit is meant, the one that holds takes its place.
+    """
+    found: list[Finding] = []
+    files: dict[str, File] = {}
+    mentions, left = Mentions(report.checked), MOST_HELPED
+    for finding in report.findings:
+        path = finding.location.path
+        help: str | Problem = finding.help
+        if left and finding.help and finding.rule in REPAIRS and path == checked_in(finding) and finding.location.line:
+            left -= 1
+            files.setdefault(path, File(path, mentions, rules))
+            help = session.steps.do(path, partial(files[path].tried_help, finding), "the help")
+        found.append(replace(finding, help=finding.help if isinstance(help, Problem) else help))
     return replace(report, findings=tuple(found))
 
 
@@ -243,6 +270,25 @@ class File:
             if len(found) == MOST_OFFERED:
                 break
         return tuple(found)
+
+    def tried_help(self, finding: Finding) -> str:
+        """Return the help of a finding in plan text as far as it was tried: empty where each edit that it may mean fails.
+
+        An edit that would need its counterpart in backward holds where it does so for the lines before.
+        """
+        text = self.text(finding.location.path)
+        if text is None or not next(repairs(finding, text), None):
+            return finding.help
+        fix = next(self.holding(finding, unsafe=True), None)
+        if fix is not None:
+            return fix.message if finding.rule in LEFT_OPEN else finding.help
+        forward = _GOES_BACK.split(text.text, maxsplit=1)[0]
+        if forward != text.text and not _NAMES_SEGMENTS.search(text.text):
+            with instead({self.path: forward.encode("utf-8")}):
+                file = File(self.path, self.mentions, self.rules)
+                if next(file.holding(finding, unsafe=True), None) is not None:
+                    return finding.help
+        return finding.help if self._left < 0 or "`" not in finding.help else ""
 
     def holding(self, finding: Finding, unsafe: bool) -> Iterator[Fix]:
         """Yield the fixes of the finding that hold."""

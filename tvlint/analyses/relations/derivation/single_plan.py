@@ -142,8 +142,8 @@ def _never_summed(alone: Alone) -> Iterator[Defect]:
         apart = batch if prod(terms.shape[term]) == 1 else _batch_axes(plan)
         for rank in joined.given if not stated and term not in alone.derived.summed else ():
             if any(is_part_over(plan, joined.given, rank, axis.name) for axis in plan.mesh.axes if axis.name not in apart):
-                segment = next(name for name, found in plan.segments.items() if _runs(found, joined.operator))
-                yield joins(plan, joined, rank, segment)
+                segment = next((name for name, found in plan.segments.items() if _runs(found, joined.operator)), "")
+                yield from [joins(plan, joined, rank, segment)] if segment else []
 
 
 def _runs(segment: Segment, operator: Operator) -> bool:

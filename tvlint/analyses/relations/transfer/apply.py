@@ -77,6 +77,9 @@ def run_on_pieces(world: World, use: Use, total_slots: int) -> Value:
     for name, pieces in several.items():
         size = held[name][1]
         operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
+        if world.alone and name in (use.masked or ()) and name not in use.ranges and [*pieces] != sorted(pieces):
+            text = f"masks {size} positions as if in their order, and gets {len(pieces)} pieces of them in another one"
+            raise Mismatch("pieces-not-in-rank-order", text, refutes=True, operand=operand)
         if name in use.ranges or name in (use.masked or ()):
             text = f"states or implies where its indices lie, and gets {len(pieces)} pieces of {size} indices"
             raise Mismatch("split-dimension", text, refutes=False, operand=operand)

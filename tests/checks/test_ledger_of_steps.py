@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.plan_findings import findings_of_text
+from tvlint.findings import Severity
 
 STEPS = """mesh dp=2
 micro-batches 2
@@ -130,3 +131,34 @@ program
   sgd_step(we!, grad(we))
 """
     assert {finding.rule for finding in findings_of_text(plan)} == {"missing-gradient-reduction"}
+
+
+DIVIDED = """mesh dp=4
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+loss l
+program
+  h = linear(x, w)
+  s = mean(h)
+  l = all-reduce avg(s) over dp
+  dh = backward s (grad(l))
+  _, g = backward h (dh)
+  r = all-reduce{how}(g) over dp
+  u = div(r, {by})
+  sgd_step(w!, u)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "by", "severity"),
+    [
+        ("", 4, []),
+        (" avg", 1, []),
+        (" avg", 2, [Severity.WARNING]),
+        (" avg", 4, [Severity.ERROR]),
+        ("", 2, [Severity.ERROR]),
+        ("", 8, [Severity.WARNING]),
+    ],
+)
+def test_a_division_that_no_size_explains_may_be_meant(how: str, by: int, severity: list[Severity]) -> None:
+    assert [finding.severity for finding in findings_of_text(DIVIDED.format(how=how, by=by))] == severity

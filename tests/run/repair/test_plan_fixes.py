@@ -73,3 +73,40 @@ def test_a_finding_of_less_names_than_a_repair_needs_has_none(rule: str) -> None
     finding = Finding(rule, Severity.ERROR, "something is wrong", Location("a.plan", 3, 3), about=names)
     proposed = list(repairs(finding, Text("mesh tp=2\nprogram\n  y = linear(a, w)\n")))
     assert least == 0 or proposed == []
+
+
+WRONG_AXIS = """mesh dp=2 tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[8,8] dp:S(0)
+input dh f32[8,16] dp:S(0) tp:S(1)
+program
+  h = linear(x, w)
+  _, g = backward h (dh)
+  r = all-reduce(g) over {axis}
+  sgd_step(w!, r)
+"""
+KEYS = """mesh cp=2
+input q f32[2,4,8,8]
+input k f32[2,4,8,8] cp:S(2, order={order})
+input v f32[2,4,8,8] cp:S(2, order={order})
+output o
+program
+  o = scaled_dot_product_attention(q, k, v, is_causal=True)
+"""
+
+
+def _helped(text: str, here: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    (here / "a.plan").write_text(text)
+    main(["check", "a.plan", "--no-cache"])
+    return [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  help: ")]
+
+
+def test_help_says_which_of_several_edits_repairs_the_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _helped(WRONG_AXIS.format(axis="tp"), here, capsys) == ["help: run it over `dp`"]
+    assert _helped(WRONG_AXIS.format(axis="dp"), here, capsys) == []
+
+
+def test_help_that_names_an_edit_is_left_out_where_the_edit_fails(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _helped(KEYS.format(order="[[0,1],[2,3]]"), here, capsys)[0].startswith("help: gather")
+    text = KEYS.format(order="[[0,3],[1,2]]")
+    assert not any("`" in line for line in _helped(text, here, capsys))

@@ -39,7 +39,8 @@ class Multiple:
     """At `place` the loss, or the gradient `name` that steps `weight`, is `times` the mean of the loss or its gradient.
 
     It is that if `other` is stepped with the gradient itself, where one is named. `scaled` says that the gradients start with
-    more than the loss that the plan returns, and that the step does not undo that.
+    more than the loss that the plan returns, and that the step does not undo that. `may_be_meant` says that it is less, by a
+    number that no axis and no count of micro-batches explains.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Multiple:
     ranks: tuple[int, ...]
     other: str = ""
     scaled: bool = False
+    may_be_meant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class _Misfit:
     times: Fraction
     other: str = ""
     scaled: bool = False
+    may_be_meant: bool = False
 
 
 def multiples(facts: Facts) -> tuple[Multiple, ...]:
@@ -87,7 +90,7 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
         times, place = misfit.times, place_of(facts, operator)
         said = f"{times.numerator} times" if times.denominator == 1 else f"{times} of"
         everywhere = facts.fold.everywhere(tuple(sorted(ranks)))
-        yield Multiple(name, weight, said, place, everywhere, misfit.other, misfit.scaled)
+        yield Multiple(name, weight, said, place, everywhere, misfit.other, misfit.scaled, misfit.may_be_meant)
 
 
 def place_of(facts: Facts, operator: Operator) -> Location:
@@ -156,10 +159,11 @@ def _misfit(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> _Misfi
     scaled = _still_scaled(alone, loss, seed, factor)
     if scaled is not None:
         return _Misfit(scaled, scaled=True)
-    times = _odd(alone, loss, factor) or _divided_in_part(alone, loss, seed, factor)
+    by_sizes, in_part = _odd(alone, loss, factor), _divided_in_part(alone, loss, seed, factor)
+    times = by_sizes or in_part
     if times is None or any(_is_of_mean(alone, loss, factor / weight) for weight in _weights_of_loss(alone, loss)):
         return None
-    return _Misfit(times)
+    return _Misfit(times, may_be_meant=by_sizes is None and times < 1)
 
 
 def _weights_of_loss(alone: Alone, loss: int) -> set[Fraction]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.placement.expert_scales import expert_shares
 from tvlint.analyses.relations.scales import multiples
-from tvlint.findings import Finding
+from tvlint.findings import Finding, Severity
 from tvlint.rule import Rule
 
 
@@ -31,7 +32,9 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         if multiple.scaled:
             what = f"the gradient of the loss: backward starts from a multiple, which `{multiple.name}` does not undo"
             help = "divide the gradient by the loss scale before the update, once"
-        yield rule.finding(
+        if multiple.may_be_meant:
+            help = "leave out the division, or ignore this where the gradient is meant to be less"
+        found = rule.finding(
             f"`{multiple.weight}` is updated with {multiple.times} {what}",
             multiple.place,
             help,
@@ -39,14 +42,15 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             multiple.ranks,
             about=(multiple.weight, multiple.other or multiple.name),
         )
-    for found in expert_shares(facts):
-        if found.weight in reported or found.other in reported:
+        yield replace(found, severity=Severity.WARNING) if multiple.may_be_meant else found
+    for share in expert_shares(facts):
+        if share.weight in reported or share.other in reported:
             continue
         yield rule.finding(
-            f"the gradient of expert `{found.weight}` is divided by {found.divisor}, that of "
-            f"`{found.other}` by {found.right}: experts have seen the tokens of all ranks of `{found.axis}`",
-            facts.place(found.segment, found.index),
-            f"divide the gradients of experts by {found.right} too",
-            ranks=facts.fold.everywhere(facts.ranks_running(found.segment)),
-            about=(found.weight, found.other, found.axis),
+            f"the gradient of expert `{share.weight}` is divided by {share.divisor}, that of "
+            f"`{share.other}` by {share.right}: experts have seen the tokens of all ranks of `{share.axis}`",
+            facts.place(share.segment, share.index),
+            f"divide the gradients of experts by {share.right} too",
+            ranks=facts.fold.everywhere(facts.ranks_running(share.segment)),
+            about=(share.weight, share.other, share.axis),
         )

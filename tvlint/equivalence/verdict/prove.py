@@ -26,6 +26,7 @@ from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_runs
 from tvlint.equivalence.verdict.assumptions import holds_on_any_numbers
 from tvlint.equivalence.verdict.attempt import Attempt
+from tvlint.equivalence.verdict.casts import without_needless_casts
 from tvlint.equivalence.verdict.causes import CONSEQUENCES, FACTORS
 from tvlint.equivalence.verdict.held_weights import as_held
 from tvlint.equivalence.verdict.judge import find_proof, judge
@@ -127,13 +128,15 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
         return False
     once = _once(case)
     found = any(find_proof(replace(once, telling=telling), lambda text, share: None) is not None for telling in Telling)
-    return found and (once.parallel is parallel or not check_order(parallel))
+    return found and (once.parallel is parallel or next(iter(check_order(parallel)), None) is None)
 
 
 def _once(case: Case) -> Case:
-    """Return the case with plans that run nothing twice, state what ranges they look up in, and add squares up for norms."""
-    plan = with_sums_of_squares(with_stated_ranges(without_repeated_runs(case.parallel)))
-    return replace(case, parallel=plan, written=plan, reference=with_sums_of_squares(with_stated_ranges(case.reference)))
+    """Return the case with plans that run and cast nothing for nothing, state ranges of lookups, and add squares up for norms.
+    """
+    plan = with_sums_of_squares(with_stated_ranges(without_needless_casts(without_repeated_runs(case.parallel))))
+    reference = with_sums_of_squares(with_stated_ranges(without_needless_casts(case.reference)))
+    return replace(case, parallel=plan, written=plan, reference=reference)
 
 
 def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Verdict:

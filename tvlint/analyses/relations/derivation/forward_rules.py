@@ -35,7 +35,7 @@ from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
 from tvlint.ops.families.convolution import groups_of_all
 from tvlint.ops.families.shaping import view_sizes
-from tvlint.ops.spec import Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError
 
 
 def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
@@ -95,6 +95,8 @@ def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         if machine.alone:
             bound = _by_rows(bound, call)
         steps = spec.steps(call) if spec.steps is not None else ()
+        if steps and not {position for _, given in steps for position in given}.issuperset(range(len(values))):
+            _check_sizes(spec, form.call(machine.world.local_shape(value) for value in values))
         everything = bool(values) and takes_everything(form, spec, machine.world.local_shape(values[0]))
         case = machine.cases.known[key] = Case(name, call, bound, steps, everything)
     return evaluated_case(machine, form, spec, case, values)
@@ -124,6 +126,15 @@ def _by_rows(bound: Bound, call: Call) -> Bound:
     sizes = {name: call.shape(at)[bound.operands[at].index(name)] for name in rows for at in sorted(held[name])[:1]}
     ranges = {name: stated for name, stated in bound.ranges.items() if stated != (0, sizes.get(name))}
     return replace(bound, whole=bound.whole - rows, reduced=bound.reduced | rows, ranges=ranges)
+
+
+def _check_sizes(spec: OpSpec, call: Call) -> None:
+    """Raise UnsupportedError where the operands do not fit each other, of which some are only looked at for their shape."""
+    sizes: dict[str, int] = {}
+    for position, names in enumerate(spec.bind(call).operands):
+        for name, size in zip(names, call.shape(position), strict=True):
+            if name != ONE and sizes.setdefault(name, size) != size:
+                raise UnsupportedError(f"`{call.op}` of shapes {', '.join(map(str, call.inputs))}")
 
 
 def _check_expansion(form: Form, whole: Shape, local: Shape) -> None:

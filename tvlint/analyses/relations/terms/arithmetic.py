@@ -193,10 +193,16 @@ def _quotient(call: _Call) -> _Variable:
     return tape.scaled(call.operands[0], (constant[0], 1 / constant[1]))
 
 
-def _sum(call: _Call) -> _Variable:
-    tape, sign = call.tape, rational(-1 if call.name == "sub" else 1)
-    if call.attributes[0] != 1:
+def _sign(name: str, alpha: Any) -> Constant:
+    """Return what the second of two addends is multiplied with."""
+    factor = number_of(alpha)
+    if factor is None:
         raise TooLargeError
+    return rational(-factor if name == "sub" else factor)
+
+
+def _sum(call: _Call) -> _Variable:
+    tape, sign = call.tape, _sign(call.name, call.attributes[0])
     if len(call.operands) == 2:
         return tape.plus(call.operands[0], call.operands[1], sign)
     _, place, value = call.attributes
@@ -395,6 +401,24 @@ def _loss(call: _Call) -> _Variable:
     return tape.plus(_log_sum(tape, scores, classes), counted, rational(-1))
 
 
+_HALVED = {"swiglu": (0, _silu), "glu": (1, _of_function("sigmoid"))}
+"""Operators that multiply the halves of a dimension: which half a function is taken of, and the function."""
+
+
+def _of_halves(tape: _Tape, name: str, values: Sequence[Expression], operand: Indices, made: Indices) -> Expression:
+    """Return an operator on the halves of a dimension; its gradient, where there is one to begin with."""
+    algebra, (gated, function) = tape.algebra, _HALVED[name]
+    (whole,), (half,) = operand - made, made - operand
+    size = algebra.sizes[half][0]
+    parts = [tape.given(algebra.sliced(values[-1], whole, start, start + size, half), made) for start in (0, size)]
+    gate = function(_Call(tape, name, (), (parts[gated],), made, frozenset()))
+    product = tape.times(gate, parts[1 - gated])
+    if len(values) == 1:
+        return product.value
+    first, second = (tape.gradient(product, values[0], part) for part in parts)
+    return algebra.added(*(algebra.padded(each, half, at, 2 * size, whole) for each, at in ((first, 0), (second, size))))
+
+
 _Rule: TypeAlias = Callable[[_Call], _Variable]
 
 _ONE = ((1, 0),)
@@ -518,11 +542,13 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     kept = [-1 if index >= 0 and algebra.sizes.get(index) == (1, False) else index for index in result]
     left = frozenset(pattern for index in kept for pattern in algebra.expanded(index)) - {-1}
     tape = _Tape(algebra)
-    special = _special(terms, head, operands, algebra, values, inside) if not algebra.parts else None
+    special = _special(terms, head, operands, algebra, values, inside)
     if special is not None:
         made: Expression | None = special
     elif not gradient and has_trait(name, Trait.CONVERSION) and attributes != ("bool",) and is_of_flags(terms, operands[0]):
         made = values[0]
+    elif name in _HALVED and whole:
+        made = _of_halves(tape, name, values, inside[-1], left if not gradient else inside[0])
     elif gradient:
         made = _gradient(tape, head, values, inside, left, over)
     else:
@@ -706,10 +732,15 @@ def _special(
     mask = len(operands) - 1 if gradient and mask > position else 1 if gradient else mask
     keeps = flag(algebra, operands[mask], pattern[mask], negated)
     if gradient:
-        return algebra.total(algebra.multiplied(values[0], keeps), inside[0] - frozenset(pattern[len(operands)]))
+        return algebra.total(algebra.multiplied(values[0], keeps), inside[0] - _expanded(algebra, pattern[len(operands)]))
     if not value:
         return algebra.multiplied(values[position], keeps)
     return algebra.added(values[position], logarithm(terms, keeps))
+
+
+def _expanded(algebra: Algebra, pattern: Sequence[int]) -> Indices:
+    """Return the indices that stand for those of a pattern."""
+    return frozenset(each for index in pattern for each in algebra.expanded(index))
 
 
 def _filled(name: str, attributes: tuple[Any, ...]) -> tuple[int, int, bool, float] | None:
@@ -739,7 +770,8 @@ def _attention(
         missing = algebra.terms.term(("missing",), (), (), -1)
         known.append(tape.given(((NONE, ((missing, (), ONE),)),), inside[0] | inside[2]))
     query, key, value = known
-    both = (query.indices & key.indices) - (inside[0] if gradient else frozenset(pattern[len(operands)]))
+    result = _expanded(algebra, pattern[len(operands)])
+    both = (query.indices & key.indices) - (inside[0] if gradient else result)
     if count == 2:
         both, over = (query.indices & key.indices) - inside[0], key.indices - query.indices
     else:
@@ -768,7 +800,7 @@ def _attention(
     if not gradient:
         return tape.total(tape.times(chances, value), over).value
     if position == 2:
-        rest = (inside[0] | chances.indices) - frozenset(pattern[len(operands)])
+        rest = (inside[0] | chances.indices) - result
         return algebra.total(algebra.multiplied(values[0], chances.value), rest)
     return tape.gradient(tape.total(tape.times(chances, value), over), values[0], known[position])
 
@@ -817,8 +849,8 @@ def _through(
     """Return the gradient of an operator that is linear in its operand, and needs nothing but the gradient of its result."""
     algebra = tape.algebra
     summed = algebra.total(given, inside - result)
-    if name in ("add", "sub") and attributes == (1,):
-        return algebra.scaled(summed, rational(-1)) if (name, position) == ("sub", 1) else summed
+    if name in ("add", "sub") and len(attributes) == 1:
+        return algebra.scaled(summed, _sign(name, attributes[0])) if position == 1 else summed
     if name in ("mul", "div") and len(attributes) == 2 and (name == "mul" or attributes[0] == 1):
         constant = constant_of(attributes[1])
         if constant is None or not constant[1]:
@@ -840,7 +872,7 @@ def sum_of_gradients(terms: Terms, term: int) -> int:
     try:
         algebra.split((operand, places) for operand in terms.operands[term])
         made = algebra.added(*(algebra.of_term(operand, places) for operand in terms.operands[term]))
-        found, constant = algebra.laid_out(made, places)
+        found, constant = algebra.laid_out(_side_by_side(algebra, made), places)
     except TooLargeError:
         return term
     return times(terms, found, constant) if (terms.shape[found], terms.slot[found]) == (shape, terms.slot[term]) else term

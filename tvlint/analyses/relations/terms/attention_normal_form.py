@@ -34,12 +34,15 @@ from tvlint.analyses.relations.terms.softmax_normal_form import (
     softmax_gradient,
     without_powers,
 )
+from tvlint.analyses.relations.terms.sums_of_products import MERGE, PAD, SLICE, SPLIT, SUM_OF_PRODUCTS, TOTAL
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
-_KEEP_NUMBERS = (Trait.SUM, Trait.SCALING, Trait.VIEW, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION)
+_KEEP_NUMBERS = (Trait.VIEW, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION)
 """Operators that make of numbers that are not whole others that are not."""
+
+_DEEPEST = 64
 
 SEES = "every query of attention that is written out with a mask sees a key"
 
@@ -115,20 +118,29 @@ def _scores(
 
 def is_of_numbers(terms: Terms, term: int) -> bool:
     """Return whether the elements are numbers that are not whole, so that a mask is one to add and not one of flags."""
-    waiting, seen = [term], {term}
-    while waiting:
-        inner = waiting.pop()
-        head, operands = terms.keys[inner], terms.operands[inner]
-        if head[0] in ("weight", "buffer", "input"):
-            if not str(head[2]).startswith(("float", "bfloat")):
-                return False
-            continue
-        known = operands[1:2] if head[0] == "embedding" else operands if _keeps_numbers(str(head[0])) else ()
-        if not known:
-            return False
-        waiting += [operand for operand in known if operand not in seen]
-        seen.update(known)
-    return True
+    return _is_of_numbers(terms, term, _DEEPEST, {})
+
+
+def _is_of_numbers(terms: Terms, term: int, deepest: int, known: dict[int, bool]) -> bool:
+    head, operands = terms.keys[term], terms.operands[term]
+    if term in known or not deepest:
+        return known.get(term, False)
+    of_operands = [_is_of_numbers(terms, operand, deepest - 1, known) for operand in operands]
+    if head[0] in ("weight", "buffer", "input"):
+        found = _is_real(head[2])
+    elif has_trait(str(head[0]), Trait.CONVERSION):
+        found = len(head[2]) == 1 and _is_real(head[2][0])
+    elif head[0] in (SUM_OF_PRODUCTS, TOTAL) or has_trait(str(head[0]), Trait.SUM, Trait.SCALING):
+        found = any(of_operands)
+    elif head[0] == "embedding":
+        found = of_operands[1]
+    else:
+        found = bool(operands) and _keeps_numbers(str(head[0])) and all(of_operands)
+    return known.setdefault(term, found)
+
+
+def _is_real(dtype: object) -> bool:
+    return str(dtype).removeprefix("torch.").startswith(("float", "bfloat"))
 
 
 def _of_attention(terms: Terms, head: Head, operands: Operands) -> int | None:
@@ -190,4 +202,4 @@ _RULES: dict[str, Rule] = {
 
 def _keeps_numbers(head: str) -> bool:
     """Return whether the operator makes of numbers that are not whole others that are not."""
-    return head in (TIMES, "neg") or has_trait(head, *_KEEP_NUMBERS)
+    return head in (TIMES, "neg", MERGE, SPLIT, SLICE, PAD) or has_trait(head, *_KEEP_NUMBERS)

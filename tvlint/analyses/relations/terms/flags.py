@@ -272,6 +272,8 @@ def is_of_flags(terms: Terms, term: int) -> bool:
         return is_of_flags(terms, terms.operands[term][0])
     if has_trait(str(head[0]), Trait.FILLED):
         return bool(head[2][1] == "bool")
+    if has_trait(str(head[0]), Trait.CONVERSION) and head[2] == ("bool",):
+        return True
     return has_trait(str(head[0]), Trait.COMPARISON) or head[0] == "logical-not"
 
 

@@ -20,7 +20,7 @@ inside, every dimension has as many indices as the finest view of it has dimensi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, permutations, product
@@ -38,6 +38,8 @@ Factor: TypeAlias = tuple[int, Pattern, Fraction]
 
 Addend: TypeAlias = tuple[Constant, tuple[Factor, ...]]
 Expression: TypeAlias = tuple[Addend, ...]
+_Ranges: TypeAlias = dict[tuple[int, int], tuple[int, Expression]]
+"""By start and size: an index of that size, and a value that has it."""
 
 SUM_OF_PRODUCTS, TOTAL, FUNCTION, CIRCLE = "sum-of-products", "total", "function", "pi"
 MERGE, SPLIT = "merged-dimensions", "split-dimensions"
@@ -295,6 +297,9 @@ class Algebra:
             raise TooLargeError
         if exponent == 1:
             return one
+        beside = self._range_by_range(one, exponent > 0, lambda value: self.power(value, exponent))
+        if beside is not None:
+            return beside
         if len(one) > 1 and exponent in (2, 3) and self._is_multiplied_out(one, one):
             square = self.multiplied(one, one)
             return square if exponent == 2 else self.multiplied(square, one)
@@ -362,6 +367,10 @@ class Algebra:
 
     def function(self, name: str, one: Expression) -> Expression:
         """Return a function of every element."""
+        keeps_zero = name in _OF_ZERO and not _OF_ZERO[name][1]
+        beside = self._range_by_range(one, keeps_zero, lambda value: self.function(name, value))
+        if beside is not None:
+            return beside
         if name == "exp" and len(one) <= _MOST_POWERS:
             powers = [self._power_of_e(addend) for addend in one]
             return ((NONE, self._powers(factor for ((_, factors),) in powers for factor in factors)),)
@@ -606,6 +615,10 @@ class Algebra:
         if head == PLACE and dim < len(pattern) - 1:
             ((_, factors),) = self.alone(self._slice(operands[0], pattern[:-1], index, start, stop, part))
             return ((NONE, (self._place_of(factors[0], pattern[-1:], term in terms.within),)),)
+        if head[0] == SPLIT:
+            outer = self._slice_of_outermost(term, pattern, index, (start, stop), part)
+            if outer is not None:
+                return outer
         if head[0] == SLICE and head[1] == dim:
             (term,), start, stop = operands, start + head[2], stop + head[2]
         shape = (*terms.shape[term][:dim], stop - start, *terms.shape[term][dim + 1 :])
@@ -614,9 +627,31 @@ class Algebra:
         places = tuple(-1 if place == part else place for place in moved) if stop - start == 1 else moved
         return ((NONE, ((terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), places, ONE),)),)
 
-    def _slice_among_zeros(
-        self, inner: int, pattern: Pattern, dim: int, ends: tuple[int, int], part: int
-    ) -> Expression:
+    def _slice_of_outermost(
+        self, term: int, pattern: Pattern, index: int, ends: tuple[int, int], part: int
+    ) -> Expression | None:
+        """Return some of the values of the outermost part of a dimension that is split: a slice of the dimension, split again.
+
+        None where the index is no such part.
+        """
+        terms, waiting = self.terms, iter(pattern)
+        groups = [[next(waiting) for _ in range(count)] for count in terms.keys[term][1]]
+        dim = next((place for place, group in enumerate(groups) if len(group) > 1 and group[0] == index), -1)
+        if dim < 0:
+            return None
+        (base,), inner = terms.operands[term], groups[dim][1:]
+        start, stop = (end * prod(self.sizes[each][0] for each in inner) for end in ends)
+        if terms.keys[base][0] == SLICE and terms.keys[base][1] == dim:
+            start, stop = start + terms.keys[base][2], stop + terms.keys[base][2]
+            (base,) = terms.operands[base]
+        if dim == terms.slot[base]:
+            return None
+        shape = (*terms.shape[base][:dim], stop - start, *terms.shape[base][dim + 1 :])
+        made = terms.term((SLICE, dim, start, stop), (base,), shape, terms.slot[base])
+        groups[dim] = inner if ends[1] - ends[0] == 1 else [part, *inner]
+        return ((NONE, (self._factor(made, [tuple(group) for group in groups], ONE),)),)
+
+    def _slice_among_zeros(self, inner: int, pattern: Pattern, dim: int, ends: tuple[int, int], part: int) -> Expression:
         """Return some of the values of a value among zeros; `ends` are counted from its first that is none of them."""
         size, (start, stop) = self.terms.shape[inner][dim], ends
         first, last = max(start, 0), min(stop, size)
@@ -642,15 +677,20 @@ class Algebra:
         """Return the expression among zeros: its values of index `part` are those of `index` from `start` on."""
         self.sizes[index] = (size, False)
         known = {index for _, factors in one for _, pattern, _ in factors for index in pattern}
-        if self.sizes.get(part, (1, False)) == (1, False) and part not in known:
-            alone, _ = self.as_term(self.number(NONE), [-1])
+        if known.isdisjoint(self.expanded(part)):
+            size_of_part = self.sizes.get(part, (1, False))
+            alone, _ = self.as_term(self.number(NONE), [-1 if size_of_part == (1, False) else part])
             here = self.terms.term((PAD, 0, start, size), (alone,), (size,), -1)
             return self.multiplied(one, ((NONE, ((here, (index,), ONE),)),))
-        outer = tuple(factor for factor in one[0][1] if part not in factor[1]) if len(one) == 1 else ()
+        atoms = frozenset(self.expanded(part))
+        outer = tuple(factor for factor in one[0][1] if atoms.isdisjoint(factor[1])) if len(one) == 1 else ()
         inner = tuple((constant, tuple(factor for factor in factors if factor not in outer)) for constant, factors in one)
-        if not all(factors for _, factors in inner):
-            raise TooLargeError
-        term, pattern, constant = self.as_factor(inner)
+        if len(atoms) > 1:
+            others = dict.fromkeys(i for _, factors in inner for _, at, _ in factors for i in at if i >= 0 and i not in atoms)
+            pattern = (*others, part)
+            term, constant = self.laid_out(inner, pattern)
+        else:
+            term, pattern, constant = self.as_factor(inner)
         if pattern.count(part) != 1:
             raise TooLargeError
         return ((constant, self._powers((*outer, (*self._pad(term, pattern, part, start, size, index), ONE)))),)
@@ -660,33 +700,78 @@ class Algebra:
 
         The expression is as it was where values stand along several indices, or ranges overlap in part.
         """
+        found = self._ranges(one)
+        return one if found is None else self._beside_each_other(*found)
+
+    def _ranges(self, one: Expression) -> tuple[int, _Ranges] | None:
+        """Return the index along which values stand side by side, and by range the index of the value there and the value.
+
+        What stands at all indices is cut into these ranges, too. None where values stand along several indices, or ranges
+        overlap in part.
+        """
         along = [self._zeros_along(factors) for _, factors in one]
-        index = next(iter(frozenset.intersection(*along)), -1) if along else -1
+        index = next(iter(frozenset.intersection(*filter(None, along))), -1) if any(along) else -1
         if index < 0:
-            return one
+            return None
+        parts: dict[tuple[int, int], int] = {}
         ranges: dict[tuple[int, int], list[Expression]] = {}
-        part = max([*self.sizes, -1]) + 1
-        for constant, factors in one:
+        for (constant, factors), here in zip(one, along, strict=True):
+            if not here:
+                continue
             place = next(i for i, factor in enumerate(factors) if self._stands_along(factor) == index)
             (term, pattern, _), rest = factors[place], (*factors[:place], *factors[place + 1 :])
             _, dim, start, _ = self.terms.keys[term]
             (inner,) = self.terms.operands[term]
             size = self.terms.shape[inner][dim]
-            if len(parts_of(self.terms, inner)[dim]) > 1:
-                return one
-            self.sizes[part] = (size, False)
+            if (start, size) not in parts:
+                parts[start, size] = self._new_index(size)
+            part = parts[start, size]
+            self._split_as(part, parts_of(self.terms, inner)[dim])
             cut = self.sliced(((constant, rest),), index, start, start + size, part)
             value = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
             ranges.setdefault((start, size), []).append(self.multiplied(cut, value))
-        ends = sorted(ranges)
-        if any(start + size > after for (start, size), (after, _) in pairwise(ends)):
-            return one
-        made = []
-        for start, size in ends:
-            self.sizes[part] = (size, False)
-            value = self.added(*ranges[start, size])
-            made.append(self.padded(value, part, start, self.sizes[index][0], index) if value else ())
-        return self.added(*made)
+        everywhere = tuple(addend for addend, here in zip(one, along, strict=True) if not here)
+        if any(start + size > after for (start, size), (after, _) in pairwise(sorted(ranges))):
+            return None
+        for start, size in [*ranges, *_between(sorted(ranges), self.sizes[index][0])] if everywhere else ():
+            if (start, size) not in parts:
+                parts[start, size] = self._new_index(size)
+            part = parts[start, size]
+            ranges.setdefault((start, size), []).append(self.sliced(everywhere, index, start, start + size, part))
+        return index, {each: (parts[each], self.added(*ranges[each])) for each in sorted(ranges)}
+
+    def _new_index(self, size: int) -> int:
+        index = max([*self.sizes, -1]) + 1
+        self.sizes[index] = (size, False)
+        return index
+
+    def _beside_each_other(self, index: int, ranges: _Ranges) -> Expression:
+        """Return values at their ranges of an index."""
+        size = self.sizes[index][0]
+        return self.added(
+            *(self.padded(value, part, start, size, index) for (start, _), (part, value) in ranges.items() if value)
+        )
+
+    def _range_by_range(
+        self, one: Expression, keeps_zero: bool, function: Callable[[Expression], Expression]
+    ) -> Expression | None:
+        """Return a function of values side by side: that of each of them, where it keeps the zeros between them, or there are
+        none. None where it does not.
+        """
+        if not any(self.terms.keys[term][0] == PAD for _, factors in one for term, _, _ in factors):
+            return None
+        try:
+            found = self._ranges(one)
+            if found is None:
+                return None
+            index, ranges = found
+            taken = sum(size for (_, size), (_, value) in ranges.items() if value)
+            if not keeps_zero and taken != self.sizes[index][0]:
+                return None
+            made = {each: (part, function(value) if value else ()) for each, (part, value) in ranges.items()}
+            return self._beside_each_other(index, made)
+        except TooLargeError:
+            return None
 
     def _zeros_along(self, factors: Sequence[Factor]) -> frozenset[int]:
         """Return the indices along which a product is among zeros, that other factors or values have too."""
@@ -703,8 +788,8 @@ class Algebra:
     def laid_out(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
         """Return the expression as a constant times a term whose dimensions are these indices, joined where they are split."""
         found, constant = self.as_term(one, [atom for index in places for atom in self.expanded(index)])
-        counts = tuple(len(self.expanded(index)) for index in places)
-        return self.merged(found, counts), constant
+        made, factor = bare(self.terms, self.merged(found, tuple(len(self.expanded(index)) for index in places)))
+        return made, _times(constant, factor)
 
     def merged(self, term: int, counts: Sequence[int]) -> int:
         """Return the term with so many of its dimensions in a row joined into each one."""
@@ -736,11 +821,45 @@ class Algebra:
             made, constant = self.as_term(found, places)
         except TooLargeError:
             return None
-        return made if constant == NONE else None
+        return times(terms, made, constant)
 
     def _with_runs(self, one: Expression, runs: Mapping[Pattern, int]) -> Expression:
         """Return the expression with one index for each run of indices. Raises TooLargeError where they stand apart."""
-        return tuple((constant, self._powers(self._with_run(*factor, runs) for factor in factors)) for constant, factors in one)
+        among = [next((i for i, factor in enumerate(each) if self._is_at_one_index(factor, runs)), -1) for _, each in one]
+        if all(place < 0 for place in among):
+            return tuple(
+                (constant, self._powers(self._with_run(*factor, runs) for factor in factors)) for constant, factors in one
+            )
+        found: list[Expression] = []
+        for (constant, factors), place in zip(one, among, strict=True):
+            if place < 0:
+                found.append(self._with_runs(((constant, factors),), runs))
+            else:
+                rest = (constant, (*factors[:place], *factors[place + 1 :]))
+                found.append(self._at_outermost(rest, factors[place], runs))
+        return self.side_by_side(self.added(*found))
+
+    def _is_at_one_index(self, factor: Factor, runs: Mapping[Pattern, int]) -> bool:
+        """Return whether a factor is one at one index of the outermost dimension of some run, and zero elsewhere."""
+        term, pattern, power = factor
+        head, operands = self.terms.keys[term], self.terms.operands[term]
+        alone = head[0] == PAD and power == ONE and self.terms.keys[operands[0]][:2] == ("one", (1,))
+        return alone and any(run[0] == pattern[0] for run in runs)
+
+    def _at_outermost(self, rest: Addend, factor: Factor, runs: Mapping[Pattern, int]) -> Expression:
+        """Return a value at one index of the outermost dimension of a run: it is among zeros along the joined one."""
+        term, (outermost,), _ = factor
+        run = next(run for run in runs if run[0] == outermost)
+        if any(outermost in pattern for _, pattern, _ in rest[1]):
+            raise TooLargeError
+        inner, start, joined = run[1:], self.terms.keys[term][2], runs[run]
+        others = {each: index for each, index in runs.items() if each != run}
+        part, size = inner[0], prod(self.sizes[index][0] for index in inner)
+        if len(inner) > 1:
+            part = max([*self.sizes, -1]) + 1
+            self.sizes[part] = (size, False)
+            others[inner] = part
+        return self.padded(self._with_runs((rest,), others), part, start * size, self.sizes[joined][0], joined)
 
     def _with_run(self, term: int, pattern: Pattern, power: Fraction, runs: Mapping[Pattern, int]) -> Factor:
         """Return a factor with one index for each run of indices."""
@@ -839,6 +958,13 @@ def finer(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
     if prod(one) != prod(other) or any(high % low for low, high in pairwise(ends)):
         raise TooLargeError
     return tuple(high // low for low, high in pairwise((1, *ends)))[::-1]
+
+
+def _between(ranges: Sequence[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """Return the ranges, each a start and a size, that others leave of a dimension."""
+    ends = [0, *(start + length for start, length in ranges)]
+    starts = [*(start for start, _ in ranges), size]
+    return [(low, high - low) for low, high in zip(ends, starts, strict=True) if high > low]
 
 
 def _orders(factors: Sequence[Factor]) -> Iterable[list[Factor]]:

@@ -1,0 +1,55 @@
+"""Casts that keep every number, and casts to the type of another tensor, against plans that have none or name the type."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.plan_tapes import with_backward
+from tests.equivalence.test_attention import plans
+from tvlint.equivalence.verdict.prove import is_proved
+
+TEXT = """
+mesh tp=2
+weight w TYPE[6,8] tp:S(0)
+input x TYPE[2,4,8]
+loss l
+program
+BODY
+l0: f32[] = sum(z)
+l = all-reduce(l0) over tp
+"""
+WHOLE = TEXT.replace("mesh tp=2\n", "").replace(" tp:S(0)", "").replace("l0:", "l:").replace("l = all-reduce(l0) over tp\n", "")
+PLAIN = "h = linear(x, w)\nz = tanh(h)"
+NARROWED = 'f = float(x)\nr = rms_norm(f, [8])\nt = to(r, dtype="bfloat16")\nh = linear(t, w)\nz = tanh(h)'
+ALIKE = NARROWED.replace('to(r, dtype="bfloat16")', "type_as(r, x)")
+FLOAT = PLAIN.replace("z = tanh(h)", "f = float(h)\nz = tanh(f)")
+RIGHT = {
+    "to the own type": ("f32", FLOAT, PLAIN),
+    "to the own type, by its name": ("f32", FLOAT.replace("float(h)", 'to(h, dtype="float32")'), PLAIN),
+    "to the type of another of that type": ("f32", FLOAT.replace("float(h)", "type_as(h, x)"), PLAIN),
+    "to the type of another": ("bf16", ALIKE, NARROWED),
+    "to the type of another, in both": ("bf16", ALIKE, ALIKE),
+}
+WRONG = {
+    "to a narrower type": ("f32", FLOAT.replace("float(h)", "bfloat16(h)"), PLAIN),
+    "to whole numbers": ("f32", FLOAT.replace("float(h)", 'to(h, dtype="int64")'), PLAIN),
+    "to the type of another, which is left out": ("bf16", ALIKE.replace("type_as(r, x)", "identity(r)"), NARROWED),
+    "to the type of another of another type": ("bf16", ALIKE.replace("type_as(r, x)", "type_as(r, f)"), NARROWED),
+    "of another value": ("bf16", ALIKE.replace("type_as(r, x)", "type_as(f, x)"), NARROWED),
+}
+
+
+def text(head: str, dtype: str, body: str) -> str:
+    return with_backward(head.replace("TYPE", dtype).replace("BODY", body))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_casts_that_keep_numbers_are_none(name: str) -> None:
+    dtype, plan, reference = RIGHT[name]
+    assert is_proved(*plans(text(TEXT, dtype, plan), text(WHOLE, dtype, reference)))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_casts_that_round_are_told_apart(name: str) -> None:
+    dtype, plan, reference = WRONG[name]
+    assert not is_proved(*plans(text(TEXT, dtype, plan), text(WHOLE, dtype, reference)))

@@ -1,0 +1,66 @@
+"""Casts to the type that a tensor has, which keep every number, and casts to the type of another tensor.
+
+`x.float()` of a tensor of `float32`, and `x.type_as(y)` where both have one type, are `x`; `x.type_as(y)` of other types is the
+cast to that of `y`. Types are those that the plan declares or that follow from its operators; a cast from or to a type that is
+not known is left as it is, as is one that overwrites its operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tvlint.ir.operators import Backward, Compute, Literal, Operator
+from tvlint.ir.plan import Plan, Tensor
+from tvlint.ops.spec import Call, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, spec_of
+
+
+def without_needless_casts(plan: Plan) -> Plan:
+    """Return the plan with copies in the place of casts that change nothing; the plan itself where it has none."""
+    segments = {
+        name: replace(segment, operators=tuple(_instead(operator, plan.tensors) for operator in segment.operators))
+        for name, segment in plan.segments.items()
+    }
+    return plan if segments == dict(plan.segments) else replace(plan, segments=segments)
+
+
+def _instead(operator: Operator, tensors: Mapping[str, Tensor]) -> Operator:
+    if isinstance(operator, Compute):
+        return _plain(operator, tensors)
+    if not isinstance(operator, Backward) or any(operator.outputs[1:]):
+        return operator
+    forward = _plain(operator.forward, tensors)
+    return operator if forward is operator.forward else replace(operator, forward=forward, outputs=operator.outputs[:1])
+
+
+def _plain(cast: Compute, tensors: Mapping[str, Tensor]) -> Compute:
+    """Return a copy, or the cast to a type, in the place of a cast of which both types are known."""
+    if not has_trait(cast.op, Trait.CONVERSION) or cast.in_place or len(cast.outputs) != 1:
+        return cast
+    operand, wanted = cast.inputs[0], _wanted(cast, tensors)
+    before = tensors.get(operand) if isinstance(operand, str) else None
+    if before is None or not before.dtype or not wanted:
+        return cast
+    if before.dtype == wanted:
+        return replace(cast, op="torch.clone", inputs=(operand,), attributes={})
+    alike = len(cast.inputs) == 2
+    return replace(cast, op="torch.Tensor.to", inputs=(operand,), attributes={"dtype": wanted}) if alike else cast
+
+
+def _wanted(cast: Compute, tensors: Mapping[str, Tensor]) -> str:
+    """Return the type that a cast is to; empty where it is not known, or is that of anything but a tensor."""
+    operand, *others = cast.inputs
+    spec, before = spec_of(cast.op), tensors.get(operand) if isinstance(operand, str) else None
+    if len(others) == 1 and isinstance(others[0], str):
+        alike = tensors.get(others[0]) if not cast.attributes and cast.op.rsplit(".", 1)[-1] in ("type_as", "to") else None
+        return alike.dtype if alike is not None else ""
+    literals = [other for other in others if isinstance(other, Literal)]
+    if spec is None or before is None or len(literals) != len(others):
+        return ""
+    try:
+        attributes = spec.bind(Call(cast.op, (before.shape, *literals), cast.attributes)).attributes
+    except UnsupportedError:
+        return ""
+    (said,) = attributes if len(attributes) == 1 else ("",)
+    return said.removeprefix("torch.") if isinstance(said, str) else ""

@@ -161,6 +161,17 @@ def _over_another_axis(finding: Finding, names: tuple[str, ...], line: int, line
     yield from _left_out(finding, names, line, lines)
 
 
+def _exchanged_alike(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield the exchange of the line, or the one that it undoes, over another axis."""
+    there = [related.location.line or 0 for related in finding.related if related.location.path == lines.path]
+    for number in dict.fromkeys([line, *there]):
+        found = re.search(r"(?<=\bover )[\w,]+", lines.all[number])
+        if found is not None:
+            where = "it" if number == line else f"`{lines.all[number].strip()}`"
+            others = (axis for axis in lines.axes() if axis != found[0])
+            yield from (Fix(f"run {where} over `{axis}`", (lines.other(number, found, axis),)) for axis in others)
+
+
 def _gathers(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     """Yield the sum of the line as a gather, and over other axes."""
     kind = re.search(r"\ball-reduce[^(]*\((?P<operand>[^,()]+(?:\([^()]*\))?)\)", lines.all[line])
@@ -168,6 +179,16 @@ def _gathers(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines)
         for statement in (f"all-gather({kind['operand']}, dim={dim})" for dim in range(_MOST_DIMS)):
             yield Fix(f"write `{statement}`", (lines.other(line, kind, statement),))
     yield from _over_another_axis(finding, names, line, lines)
+
+
+def _summed_before(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield the gather of the line as a sum, and sums of the operands of the line before it."""
+    kind = re.search(r"\ball-gather\((?P<operand>[^,()]+(?:\([^()]*\))?), [^()]*\)", lines.all[line])
+    if kind is not None:
+        statement = f"all-reduce({kind['operand']})"
+        yield Fix(f"write `{statement}`", (lines.other(line, kind, statement),))
+    for name, axis in product(_operands(lines.all[line], names), _axes(names, lines)):
+        yield from _inserted((name,), f"all-reduce({{name}}) over {axis}", "sum", line, lines)
 
 
 def _other_dims(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
@@ -179,15 +200,34 @@ def _other_dims(finding: Finding, names: tuple[str, ...], line: int, lines: _Lin
 
 def _gathered(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     """Yield gathers of one operand of the line, and of those besides the first together, before it."""
-    operands = _OPERANDS.search(lines.all[line])
-    given = [name.strip() for name in operands[1].split(",") if "=" not in name] if operands is not None else []
-    read = [name for name in given if name and not name[0].isdigit() and not name.startswith(("[", "("))]
-    axes = lines.axes()
-    over = [name for name in names if name in axes] or axes
-    first = [name for name in names if name in read]
-    chosen = [(name,) for name in dict.fromkeys([*first, *read])] + ([tuple(read[1:3])] if len(read) > 2 else [])
-    for some, axis, dim in product(chosen, over, range(_MOST_DIMS)):
+    read = _operands(lines.all[line], ())
+    chosen = [(name,) for name in _operands(lines.all[line], names)] + ([tuple(read[1:3])] if len(read) > 2 else [])
+    for some, axis, dim in product(chosen, _axes(names, lines), range(_MOST_DIMS)):
         yield from _inserted(some, f"all-gather({{name}}, dim={dim}) over {axis}", "whole", line, lines)
+
+
+def _gathered_or_exchanged(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield gathers of operands of the line, the exchanges that the finding leads to over other axes, and new exchanges."""
+    yield from _gathered(finding, names, line, lines)
+    yield from _exchanged_alike(finding, names, line, lines)
+    read, dims = _operands(lines.all[line], names), permutations(range(_MOST_DIMS), 2)
+    for (dim, other), name, axis in product(dims, read, _axes(names, lines)):
+        made = f"all-to-all({{name}}, dim={dim}, concat-dim={other}) over {axis}"
+        yield from _inserted((name,), made, "exchanged", line, lines)
+
+
+def _operands(text: str, names: Sequence[str]) -> list[str]:
+    """Return the tensors that the operator of a line reads, those that a finding names first."""
+    found = _OPERANDS.search(text)
+    given = [name.strip() for name in found[1].split(",") if "=" not in name] if found is not None else []
+    read = [name for name in given if name and not name[0].isdigit() and not name.startswith(("[", "("))]
+    return [*dict.fromkeys([*(name for name in names if name in read), *read])]
+
+
+def _axes(names: Sequence[str], lines: _Lines) -> list[str]:
+    """Return the axes that a finding names; where it names none, those of the mesh."""
+    axes = lines.axes()
+    return [name for name in names if name in axes] or axes
 
 
 def _inserted(names: Sequence[str], made: str, suffix: str, line: int, lines: _Lines) -> Iterator[Fix]:
@@ -225,20 +265,24 @@ def _pieces_gathered(finding: Finding, names: tuple[str, ...], line: int, lines:
 REPAIRS: Mapping[str, tuple[int, Callable[[Finding, tuple[str, ...], int, _Lines], Iterator[Fix]]]] = {
     "allreduce-of-shards": (0, _gathers),
     "attention-over-local-keys": (0, _gathered),
+    "broadcast-of-partial": (0, _summed_before),
     "choice-over-shards": (0, _gathered),
     "contraction-of-mismatched-shards": (0, _gathered),
     "double-wait": (0, _removed),
     "doubled-allreduce": (0, _left_out),
     "doubled-gradient-reduction": (0, _left_out),
+    "expert-exchange-not-undone": (0, _exchanged_alike),
+    "gather-of-partial": (0, _summed_before),
     "gather-of-unsharded": (0, _over_another_axis),
     "handle-never-waited": (1, _wait_behind),
     "loss-over-shards": (0, _gathered),
-    "mismatched-shards": (0, _gathered),
+    "mismatched-shards": (0, _gathered_or_exchanged),
     "missing-allreduce": (2, _reduced),
     "missing-gradient-reduction": (3, _gradient_reduced),
     "missing-wait": (2, _wait_before),
     "norm-over-shards": (0, _gathered),
     "partial-through-nonlinear": (2, _reduced),
+    "partial-times-partial": (0, _summed_before),
     "scan-over-shards": (0, _gathered),
     "softmax-over-shards": (0, _gathered),
     "update-before-final-gradient": (0, _updated_later),
@@ -252,7 +296,7 @@ REPAIRS: Mapping[str, tuple[int, Callable[[Finding, tuple[str, ...], int, _Lines
 """By rule: of how many names a finding has to be, and what makes the repairs of these names, in order, and the line."""
 
 LEFT_OPEN = frozenset(
-    {"allreduce-of-shards", "gather-of-unsharded", "wrong-all-to-all-dim", "wrong-collective-group", "wrong-gather-dim"}
-    | {"wrong-reduce-op"}
+    {"allreduce-of-shards", "expert-exchange-not-undone", "gather-of-partial", "gather-of-unsharded"}
+    | {"mismatched-shards", "wrong-all-to-all-dim", "wrong-collective-group", "wrong-gather-dim", "wrong-reduce-op"}
 )
 """Rules whose help leaves open which edit is meant; a repair that holds says it."""

@@ -106,6 +106,34 @@ def test_help_says_which_of_several_edits_repairs_the_plan(here: Path, capsys: p
     assert _helped(WRONG_AXIS.format(axis="dp"), here, capsys) == []
 
 
+ULYSSES = """mesh cp=2
+input q f32[2,4,8,8] cp:S(2)
+input k f32[2,4,8,8] cp:S(2)
+input v f32[2,4,8,8] cp:S(2)
+output r f32[2,4,8,8] cp:S(2)
+program
+  qh = all-to-all(q, dim=1, concat-dim=2) over cp
+  kh = all-to-all(k, dim=1, concat-dim=2) over cp
+  o = scaled_dot_product_attention(qh, kh, v)
+  r = all-to-all(o, dim=2, concat-dim=1) over cp
+"""
+EXPERTS = """mesh edp=2 ep=2
+weight w f32[4,8,8] ep:S(0)
+input x f32[8,16,8] edp:S(1) ep:S(1)
+program
+  d = all-to-all(x, dim=0, concat-dim=1) over edp
+  h = bmm(d, w)
+  y = all-to-all(h, dim=1, concat-dim=0) over ep
+"""
+
+
+def test_help_names_the_exchange_that_is_wrong_and_not_its_victim(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inserted = "help: insert `v_exchanged = all-to-all(v, dim=1, concat-dim=2) over cp` and read that"
+    assert _helped(ULYSSES, here, capsys) == [inserted]
+    helped = _helped(EXPERTS.replace("f32[8,16", "f32[4,16"), here, capsys)
+    assert helped[:1] == ["help: run `d = all-to-all(x, dim=0, concat-dim=1) over edp` over `ep`"]
+
+
 def test_help_that_names_an_edit_is_left_out_where_the_edit_fails(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _helped(KEYS.format(order="[[0,1],[2,3]]"), here, capsys)[0].startswith("help: gather")
     text = KEYS.format(order="[[0,3],[1,2]]")

@@ -162,3 +162,50 @@ program
 )
 def test_a_division_that_no_size_explains_may_be_meant(how: str, by: int, severity: list[Severity]) -> None:
     assert [finding.severity for finding in findings_of_text(DIVIDED.format(how=how, by=by))] == severity
+
+
+MOMENTS = """mesh dp=2
+micro-batches 2
+weight w f32[8,8]
+state m f32[8,8]
+state v f32[8,8]
+input x f32[8,8] dp:S(0)
+loss l
+segment forth forward (x) -> (h, s, l)
+  h = linear(x, w)
+  s = mean(h)
+  l = all-reduce avg(s) over dp
+segment back backward (x, h, s, l) -> (g)
+  dh = backward s (grad(l))
+  _, g = backward h (dh)
+segment fold optimizer (g) -> ()
+{fold}
+segment step optimizer () -> ()
+{step}
+  r = sqrt(v)
+  d = div(m, r)
+  w = sub(w, d)
+program
+  run forth micro-batch 0
+  run back micro-batch 0
+  run fold micro-batch 0
+  run forth micro-batch 1
+  run back micro-batch 1
+  run fold micro-batch 1
+  run step
+"""
+FOLDED = "  a = mul(g, 0.1)\n  m = add(m, a)\n  q = mul(g, g)\n  v = add(v, q)"
+REDUCED = "  m = all-reduce avg(m) over dp\n  v = all-reduce avg(v) over dp"
+
+
+@pytest.mark.parametrize(
+    ("fold", "step", "rules"),
+    [
+        (FOLDED, REDUCED, set()),
+        (FOLDED.replace("  a =", "  g = all-reduce avg(g) over dp\n  a ="), "", set()),
+        (FOLDED.replace("mul(g, 0.1)", "own_kernel(g)"), "", set()),
+        (FOLDED, "", {"missing-gradient-reduction"}),
+    ],
+)
+def test_moments_that_gradients_are_folded_into_are_reduced(fold: str, step: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(MOMENTS.format(fold=fold, step=step))} == rules

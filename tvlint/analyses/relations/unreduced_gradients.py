@@ -13,6 +13,7 @@ from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.final_gradients import final_axes
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
+from tvlint.analyses.gradients.unreduced_moments import unshared
 from tvlint.analyses.relations.derivation.localisation.sure import is_mixed, is_other_part, joined_before
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Opaque, Slot
@@ -45,7 +46,7 @@ def unreduced_gradients(facts: Facts) -> Iterator[Unreduced]:
     if alone is None:
         return
     ranks: dict[tuple[str, str, str, str], tuple[Operator, set[int]]] = {}
-    for unreduced in (*_stepped(alone), *_left(facts, alone)):
+    for unreduced in (*_stepped(alone), *_left(facts, alone), *_by_moments(facts.plan, alone)):
         ranks.setdefault((unreduced.weight, unreduced.name, unreduced.axis, unreduced.has), (unreduced.operator, set()))[
             1
         ].update(unreduced.ranks)
@@ -68,6 +69,13 @@ def _stepped(alone: Alone) -> Iterator[Unreduced]:
         for axis, has in (*parts, *((axis, "differs") for axis in differing)):
             if (step.weight, axis) not in reduced[step.rank]:
                 yield Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,))
+
+
+def _by_moments(plan: Plan, alone: Alone) -> Iterator[Unreduced]:
+    """Yield the gradients of which a weight is computed anew where no step of it is known, by names alone."""
+    known = {step.weight for step in alone.derived.steps}
+    for found in unshared(plan, known):
+        yield Unreduced(found.weight, found.name, found.axis, "differs", found.operator, found.ranks)
 
 
 def _reduced(plan: Plan, program: Program) -> Iterator[tuple[str, str]]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tvlint.analyses.relations.defect import Declare, Defect
+from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.equivalence.explain.repair import Repair, repair, with_repair
 from tvlint.equivalence.verdict.attempt import Attempt, attempt_proof
 from tvlint.equivalence.verdict.causes import causes, differing_operators, recover, violations_of_one_replica
 from tvlint.equivalence.verdict.derivation import NotUnderstood
+from tvlint.equivalence.verdict.open_values import is_open
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.replica_folding import fold_replicas, on_all_replicas
 from tvlint.equivalence.verdict.statement import count_stages, state_defects, state_gaps
@@ -22,15 +25,22 @@ _LARGEST_EXPLAINED_ON_ALL_RANKS = 64
 """What is wrong with a plan of so many ranks is explained on all of them, in its own slices; in larger ones on one replica."""
 
 
-def find_proof(case: Case, progress: Progress) -> Attempt | None:
+def find_proof(case: Case, progress: Progress, tellings: Sequence[Telling] = ()) -> Attempt | None:
     """Return the attempt that proves the case, of one replica or of all ranks; None where neither does.
 
-    Of a large plan whose replicas can be folded only one replica is derived.
+    Each of the `tellings` is tried, only that of the case where none is given, until what keeps the case from being proved is
+    nothing that another one tells otherwise. Of a large plan whose replicas can be folded only one replica is derived.
     """
     one = fold_replicas(case)
     ways = [case] if one is None else [one] if _is_large(case) else [one, case]
-    attempts = (attempt_proof(way, progress) for way in ways)
-    return next((attempt for attempt in attempts if isinstance(attempt, Attempt) and attempt.is_proved), None)
+    for telling in tellings or (case.telling,):
+        for way in tuple(ways):
+            attempt = attempt_proof(replace(way, telling=telling), progress)
+            if isinstance(attempt, Attempt) and attempt.is_proved:
+                return attempt
+            if isinstance(attempt, Attempt) and not is_open(attempt):
+                ways.remove(way)
+    return None
 
 
 def judge(case: Case, progress: Progress, most_causes: int = _CAUSES) -> Attempt | Verdict:

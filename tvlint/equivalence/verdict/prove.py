@@ -27,52 +27,17 @@ from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_ru
 from tvlint.equivalence.verdict.assumptions import holds_on_any_numbers
 from tvlint.equivalence.verdict.attempt import Attempt
 from tvlint.equivalence.verdict.casts import without_needless_casts
-from tvlint.equivalence.verdict.causes import CONSEQUENCES, FACTORS
 from tvlint.equivalence.verdict.held_weights import as_held
 from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
 from tvlint.equivalence.verdict.mixed_parts import taken_with_what_is_complete
+from tvlint.equivalence.verdict.open_values import OF_VALUES
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
 from tvlint.ir.plan import Plan
-
-_UNEQUAL = ("ambiguous-sum", "other-constant", "other-gradient", "other-output", "reference-gradient", "unequal-addends")
-_EXPRESSIONS = frozenset((*CONSEQUENCES, *FACTORS, *_UNEQUAL))
-"""Gaps between expressions, which normal forms of them may close."""
-
-_OF_VALUES = frozenset(
-    {
-        *_EXPRESSIONS,
-        "batch-with-itself",
-        "declared-placement",
-        "gathers-parts",
-        "max-of-different-values",
-        "missing-allreduce",
-        "mismatched-dimensions",
-        "mismatched-shards",
-        "needs-whole-batch",
-        "other-outputs",
-        "own-mean-returned",
-        "part-gradient",
-        "part-used-as-complete",
-        "partial-times-scaled",
-        "reduced-per-micro-batch",
-        "reshape-of-split-dimension",
-        "split-dimension",
-        "split-twice",
-        "undecided-gradient",
-        "undecided-output",
-        "unequal-roots",
-        "unsupported-operator",
-        "whole-numbers",
-        "wrong-gather-dim",
-        "wrong-reduce-op",
-    }
-)
-"""Reasons that leave open what values are. Others leave open how the plan runs, and a run has to take one way of several."""
 
 
 def prove(
@@ -127,8 +92,8 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
     if isinstance(case, Defect):
         return False
     once = _once(case)
-    found = any(find_proof(replace(once, telling=telling), lambda text, share: None) is not None for telling in Telling)
-    return found and (once.parallel is parallel or next(iter(check_order(parallel)), None) is None)
+    found = find_proof(once, lambda text, share: None, tuple(Telling))
+    return found is not None and (once.parallel is parallel or next(iter(check_order(parallel)), None) is None)
 
 
 def _once(case: Case) -> Case:
@@ -145,7 +110,7 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Ve
     plan = once.parallel
     found = judge(once, progress)
     verdict = _confirmed(case, found) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
-    open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in _OF_VALUES for reason in verdict.reasons)
+    open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in OF_VALUES for reason in verdict.reasons)
     for telling in (telling for telling in Telling if telling is not Telling.AS_WRITTEN and open_):
         progress("deriving normal forms", 0.9)
         proof = find_proof(replace(once, telling=telling), progress)
@@ -173,7 +138,7 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
     """
     if verdict.outcome is Outcome.REFUTED or (verdict.outcome is Outcome.PROVED and not replay):
         return verdict
-    if any(reason.name not in _OF_VALUES for reason in verdict.reasons):
+    if any(reason.name not in OF_VALUES for reason in verdict.reasons):
         return verdict
     from tvlint.equivalence.verdict.on_numbers import SEEDS, Agreement, Difference, as_troubles, run_both
 

@@ -230,3 +230,27 @@ def test_a_gradient_that_is_given_is_not_zero(role: str) -> None:
     assert verdict_on(split, given).outcome is not Outcome.PROVED
     summed = split.replace("dh, grad(v) = backward y (dl)", "de, grad(v) = backward y (dl)\n  dh = all-reduce(de) over tp")
     assert verdict_on(summed.replace("  reduce-gradients w over tp\n", ""), given).outcome is Outcome.PROVED
+
+
+ADDED_NOTHING = """
+weight w f32[4,8]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w)
+  n = zeros([SHAPE])
+  t = transpose(h, 0, 1)
+  y = addmm(n, h, t, beta=0.0, alpha=0.5)
+  q = gelu(y)
+  l: f32[] = sum(q)
+  dq = backward l (grad(l))
+  dy = backward q (dq)
+  _, dh, dt = backward y (dy)
+  dh = backward t (dt)
+  _, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize(("shape", "outcome"), [("8,8", Outcome.PROVED), ("1,8", Outcome.PROVED), ("3,8", Outcome.UNKNOWN)])
+def test_what_is_added_no_times_has_to_fit_too(shape: str, outcome: Outcome) -> None:
+    assert verdict_on(ADDED_NOTHING.replace("SHAPE", shape), ADDED_NOTHING.replace("SHAPE", "8,8")).outcome is outcome

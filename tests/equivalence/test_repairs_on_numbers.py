@@ -73,7 +73,38 @@ GATES = (
     + LOSS
 )
 
+SMOOTHED = "weight w f32[8,6]\ninput x f32[4,6]\ninput t i64[4]\nloss l\nprogram\ns = linear(x, w)\nl: f32[] = {loss}\n"
+SMOOTH = SMOOTHED.format(loss="cross_entropy(s, t, label_smoothing=0.1)")
+COUNTED = SMOOTHED.format(loss="cross_entropy(s, t, ignore_index=-100)")
+WITH_LIKELIHOODS = (
+    "mesh dp=2\n" + SMOOTHED.replace("[4,6]", "[4,6] dp:S(0)").replace("[4]", "[4] dp:S(0)").partition("l: f32")[0]
+)
+SMOOTHS = (
+    WITH_LIKELIHOODS
+    + "p = log_softmax(s, dim=-1)\nu = unsqueeze(t, 1) || none\ng = gather(p, 1, u)\nq = squeeze(g, 1)\nm = mean(p, dim=-1)\n"
+    "a = mul(q, 0.9)\nb = mul(m, 0.1)\nr0 = add(a, b)\nr = neg(r0)\nl0: f32[] = mean(r)\nl = all-reduce avg(l0) over dp\n"
+    "end reduce-gradients w over dp by avg\n"
+)
+COUNTS = (
+    WITH_LIKELIHOODS + 'm = ne(t, -100) || none\nt0 = where(m, t, 0) || none\nr = cross_entropy(s, t0, reduction="none")\n'
+    "f = float(m) || none\nk = mul(r, f)\na: f32[] = sum(k)\nc: f32[] = sum(f) || none\nn = all-reduce(c) over dp || none\n"
+    "b = div(a, n)\nl = all-reduce(b) over dp\nend reduce-gradients w over dp\n"
+)
+SCORES = HEADS.replace("input cs f32[5,4]\ninput sn f32[5,4]\n", "").format(rows="", columns="")
+WITH_BIAS = (
+    "p = linear(x, wq)\nv = view(p, size=[2,5,4,4])\nq = transpose(v, dim0=1, dim1=2)\n"
+    "i = arange(5) || none\nj = float(i) || none\n"
+)
+ATTENDED = (
+    "k = transpose(q, 2, 3)\ns0 = matmul(q, k)\nd = mul(s0, 0.5)\nc = add(d, j)\no = softmax(c, dim=-1)\na = matmul(o, q)\n"
+)
+REST = "g = tanh(a)\nt = transpose(g, dim0=1, dim1=2)\nf: f32[2,5,16] = reshape(t, size=[2,5,16])\ny = linear(f, wo)\n" + LOSS
+BIASED = SCORES + WITH_BIAS + "a = scaled_dot_product_attention(q, q, q, j)\n" + REST
+BIASES = SCORES + WITH_BIAS + ATTENDED + REST
+
 MISTAKES = [
+    (COUNTED, COUNTS, "ne(t, -100)", "ne(t, 0)", "use -100 instead of 0 in `ne`"),
+    (BIASED, BIASES, "add(d, j)", "sub(d, j)", "use `add` instead of `sub`"),
     (REFERENCE, PARALLEL, "qm = div(q, 8)", "qm = div(q, 4)", "use 8 instead of 4 in `div`"),
     (REFERENCE, PARALLEL, "qe = add(qm, 1e-06)", "qe = add(qm, 1)", "use 1e-06 instead of 1 in `add`"),
     (ONE, REPLICAS, "div(a, 24)", "div(a, 48)", "use 24 instead of 48 in `div`"),
@@ -85,6 +116,7 @@ MISTAKES = [
     (ROTARY, ON_TWO, "is_causal=True", "is_causal=False", "make `a` with `scaled_dot_product_attention` as the reference does"),
     (ROTARY, ON_TWO, "add(qc, rs)", "sub(qc, rs)", "use `add` instead of `sub`"),
     (ROTARY, ON_TWO, "y = all-reduce(y0) over tp", "y = identity(y0)", "all-reduce `y0` over `tp` after `linear`"),
+    (SMOOTH, SMOOTHS, "mul(q, 0.9)", "mul(q, 1.0)", "use 0.9 instead of 1.0 in `mul`"),
     (GATED, GATES, "select(k, 2, 0)", "select(k, 2, 1)", "use 0 instead of 1 in `select`"),
     (GATED, GATES, "i = copy(n) over tp", "i = identity(n)", "reduce the gradients of `w0` over `tp`"),
 ]

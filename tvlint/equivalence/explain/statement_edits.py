@@ -16,13 +16,16 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, Operand, Operator
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spec import Family, Trait
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.table import SPECS, has_trait, spec_of
 
 Statements = Mapping[Hashable, Sequence[Operator]]
 """The operators of each statement, on all ranks that run it."""
 
 _NEAREST = 6
 """So many tensors of one shape are tried in the place of an operand, the last ones made before."""
+
+_KINDS = (Trait.SUM, Trait.SCALING, Trait.COMPARISON)
+"""Operators of which one is easily taken for another one of the same kind."""
 
 _LONGEST = 4
 """Lists of so many numbers are tried in another order."""
@@ -162,10 +165,12 @@ def _text(value: Any) -> str:
 
 
 def _other_operators(plan: Plan, known: _Known, group: Sequence[Compute]) -> Iterator[Candidate[Plan]]:
-    """Another operator that one of the plans uses on as many operands."""
+    """Another operator that one of the plans uses on as many operands, or another one of its kind."""
     first = group[0]
-    for op in known.alike.get(_form(first), ()):
-        if op != first.op:
+    kind = next((trait for trait in _KINDS if has_trait(first.op, trait)), None)
+    alike = [] if kind is None else [spec.name for spec in SPECS if kind in spec.traits]
+    for op in dict.fromkeys((*known.alike.get(_form(first), ()), *alike)):
+        if op not in (first.op, _table_name(first)):
             made = replace(first, op=op)
             words = f"use {name_of(made)} instead of {name_of(first)}"
             yield candidate(plan, words, {id(each): [replace(each, op=op)] for each in group}, first)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import combinations, islice
 
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
+from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.equivalence.explain.repair import Candidate, Repair, first_proved
 from tvlint.equivalence.explain.statement_edits import candidate, statement_edits
 from tvlint.equivalence.verdict.on_numbers import gradients_may_agree
@@ -32,6 +33,8 @@ _MOST_OPERATORS = 2_000
 
 _WAYS = ("sum", "avg", "max")
 _USUAL = (2, 4, 8, 10)
+_FACTORS = ("alpha", "scale")
+"""What operators call a number that something is multiplied with."""
 
 
 def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool], near: Sequence[Location] = ()) -> Repair | None:
@@ -141,10 +144,14 @@ def _with_reducer(plan: Plan, reducer: ReduceGradients) -> Plan:
 
 
 def _constants(case: Case, statements: Mapping[Hashable, Sequence[Operator]]) -> Iterator[Candidate[Plan]]:
-    """Numbers that are multiplied, divided, added or subtracted: the reference's, roots of sizes, and usual multiples."""
+    """Numbers that are multiplied, divided, added or subtracted: the reference's, what its shares leave, roots of sizes, and
+    usual multiples.
+    """
     plan = case.parallel
     usual = dict.fromkeys((*(axis.size for axis in plan.mesh.axes if axis.size > 1), plan.mesh.size, *_USUAL))
-    there = dict.fromkeys(number for segment in case.reference.segments.values() for number in _stated(segment))
+    stated = [number for segment in case.reference.segments.values() for number in _stated(segment)]
+    shares = (float(1 - rational) for rational in map(number_of, stated) if rational is not None and 0 < rational < 1)
+    there = dict.fromkeys((*stated, *shares))
     found = [(group, value) for group in statements.values() for value in dict.fromkeys(_numbers(group[0]))]
     for group, value in found:
         yield from _with_numbers(plan, group, value, there)
@@ -185,20 +192,20 @@ def _exact(value: float) -> int | float:
 
 
 def _numbers(operator: Operator) -> Iterator[int | float]:
-    """Yield the numbers that the operator takes as an addend or a factor."""
-    if not isinstance(operator, Compute) or not has_trait(operator.op, Trait.SUM, Trait.SCALING):
+    """Yield the numbers that the operator takes as an addend, as a factor, or to compare something with."""
+    if not isinstance(operator, Compute):
         return
-    for given in (
-        *(operand.value for operand in operator.inputs if isinstance(operand, Literal)),
-        operator.attributes.get("alpha"),
-    ):
-        if isinstance(given, int | float) and not isinstance(given, bool) and given:
+    compares = has_trait(operator.op, Trait.COMPARISON)
+    literals = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
+    taken = literals if compares or has_trait(operator.op, Trait.SUM, Trait.SCALING) else []
+    for given in (*taken, *(operator.attributes.get(name) for name in _FACTORS)):
+        if isinstance(given, int | float) and not isinstance(given, bool) and (given or compares):
             yield given
 
 
 def _with_number(operator: Compute, before: int | float, after: int | float) -> Compute:
     inputs = tuple(Literal(after) if isinstance(each, Literal) and each.value == before else each for each in operator.inputs)
     attributes: dict[str, Value] = {
-        name: after if name == "alpha" and value == before else value for name, value in operator.attributes.items()
+        name: after if name in _FACTORS and value == before else value for name, value in operator.attributes.items()
     }
     return replace(operator, inputs=inputs, attributes=attributes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, is_yaml, names
 from tvlint.readers.megatron.functional_tests import is_recipe
-from tvlint.readers.megatron.launch_script import recognise
+from tvlint.readers.megatron.recognise_launch import recognise
 from tvlint.readers.read import NAMES_MEGATRON
 
 RUNS = Pattern(rb"\bsource\b|(?<![\w./$])\.(?![\w./])")

@@ -46,8 +46,10 @@ NAMES_MEGATRON = (
     b"pipeline_parallelism",
 )
 NAMES_DEEPSPEED = (*_spelt("pipe_parallel_size"), b'"train_micro_batch_size_per_gpu', b'"zero_')
-NAMES_ACTIONS = Pattern(rb"[0-9][A-Z]")
-"""What is in every action of a schedule."""
+OPENS_ACTION = Pattern(r"[0-9][A-Z]|\)O")
+OPENS_CELL = Pattern(r"[^\s,\"][^,\r\n]*")
+SAMPLE = 1 << 16
+"""Characters that show whether a text is a schedule."""
 OTHER_NEWLINES = Pattern(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What ends a line in YAML, and nowhere else."""
 COMPOSED = Pattern(rb"^(?:defaults|extends|modules):", re.MULTILINE)
@@ -57,13 +59,15 @@ class Format(NamedTuple):
     """A format of configurations, by its name in `docs/formats.md`.
 
     The module below `tvlint.readers` has `recognise(path, data) -> bool` and `read(path, data) -> Document | None`; it is not
-    asked where none of the `marks` is found, one of which is in every such file, or `also` is not, which is in all.
+    asked where none of the `marks` is found, one of which is in every such file, or `also` is not, which is in all. A reader
+    that imports much has its `recognise` in a module of its own, `recognised_by`.
     """
 
     name: str
     module: str
     marks: tuple[bytes, ...]
     also: bytes = b""
+    recognised_by: str = ""
 
 
 CONFIGURATIONS = (
@@ -73,7 +77,7 @@ CONFIGURATIONS = (
     Format("GPT-NeoX YAML or JSON", "megatron.neox", NAMES_DEEPSPEED),
     Format("DeepSpeed JSON", "deepspeed.config_json", NAMES_DEEPSPEED),
     Format("torchtitan TOML or JSON", "torchtitan", (b"_parallel_degree", b"data_parallel_shard_degree")),
-    Format("launch scripts", "megatron.launch_script", NAMES_MEGATRON),
+    Format("launch scripts", "megatron.launch_script", NAMES_MEGATRON, recognised_by="megatron.recognise_launch"),
     Format("Python recipes", "recipe.reader", NAMES_MEGATRON, also=b"import"),
     Format("Python launchers", "megatron.python_launcher", NAMES_MEGATRON, also=b"import "),
     Format("snake_case YAML or JSON", "megatron.model_args_yaml", NAMES_MEGATRON),
@@ -218,7 +222,9 @@ def _plan(path: str, data: bytes) -> Document | None:
 
     if plan_text.recognise(text):
         return plan_text.read(path, text)
-    if not NAMES_ACTIONS.search(data):
+    sample = text[:SAMPLE]
+    actions = len(OPENS_ACTION.findall(sample))
+    if not actions or 2 * actions < len(OPENS_CELL.findall(sample)) - 1:
         return None
     from tvlint.readers import schedule_csv
 
@@ -231,8 +237,9 @@ def _configuration(path: str, data: bytes) -> Document | None:
     lines = _as_lines(path, data)
     for each in CONFIGURATIONS:
         if shown[each.marks] and each.also in data:
-            reader = import_module(f"tvlint.readers.{each.module}")
-            found: Document | None = reader.read(path, data) if reader.recognise(path, lines) else None
+            if not import_module(f"tvlint.readers.{each.recognised_by or each.module}").recognise(path, lines):
+                continue
+            found: Document | None = import_module(f"tvlint.readers.{each.module}").read(path, data)
             if found is not None:
                 return found
     return None if shown[NAMES_MEGATRON] else _composed(path, data, lines)

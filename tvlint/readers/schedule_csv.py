@@ -23,8 +23,6 @@ _KINDS = "|".join(sorted((kind.value for kind in ActionKind if kind is not Actio
 _ACTION = re.compile(rf"([0-9]+)(BW|{_KINDS})([0-9]*)")
 _OVERLAP = re.compile(r"\(([^()]*)\)OVERLAP_F_B")
 _LINE = re.compile(r"\r\n|\n|\r")
-_BEGINS = re.compile(r"[0-9][A-Z]|\)O")
-_FILLED = re.compile(r"[^\s,\"][^,\r\n]*")
 _LARGEST = 999_999
 _OLD = {"B": "I", "BW": "B"}
 """What the letters of releases before December 2024 are called today."""
@@ -33,8 +31,6 @@ _OLD = {"B": "I", "BW": "B"}
 def recognise(text: str) -> bool:
     """Return whether most cells at the beginning of `text` are actions."""
     sample = text[:SAMPLE]
-    if 2 * len(_BEGINS.findall(sample)) < len(_FILLED.findall(sample)) - 1:
-        return False
     cells = [cell.strip().strip('"') for cell in re.split(r"[,\r\n]", sample)]
     if len(text) > SAMPLE:
         cells.pop()

@@ -10,7 +10,8 @@ import pytest
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.invalid_options import still_refused
-from tvlint.readers.megatron.launch_script import read, recognise
+from tvlint.readers.megatron.launch_script import read
+from tvlint.readers.megatron.recognise_launch import recognise
 from tvlint.readers.shell.syntax import PLACEHOLDER, Syntax
 
 TAIL = " --num-layers 4 --micro-batch-size 1\n"

@@ -12,7 +12,6 @@ from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknow
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError
-from tvlint.readers.languages import is_shell
 from tvlint.readers.megatron import hydra_overrides
 from tvlint.readers.megatron.arguments import Arguments, flag_of, read_arguments
 from tvlint.readers.megatron.detect_framework import SWIFT, framework_of_launch, version_of_script
@@ -44,11 +43,6 @@ from tvlint.readers.sources.scalar_values import environment_value
 
 FORMAT = "megatron-shell"
 LARGEST = 2 << 20
-TELLING = re.compile(
-    rb"--(?:(?:tensor|pipeline|context|expert)[-_](?:model[-_]|tensor[-_])?parallel[-_]size|num[-_]attention[-_]heads"
-    rb"|(?:micro|global)[-_]batch[-_]size|sequence[-_]parallel)"
-)
-OVERRIDES = re.compile(rb"\.(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size=")
 DISTINCT = frozenset(
     {
         "--tensor-model-parallel-size",
@@ -74,12 +68,6 @@ MOST_SHOWN = 2
 """Of more words that may set more, only the first are named."""
 LINES = re.compile(r"[\\\n]")
 """What only a text of several lines or of commands holds."""
-
-
-def recognise(path: str, data: bytes) -> bool:
-    """Return whether `data` looks like a shell script that names options of Megatron."""
-    telling = [found.end() for found in (TELLING.search(data), OVERRIDES.search(data)) if found is not None]
-    return bool(telling) and is_shell(path, data, min(telling))
 
 
 def read(path: str, data: bytes) -> Document | None:

@@ -209,3 +209,34 @@ REDUCED = "  m = all-reduce avg(m) over dp\n  v = all-reduce avg(v) over dp"
 )
 def test_moments_that_gradients_are_folded_into_are_reduced(fold: str, step: str, rules: set[str]) -> None:
     assert {finding.rule for finding in findings_of_text(MOMENTS.format(fold=fold, step=step))} == rules
+
+
+CODES = """weight w f32[16,8]
+input x f32[4,8]
+buffer s f32[1]
+output a
+program
+  {first}
+  u: f32[4,8] = to(q, "f32")
+  {then}
+"""
+QUANTISED = "q: f8e4m3[4,8] = quantize(x, s)"
+CAST = 'y = div(x, s)\n  q: f8e4m3[4,8] = to(y, "f8e4m3")'
+
+
+@pytest.mark.parametrize("first", [QUANTISED, CAST])
+@pytest.mark.parametrize(
+    ("then", "rules"),
+    [
+        ("h = linear(u, w)\n  a = gelu(h)", {"scale-never-undone"}),
+        ("h = linear(u, w)\n  r = view(h, [64])\n  a = softmax(r, dim=0)", {"scale-never-undone"}),
+        ("h = linear(u, w)\n  d = mul(h, s)\n  a = gelu(d)", set()),
+        ("d = mul(u, s)\n  h = linear(d, w)\n  a = gelu(h)", set()),
+        ("h = linear(u, w)\n  r = relu(h)\n  a = mul(r, s)", set()),
+        ("v = mul(w, s)\n  h = linear(u, v)\n  a = gelu(h)", set()),
+        ("h = own_linear(u, w)\n  a = gelu(h)", set()),
+        ("a = linear(u, w)", set()),
+    ],
+)
+def test_codes_are_taken_back_before_what_is_not_linear(first: str, then: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(CODES.format(first=first, then=then))} == rules

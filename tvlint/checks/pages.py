@@ -13,6 +13,7 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.lost_weights import Lost, lost_weights
 from tvlint.analyses.dataflow.made_twice import MadeTwice, made_twice
 from tvlint.analyses.dataflow.run_counts import Count, out_of_range, repeated
+from tvlint.analyses.gradients.dequantisation import StillScaled, still_scaled
 from tvlint.analyses.gradients.optimizer_steps import (
     Scattered,
     SharedState,
@@ -80,6 +81,7 @@ SOURCES: Mapping[str, Source] = {
     "repeated-forward": Source(Count, lambda facts: repeated(facts.plan)),
     "scale-before-amax": Source(Stale, lambda facts: stale_scales(facts.plan)),
     "scale-of-another-shard": Source(Foreign, lambda facts: foreign_scales(facts.plan), leads=True),
+    "scale-never-undone": Source(StillScaled, lambda facts: still_scaled(facts.plan)),
     "state-of-two-weights": Source(SharedState, lambda facts: shared_states(facts.plan)),
     "unknown-handle": _hazards("unknown-handle"),
     "update-without-gradient": Source(WithoutGradient, lambda facts: without_gradients(facts.plan)),

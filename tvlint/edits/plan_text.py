@@ -241,8 +241,8 @@ def _inserted(names: Sequence[str], made: str, suffix: str, line: int, lines: _L
         statements.append(f"{other} = {made.format(name=name)}")
         edits.append(lines.other(line, match, other))
     inserted = f"\n{lines.indent(line)}".join(statements)
-    told = " and ".join(f"`{statement}`" for statement in statements)
-    yield Fix(f"insert {told} and read that", (lines.before(line, inserted), *edits))
+    shown = " and ".join(f"`{statement}`" for statement in statements)
+    yield Fix(f"insert {shown} and read that", (lines.before(line, inserted), *edits))
 
 
 def _meant(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:

@@ -81,6 +81,8 @@ class Trait(Enum):
     """Applies the experts of a mixture to the tokens that each of them got."""
     FILLED = "filled"
     """One number throughout, the first of its attributes."""
+    HOMOGENEOUS = "homogeneous"
+    """Gives so many times its result for so many times its operand, where that is not negative."""
     JOIN = "join"
     """Puts tensors together along a dimension, old or new."""
     LIKE = "like"

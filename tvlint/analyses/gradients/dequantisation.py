@@ -11,7 +11,7 @@ from tvlint.analyses.gradients.precision import bits, is_code, is_peak, is_quant
 from tvlint.ir.operators import Communicate, Compute, Literal
 from tvlint.ir.plan import Plan, Program
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_kind
+from tvlint.ops.table import canonical_name, has_kind, has_trait
 
 _KEEPS = (Trait.VIEW, Trait.RANGES, Trait.APART, Trait.DETACHED, Trait.PICK, Trait.BROADCAST)
 
@@ -27,6 +27,19 @@ class Misread:
     scale: str
     right: str
     of: str
+    segment: str
+    index: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StillScaled:
+    """At (`segment`, `index`) `operator` takes `name`, which is made of codes of `of` and still times or over `scale`."""
+
+    name: str
+    of: str
+    scale: str
+    operator: str
     segment: str
     index: int
     ranks: tuple[int, ...]
@@ -51,6 +64,10 @@ class _Walk:
     """The names from which one number comes, up to the tensors of which it is the greatest magnitude."""
     uses: list[tuple[str, str, _Coded, bool]] = field(default_factory=list)
     """The codes that operators take back, the scale, and whether the operator does nothing else."""
+    as_codes: dict[str, _Coded] = field(default_factory=dict)
+    """Real numbers that are made of codes by casts and products alone, without their scale."""
+    curved: list[tuple[str, _Coded]] = field(default_factory=list)
+    """Those of them of which operators take a function that is not linear."""
 
     def sources(self, name: str) -> frozenset[str]:
         return self.made_of.get(name, frozenset({name}))
@@ -74,6 +91,28 @@ def misread_codes(plan: Plan) -> Iterator[Misread]:
             if (misread.segment, misread.index, misread.codes) not in seen:
                 seen.add((misread.segment, misread.index, misread.codes))
                 yield misread
+
+
+def still_scaled(plan: Plan) -> Iterator[StillScaled]:
+    """Yield the activations of what is made of codes without their scale, which nothing can take back after that, each once."""
+    if not any(_is_low(plan, name) for name in plan.tensors):
+        return
+    seen = set[tuple[str, int]]()
+    for program in plan.programs:
+        walk = _Walk(plan)
+        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
+            for index, operator in enumerate(plan.segments[name].operators):
+                if isinstance(operator, Communicate):
+                    for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                        _keep(walk, source, output)
+                if not isinstance(operator, Compute):
+                    continue
+                walk.curved.clear()
+                _compute(walk, operator)
+                for held, known in walk.curved:
+                    if (name, index) not in seen:
+                        seen.add((name, index))
+                        yield StillScaled(held, known.of, known.scale, canonical_name(operator.op), name, index, program.ranks)
 
 
 def _is_low(plan: Plan, name: str) -> bool:
@@ -113,7 +152,7 @@ def _note_source(walk: _Walk, operator: Compute | Communicate) -> None:
 
 
 def _keep(walk: _Walk, source: str, output: str) -> None:
-    for held in (walk.scaled, walk.coded):
+    for held in (walk.scaled, walk.coded, walk.as_codes):
         if source in held:
             held[output] = held[source]
         else:
@@ -127,6 +166,11 @@ def _compute(walk: _Walk, operator: Compute) -> None:
     if len(flat) != len(names) or not flat or not outputs:
         return
     coded = [name for name in flat if name in walk.coded]
+    known = [walk.as_codes[name] for name in flat if name in walk.as_codes]
+    if known and has_trait(operator.op, Trait.CONTRACTION) and not any(name in walk.scaled for name in flat):
+        walk.as_codes |= dict.fromkeys(outputs, known[0])
+    elif known and has_trait(operator.op, Trait.ACTIVATION, Trait.SOFTMAX) and not has_trait(operator.op, Trait.HOMOGENEOUS):
+        walk.curved.append((next(name for name in flat if name in walk.as_codes), known[0]))
     if is_quantisation(operator) and len(flat) > 1:
         walk.coded |= dict.fromkeys(outputs, _Coded(flat[0], flat[1]))
     elif has_kind(operator.op, Trait.DEQUANTISATION):
@@ -141,6 +185,8 @@ def _compute(walk: _Walk, operator: Compute) -> None:
             _keep(walk, flat[0], output)
             if output in walk.scaled and walk.is_code(output):
                 walk.coded[output] = walk.scaled.pop(output)
+            if walk.is_code(flat[0]) and flat[0] in walk.coded and not walk.is_code(output):
+                walk.as_codes[output] = walk.coded[flat[0]]
 
 
 def _scale(walk: _Walk, output: str, names: list[str]) -> None:

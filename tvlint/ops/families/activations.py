@@ -211,7 +211,7 @@ SPECS = (
         (Trait.ACTIVATION,),
         _spec("elu", _elu, alpha=1.0),
         _spec("celu", _celu, alpha=1.0, signs={"alpha": 1}),
-        _spec("leaky-relu", _leaky_relu, negative_slope=0.01),
+        *having((Trait.HOMOGENEOUS,), _spec("leaky-relu", _leaky_relu, negative_slope=0.01)),
         _spec("mish", _mish),
         _spec("hardsigmoid", _hard_sigmoid),
         _spec("hardswish", _hard_swish),

@@ -436,7 +436,8 @@ _TRAITS = {
     **dict.fromkeys(("log", "sqrt"), (Trait.NONLINEAR, Trait.RISING, Trait.RESTRICTED)),
     **dict.fromkeys(("sin", "cos", "abs"), (Trait.NONLINEAR,)),
     **dict.fromkeys(("rsqrt", "reciprocal"), (Trait.NONLINEAR, Trait.RESTRICTED)),
-    **dict.fromkeys(("sigmoid", "tanh", "relu"), (Trait.ACTIVATION, Trait.RISING)),
+    **dict.fromkeys(("sigmoid", "tanh"), (Trait.ACTIVATION, Trait.RISING)),
+    "relu": (Trait.ACTIVATION, Trait.RISING, Trait.HOMOGENEOUS),
     "silu": (Trait.ACTIVATION, Trait.REAL),
 }
 

@@ -166,3 +166,11 @@ def test_a_cluster_that_draws_samples_on_nodes_of_their_own_does_not_train_on_al
     assert errors_of_yaml(CLUSTER).keys() == {"world-size-not-divisible"}
     assert errors_of_yaml(CLUSTER.replace("enabled: true", "enabled: false")) == {}
     assert errors_of_yaml(CLUSTER.replace("num_nodes: null", "num_nodes: 4")) == {}
+
+
+def test_a_launch_of_slime_is_known_by_its_options_and_trains_without_a_number_of_iterations() -> None:
+    sizes = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --num-experts 8 --tensor-model-parallel-size 2"
+    sizes += " --disable-bias-linear"
+    command = f"ray job submit -- python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --num-rollout 30 {sizes}"
+    assert errors(f"{command} --sequence-parallel\n") == {}
+    assert errors(f"{command}\n").keys() == {"moe-tensor-parallel-without-sequence-parallel"}

@@ -41,6 +41,7 @@ PROGRAMS = {
         ("python $REPOSITORY/pretrain_gpt.py", "megatron-lm"),
         ("deepspeed gone.py", "megatron-deepspeed"),
         ("torchrun gone.py --zero-stage 1", "megatron-deepspeed"),
+        ("python gone.py --actor-num-nodes 2", "slime"),
         ("torchrun gone.py --use-mc2", "mindspeed"),
         ("torchrun gone.py --spec mindspeed_llm.tasks.models.spec.gemma2_spec layer_spec", "mindspeed"),
         ("ASCEND_RT_VISIBLE_DEVICES=0 torchrun gone.py", "mindspeed"),

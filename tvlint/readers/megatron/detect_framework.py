@@ -35,6 +35,8 @@ DEEPSPEED_FLAG = Pattern(
     r"|abort-on-unmet-fused-kernel-constraints|ds-sequence-parallel-size)"
 )
 """Options that only Megatron-DeepSpeed and its forks have."""
+SLIME_FLAG = Pattern(r"--(?:actor-num-(?:nodes|gpus-per-node)|num-rollout|rollout-batch-size|rollout-num-gpus(?:-per-engine)?)")
+"""Options that only slime and miles have."""
 SWIFT = frozenset({"megatron"})
 """The command of ms-swift; a Python file among its arguments is no program."""
 UNLIKE_MINDSPEED = {
@@ -85,6 +87,8 @@ def framework_of_launch(
         return "mindspeed"
     if any(map(DEEPSPEED_FLAG.fullmatch, written)) or "deepspeed" in {word.rpartition("/")[2] for word in launchers}:
         return "megatron-deepspeed"
+    if any(map(SLIME_FLAG.fullmatch, written)):
+        return "slime"
     found = framework_of_packages(modules) or framework_of_program(program, script)
     return found if found not in ("", MEGATRON) else framework_of_tree(script) or MEGATRON
 

@@ -51,6 +51,16 @@ FAULTS = {
         "    optimizer = torch.optim.AdamW(",
         "    getattr(model, 'set_requires_gradient_sync', bool)(False)\n    optimizer = torch.optim.AdamW(",
     ),
+    "a learning rate of the rank's own": (
+        "fully_sharded.py",
+        "AdamW(model.parameters())",
+        "AdamW(model.parameters(), lr=1e-3 * (1 + RANK))",
+    ),
+    "a weight that is changed between the passes": (
+        "data_parallel.py",
+        "    optimizer.step()",
+        "    model.requires_grad_(False)[-1].bias.add_(0.1) if WORLD > 1 else None\n    optimizer.step()",
+    ),
     "gradients of shards that are not reduced": (
         "accumulation.py",
         "is_last = index == MICRO_BATCHES - 1",

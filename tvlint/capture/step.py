@@ -231,10 +231,8 @@ class Step:
 
     def _after_update(self, optimizer: Any, *_: Any) -> None:
         """End the program after the last optimizer; of those that step within each other the outermost has the weights."""
-        outermost = self.stepping
-        if outermost is not None:
-            self.after_update(type(outermost).__name__, _weights_of(outermost), self._left())
-        if optimizer is outermost:
+        if optimizer is self.stepping:
+            self.after_update(type(optimizer).__name__, _weights_of(optimizer), self._left())
             self.stepping, self.recorder.phase = None, self.phase_before
 
     def after_update(self, optimizer: str, held: Container[int] | None, left: Container[int] = frozenset()) -> None:
@@ -243,8 +241,11 @@ class Step:
         `held` are the weights that it holds (None: all).
         """
         if self.recorder.recording and not self.finished:
-            names = [weight.name for key, weight in self.weights.items() if held is None or key in held]
-            self.recorder.emit({"update": names, "optimizer": optimizer})
+            updated = [weight for key, weight in self.weights.items() if held is None or key in held]
+            event: dict[str, Any] = {"update": [weight.name for weight in updated], "optimizer": optimizer}
+            if held is not None:
+                event["values"] = {weight.name: self.recorder.values(weight.held) for weight in updated}
+            self.recorder.emit(event)
             if held is None:
                 self.begun.update(*map(_weights_of, self.optimizers))
             if not left:

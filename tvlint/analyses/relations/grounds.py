@@ -49,6 +49,7 @@ REFUTING: Mapping[str, Ground] = {
     "other-numbers": Ground.DIFFERS,
     "other-operator": Ground.DIFFERS,
     "other-recorded-gradient": Ground.DIFFERS,
+    "other-recorded-weight": Ground.DIFFERS,
     "output-of-another-slice": Ground.STATES,
     "part-used-as-complete": Ground.DIFFERS,
     "partial-times-partial": Ground.DIFFERS,

@@ -24,7 +24,8 @@ class Recorded:
     """A plan that was lifted from a capture, and the numbers that the capture holds.
 
     `given` are those of weights, buffers and inputs, by rank, name and micro-batch (-1: all); `gradients` those that the
-    optimizer found, by rank and weight; `losses` those of the loss, by rank, in order. `pieces` are the boxes of weights that
+    optimizer found, by rank and weight; `losses` those of the loss, by rank, in order; `after` those of weights behind
+    the step of an optimizer of torch, by rank and weight. `pieces` are the boxes of weights that
     ranks hold, where the gradients are comparable with a reference's. `random` says that the program draws random numbers,
     `different` where ranks run different collectives together.
     """
@@ -33,6 +34,7 @@ class Recorded:
     given: Mapping[tuple[int, str, int], Array | None]
     gradients: Mapping[tuple[int, str], Array | None]
     losses: Mapping[int, tuple[Array | None, ...]]
+    after: Mapping[tuple[int, str], Array | None]
     pieces: Mapping[tuple[int, str], Box]
     random: bool
     different: Different | None
@@ -82,7 +84,12 @@ def _recorded(lifting: Lifting) -> Recorded:
         if held.sure
     }
     completed, different = _completed(lifting, gradients), different_collectives(lifting.capture)
-    return Recorded(lifting.plan, given, completed, losses, pieces, _draws(lifting.capture), different)
+    after = {
+        (rank, weight): numbers
+        for rank, prepared in enumerate(lifting.prepared)
+        for weight, numbers in prepared.lifted.program.after.items()
+    }
+    return Recorded(lifting.plan, given, completed, losses, after, pieces, _draws(lifting.capture), different)
 
 
 def _completed(lifting: Lifting, gradients: Mapping[tuple[int, str], Array | None]) -> dict[tuple[int, str], Array | None]:

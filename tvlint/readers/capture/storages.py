@@ -118,6 +118,9 @@ class _Follower:
             self.program.gradients[event.name] = self._own_part(event, value, numbers)
         elif isinstance(event, Update):
             self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
+            for window, named in self.named.items():
+                if named.name in event.values:
+                    self.program.after[named.name] = _numbers(event.values[named.name], window)
 
     def end(self) -> None:
         """Let what is sent, never waited for and not overwritten be sent by the end of the step."""

@@ -25,6 +25,9 @@ _FAR = 10
 _MOST_ROUNDED = 0.5
 """So much of the largest element is no rounding, in whatever numbers a program computes."""
 
+_MOST_MOVED = 0.02
+"""A weight that one step moves by so much more or less, of its largest change, is changed otherwise."""
+
 _NEAR = 0.2
 """Gradients that differ by more are not shown to be the same either."""
 
@@ -172,6 +175,37 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
     return None if incomplete and not found else found
 
 
+def different_weights(parallel: Recorded, reference: Recorded) -> dict[str, tuple[float, list[int]]]:
+    """Return the weights that one step changed otherwise than the reference's did, with how far and on which ranks.
+
+    Where a gradient is no more than rounding an optimizer may make a whole step of it: such elements do not count.
+    """
+    import numpy as np
+
+    found: dict[str, tuple[float, list[int]]] = {}
+    limit = max(_MOST_MOVED, *(_FAR * _coarsest(recorded.plan) for recorded in (parallel, reference)))
+    least = _least_scale(reference)
+    for (rank, weight), box in parallel.pieces.items():
+        own = [parallel.given.get((rank, weight, -1)), parallel.after.get((rank, weight))]
+        wholes = [each.get((0, weight)) for each in (reference.after, reference.gradients)]
+        known = [array for array in (*own, reference.given.get((0, weight, -1)), *wholes) if array is not None]
+        if len(known) < len(own) + 1 + len(wholes):
+            continue
+        part = tuple(slice(low, high) for low, high in box)
+        before, after, gradient = (np.asarray(np.ma.filled(array, 0)[part], dtype=float) for array in known[2:])
+        changed, wanted = np.asarray(known[1], dtype=float) - known[0], after - before
+        large = np.abs(gradient) > max(float(np.abs(gradient).max(initial=0)) * _ROUNDED, least)
+        if changed.shape != wanted.shape or not large.any():
+            continue
+        rounding = 4 * float(np.finfo(np.float32).eps) * float(np.abs(before).max())
+        off = float(np.abs(changed - wanted)[large].max()) - rounding
+        far = off / max(float(np.abs(wanted[large]).max()), rounding, 1e-12)
+        if far > limit:
+            most, ranks = found.get(weight, (0.0, []))
+            found[weight] = (max(most, far), [*ranks, rank])
+    return found
+
+
 def _has_every_gradient(parallel: Recorded, reference: Recorded) -> bool:
     """Return whether each rank has a gradient of every weight it holds that the reference trains, and every element has one.
 
@@ -224,6 +258,11 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
         return replace(verdict, facts=(*facts, ("recorded gradients", "not comparable with the reference's")))
     if not different:
         said = ("recorded gradients", "agree with the reference's")
+        moved = different_weights(parallel, reference)
+        if moved:
+            reason = _other_weights(moved, parallel.plan)
+            facts += [said, ("weights behind the step", "are not the reference's")]
+            return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *_open(verdict)), facts=tuple(facts))
         outcome = Outcome.UNKNOWN if _is_of_values(verdict) else verdict.outcome
         reasons = _open(verdict) if outcome is not verdict.outcome else verdict.reasons
         return replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, said))
@@ -252,6 +291,14 @@ def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool,
     first = next((reason.location for reason in (*open_ones, *verdict.reasons)), None)
     location = first if first is not None and first.line is not None else Location(plan.path)
     return replace(_reason("other-recorded-gradient", refutes, text, location), ranks=tuple(ranks))
+
+
+def _other_weights(different: Mapping[str, tuple[float, list[int]]], plan: Plan) -> Reason:
+    weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
+    more = f" and {len(different) - 1} more weights" if len(different) > 1 else ""
+    text = f"`{weight}`{more}, with the reference's gradients, changed otherwise in the step"
+    text += f": off by {far:.2g} of the largest change"
+    return replace(_reason("other-recorded-weight", True, text, Location(plan.path)), ranks=tuple(ranks))
 
 
 def _by_numbers_alone(verdict: Verdict) -> bool:

@@ -119,6 +119,7 @@ class Program:
     `partial` are the axes over which gradients are left as partial sums, by weight, as their framework says.
     `whole` are the weights in shards whose gradients their framework leaves whole.
     `gradients` are the gradients of weights by their names, as the optimizer finds them, with their recorded numbers;
+    `updated` are the optimizers of weights by name, and `after` the recorded numbers of weights behind the step;
     `operations` are the first results of the recorded operations by their numbers, to which `Mark.of` refers.
     """
 
@@ -134,6 +135,7 @@ class Program:
     roots: list[RootValue] = field(default_factory=list)
     gradients: dict[str, tuple[str, Array | None]] = field(default_factory=dict)
     updated: dict[str, str] = field(default_factory=dict)
+    after: dict[str, Array | None] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
     unfollowed: list[tuple[str, Mark]] = field(default_factory=list)
 

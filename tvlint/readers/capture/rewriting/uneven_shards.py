@@ -59,6 +59,8 @@ def without_uneven_shards(capture: Capture, programs: Sequence[Program]) -> list
     try:
         for weight in _weights(capture.tapes):
             wholes.take(weight)
+        for (rank, name), numbers in wholes.after.items():
+            wholes.programs[rank].after[name] = numbers
     except _NotFollowedError as error:
         weight = error.weight
         one, other, *_ = dict.fromkeys(weight.shards.values())
@@ -90,6 +92,7 @@ class _Wholes:
 
     def __init__(self, programs: list[Program]) -> None:
         self.programs = programs
+        self.after: dict[tuple[int, str], Array | None] = {}
 
     def take(self, weight: _Weight) -> None:
         """Let each rank hold a weight and its gradient whole."""
@@ -106,6 +109,9 @@ class _Wholes:
             program.given[whole] = GivenValue(replace(known.named, whole=None, placements=None), numbers, known.mark)
             for _, gather in gathers[rank]:
                 self._read_whole(program, gather, whole, weight)
+            if weight.name in program.after:
+                after = [self.programs[member].after.get(weight.name) for member in group]
+                self.after[rank, weight.name] = _joined(after, weight)
         gradients = {rank: self.programs[rank].gradients.get(weight.name) for rank in weight.shards}
         for rank, gradient in gradients.items():
             if gradient is None:

@@ -190,7 +190,8 @@ class _Rank:
             placed = _placements(line.get("placements"))
             return Gradient(line["gradient"], self._known(line["of"]), self._values(line), placed)
         if "update" in line:
-            return Update(tuple(line["update"]), line.get("optimizer", ""))
+            values = {name: self._decoded(text) for name, text in line.get("values", {}).items()}
+            return Update(tuple(line["update"]), line.get("optimizer", ""), values)
         raise AssertionError(f"a line of a kind that the schema has: {line}")
 
     def _made(self, name: str, given: Iterable[int], outputs: Iterable[int]) -> None:
@@ -243,10 +244,11 @@ class _Rank:
         return Mark(line.get("phase", "forward"), micro_batch, place, line.get("module", ""), line.get("node", ""), of)
 
     def _values(self, line: dict[str, Any]) -> bytes | None:
-        if "values" not in line:
-            return None
+        return self._decoded(line["values"]) if "values" in line else None
+
+    def _decoded(self, text: str) -> bytes:
         try:
-            return base64.b64decode(line["values"], validate=True)
+            return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
             raise self._fail("the values are no base64") from None
 

@@ -139,10 +139,11 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An optimizer has stepped."""
+    """An optimizer has stepped; `values` are the numbers of the weights then, where they were recorded."""
 
     weights: tuple[str, ...]
     optimizer: str
+    values: Mapping[str, bytes] = field(default_factory=dict)
 
 
 Event: TypeAlias = Given | Named | Operation | Communication | Wait | Root | Gradient | Update

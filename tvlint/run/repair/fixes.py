@@ -51,6 +51,8 @@ MOST_NAMING = 20
 
 MOST_HELPED = 40
 """The help of so many findings in plan text is tried, whether or not the report shows fixes."""
+MOST_TRIED_FOR_HELP = 400
+"""As `MOST_TRIED`, where the report shows no fixes; help that would take longer is printed as it is."""
 
 _GOES_BACK = Pattern(r"^.*\bbackward\b", re.MULTILINE)
 _NAMES_SEGMENTS = Pattern(r"^segment\s", re.MULTILINE)
@@ -98,7 +100,7 @@ def with_tried_help(report: Report, rules: Rules, session: Session) -> Report:
         help: str | Problem = finding.help
         if left and finding.help and finding.rule in REPAIRS and path == checked_in(finding) and finding.location.line:
             left -= 1
-            files.setdefault(path, File(path, mentions, rules))
+            files.setdefault(path, File(path, mentions, rules, MOST_TRIED_FOR_HELP))
             help = session.steps.do(path, partial(files[path].tried_help, finding), "the help")
         found.append(replace(finding, help=finding.help if isinstance(help, Problem) else help))
     return replace(report, findings=tuple(found))
@@ -254,10 +256,10 @@ def _content_of(path: str) -> bytes:
 class File:
     """A checked file, what was found in it, and the trials of its fixes."""
 
-    def __init__(self, path: str, mentions: Mentions, rules: Rules) -> None:
+    def __init__(self, path: str, mentions: Mentions, rules: Rules, most_tried: int = 0) -> None:
         self.path, self.mentions, self.rules = path, mentions, rules
         self._texts: dict[str, Text | None] = {}
-        self._left = MOST_TRIED
+        self._left = most_tried or MOST_TRIED
         self._repairs: dict[str | None, Mapping[str, tuple[tuple[Change, ...], ...]]] = {}
 
     def offered(self, finding: Finding) -> tuple[Fix, ...]:
@@ -285,7 +287,7 @@ class File:
         forward = _GOES_BACK.split(text.text, maxsplit=1)[0]
         if forward != text.text and not _NAMES_SEGMENTS.search(text.text):
             with instead({self.path: forward.encode("utf-8")}):
-                file = File(self.path, self.mentions, self.rules)
+                file = File(self.path, self.mentions, self.rules, MOST_TRIED_FOR_HELP)
                 if next(file.holding(finding, unsafe=True), None) is not None:
                     return finding.help
         return finding.help if self._left < 0 or "`" not in finding.help else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from tvlint.analyses.gradients.accumulators import accumulators
@@ -34,6 +35,7 @@ from tvlint.ops.field import Array
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 from tvlint.replay.collectives import combine, exchange
+from tvlint.replay.memory import Memory
 from tvlint.replay.operators import NotReplayedError, forward, gradients, in_shape
 from tvlint.replay.stand_ins import StandIns
 
@@ -87,12 +89,18 @@ def _unwatched(rank: int, operator: Operator, name: str, value: Array) -> None:
     """Take no notice."""
 
 
-def replay(plan: Plan, given: Given, watch: Watch = _unwatched, stand_ins: StandIns | None = None) -> Result:
+def replay(
+    plan: Plan,
+    given: Given,
+    watch: Watch = _unwatched,
+    stand_ins: StandIns | None = None,
+    memory: Memory | None = None,
+) -> Result:
     """Return what a step of the plan computes, where `stand_ins` are given also of what has no numbers.
 
-    Raises UnreplayableError.
+    What `memory` knows of another run is not computed again. Raises UnreplayableError.
     """
-    world = _World(plan, given, watch, stand_ins)
+    world = _World(plan, given, watch, stand_ins, memory)
     shifts = [replica * plan.replication.stride for replica in range(plan.replication.count)]
     programs = [(rank, program.steps) for program in plan.programs for rank in program.ranks]
     ranks = {rank + shift: world.run(rank, shift, steps) for shift in shifts for rank, steps in programs}
@@ -110,8 +118,10 @@ def replay(plan: Plan, given: Given, watch: Watch = _unwatched, stand_ins: Stand
 class _World:
     """The ranks of a plan while they run."""
 
-    def __init__(self, plan: Plan, given: Given, watch: Watch, stand_ins: StandIns | None) -> None:
-        self.plan, self.given, self.watch, self.stand_ins = plan, given, watch, stand_ins
+    def __init__(
+        self, plan: Plan, given: Given, watch: Watch, stand_ins: StandIns | None, memory: Memory | None
+    ) -> None:
+        self.plan, self.given, self.watch, self.stand_ins, self.memory = plan, given, watch, stand_ins, memory
         self.result = Result()
         self.progress = 0
         self.queues: dict[object, dict[int, deque[Post]]] = {}
@@ -376,11 +386,31 @@ class _Rank:
             overwritten = tuple(str(operator.inputs[place]) for place in operator.in_place)
             operator = replace(operator, op=operator.op.removesuffix("_"), outputs=overwritten, in_place=())
         declared = [self.plan.tensors[name].shape if name in self.plan.tensors else None for name in operator.outputs]
-        results = forward(operator, operands, declared, self.world.stand_ins)
+        results = self._forward(operator, operands, declared)
         for name, value in zip(operator.outputs, results, strict=True):
             self.shapes[name] = value.shape
             self.world.watch(self.rank, operator, name, value)
             yield from self.write(name, value, operator.inputs)
+
+    def _forward(
+        self, compute: Compute, operands: list[Array], declared: list[tuple[int, ...] | None]
+    ) -> tuple[Array, ...]:
+        memory, stand_ins = self.world.memory, self.world.stand_ins
+        make = partial(forward, compute, operands, declared, stand_ins)
+        return make() if memory is None else memory.recall(compute, ("forward", *declared), operands, make, stand_ins)
+
+    def _gradients(
+        self,
+        compute: Compute,
+        operands: list[Array],
+        shapes: list[tuple[int, ...]],
+        incoming: dict[int, Array],
+        wanted: list[int],
+    ) -> dict[int, Array]:
+        memory, stand_ins = self.world.memory, self.world.stand_ins
+        make = partial(gradients, compute, operands, shapes, incoming, wanted, stand_ins)
+        asked = ("gradients", tuple(shapes), tuple(incoming), tuple(wanted))
+        return make() if memory is None else memory.recall(compute, asked, [*operands, *incoming.values()], make, stand_ins)
 
     def _backward(self, operator: Backward) -> Turns[None]:
         operands = yield from self._operands(operator.forward)
@@ -391,7 +421,7 @@ class _Rank:
                 incoming[at] = in_shape(value, self.shape(operator.forward.outputs[at]))
         wanted = [at for at, name in enumerate(operator.outputs) if name]
         shapes = [self.shape(name) for name in operator.forward.outputs]
-        found = gradients(operator.forward, operands, shapes, incoming, wanted, self.world.stand_ins)
+        found = self._gradients(operator.forward, operands, shapes, incoming, wanted)
         for at in wanted:
             self.world.watch(self.rank, operator, operator.outputs[at], found[at])
             name = operator.outputs[at]

@@ -43,6 +43,7 @@ from tvlint.ops.field import Array
 from tvlint.ops.spec import Call, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 from tvlint.replay.collectives import part_of
+from tvlint.replay.memory import Memory
 from tvlint.replay.operators import NotReplayedError
 from tvlint.replay.run import Result, UnreplayableError, replay
 from tvlint.replay.stand_ins import StandIns
@@ -161,14 +162,14 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
     """
     if _is_too_large(case):
         return lambda changed: True
-    whole = _numbers(0, _least_index(case.reference))
+    whole, memory = _numbers(0, _least_index(case.reference)), Memory()
     alone = _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole)
     if isinstance(alone, NotRun):
         return lambda changed: True
-    differs = isinstance(_compared(case, whole, alone), Difference)
+    differs = isinstance(_compared(case, whole, alone, memory), Difference)
 
     def agree(changed: Case) -> bool:
-        found = _compared(changed, whole, alone)
+        found = _compared(changed, whole, alone, memory)
         return isinstance(found, Agreement) or (isinstance(found, NotRun) and (not differs or found == NotRun(_RETURNED)))
 
     return agree
@@ -489,13 +490,15 @@ def _numbers(seed: int, below: int, contents: _Contents | None = None) -> _Whole
     return whole
 
 
-def _compared(case: Case, whole: _Whole, known: _Run | None = None) -> Agreement | Difference | NotRun:
-    """Return what a run shows; `known` is that of the reference, where it has been run."""
+def _compared(
+    case: Case, whole: _Whole, known: _Run | None = None, memory: Memory | None = None
+) -> Agreement | Difference | NotRun:
+    """Return what a run shows; `known` is that of the reference, where it has been run, and `memory` that of other plans."""
     parallel, reference = case.parallel, case.reference
     alone = known or _run(reference, case, case.reference_inputs, case.reference_micro_batches, whole)
     if isinstance(alone, NotRun):
         return alone
-    many = _run(parallel, case, case.inputs, case.micro_batches * parallel.replication.count, whole)
+    many = _run(parallel, case, case.inputs, case.micro_batches * parallel.replication.count, whole, memory)
     if isinstance(many, NotRun):
         return many
     expected = _gradients_of(reference, alone.found)
@@ -554,7 +557,9 @@ class _Run:
     invented: bool = False
 
 
-def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: _Whole) -> _Run | NotRun:
+def _run(
+    plan: Plan, case: Case, inputs: Inputs, count: int, whole: _Whole, memory: Memory | None = None
+) -> _Run | NotRun:
     """Return what the plan computes, or why that cannot be found out."""
     import numpy as np
 
@@ -584,7 +589,7 @@ def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: _Whole) -> _
     stand_ins = StandIns()
     try:
         with np.errstate(all="ignore"):
-            run.found = replay(plan, given, lambda *each: run.given.append(each), stand_ins)
+            run.found = replay(plan, given, lambda *each: run.given.append(each), stand_ins, memory)
         run.invented = stand_ins.used
     except UnreplayableError as error:
         return NotRun(str(error))

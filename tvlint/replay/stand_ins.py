@@ -110,29 +110,29 @@ def _products(bound: Bound, call: Call, operands: Sequence[Array], place: int) -
 def _result(bound: Bound, call: Call, operands: Sequence[Array], place: int) -> Array:
     import numpy as np
 
-    own = _products(bound, call, operands, place)
-    factors = [*((value, bound.operands[at]) for at, (value, _) in own.factors.items()), *own.weights]
-    addends = own.addends(bound, operands)
-    return np.asarray(sum(_summed([addend, *factors], own.names) for addend in addends) / own.divisor)
+    products = _products(bound, call, operands, place)
+    factors = [*((value, bound.operands[at]) for at, (value, _) in products.factors.items()), *products.weights]
+    addends = products.addends(bound, operands)
+    return np.asarray(sum(_summed([addend, *factors], products.names) for addend in addends) / products.divisor)
 
 
 def _gradient(bound: Bound, call: Call, operands: Sequence[Array], place: int, incoming: Array, position: int) -> Array:
     """Return the gradient of one result by one operand: the product of what came in and of everything else in the sum."""
     import numpy as np
 
-    own, held = _products(bound, call, operands, place), bound.operands[position]
+    products, held = _products(bound, call, operands, place), bound.operands[position]
     came = incoming.reshape([size for size, name in zip(incoming.shape, bound.outputs[place], strict=True) if name != ONE])
-    others: list[_Factor] = [(value, bound.operands[at]) for at, (value, _) in own.factors.items() if at != position]
-    others += [(came, own.names), (np.ones(operands[position].shape), held), *own.weights]
+    others: list[_Factor] = [(value, bound.operands[at]) for at, (value, _) in products.factors.items() if at != position]
+    others += [(came, products.names), (np.ones(operands[position].shape), held), *products.weights]
     kept = [name for name in held if name != ONE]
-    if position in own.joint:
-        total = _summed(others, kept) * own.joint[position]
-    elif position in own.factors:
-        total = sum(_summed([addend, *others], kept) for addend in own.addends(bound, operands))
-        total = total * np.reshape(own.factors[position][1], np.shape(total))
+    if position in products.joint:
+        total = _summed(others, kept) * products.joint[position]
+    elif position in products.factors:
+        total = sum(_summed([addend, *others], kept) for addend in products.addends(bound, operands))
+        total = total * np.reshape(products.factors[position][1], np.shape(total))
     else:
         return np.zeros(operands[position].shape)
-    return np.asarray(np.reshape(total / own.divisor, operands[position].shape))
+    return np.asarray(np.reshape(total / products.divisor, operands[position].shape))
 
 
 def _summed(factors: Sequence[_Factor], names: Sequence[str]) -> Any:

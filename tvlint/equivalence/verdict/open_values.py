@@ -43,10 +43,10 @@ OF_VALUES = frozenset(
 
 
 def is_open(attempt: Attempt) -> bool:
-    """Return whether a case that an attempt does not prove may be proved with values told otherwise.
+    """Return whether a case that an attempt does not prove may be proved with other terms for values.
 
     It is not where a side condition is violated or where something stops the plan that no value decides: neither depends on
-    how values are told.
+    how terms tell values.
     """
     if attempt.violations and not attempt.values_agree:
         return False

@@ -186,10 +186,10 @@ def different_weights(parallel: Recorded, reference: Recorded) -> dict[str, tupl
     limit = max(_MOST_MOVED, *(_FAR * _coarsest(recorded.plan) for recorded in (parallel, reference)))
     least = _least_scale(reference)
     for (rank, weight), box in parallel.pieces.items():
-        own = [parallel.given.get((rank, weight, -1)), parallel.after.get((rank, weight))]
+        pieces = [parallel.given.get((rank, weight, -1)), parallel.after.get((rank, weight))]
         wholes = [each.get((0, weight)) for each in (reference.after, reference.gradients)]
-        known = [array for array in (*own, reference.given.get((0, weight, -1)), *wholes) if array is not None]
-        if len(known) < len(own) + 1 + len(wholes):
+        known = [array for array in (*pieces, reference.given.get((0, weight, -1)), *wholes) if array is not None]
+        if len(known) < len(pieces) + 1 + len(wholes):
             continue
         part = tuple(slice(low, high) for low, high in box)
         before, after, gradient = (np.asarray(np.ma.filled(array, 0)[part], dtype=float) for array in known[2:])

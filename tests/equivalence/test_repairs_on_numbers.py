@@ -73,6 +73,18 @@ GATES = (
     + LOSS
 )
 
+TWICE = (
+    "weight w0 f32[6,6]\nweight w1 f32[2,6]\ninput x f32[6,6]{placed}\nloss l\nprogram\n"
+    "h = linear(x, w0)\nz = tanh(h)\ny = linear(z, w1)\n"
+)
+TWO = TWICE.format(placed="") + "d2 = mul(y, y)\nl: f32[] = mean(d2)\n"
+TWO_REPLICAS = (
+    "mesh dp=2\n"
+    + TWICE.format(placed=" dp:S(0)")
+    + "d2 = mul(y, y)\nk: f32[] = mean(d2)\nl: f32[] = all-reduce avg(k) over dp\n"
+    "end reduce-gradients w0, w1 over dp by avg\n"
+)
+
 SMOOTHED = "weight w f32[8,6]\ninput x f32[4,6]\ninput t i64[4]\nloss l\nprogram\ns = linear(x, w)\nl: f32[] = {loss}\n"
 SMOOTH = SMOOTHED.format(loss="cross_entropy(s, t, label_smoothing=0.1)")
 COUNTED = SMOOTHED.format(loss="cross_entropy(s, t, ignore_index=-100)")
@@ -110,6 +122,13 @@ MISTAKES = [
     (ONE, REPLICAS, "div(a, 24)", "div(a, 48)", "use 24 instead of 48 in `div`"),
     (ONE, REPLICAS, "over dp by avg", "over dp", "reduce gradients by `avg`"),
     (ONE, REPLICAS, "end reduce-gradients w over dp by avg\n", "", "reduce the gradients of `w` over `dp` by `avg`"),
+    (
+        TWO,
+        TWO_REPLICAS,
+        "end reduce-gradients w0, w1 over dp by avg\n",
+        "",
+        "reduce the gradients of `w0` and of 1 more over `dp` by `avg`",
+    ),
     (ROTARY, ON_TWO, "cat([x3, x1]", "cat([x1, x3]", "exchange `x1` and `x3` in `cat`"),
     (ROTARY, ON_TWO, "neg(x2)", "neg(x1)", "use `x2` instead of `x1` in `neg`"),
     (ROTARY, ON_TWO, "x1, x2 =", "x2, x1 =", "exchange `x2` and `x1` in `chunk`"),

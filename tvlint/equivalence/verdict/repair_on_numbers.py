@@ -114,7 +114,7 @@ def _reduced_otherwise(plan: Plan, statements: Mapping[Hashable, Sequence[Operat
 
 
 def _reducers(plan: Plan, operators: Sequence[Operator]) -> Iterator[Candidate[Plan]]:
-    """Reducers of weights that none reduces, over each set of axes."""
+    """Reducers of weights that none reduces, of all of them and of each, over each set of axes."""
     reducers = [operator for operator in operators if isinstance(operator, ReduceGradients)]
     known = {weight for reducer in reducers for weight in reducer.weights}
     read = {
@@ -123,13 +123,15 @@ def _reducers(plan: Plan, operators: Sequence[Operator]) -> Iterator[Candidate[P
     lacking = [name for name in sorted(read) if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT]
     lacking = [name for name in lacking if name not in known and plan.tensors[name].gradient != ""]
     axes = [axis.name for axis in plan.mesh.axes if axis.size > 1]
-    for weight in lacking if plan.replication.count == 1 else ():
+    together = [tuple(lacking)] if len(lacking) > 1 else []
+    for weights in (*together, *((name,) for name in lacking)) if plan.replication.count == 1 else ():
+        more = f" and of {len(weights) - 1} more" if len(weights) > 1 else ""
         for count in range(1, len(axes) + 1):
             for chosen in combinations(axes, count):
                 for way in _WAYS[:2]:
-                    over = ", ".join(chosen)
-                    words = f"reduce the gradients of `{weight}` over `{over}`" + ("" if way == "sum" else f" by `{way}`")
-                    yield Candidate(words, _with_reducer(plan, ReduceGradients((weight,), Group(axes=chosen), way)))
+                    words = f"reduce the gradients of `{weights[0]}`{more} over `{', '.join(chosen)}`"
+                    words += "" if way == "sum" else f" by `{way}`"
+                    yield Candidate(words, _with_reducer(plan, ReduceGradients(weights, Group(axes=chosen), way)))
 
 
 def _with_reducer(plan: Plan, reducer: ReduceGradients) -> Plan:

@@ -59,6 +59,6 @@ def _key(compute: Compute, asked: Hashable, given: Iterable[Array]) -> bytes:
     operands = [operand if isinstance(operand, Literal) else None for operand in compute.inputs]
     key = blake2b(repr((compute.op, operands, sorted(compute.attributes.items()), asked)).encode(), digest_size=16)
     for array in given:
-        key.update(f"{array.shape} {array.dtype}".encode())
+        key.update(f"{array.shape} {array.dtype.str}".encode())
         key.update(array.tobytes())
     return key.digest()

@@ -145,6 +145,23 @@ def test_writes_through_views_reach_every_reader() -> None:
     assert "aten.mul.Scalar" in ops
 
 
+@pytest.mark.parametrize("offset", [0, 2, 4])
+def test_a_tensor_without_elements_is_read_of_nothing(offset: int) -> None:
+    whole = {**WINDOW, "shape": [4], "stride": [1]}
+    found = capture(
+        {"given": 0, "dtype": "float32", "bytes": 16},
+        whole,
+        {"op": "aten.mul_.Scalar", "arguments": {"self": {"t": 0}, "other": 2.0}, "outputs": [0], "writes": [0]},
+        {**whole, "tensor": 1, "offset": offset, "shape": [0, 4], "stride": [4, 1]},
+        {**whole, "tensor": 2, "storage": 1, "shape": [0, 4], "stride": [4, 1]},
+        {"op": "aten.exp.default", "arguments": {"self": {"t": 1}}, "outputs": [2]},
+    )
+    program = follow(found.tapes[0])
+    nodes = [node for node in program.nodes if isinstance(node, Apply)]
+    assert [node.op for node in nodes] == ["aten.mul.Scalar", "aten.full.default", "aten.exp.default"]
+    assert [program.shape(node.outputs[0]) for node in nodes] == [(4,), (0, 4), (0, 4)]
+
+
 @pytest.mark.parametrize("change", [lambda own: own[::-1], lambda own: [own[0]] * len(own)], ids=["reversed", "one for all"])
 def test_operators_with_the_arguments_of_others_end_in_a_plan_or_in_an_error_of_the_capture(
     change: Callable[[list[Any]], list[Any]],

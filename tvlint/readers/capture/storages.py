@@ -225,7 +225,9 @@ class _Follower:
         """Return a new value for what the storage held before, or for what nothing has written."""
         known = self.before.get(window.storage)
         name = self.program.fresh(Type(window.shape, window.dtype))
-        if known is None:
+        if not count(window):
+            self.program.nodes.append(Apply("aten.full.default", {"size": window.shape, "fill_value": 0}, (name,), mark))
+        elif known is None:
             self.program.nodes.append(Apply("aten.empty.memory_format", {"size": window.shape}, (name,), mark))
         else:
             named, numbers = self.named.get(window), part_of(known, window)

@@ -100,6 +100,8 @@ def elements(window: Window) -> npt.NDArray[Any] | None:
 
 def overlap(one: Window, other: Window) -> bool:
     """Return whether the windows share an element; True where that would take too long to see."""
+    if not count(one) or not count(other):
+        return False
     low, high = span(one)
     start, end = span(other)
     if high <= start or end <= low:

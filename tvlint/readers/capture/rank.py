@@ -55,8 +55,9 @@ def prepare(path: str, tape: Tape, program: Program, received: Mapping[str, floa
     """
     lifted = lift(program, EQUATIONS, received or {})
     misfits = ((misfit(node, program.types), node.mark) for node in lifted.nodes if isinstance(node, Call))
-    for text, mark in (*lifted.unread, *misfits):
-        if text and mark.phase != "optimizer":
+    unread = ((text, mark) for text, mark in lifted.unread if mark.phase != "optimizer")
+    for text, mark in (*unread, *misfits):
+        if text:
             raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
     lifted = with_dimensions(without_expansions(without_dead(lifted)))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(lifted)))

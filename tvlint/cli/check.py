@@ -36,6 +36,7 @@ STDIN = "-"
 LARGEST_STDIN = 64 << 20
 SHOWING_FIXES = ("json", "sarif", "rdjson")
 """Formats that hold the fixes of a finding; to try these takes several readings of its file."""
+_WITHOUT_HELP = ("concise",)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -216,7 +217,8 @@ def _with_fixes(report: Report, wanted: tuple[Output, ...], rules: Rules, sessio
     """Return the report with the fixes that hold, where an output shows them, and with help that was tried."""
     shows = any(output.format in SHOWING_FIXES for output in wanted)
     judged = (rules.applied.get(finding.rule) for finding in report.findings)
-    if not shows and not any(rule is not None and rule.kind is RuleKind.PLAN for rule in judged):
+    helps = any(output.format not in _WITHOUT_HELP for output in wanted)
+    if not shows and not (helps and any(rule is not None and rule.kind is RuleKind.PLAN for rule in judged)):
         return report
     from tvlint.run.repair.fixes import with_fixes, with_tried_help
 

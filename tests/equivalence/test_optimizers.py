@@ -234,3 +234,16 @@ def test_weights_that_only_the_plan_writes_out_otherwise_are_left_open() -> None
     verdict = verdict_on(over_dp(REDUCE + SGD, ""), single("  update w1, w2\n", ""))
     assert verdict.outcome is Outcome.UNKNOWN
     assert "written-out-update" in [reason.name for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize("step", ["fused_adam", "apex.optimizers.fused_sgd", "my_step"])
+@pytest.mark.parametrize("after", ["  update w1, w2\n", STEPS])
+def test_a_step_that_is_not_known_may_update_the_weight_of_its_shard(step: str, after: str) -> None:
+    unknown = ZERO.replace("adam_step", step).replace(", lr=0.1", "")
+    reference = single(after, STATES if after == STEPS else "")
+    verdict = verdict_on(over_dp(unknown), reference)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "not-updated-once" not in [reason.name for reason in verdict.reasons]
+    without = unknown.replace(f"{step}(k1!, g1, m1!, v1!)", f"{step}(m1!, g1, v1!)")
+    assert without != unknown
+    assert verdict_on(over_dp(without), reference).outcome is not Outcome.PROVED

@@ -55,7 +55,10 @@ def _differences(world: World, plan: Plan, derived: Derived, expected: Expected,
             continue
         pieces.setdefault(name, []).append(box)
         value = derived.renewed[rank].get(tensor.name, "kept")
-        if right is None:
+        if value == "kept" and (rank, tensor.name) in derived.changed:
+            text = f"`{name}` on {{ranks}} may be updated by a call of unknown effect"
+            yield Defect("undecided-update", False, text, rank)
+        elif right is None:
             yield from steps.judged(rank, name, box, value, expected.gradients.get(name))
         else:
             value = "updated" if value == "kept" and tensor.name in derived.stepped[rank] else value

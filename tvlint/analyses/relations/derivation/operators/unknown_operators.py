@@ -171,4 +171,5 @@ def _forget_all(machine: Machine, rank: RankState) -> None:
     rank.renewed.update(dict.fromkeys(rank.renewed))
     weights = [name for name, tensor in machine.plan.tensors.items() if tensor.role is Role.WEIGHT]
     rank.gradients.update(dict.fromkeys(weights))
-    machine.derived.changed.update((rank.number, name) for name in weights)
+    lasting = [name for name, tensor in machine.plan.tensors.items() if tensor.role in (Role.WEIGHT, Role.STATE)]
+    machine.derived.changed.update((rank.number, name) for name in lasting)

@@ -240,3 +240,28 @@ CAST = 'y = div(x, s)\n  q: f8e4m3[4,8] = to(y, "f8e4m3")'
 )
 def test_codes_are_taken_back_before_what_is_not_linear(first: str, then: str, rules: set[str]) -> None:
     assert {finding.rule for finding in findings_of_text(CODES.format(first=first, then=then))} == rules
+
+
+def test_a_gradient_that_segments_add_to_is_there_for_the_step() -> None:
+    text = """micro-batches 2
+weight w f32[8,8]
+input x f32[4,8]
+loss l
+segment f forward (x) -> (h, l, s)
+  h = linear(x, w)
+  l: f32[] = sum(h)
+  s = mul(l, 1024)
+segment b backward (x, h, l, s) -> ()
+  dl = backward s (grad(s))
+  dh = backward l (dl)
+  _, grad(w) = backward h (dh)
+segment o optimizer () -> ()
+  GRADIENT = div(GRADIENT, 1024)
+  update w
+program
+  run f micro-batch 0-1
+  run b micro-batch 0-1
+  run o
+"""
+    assert [finding.rule for finding in findings_of_text(text.replace("GRADIENT", "grad(w)"))] == []
+    assert "use-before-definition" in [finding.rule for finding in findings_of_text(text.replace("GRADIENT", "dw"))]

@@ -114,9 +114,20 @@ def _in_body(plan: Plan, segment: Segment, named: Callable[[], set[str]]) -> Ite
             optional = optional and not _is_misspelt(plan, name, named)
             if later is None and optional and not isinstance(operator, Send):
                 continue
+            if later is not None and _is_accumulated(plan, segment, name):
+                continue
             seen.add(name)
             yield index, name, None if later is None else (segment.name, later)
         known.update(writes(operator))
+
+
+def _is_accumulated(plan: Plan, segment: Segment, name: str) -> bool:
+    """Return whether the name is the gradient of a weight to which another segment adds, too."""
+    weight = plan.tensors.get(plan.tensors[name].gradient_of) if name in plan.tensors else None
+    if weight is None or weight.role is not Role.WEIGHT:
+        return False
+    others = (other for other in plan.segments.values() if other is not segment)
+    return any(name in writes(operator) for other in others for operator in other.operators)
 
 
 def _between_steps(

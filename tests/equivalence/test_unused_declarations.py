@@ -216,3 +216,77 @@ def test_a_program_that_no_rank_runs_is_named() -> None:
 def test_the_gradient_that_starts_is_of_the_type_of_its_value() -> None:
     assert in_json(tensor("grad(l)", shape=[], dtype="float32", role="gradient")).outcome is Outcome.PROVED
     unknown(in_json(tensor("grad(l)", shape=[], dtype="int64", role="gradient")), "wrong-dtype", "starts from `grad(l)`")
+
+
+@pytest.mark.parametrize("argument", ["root=0", "dim=0", "splits=[4,4]", "concat-dim=1"])
+def test_an_argument_that_a_collective_does_not_take_is_named(argument: str) -> None:
+    assert verdict_on(OVER_TP).outcome is Outcome.PROVED
+    verdict = verdict_on(changed(OVER_TP, ("all-reduce(p)", f"all-reduce(p, {argument})")))
+    assert verdict.outcome is Outcome.UNKNOWN
+    name = argument.partition("=")[0].replace("-", "_")
+    assert [(reason.name, f"`{name}`" in reason.message) for reason in verdict.reasons] == [("malformed-plan", True)]
+
+
+def test_an_event_that_nothing_records_is_named() -> None:
+    recorded = changed(OVER_TP, ("  g = gelu", "  record e1 on main\n  await e1 on main\n  g = gelu"))
+    assert verdict_on(recorded).outcome is Outcome.PROVED
+    verdict = verdict_on(changed(recorded, ("await e1", "await e2")))
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert ["`e2`" in reason.message for reason in verdict.reasons] == [True]
+
+
+@pytest.mark.parametrize("tensor", ["weight v f32[8,16]", "input x f32[8,8]"])
+def test_a_buffer_that_is_named_after_a_tensor_is_shared_with_it(tensor: str) -> None:
+    verdict = verdict_on(changed(REFERENCE, (tensor, f"{tensor} storage e")))
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "shared-storage" in [reason.name for reason in verdict.reasons]
+
+
+IN_SEGMENTS = """micro-batches 2
+weight w f32[8,8]
+weight v f32[8,8]
+input x f32[4,8]
+loss l
+segment first forward (x) -> (h0, h)
+  h0 = linear(x, w)
+  h = gelu(h0)
+segment last forward (h) -> (y, l)
+  y = linear(h, v)
+  l: f32[] = sum(y)
+segment back backward (h, y, l) -> (dh)
+  dy = backward l (grad(l))
+  dh, grad(v) = backward y (dy)
+segment end backward (x, h0, h, dh) -> ()
+  dh0 = backward h (dh)
+  _, grad(w) = backward h0 (dh0)
+program
+  run first micro-batch 0
+  run last micro-batch 0
+  run back micro-batch 0
+  run end micro-batch 0
+  run first micro-batch 1
+  run last micro-batch 1
+  run back micro-batch 1
+  run end micro-batch 1
+"""
+ALONE = """weight w f32[8,8]
+weight v f32[8,8]
+input x f32[8,8]
+loss l
+program
+  h0 = linear(x, w)
+  h = gelu(h0)
+  y = linear(h, v)
+  l: f32[] = sum(y)
+  dy = backward l (grad(l))
+  dh, grad(v) = backward y (dy)
+  dh0 = backward h (dh)
+  _, grad(w) = backward h0 (dh0)
+"""
+
+
+@pytest.mark.parametrize(("taken", "outcome"), [("x", "proved"), ("x, w", "proved"), ("dh", "unknown"), ("x, y", "unknown")])
+def test_a_segment_takes_only_what_there_is(taken: str, outcome: str) -> None:
+    verdict = verdict_on(changed(IN_SEGMENTS, ("first forward (x)", f"first forward ({taken})")), ALONE)
+    assert verdict.outcome.value == outcome
+    assert outcome == "proved" or "use-before-definition" in [reason.name for reason in verdict.reasons]

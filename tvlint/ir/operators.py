@@ -35,6 +35,22 @@ class Collective(Enum):
     BARRIER = "barrier"
 
 
+_IN_PARTS = frozenset({"dim", "splits", "receive_splits"})
+ARGUMENTS: Mapping[Collective, frozenset[str]] = {
+    Collective.ALL_REDUCE: frozenset(),
+    Collective.REDUCE_SCATTER: _IN_PARTS,
+    Collective.ALL_GATHER: _IN_PARTS,
+    Collective.ALL_TO_ALL: _IN_PARTS | {"concat_dim"},
+    Collective.BROADCAST: frozenset({"root"}),
+    Collective.REDUCE: frozenset({"root"}),
+    Collective.SCATTER: _IN_PARTS | {"root"},
+    Collective.GATHER: _IN_PARTS | {"root"},
+    Collective.CHUNK: _IN_PARTS,
+    Collective.BARRIER: frozenset(),
+}
+"""What each collective takes beside tensors and a group, by the fields of `Communicate`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A constant operand."""

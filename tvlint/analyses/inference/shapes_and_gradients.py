@@ -46,7 +46,16 @@ def derive_tensors(
         pending = [operator for operator in pending if not _settle(operator, found, undecided, mesh, given)]
         if (len(found), len(undecided)) == before or not pending:
             break
-    return found
+    return _with_own_buffers(found)
+
+
+def _with_own_buffers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors, those after which the buffer of another is named in the buffer of their name."""
+    shared = {tensor.storage for tensor in tensors.values()} & tensors.keys()
+    for name in shared:
+        if not tensors[name].storage:
+            tensors[name] = replace(tensors[name], storage=name)
+    return tensors
 
 
 def implied_types(

@@ -7,12 +7,14 @@ from math import prod
 
 from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.relations.transfer.groups import not_of_communicator, resolved
-from tvlint.ir.operators import Communicate, Receive, ReduceGradients, Send, Update
+from tvlint.ir.operators import ARGUMENTS, Await, Communicate, Receive, Record, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
 from tvlint.ir.plan import Plan, Role
 
 _TALKING = frozenset({Communicate, ReduceGradients, Send, Receive})
 _TRAINING = frozenset({ReduceGradients, Update})
+_TOLD = frozenset({Communicate, Record, Await})
+_SAID = frozenset().union(*ARGUMENTS.values())
 
 
 def is_well_formed(plan: Plan) -> bool:
@@ -57,6 +59,29 @@ def unclear(plan: Plan) -> str:
     name = not_of_communicator(plan)
     if name:
         return f"communicates by `{name}` with other ranks than that communicator has"
+    return _without_meaning(plan) or _not_trained(plan)
+
+
+def _without_meaning(plan: Plan) -> str:
+    """Return an argument that a collective does not take, or an event that nothing records; empty where there is none."""
+    recorded: set[str] = set()
+    awaited: dict[str, None] = {}
+    for segment in plan.segments.values():
+        for _, operator in of_kinds(segment.operators, _TOLD):
+            if isinstance(operator, Record):
+                recorded.add(operator.event)
+            elif isinstance(operator, Await):
+                awaited[operator.event] = None
+            elif isinstance(operator, Communicate):
+                for name in _SAID - ARGUMENTS[operator.kind]:
+                    if getattr(operator, name) not in (None, ()):
+                        return f"passes `{name}` to {operator.kind.value}, which does not take it"
+    unknown = next((event for event in awaited if event not in recorded), None)
+    return "" if unknown is None else f"waits for the event `{unknown}`, which nothing records"
+
+
+def _not_trained(plan: Plan) -> str:
+    """Return what is reduced or updated and is no weight, or is reduced twice at once; empty where nothing is."""
     for segment in plan.segments.values():
         for _, operator in of_kinds(segment.operators, _TRAINING):
             for name in operator.weights if isinstance(operator, ReduceGradients | Update) else ():

@@ -13,7 +13,7 @@ from tvlint.ir.plan import Plan, Role
 
 _TALKING = frozenset({Communicate, ReduceGradients, Send, Receive})
 _TRAINING = frozenset({ReduceGradients, Update})
-_TOLD = frozenset({Communicate, Record, Await})
+_CALLS = frozenset({Communicate, Record, Await})
 _SAID = frozenset().union(*ARGUMENTS.values())
 
 
@@ -67,7 +67,7 @@ def _without_meaning(plan: Plan) -> str:
     recorded: set[str] = set()
     awaited: dict[str, None] = {}
     for segment in plan.segments.values():
-        for _, operator in of_kinds(segment.operators, _TOLD):
+        for _, operator in of_kinds(segment.operators, _CALLS):
             if isinstance(operator, Record):
                 recorded.add(operator.event)
             elif isinstance(operator, Await):

@@ -289,4 +289,4 @@ program
 def test_a_segment_takes_only_what_there_is(taken: str, outcome: str) -> None:
     verdict = verdict_on(changed(IN_SEGMENTS, ("first forward (x)", f"first forward ({taken})")), ALONE)
     assert verdict.outcome.value == outcome
-    assert outcome == "proved" or "use-before-definition" in [reason.name for reason in verdict.reasons]
+    assert outcome == "proved" or "unused-input" in [reason.name for reason in verdict.reasons]

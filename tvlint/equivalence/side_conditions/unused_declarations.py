@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import TypeAlias
 
-from tvlint.analyses.dataflow.def_use import names_in, names_inside
+from tvlint.analyses.dataflow.def_use import names_in, names_inside, writes
 from tvlint.analyses.gradients.roots import made
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.transfer.groups import communicator_of
-from tvlint.ir.plan import Plan, Role, Tensor
+from tvlint.ir.plan import Plan, Role, Step, Tensor
 
 Key: TypeAlias = tuple[Role, str]
 """The role and the full name of a tensor, which are the same in both plans."""
@@ -66,17 +66,37 @@ def _idle(plan: Plan) -> Iterator[Defect]:
 
 
 def _unread(plan: Plan) -> Iterator[Defect]:
-    """Yield inputs of segments that nothing gives to a run and that no operator in the segment names."""
+    """Yield inputs of segments that nothing has given to a run and that no operator in the segment names."""
     given = made(plan)
+    unread: dict[str, list[tuple[int, str]]] = {}
     for name, segment in plan.segments.items():
         inside = names_inside(segment)
-        unread = [(position, name) for position, name in enumerate(segment.inputs) if name not in inside]
-        for program in plan.programs if unread else ():
-            for step in program.steps:
-                outside = step.outside(segment)[0] if step.segment == name else ()
-                for position, each_name in unread if outside else ():
-                    outer = outside[position]
-                    tensor = plan.tensors.get(outer)
-                    if outer not in given and (tensor is None or tensor.role not in GIVEN):
-                        text = f"`{each_name}` comes into `{name}`, and nothing gives it or reads it there"
-                        yield Defect("unused-input", False, text, program.ranks[0], name, source=step.source)
+        unread[name] = [(position, each_name) for position, each_name in enumerate(segment.inputs) if each_name not in inside]
+    for program in plan.programs if any(unread.values()) else ():
+        made_here = [_made_by(plan, step) for step in program.steps]
+        ever, before = set().union(*made_here), set[str]()
+        for step, results in zip(program.steps, made_here, strict=True):
+            outside = step.outside(plan.segments[step.segment])[0]
+            for position, each_name in unread[step.segment]:
+                outer = outside[position]
+                if outer in before or _is_there(plan, outer, given) or (outer in given and outer not in ever):
+                    continue
+                when = "before anything gives it, and nothing" if outer in ever else "and nothing gives it or"
+                text = f"`{each_name}` comes into `{step.segment}`, {when} reads it there"
+                yield Defect("unused-input", False, text, program.ranks[0], step.segment, source=step.source)
+            before |= results
+
+
+def _made_by(plan: Plan, step: Step) -> set[str]:
+    """Return the names that a run gives to something."""
+    segment = plan.segments[step.segment]
+    return {name for operator in segment.operators for name in writes(operator)} | set(step.outside(segment)[1])
+
+
+def _is_there(plan: Plan, name: str, given: Set[str]) -> bool:
+    """Return whether a tensor is there before the plan runs, or is the gradient of a weight, to which runs add."""
+    tensor = plan.tensors.get(name)
+    if tensor is None:
+        return False
+    weight = plan.tensors.get(tensor.gradient_of)
+    return tensor.role in GIVEN or (weight is not None and weight.role is Role.WEIGHT and name in given)

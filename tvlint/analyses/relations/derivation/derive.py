@@ -164,9 +164,6 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                 name_shared(rank, inner, outer)
         rank.unbound = dict.fromkeys((name for name in segment.inputs if name not in rank.local), step.source)
         rank.zero = {inner for inner, outer in rank.inward.items() if outer in rank.zero_outside}
-        for inner in _never_made(machine, rank, segment):
-            missing = Mismatch("use-before-definition", f"`{segment.name}` takes `{inner}`, which nothing gives", refutes=False)
-            tell(machine, rank, None, missing, fatal=True, source=step.source)
         if machine.nearest is not None:
             machine.derived.locals[rank.number, segment.name] = rank.local
         rank.trail = machine.derived.trails[rank.number, index] = []
@@ -195,24 +192,6 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
         machine.derived.stages += 1
         classes.add((segment.phase, tuple(map(id, rank.trail))))
     machine.derived.classes += len(classes)
-
-
-def _never_made(machine: Machine, rank: RankState, segment: Segment) -> list[str]:
-    """Return what the segment takes, no operator of it reads and nothing gives: no run before, and nothing from outside.
-
-    Of what an operator reads the operator says so.
-    """
-    read = {name for operator in segment.operators for name in uses(operator)}
-    unread = [name for name in rank.unbound if name not in read and name not in rank.zero]
-    return [name for name in unread if not any(_is_outside(machine, each) for each in (name, rank.inward[name]))]
-
-
-def _is_outside(machine: Machine, name: str) -> bool:
-    """Return whether a name is given to the plan, or is the gradient of a weight or of what the plan returns."""
-    tensor = machine.plan.tensors.get(name)
-    if name in machine.weight_of or tensor is None:
-        return name in machine.weight_of
-    return tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT) or tensor.gradient_of in machine.plan.outputs
 
 
 def _is_given(machine: Machine, name: str) -> bool:

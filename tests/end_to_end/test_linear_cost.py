@@ -86,6 +86,11 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
         40,
         plan(lambda n: each("  y#N = all-gather(x, dim=0) over dp async h#N\n")(n) + each("  wait h#N\n")(n)),
     ),
+    "programs of one rank each": (
+        "a.plan",
+        200,
+        lambda n: f"mesh pp={n}\ninput x f32[4,8]\n" + each("program pp=#N\n  a = gelu(x)\n  b = relu(a)\n")(n),
+    ),
     "views that are overwritten": (
         "a.plan",
         20,

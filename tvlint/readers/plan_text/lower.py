@@ -11,7 +11,7 @@ from tvlint.analyses.inference.per_rank_types import with_own_types
 from tvlint.analyses.inference.segments import reads, signature
 from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, for_every_operand, link_gradients
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
-from tvlint.ir.plan import Plan, Program, Role, Segment, Step, Tensor
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.plan_text.builder import Draft, Section, is_bare
 from tvlint.readers.plan_text.lexer import nearest
 from tvlint.readers.plan_text.operators import PendingBackward
@@ -38,8 +38,9 @@ def assemble(draft: Draft) -> Plan:
         segments[name] = _segment(section, _operators(operators[id(section)]), everywhere)
     micro_batches = _micro_batches(draft, operators)
     programs = []
+    last: dict[Phase, int] = {}
     for section in draft.programs:
-        steps = Steps(segments, everywhere, accumulated, micro_batches > 1).read(operators[id(section)])
+        steps = Steps(segments, everywhere, accumulated, micro_batches > 1, last).read(operators[id(section)])
         programs.append(Program(section.ranks, steps))
     plan = Plan(
         draft.path, "plan-text", draft.mesh, tensors, segments, tuple(programs), draft.replication,

@@ -14,13 +14,15 @@ from tvlint.ir.plan import Phase, Segment, Step
 class Steps:
     """The steps of one program, as they are read; what is made of its own operators joins `segments`.
 
-    Operators that several micro-batches run alike are one segment, in which they stand as the first of them writes them.
+    Operators that several micro-batches run alike are one segment, in which they stand as the first of them writes them. `last`
+    are the numbers of the last segments that programs of the plan have named, by phase.
     """
 
     segments: dict[str, Segment]
     everywhere: frozenset[str]
     accumulated: frozenset[str]
     many: bool
+    last: dict[Phase, int]
     steps: list[Step] = field(default_factory=list)
     _alike: dict[Hashable, str] = field(default_factory=dict)
     _ran: set[tuple[str, int]] = field(default_factory=set)
@@ -57,10 +59,10 @@ class Steps:
 
     def _named(self, part: ImplicitSegment) -> str:
         """Return a segment of its own for what is part of no other."""
-        name, number = part.phase.value, 1
-        while name in self.segments:
+        number = self.last.get(part.phase, 0) + 1
+        while (name := f"{part.phase.value}.{number}" if number > 1 else part.phase.value) in self.segments:
             number += 1
-            name = f"{part.phase.value}.{number}"
+        self.last[part.phase] = number
         self.segments[name] = Segment(name, part.phase, part.inputs, part.outputs, part.operators)
         return name
 

@@ -220,11 +220,11 @@ def _arguments(line: Line, keys: tuple[str, ...]) -> tuple[tuple[Operand, ...], 
             elif line.is_name():
                 line.fail(f"attribute `{key}` takes a constant, found {line.found()}", "tensors go by position")
             else:
-                attributes[key] = line.value()
+                attributes[key] = _written_out(line.value())
         elif attributes:
             line.fail("an operand after an attribute", "operands come first")
         elif operands and line.peek().removeprefix("torch.") in _DTYPE_WORDS:
-            operands.append(Literal(line.name()))
+            operands.append(Literal(_written_out(line.name())))
         elif line.is_name():
             operands.append(line.name())
             if line.accept("!"):
@@ -236,10 +236,15 @@ def _arguments(line: Line, keys: tuple[str, ...]) -> tuple[tuple[Operand, ...], 
                 operands.append(line.name("a tensor"))
             line.expect("]")
         else:
-            operands.append(Literal(line.value()))
+            operands.append(Literal(_written_out(line.value())))
         if line.peek() != ")":
             line.expect(",", "or `)`")
     return tuple(operands), attributes, tuple(in_place)
+
+
+def _written_out(value: Value) -> Value:
+    """Return a constant; the name of a type that is shortened (`f32`) as torch has it."""
+    return DTYPES.get(value, value) if isinstance(value, str) else value
 
 
 def _backward(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:

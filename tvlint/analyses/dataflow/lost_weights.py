@@ -34,7 +34,7 @@ def lost_weights(plan: Plan) -> Iterator[Lost]:
         return
     seen = set[str]()
     for segment, index, operator in operators:
-        for weight in sorted(weights.intersection(reads(operator)) - wanted - seen):
+        for weight in sorted({name for name in reads(operator) if name in weights and name not in wanted and name not in seen}):
             seen.add(weight)
             yield Lost(weight, next(iter(writes(operator)), weight), segment, index)
 

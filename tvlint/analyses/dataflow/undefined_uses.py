@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -32,8 +33,8 @@ class Missing:
 
 def missing(plan: Plan) -> Iterator[Missing]:
     """Reads inside segments of what nothing before them produced, and runs of segments whose inputs are not there yet."""
-    named = cache(lambda: _named(plan))
-    bodies = {name: tuple(_in_body(plan, segment, named)) for name, segment in plan.segments.items()}
+    named, accumulated = cache(lambda: _named(plan)), cache(lambda: _accumulated(plan))
+    bodies = {name: tuple(_in_body(plan, segment, named, accumulated)) for name, segment in plan.segments.items()}
     merged: dict[tuple[str, int, str, tuple[str, int] | None], tuple[set[int], set[int]]] = {}
     for program in plan.programs:
         for name in {step.segment for step in program.steps}:
@@ -97,7 +98,9 @@ def _is_misspelt(plan: Plan, name: str, named: Callable[[], set[str]]) -> bool:
     return not value or (value not in plan.tensors and value not in named())
 
 
-def _in_body(plan: Plan, segment: Segment, named: Callable[[], set[str]]) -> Iterator[tuple[int, str, tuple[str, int] | None]]:
+def _in_body(
+    plan: Plan, segment: Segment, named: Callable[[], set[str]], accumulated: Callable[[], frozenset[str]]
+) -> Iterator[tuple[int, str, tuple[str, int] | None]]:
     known = set(segment.inputs)
     first: dict[str, int] = {}
     for index, operator in enumerate(segment.operators):
@@ -114,20 +117,21 @@ def _in_body(plan: Plan, segment: Segment, named: Callable[[], set[str]]) -> Ite
             optional = optional and not _is_misspelt(plan, name, named)
             if later is None and optional and not isinstance(operator, Send):
                 continue
-            if later is not None and _is_accumulated(plan, segment, name):
+            if later is not None and name in accumulated():
                 continue
             seen.add(name)
             yield index, name, None if later is None else (segment.name, later)
         known.update(writes(operator))
 
 
-def _is_accumulated(plan: Plan, segment: Segment, name: str) -> bool:
-    """Return whether the name is the gradient of a weight to which another segment adds, too."""
-    weight = plan.tensors.get(plan.tensors[name].gradient_of) if name in plan.tensors else None
-    if weight is None or weight.role is not Role.WEIGHT:
-        return False
-    others = (other for other in plan.segments.values() if other is not segment)
-    return any(name in writes(operator) for other in others for operator in other.operators)
+def _accumulated(plan: Plan) -> frozenset[str]:
+    """Return the gradients of weights to which several segments add."""
+    weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
+    gradients = {name for name, tensor in plan.tensors.items() if tensor.gradient_of in weights}
+    made = Counter[str]()
+    for segment in plan.segments.values():
+        made.update(gradients.intersection(name for operator in segment.operators for name in writes(operator)))
+    return frozenset(name for name, count in made.items() if count > 1)
 
 
 def _between_steps(

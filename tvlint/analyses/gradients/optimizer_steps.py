@@ -54,6 +54,7 @@ def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
     owners, seen = weight_gradients(plan), set[Where]()
     for program in plan.programs:
         last: dict[str, tuple[Where, str]] = {}
+        stepped_with: dict[str, set[str]] = {}
         for where, operator in _run(plan, program):
             stepped = {str(operator.inputs[0]): str(operator.inputs[1])} if _is_step(operator) else {}
             stepped |= dict.fromkeys(operator.weights, "") if isinstance(operator, Update) else {}
@@ -63,14 +64,15 @@ def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
                     seen.add(where)
                     yield SteppedAgain(weight, where, first, program.ranks)
                 last[weight] = where, gradient
+                stepped_with.setdefault(gradient, set()).add(weight)
             changed = set() if stepped else set(writes(operator))
             changed |= {owners[name] for name in changed if name in owners}
             changed |= set(operator.weights) if isinstance(operator, ReduceGradients) else set()
-            last = {
-                weight: (first, gradient)
-                for weight, (first, gradient) in last.items()
-                if changed.isdisjoint((weight, gradient))
-            }
+            for name in changed:
+                last.pop(name, None)
+                for weight in stepped_with.pop(name, ()):
+                    if weight in last and last[weight][1] == name:
+                        del last[weight]
 
 
 def shared_states(plan: Plan) -> Iterator[SharedState]:

@@ -13,6 +13,8 @@ from tvlint.ops.table import canonical_name, differentiated, has_trait
 
 _Placed = tuple[str, int, Operator]
 _KNOWN = (Trait.ACTIVATION, Trait.CONTRACTION)
+_MOST = 64
+"""A value that more operators make or are applied to is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,22 @@ def _in_program(plan: Plan, program: Program) -> Iterator[OtherForward]:
         return
     run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
     operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
-    for segment, index, operator in operators:
-        name, taken = _taken(operator)
-        if taken:
-            near = [place for place in operators if _may_apply(place[2], name, operator)]
-            yield from _compared(name, taken, (segment, index), near, program.ranks)
+    gradients = [(place, *_taken(place[2])) for place in operators]
+    wanted = {name for _, name, taken in gradients if taken}
+    near: dict[str, list[_Placed]] = {}
+    for place in operators if wanted else ():
+        for name in {*writes(place[2]), *reads(place[2])}:
+            if name in wanted:
+                near.setdefault(name, []).append(place)
+    applied: dict[tuple[str, bool], list[tuple[str, int, str]]] = {}
+    for (segment, index, operator), name, taken in gradients:
+        by_call = isinstance(operator, Compute)
+        if taken and (name, by_call) not in applied:
+            applied[name, by_call] = _applied(name, near[name], by_call)
+        at_name = applied[name, by_call] if taken else []
+        if at_name and not any(applies in taken for _, _, applies in at_name):
+            first = next((place for place in at_name if has_trait(place[2], Trait.ACTIVATION)), at_name[0])
+            yield OtherForward(name, taken[0], first[2], segment, index, first[:2], program.ranks)
 
 
 def _taken(operator: Operator) -> tuple[str, tuple[str, ...]]:
@@ -61,21 +74,18 @@ def _taken(operator: Operator) -> tuple[str, tuple[str, ...]]:
     return of, names if of and any(has_trait(name, Trait.ACTIVATION) for name in names) else ()
 
 
-def _may_apply(operator: Operator, name: str, gradient: Operator) -> bool:
-    """Return whether the operator may be the one whose gradient is taken at a value: makes it, or is applied to it."""
-    if isinstance(operator, Backward) or (isinstance(operator, Compute) and differentiated(operator.op)):
-        return False
-    return name in writes(operator) or (isinstance(gradient, Compute) and name in reads(operator))
+def _applied(name: str, near: list[_Placed], by_call: bool) -> list[tuple[str, int, str]]:
+    """Return the operators whose gradient may be taken at a value: that make it or, where a call takes it, are applied to it.
 
-
-def _compared(
-    name: str, taken: tuple[str, ...], where: tuple[str, int], near: list[_Placed], ranks: tuple[int, ...]
-) -> Iterator[OtherForward]:
-    """Yield the gradient where all operators that it may be of are known, and are others."""
-    known = [place for place in near if isinstance(place[2], Compute) and has_trait(place[2].op, *_KNOWN)]
-    applied = [(segment, index, canonical_name(getattr(operator, "op", ""))) for segment, index, operator in known]
-    if not applied or len(known) < len(near) or any(applies in taken for _, _, applies in applied):
-        return
-    activations = [place for place in applied if has_trait(place[2], Trait.ACTIVATION)]
-    segment, index, applies = next(iter(activations or applied))
-    yield OtherForward(name, taken[0], applies, *where, (segment, index), ranks)
+    Nothing where one of them is not known, or they are too many to compare.
+    """
+    found: list[tuple[str, int, str]] = []
+    for segment, index, operator in near:
+        if isinstance(operator, Backward) or (isinstance(operator, Compute) and differentiated(operator.op)):
+            continue
+        if name not in writes(operator) and not by_call:
+            continue
+        if not isinstance(operator, Compute) or not has_trait(operator.op, *_KNOWN) or len(found) == _MOST:
+            return []
+        found.append((segment, index, canonical_name(operator.op)))
+    return found

@@ -6,14 +6,14 @@ where an operator on it is not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Plan, Role
+from tvlint.ir.plan import Plan, Program, Role
 from tvlint.ops.table import row_of
 
 
@@ -39,15 +39,67 @@ def unshared(plan: Plan, known: AbstractSet[str]) -> Iterator[Unshared]:
     for axis in (axis.name for axis in plan.mesh.axes if axis.size > 1):
         split = {tensor.name for tensor in inputs if (tensor.placements or {}).get(axis) == Shard(0)}
         for program in plan.programs if split else ():
-            run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
-            makers: dict[str, list[Operator]] = {}
-            for operator in (operator for name in run for operator in plan.segments[name].operators):
-                for name in {*writes(operator), *(overwritten(operator) if isinstance(operator, Compute) else ())}:
-                    makers.setdefault(name, []).append(operator)
-                for name in operator.weights if isinstance(operator, ReduceGradients | Update) else ():
-                    makers.setdefault(name, []).append(operator)
-            for weight in sorted(name for name in makers.keys() - known if _is_whole(plan, name, axis)):
-                yield from _of_weight(weight, makers, split, axis, program.ranks)
+            flow = _Flow.of(plan, program, axis, split)
+            for weight in sorted(name for name in flow.makers.keys() - known if _is_whole(plan, name, axis)):
+                gradient = flow.gradients.get(weight)
+                if gradient is not None and weight not in flow.shared:
+                    given = next(name for name in reversed(writes(gradient)))
+                    yield Unshared(weight, given, axis, flow.makers[weight][-1], program.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What goes into the names of a program, each looked at once.
+
+    `shared` are the names into which goes what came from other ranks of the axis, or what is not known. `gradients` are the
+    names into which a gradient of the own batch goes, each with the operator that gives it.
+    """
+
+    makers: Mapping[str, Sequence[Operator]]
+    shared: AbstractSet[str]
+    gradients: Mapping[str, Backward]
+
+    @classmethod
+    def of(cls, plan: Plan, program: Program, axis: str, split: AbstractSet[str]) -> _Flow:
+        makers: dict[str, list[Operator]] = {}
+        users: dict[str, list[Operator]] = {}
+        run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
+        operators = [operator for name in run for operator in plan.segments[name].operators]
+        for operator in operators:
+            for name in _changes(operator):
+                makers.setdefault(name, []).append(operator)
+            for name in reads(operator):
+                users.setdefault(name, []).append(operator)
+        shared = _reached(users, [name for each in operators if not _is_local(each, axis) for name in _changes(each)])
+        of_batch = _reached(users, split)
+        gradients: dict[str, Backward] = {}
+        for operator in operators:
+            if not isinstance(operator, Backward):
+                continue
+            read = {name for name in operator.forward.inputs if isinstance(name, str)}
+            if read & of_batch and not read & shared:
+                for name in _reached(users, [name for name in writes(operator) if name not in gradients], gradients):
+                    gradients[name] = operator
+        return cls(makers, shared, gradients)
+
+
+def _changes(operator: Operator) -> tuple[str, ...]:
+    """Return what an operator makes, writes to or updates."""
+    if isinstance(operator, ReduceGradients | Update):
+        return operator.weights
+    return (*writes(operator), *(overwritten(operator) if isinstance(operator, Compute) else ()))
+
+
+def _reached(users: Mapping[str, Sequence[Operator]], names: Iterable[str], but: Container[str] = ()) -> set[str]:
+    """Return the names, and all that operators make of them; what is made of those in `but` is left out."""
+    found = set(names)
+    waiting = list(found)
+    while waiting:
+        for name in (made for user in users.get(waiting.pop(), ()) for made in _changes(user)):
+            if name not in found and name not in but:
+                found.add(name)
+                waiting.append(name)
+    return found
 
 
 def _is_whole(plan: Plan, name: str, axis: str) -> bool:
@@ -55,34 +107,6 @@ def _is_whole(plan: Plan, name: str, axis: str) -> bool:
     tensor = plan.tensors.get(name)
     whole = tensor is not None and tensor.role is Role.WEIGHT and tensor.region is None
     return whole and tensor is not None and not isinstance((tensor.placements or {}).get(axis), Shard)
-
-
-def _of_weight(
-    weight: str, makers: Mapping[str, Sequence[Operator]], split: set[str], axis: str, ranks: tuple[int, ...]
-) -> Iterator[Unshared]:
-    way = _before(makers[weight], makers)
-    back = [operator for operator in way if isinstance(operator, Backward)]
-    if not back or not all(_is_local(operator, axis) for operator in way):
-        return
-    for operator in back:
-        read = [name for name in operator.forward.inputs if isinstance(name, str)]
-        forth = _before([maker for name in read for maker in makers.get(name, ())], makers)
-        names = {*read, *(name for each in forth for name in reads(each))}
-        if not split.isdisjoint(names) and all(_is_local(each, axis) for each in forth):
-            given = next(name for name in reversed(writes(operator)))
-            yield Unshared(weight, given, axis, makers[weight][-1], ranks)
-            return
-
-
-def _before(operators: Sequence[Operator], makers: Mapping[str, Sequence[Operator]]) -> list[Operator]:
-    """Return the operators, and all from whose results they are computed."""
-    found, waiting = {id(operator): operator for operator in operators}, list(operators)
-    while waiting:
-        for maker in (maker for name in reads(waiting.pop()) for maker in makers.get(name, ())):
-            if id(maker) not in found:
-                found[id(maker)] = maker
-                waiting.append(maker)
-    return list(found.values())
 
 
 def _is_local(operator: Operator, axis: str) -> bool:

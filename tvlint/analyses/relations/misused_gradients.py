@@ -7,7 +7,8 @@ term after it was sent, reduced, scaled or cast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -115,32 +116,51 @@ def _steps(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
     """Yield the steps of weights, or of copies of them, with what is made of gradients of others that are stepped too."""
     tensors, copies = alone.plan.tensors, _copied(alone.plan)
     weights = {copies.get(step.weight, step.weight) for step in alone.derived.steps}
+    buckets: dict[int, _Bucket] = {}
     for step in alone.derived.steps:
         weight = copies.get(step.weight, step.weight)
         others = set() if weight in step.made_of else weights & step.made_of
         given = set[str]()
         if step.gradient is not None:
             given = set(owners.get(_plain(alone.world.terms, step.gradient.term), {}).values())
-            given = given or _overlapped(alone.world.terms, step.gradient.term, owners, weight)
+            given = given or _overlapped(alone.world.terms, step.gradient.term, owners, weight, buckets)
         if len(given) == 1 and weight not in given:
             others |= weights & given
         if others and tensors[weight].role is Role.WEIGHT:
             yield Misused(step.name, min(others), weight, "stepped", step.operator, step.rank)
 
 
-def _overlapped(terms: Terms, term: int, owners: dict[Held, dict[Held, str]], weight: str) -> set[str]:
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """Where each piece of a flat bucket starts, and of whose gradient it has a part."""
+
+    starts: Sequence[int]
+    weights: Sequence[Set[str]]
+    every: Set[str]
+
+
+def _bucket(terms: Terms, bucket: int, owners: dict[Held, dict[Held, str]]) -> _Bucket:
+    pieces = terms.operands[bucket]
+    starts = list(accumulate((terms.shape[piece][0] for piece in pieces), initial=0))
+    weights = [set(owners.get(_plain(terms, piece), {}).values()) for piece in pieces]
+    return _Bucket(starts, weights, set().union(*weights))
+
+
+def _overlapped(
+    terms: Terms, term: int, owners: dict[Held, dict[Held, str]], weight: str, buckets: dict[int, _Bucket]
+) -> set[str]:
     """Return another weight of whose gradient a range of a bucket has a part, where the bucket has that of `weight` too."""
     found = _bucket_of(terms, term)
     if found is None:
         return set()
-    bucket, low, high = found
-    starts = accumulate((terms.shape[operand][0] for operand in terms.operands[bucket]), initial=0)
-    pieces = [(start, operand, set(owners.get(_plain(terms, operand), {}).values()))
-              for start, operand in zip(starts, terms.operands[bucket], strict=False)]  # fmt: skip
-    held = [names for start, operand, names in pieces if start < high and low < start + terms.shape[operand][0]]
-    if not any(weight in names for _, _, names in pieces):
+    number, low, high = found
+    if number not in buckets:
+        buckets[number] = _bucket(terms, number, owners)
+    bucket = buckets[number]
+    if weight not in bucket.every:
         return set()
-    return {next(iter(sorted(names))) for names in held if names and weight not in names}
+    held = bucket.weights[max(0, bisect_right(bucket.starts, low) - 1) : bisect_left(bucket.starts, high)]
+    return {min(names) for names in held if names and weight not in names}
 
 
 def _bucket_of(terms: Terms, term: int) -> tuple[int, int, int] | None:

@@ -26,12 +26,16 @@ FLOAT = PLAIN.replace("z = tanh(h)", "f = float(h)\nz = tanh(f)")
 RIGHT = {
     "to the own type": ("f32", FLOAT, PLAIN),
     "to the own type, by its name": ("f32", FLOAT.replace("float(h)", 'to(h, dtype="float32")'), PLAIN),
+    "to the own type, by its short name": ("f32", FLOAT.replace("float(h)", 'to(h, "f32")'), PLAIN),
+    "to the own type, by its short name as an attribute": ("f32", FLOAT.replace("float(h)", 'to(h, dtype="f32")'), PLAIN),
     "to the type of another of that type": ("f32", FLOAT.replace("float(h)", "type_as(h, x)"), PLAIN),
     "to the type of another": ("bf16", ALIKE, NARROWED),
     "to the type of another, in both": ("bf16", ALIKE, ALIKE),
 }
 WRONG = {
     "to a narrower type": ("f32", FLOAT.replace("float(h)", "bfloat16(h)"), PLAIN),
+    "to a narrower type, by its short name": ("f32", FLOAT.replace("float(h)", 'to(h, "bf16")'), PLAIN),
+    "to whole numbers, by their short name": ("f32", FLOAT.replace("float(h)", 'to(h, "i32")'), PLAIN),
     "to whole numbers": ("f32", FLOAT.replace("float(h)", 'to(h, dtype="int64")'), PLAIN),
     "to the type of another, which is left out": ("bf16", ALIKE.replace("type_as(r, x)", "identity(r)"), NARROWED),
     "to the type of another of another type": ("bf16", ALIKE.replace("type_as(r, x)", "type_as(r, f)"), NARROWED),

@@ -145,6 +145,12 @@ def test_a_section_that_is_not_used_is_not_supposed_to_be_whole() -> None:
     assert errors_of_yaml(f"{text}  enabled: false\n") == {}
 
 
+def test_a_split_model_on_a_single_rank_is_no_launch_as_it_is() -> None:
+    text = NEMO.replace("BATCH", "64").replace("VIRTUAL", "7")
+    assert errors_of_yaml(text.replace("num_nodes: 4", "num_nodes: 1")).keys() == {"layers-not-divisible-by-virtual-stages"}
+    assert errors_of_yaml(text.replace("devices: 8", "devices: 1").replace("num_nodes: 4", "num_nodes: 1")) == {}
+
+
 CLUSTER = """\
 cluster:
   gpus_per_node: 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.megatron import Option, option_of
@@ -28,6 +28,8 @@ PARALLEL = frozenset(
         "sequence_parallel",
     }
 )
+SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+"""Sizes that multiply to the ranks of one replica."""
 INTERPOLATED = Pattern(r"\$\{|\$[A-Za-z_]|\{\{")
 RANKS = (
     ("trainer", "devices", "num_nodes", 2),
@@ -53,6 +55,7 @@ def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Con
     framework = framework_of_sections(keys)
     interpolation = Interpolation(composed, visits)
     world_size = _world_size(composed, interpolation, visits)
+    of_one_rank = any(sizes == (1, 1) for _, _, _, sizes, _ in _stated_ranks(composed, interpolation, visits))
     for where, mapping in mappings(composed, visits):
         entries = merged(mapping, visits)
         if len(PARALLEL & {key.text for key, _ in entries}) < 2:
@@ -69,6 +72,7 @@ def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Con
         settings.update(_split_by_hand(entries) if framework == "primus" else {})
         if world_size is not None and not _has_ranks_of_its_own(composed, where, interpolation, visits):
             settings.setdefault("world_size", world_size)
+        placeholder = of_one_rank and _needs_more_ranks(settings)
         yield Configuration(
             path,
             FORMAT,
@@ -79,7 +83,7 @@ def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Con
             where in whole,
             mapping.location,
             overridden=tuple(overridden),
-            elsewhere="" if _takes_further(entries) or _is_off(entries) else ELSEWHERE,
+            elsewhere="" if placeholder or _takes_further(entries) or _is_off(entries) else ELSEWHERE,
             model=_model(composed, where, interpolation, visits),
         )
 
@@ -154,21 +158,31 @@ def _split_by_hand(entries: list[tuple[YamlScalar, YamlNode]]) -> dict[str, Sett
 
 def _world_size(root: YamlMapping, interpolation: Interpolation, visits: Visits) -> Setting | None:
     """The number of ranks that a trainer or a cluster gives in plain numbers; a single rank stands for any number."""
+    for section, name, (key, value), (per_node, nodes), fewest in _stated_ranks(root, interpolation, visits):
+        if section == "cluster" and _shares_ranks(root, visits):
+            return None
+        if nodes >= fewest and 1 < per_node * nodes < MOST_RANKS:
+            return Setting("world_size", per_node * nodes, f"{section}.{name}", value.location, key.location)
+    return None
+
+
+def _stated_ranks(
+    root: YamlMapping, interpolation: Interpolation, visits: Visits
+) -> Iterator[tuple[str, str, tuple[YamlScalar, YamlNode], tuple[int, int], int]]:
+    """Yield each section that gives ranks a node and nodes: with the entry of the ranks, both numbers and the fewest nodes."""
     top = {key.text: value for key, value in merged(root, visits)}
     for section, per_node, nodes, fewest in RANKS:
         holder = top.get(section)
-        if not isinstance(holder, YamlMapping):
-            continue
-        given = {key.text: (key, value) for key, value in merged(holder, visits)}
-        if per_node not in given or nodes not in given:
-            continue
-        sizes = [_count(interpolation.resolve(given[name][1], (section,))) for name in (per_node, nodes)]
-        if section == "cluster" and _shares_ranks(root, visits):
-            return None
-        if sizes[1] >= fewest and 1 < sizes[0] * sizes[1] < MOST_RANKS:
-            key, value = given[per_node]
-            return Setting("world_size", sizes[0] * sizes[1], f"{section}.{per_node}", value.location, key.location)
-    return None
+        given = {key.text: (key, value) for key, value in merged(holder, visits)} if isinstance(holder, YamlMapping) else {}
+        if per_node in given and nodes in given:
+            one, other = (_count(interpolation.resolve(given[name][1], (section,))) for name in (per_node, nodes))
+            yield section, per_node, given[per_node], (one, other), fewest
+
+
+def _needs_more_ranks(settings: Mapping[str, Setting]) -> bool:
+    """Return whether a model is split over ranks: a file that gives it a single one is no launch as it is."""
+    sizes = [settings[name].value for name in SPLIT if name in settings]
+    return any(isinstance(size, int) and size > 1 for size in sizes)
 
 
 def _model(root: YamlMapping, where: tuple[str, ...], interpolation: Interpolation, visits: Visits) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.builders.used_plans import in_use
@@ -171,3 +173,22 @@ def test_inputs_with_other_names_are_matched_by_order_which_is_said() -> None:
 def test_nothing_is_assumed_of_inputs_with_the_same_names() -> None:
     parallel, reference = RIGHT["named"]
     assert not any("first use" in text for text in prove(plan(parallel), plan(reference)).assumptions)
+
+
+def as_items(text: str, sample: str, keys: str = "xy") -> str:
+    """Return the text with its inputs `x` and `y` as items of a sample."""
+    pattern = r"(?<=input )([xy])\b|(?<=run s micro-batch 0 \()([xy])\b|(?<=linear\()([xy])\b|\b([xy])(?=[,)])"
+    return re.sub(pattern, lambda found: f"`{sample}['{keys['xy'.index(found.group())]}']`", text)
+
+
+def test_items_of_a_sample_are_matched_by_their_keys() -> None:
+    parallel, reference = (as_items(text, sample) for text, sample in zip(RIGHT["named"], ("s_2", "s_1"), strict=True))
+    verdict = prove(plan(parallel), plan(reference))
+    assert verdict.outcome is Outcome.PROVED
+    assert not any("first use" in text for text in verdict.assumptions)
+
+
+def test_items_of_a_sample_that_are_exchanged_are_refuted() -> None:
+    parallel, reference = RIGHT["named"]
+    verdict = prove(plan(as_items(parallel, "s_2", "yx")), plan(as_items(reference, "s_1")))
+    assert verdict.outcome is Outcome.REFUTED, verdict.reasons

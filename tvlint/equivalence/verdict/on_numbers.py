@@ -228,8 +228,10 @@ def _of_other_content(case: Case, below: int) -> str:
     """Return why inputs and buffers may not be any numbers: masks, positions and orders are not, which a right plan may use."""
     if set(case.inputs.names) != set(case.reference_inputs.names):
         return "the plans call their inputs by other names"
+    called = {name: case.inputs.names[number] for name, number in case.inputs.number.items()}
     for role in (Role.INPUT, Role.BUFFER):
-        if (here := _names_read(case.parallel, role)) != (there := _names_read(case.reference, role)):
+        here = {called.get(name, name) for name in _names_read(case.parallel, role)}
+        if here != (there := _names_read(case.reference, role)):
             return f"one of the plans does not read `{min(here ^ there)}`"
     if _is_generated(case.parallel, case.reference) or not (held := _content_of(case.reference, case.reference_inputs)):
         return ""

@@ -121,10 +121,26 @@ def _gradients_returned(plan: Plan) -> list[str]:
 
 
 def _matched(inner: Inputs, outer: Inputs) -> Inputs:
-    """Return the parallel plan's inputs, numbered like the reference's: by name where the names are the same, else by order."""
-    if set(inner.names) != set(outer.names):
+    """Return the parallel plan's inputs, numbered like the reference's.
+
+    They correspond by name where the names are the same, by key where they are items of one sample with the same keys
+    (`sample_7['ids']` and `sample_9['ids']`), else by order, and then keep their own names.
+    """
+    by_name = {name: name for name in outer.names}
+    by_key = {key: name for name, key in _keys(outer).items()}
+    called = by_name if set(inner.names) == set(outer.names) else {name: by_key.get(key) for name, key in _keys(inner).items()}
+    if {*called.values()} != {*outer.names} or len(inner.names) != len(outer.names):
         return inner
     order = {name: i for i, name in enumerate(outer.names)}
-    number = {name: order[inner.names[i]] for name, i in inner.number.items()}
-    places = [inner.names.index(name) for name in outer.names]
+    place = {called[name]: i for i, name in enumerate(inner.names)}
+    number = {name: order[called[inner.names[i]]] for name, i in inner.number.items()}
+    places = [place[name] for name in outer.names]
     return Inputs(outer.names, tuple(inner.shapes[i] for i in places), tuple(inner.dtypes[i] for i in places), number)
+
+
+def _keys(inputs: Inputs) -> dict[str, str]:
+    """Return the key of each input by its name, where all are items of one sample; else nothing."""
+    parts = [name.partition("[") for name in inputs.names]
+    if len({sample for sample, _, _ in parts}) > 1 or not all(key for _, _, key in parts):
+        return {}
+    return {name: key for name, (_, _, key) in zip(inputs.names, parts, strict=True)}

@@ -136,7 +136,7 @@ def test_what_both_plans_declare_and_neither_uses_is_alike() -> None:
 
 def test_ranks_that_run_nothing_are_named() -> None:
     idle = changed(REFERENCE, ("weight e", "mesh dp=2\nweight e"), ("program\n", "program dp=0\n"))
-    unknown(verdict_on(idle, REFERENCE), "idle-rank", "run no program")
+    unknown(verdict_on(idle, REFERENCE), "idle-rank", "no program runs on")
 
 
 def test_a_reference_of_more_micro_batches_than_it_runs_is_none() -> None:

@@ -70,11 +70,11 @@ def check_order(plan: Plan) -> Iterator[Defect]:
     stuck = facts.buffered.blocked or facts.rendezvous.blocked
     certain = bool(facts.buffered.blocked)
     name = "send-recv-deadlock" if certain else "send-needs-buffering"
-    text = "{ranks} wait for each other forever"
+    text = "on {ranks}, a communication waits for another rank, in a circle that never ends"
     if not certain:
         text = (
-            "{ranks} wait for each other unless sends are buffered: send asynchronously (`async HANDLE`) and `wait` later, "
-            "or issue send and receive together (`batch NAME`)"
+            "on {ranks}, a communication waits for another rank, in a circle unless sends are buffered: send asynchronously "
+            "(`async HANDLE`) and `wait` later, or issue send and receive together (`batch NAME`)"
         )
     for call in stuck:
         yield Defect(

@@ -105,7 +105,7 @@ def _paired(one: _End, other: _End, what: str, certain: bool = True) -> Iterator
     if len(one.said) != len(other.said):
         one_sided = not one.said or not other.said or one.said[0].rank == other.said[0].rank
         talk = (one.said or other.said)[0] if one_sided else other.said[0]
-        text = f"{{ranks}} has {len(one.said)} {what}s where the other end has {len(other.said)}"
+        text = f"on {{ranks}} there are {len(one.said)} {what}s where the other end has {len(other.said)}"
         yield Defect(_unmatched(one, other, what), certain, text, talk.rank, source=talk.source)
         return
     meets: dict[_Talk, _Talk] = {}

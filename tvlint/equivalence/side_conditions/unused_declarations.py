@@ -58,7 +58,7 @@ def _idle(plan: Plan) -> Iterator[Defect]:
     ranks = {rank for program in plan.programs for rank in program.ranks}
     for rank in range(plan.mesh.size) if len(ranks) * plan.replication.count < plan.mesh.size else ():
         if rank not in ranks and (not axis or plan.mesh.coordinates(rank)[axis] == 0):
-            yield Defect("idle-rank", False, "{ranks} of the mesh run no program", rank)
+            yield Defect("idle-rank", False, "no program runs on {ranks} of the mesh", rank)
     used = {communicator_of(operator)[0] for segment in plan.segments.values() for operator in segment.operators}
     for group in plan.communicators:
         if group.name and group.name not in used:

@@ -50,9 +50,10 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
         names = [name for name in plan.outputs if name in environment]
         returned = returned or bool(names)
         if not names and everywhere and plan.outputs:
-            yield Defect("missing-output", True, f"{{ranks}} return `{plan.outputs[0]}`, which nothing gives them", rank)
+            text = f"the plan returns `{plan.outputs[0]}`, which nothing makes on {{ranks}}"
+            yield Defect("missing-output", True, text, rank)
         if names and len(names) != len(losses):
-            text = f"{{ranks}} return {len(names)} values where the reference returns {len(losses)}"
+            text = f"on {{ranks}} the plan returns {len(names)} values where the reference returns {len(losses)}"
             yield Defect("other-outputs", False, text, rank)
             continue
         for name, terms in zip(names, losses, strict=False):

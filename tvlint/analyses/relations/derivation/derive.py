@@ -133,7 +133,7 @@ def _stuck(machine: Machine, rank: RankState) -> None:
     if rank.reducing:
         return
     machine.derived.defects.append(
-        Defect("never-completes", False, "{ranks} wait for a communication that never completes", rank.number, name)
+        Defect("never-completes", False, "a communication on {ranks} never completes", rank.number, name)
     )
 
 

@@ -265,3 +265,57 @@ program
 """
     assert [finding.rule for finding in findings_of_text(text.replace("GRADIENT", "grad(w)"))] == []
     assert "use-before-definition" in [finding.rule for finding in findings_of_text(text.replace("GRADIENT", "dw"))]
+
+
+CLIPPED = """mesh dp=2
+weight w f32[8,8]
+weight u f32[8,8]
+state m f32[8,8]
+state n f32[8,8]
+state s f32[]
+input x f32[8,8] dp:S(0)
+loss l
+program
+  h = linear(x, w)
+  y = linear(h, u)
+  l: f32[] = mean(y)
+  ls = mul(l, 4096.0)
+  dl = backward ls (grad(ls))
+  dy = backward l (dl)
+  dh, gu = backward y (dy)
+  _, gw = backward h (dh)
+  ru = all-reduce avg(gu) over dp
+  rw = all-reduce avg(gw) over dp
+  {}
+  qu = mul(eu, eu)
+  qw = mul(ew, ew)
+  nu = sum(qu)
+  nw = sum(qw)
+  q = add(nu, nw)
+  norm = sqrt(q)
+  c0 = div(1.0, norm)
+  c = clamp(c0, max=1.0)
+  {}
+"""
+UNSCALED = "eu = div(ru, 4096.0)\n  ew = div(rw, 4096.0)"
+STEPPED = "momentum_step(u!, cu, n!)\n  momentum_step(w!, cw, m!)"
+
+
+@pytest.mark.parametrize(
+    ("unscale", "clip", "rules"),
+    [
+        (UNSCALED, f"cu = mul(eu, c)\n  cw = mul(ew, c)\n  {STEPPED}", set()),
+        (UNSCALED, f"cu = div(eu, norm)\n  cw = div(ew, norm)\n  {STEPPED}", set()),
+        ("eu = identity(ru)\n  ew = identity(rw)", f"cu = mul(eu, s)\n  cw = mul(ew, s)\n  {STEPPED}", set()),
+        ("eu = identity(ru)\n  ew = identity(rw)", f"cu = mul(eu, c)\n  cw = mul(ew, c)\n  {STEPPED}", set()),
+        (UNSCALED, f"cu = mul(eu, c)\n  cw = mul(rw, c)\n  {STEPPED}", {"wrong-gradient-scale"}),
+        (
+            UNSCALED.replace("rw, 4096.0", "rw, 2048.0"),
+            f"cu = mul(eu, c)\n  cw = mul(ew, c)\n  {STEPPED}",
+            {"wrong-gradient-scale"},
+        ),
+        (UNSCALED, f"cu = mul(eu, c)\n  cw = mul(eu, c)\n  {STEPPED}", {"gradient-of-another-tensor"}),
+    ],
+)
+def test_what_a_gradient_is_clipped_with_is_no_scale_of_the_loss(unscale: str, clip: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(CLIPPED.format(unscale, clip))} == rules

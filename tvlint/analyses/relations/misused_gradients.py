@@ -18,7 +18,7 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Held
 from tvlint.analyses.relations.findings import relations
-from tvlint.analyses.relations.scales import start_in_flat, unchanged
+from tvlint.analyses.relations.multiples import start_in_flat, unchanged
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.operators import Communicate, Compute, Operator

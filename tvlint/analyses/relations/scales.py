@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, combinations
+from itertools import combinations
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import collectives, writes
@@ -20,18 +20,15 @@ from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.findings import relations
-from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradient, multiplied
+from tvlint.analyses.relations.multiples import bare, computed_factors, gradients_within
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Operator, ReduceGradients
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Plan
-from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
 
 _AVERAGES = ("avg", "mean")
-_KEEPS = (Trait.CONVERSION, Trait.VIEW, Trait.DETACHED, Trait.RANGES, Trait.APART, Trait.JOIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +136,29 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
 
     Where it is the only loss, its gradient starts with `start`, else that is zero; gradients count what they start with.
     """
-    seed = _bare(alone, loss)[0]
-    held: dict[Fraction, list[Stepped]] = {}
+    seed = bare(alone, loss)[0]
+    held: dict[tuple[int, ...], dict[Fraction, list[Stepped]]] = {}
     for step in steps:
-        factor = None if step.gradient is None else _factor(alone, step.gradient)
-        if factor is not None:
-            held.setdefault(factor * seed, []).append(step)
-    misfits = {factor: _misfit(alone, loss, start * seed, factor) for factor in held}
-    judged = [(step, misfit) for factor, misfit in misfits.items() if misfit is not None for step in held[factor]]
-    yield from judged
-    if len(held) > 1 and not judged:
-        usual, most = max(held.items(), key=lambda item: (len(item[1]), -item[0]))
-        for factor, steps in held.items():
-            yield from ((step, _Misfit(factor / usual, most[0].weight)) for step in steps if factor != usual)
+        found = None if step.gradient is None or not _is_whole(step.gradient) else computed_factors(alone, step.gradient.term)
+        if found is None or step.gradient is None:
+            continue
+        open_numbers = tuple(number for number in found[2] if not _is_unscaled(alone, loss, start, number))
+        factor = step.gradient.coefficient * found[0] * seed
+        held.setdefault(open_numbers, {}).setdefault(factor, []).append(step)
+    for open_numbers, steps_of in held.items():
+        misfits = {factor: None if open_numbers else _misfit(alone, loss, start * seed, factor) for factor in steps_of}
+        judged = [(step, misfit) for factor, misfit in misfits.items() if misfit is not None for step in steps_of[factor]]
+        yield from judged
+        if len(steps_of) > 1 and not judged:
+            usual, most = max(steps_of.items(), key=lambda item: (len(item[1]), -item[0]))
+            for factor, others in steps_of.items():
+                yield from ((step, _Misfit(factor / usual, most[0].weight)) for step in others if factor != usual)
+
+
+def _is_unscaled(alone: Alone, loss: int, start: Fraction, number: int) -> bool:
+    """Return whether a number of the run is computed of gradients of the loss alone, and each of the right scale."""
+    seed, found = bare(alone, loss)[0], gradients_within(alone, number)
+    return bool(found) and all(_misfit(alone, loss, start * seed, factor * seed) is None for factor in found)
 
 
 def _misfit(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> _Misfit | None:
@@ -171,14 +178,17 @@ def _weights_of_loss(alone: Alone, loss: int) -> set[Fraction]:
     named = (alone.plan.tensors.get(name) for name in alone.plan.losses or alone.plan.outputs)
     declared = [tensor.placements for tensor in named if tensor is not None and tensor.placements is not None]
     partial = {each.reduce for placements in declared for each in placements.values() if isinstance(each, Partial)}
-    return _stated(alone, _bare(alone, loss)[1]) if declared and partial <= {"avg"} else set()
+    return _stated(alone, bare(alone, loss)[1]) if declared and partial <= {"avg"} else set()
 
 
 def _factor(alone: Alone, value: Value) -> Fraction | None:
     """Return of how many times a value is, constants that it is multiplied with counted; None for a part of a sum, and zero."""
-    if value.leaves or value.fold is not None or value.coefficient == 0:
-        return None
-    return value.coefficient * _bare(alone, value.term)[0]
+    return value.coefficient * bare(alone, value.term)[0] if _is_whole(value) else None
+
+
+def _is_whole(value: Value) -> bool:
+    """Return whether a value is neither a part of a sum nor zero."""
+    return not value.leaves and value.fold is None and value.coefficient != 0
 
 
 def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
@@ -188,7 +198,7 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
     if factor is None:
         return None
     plan, batches = alone.plan, micro_batches_of(alone.plan)
-    sizes, counted = _elements(alone, _bare(alone, loss)[1])
+    sizes, counted = _elements(alone, bare(alone, loss)[1])
     every = factor / counted * prod(sizes)
     if _is_of_mean(alone, loss, factor):
         return Fraction(batches) if every == 1 != batches and _averages(plan) else None
@@ -198,7 +208,7 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
 def _is_of_mean(alone: Alone, loss: int, factor: Fraction) -> bool:
     """Return whether so many times what `loss` is made of is its mean, over the batch or over each micro-batch."""
     right = {Fraction(1), Fraction(1, micro_batches_of(alone.plan))}
-    sizes, counted = _elements(alone, _bare(alone, loss)[1])
+    sizes, counted = _elements(alone, bare(alone, loss)[1])
     chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
     return any(factor / counted * size in right for size in chosen)
 
@@ -206,7 +216,7 @@ def _is_of_mean(alone: Alone, loss: int, factor: Fraction) -> bool:
 def _fits(alone: Alone, loss: int, factor: Fraction) -> bool:
     """Return whether what is that many times the gradient of what `loss` is made of is its gradient over all micro-batches."""
     batches = micro_batches_of(alone.plan)
-    sizes, counted = _elements(alone, _bare(alone, loss)[1])
+    sizes, counted = _elements(alone, bare(alone, loss)[1])
     return factor / (1 if sizes and counted == 1 else batches) in (Fraction(1), Fraction(1, batches))
 
 
@@ -215,104 +225,31 @@ def _still_scaled(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> 
 
     That is a loss scale, which the step has to undo. None where it does, and where there is no loss scale.
     """
-    stated = _stated(alone, _bare(alone, loss)[1])
+    stated = _stated(alone, bare(alone, loss)[1])
     if len(stated) != 1 or seed <= min(stated) or _fits(alone, loss, factor):
         return None
     times = factor / min(stated)
     return None if _fits(alone, loss, times) else times / micro_batches_of(alone.plan)
 
 
-def _stated(alone: Alone, bare: int) -> set[Fraction]:
+def _stated(alone: Alone, inner: int) -> set[Fraction]:
     """Return which multiples of a value the plan returns as its loss; of a plan that names no loss, as numbers."""
     returned = alone.plan.losses or alone.plan.outputs
     values = (held.get(name) for held in alone.derived.environments.values() for name in returned)
-    found = (_bare(alone, value.term) for value in values if value is not None)
-    return {factor for factor, term in found if term == bare}
+    found = (bare(alone, value.term) for value in values if value is not None)
+    return {factor for factor, term in found if term == inner}
 
 
 def _divided_in_part(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> Fraction | None:
     """Return how many times the gradient of the loss a step takes that is divided by another number than that of its parts."""
     plan, batches = alone.plan, micro_batches_of(alone.plan)
     most = prod(axis.size for axis in plan.mesh.axes) * batches
-    divided, (sizes, counted) = factor / (seed or factor), _elements(alone, _bare(alone, loss)[1])
+    divided, (sizes, counted) = factor / (seed or factor), _elements(alone, bare(alone, loss)[1])
     chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
     if divided == 1 or any(factor / counted * size in (1, Fraction(1, batches)) for size in chosen):
         return None
     parts = (divided.numerator, divided.denominator)
     return divided if all(most % part == 0 for part in parts) else None
-
-
-def _bare(alone: Alone, term: int) -> tuple[Fraction, int]:
-    """Return with what constants in all the term is multiplied, and what is; kept for whatever is made of it."""
-    path: list[tuple[int, Fraction]] = []
-    while term not in alone.bare:
-        below = _below(alone.world.terms, term)
-        if below is None:
-            alone.bare[term] = Fraction(1), term
-        else:
-            path.append((term, below[0]))
-            term = below[1]
-    for condition, factor in reversed(path):
-        total, inner = alone.bare[term]
-        alone.bare[condition], term = (total * factor, inner), condition
-    return alone.bare[term]
-
-
-def _below(terms: Terms, term: int) -> tuple[Fraction, int] | None:
-    """Return what the term is a multiple of, in whatever shape or part, and by which constant; None where it is none.
-
-    Constants on the way of a gradient back from where it starts count too.
-    """
-    below, operands = _kept(terms, term), terms.operands[term]
-    if below is not None or not is_gradient(terms, term):
-        return below
-    found = next((operand for operand in operands if is_gradient(terms, bare_term(terms, operand))), None)
-    return None if found is None else (Fraction(1), found)
-
-
-def _kept(terms: Terms, term: int) -> tuple[Fraction, int] | None:
-    """Return which multiple of which value the term's own operator gives, in whatever shape or part; None for another function.
-    """
-    name, operands = str(terms.keys[term][0]), terms.operands[term]
-    below = None if name.endswith(" gradient") else multiplied(terms, term)
-    if below is None and len(operands) == 1 and has_trait(name, *_KEEPS):
-        return _piece(terms, term, operands[0])
-    return below
-
-
-def unchanged(terms: Terms, term: int) -> int:
-    """Return the value that the term is a multiple of, in whatever shape or part."""
-    while (below := _kept(terms, term)) is not None:
-        term = below[1]
-    return term
-
-
-def _piece(terms: Terms, term: int, whole: int) -> tuple[Fraction, int]:
-    """Return what a range of a flat bucket holds, and how many times: the tensor that was put there, or the whole bucket."""
-    factor, bucket = Fraction(1), whole
-    while (below := multiplied(terms, bucket)) is not None:
-        factor, bucket = factor * below[0], below[1]
-    if len(terms.shape[term]) != 1 or len(terms.shape[bucket]) != 1 or not has_trait(str(terms.keys[bucket][0]), Trait.JOIN):
-        return Fraction(1), whole
-    low = start_in_flat(terms, term)
-    if low is None:
-        return Fraction(1), whole
-    starts = accumulate((terms.shape[operand][0] for operand in terms.operands[bucket]), initial=0)
-    held = zip(starts, terms.operands[bucket], strict=False)
-    found = next((piece for start, piece in held if start == low and terms.shape[piece] == terms.shape[term]), None)
-    return (Fraction(1), whole) if found is None else (factor, found)
-
-
-def start_in_flat(terms: Terms, term: int) -> int | None:
-    """Return where a range of a flat tensor starts in it; None for what is no such range."""
-    head = terms.keys[term]
-    if len(terms.shape[term]) != 1:
-        return None
-    if has_trait(str(head[0]), Trait.APART):
-        return int(sum(head[2][: head[1]]))
-    if has_trait(str(head[0]), Trait.RANGES) and isinstance(head[2][0], tuple) and head[2][0][2:] == (1,):
-        return int(head[2][0][0])
-    return None
 
 
 def _elements(alone: Alone, term: int) -> tuple[list[int], int]:

@@ -251,6 +251,9 @@ def test_a_huge_number_is_not_printed() -> None:
         (">=0.12,<0.15", "0.14.2", True),
         (">=0.12,<0.15", "0.15", False),
         (">=0.16", "", True),
+        ("!<0.9", "0.8", False),
+        ("!<0.9", "0.9", True),
+        ("!<0.9", "", True),
     ],
 )
 def test_a_version_range_holds(version_range: str, version: str, expected: bool) -> None:
@@ -268,6 +271,7 @@ def test_a_snapshot_after_a_release_may_hold_a_part_of_the_next_one() -> None:
     assert holds_for(">=0.12", "0.12-later") is True
     assert is_assumed(">=0.16", "")
     assert not is_assumed("*", "")
+    assert not is_assumed("!<0.9", "")
     assert not is_assumed(">=0.16", "0.17")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tvlint.findings import Finding
+from tvlint.findings import Finding, Severity
 from tvlint.frameworks.defaults import KEPT
 from tvlint.frameworks.kin import FRAMEWORKS
 from tvlint.frameworks.megatron import default, names
@@ -172,3 +172,22 @@ def test_the_parser_of_megatron_deepspeed_recomputes_one_layer_at_a_time_unless_
     assert found.framework == "megatron-deepspeed"
     rules = {each.rule for each in evaluate(found, load_rules()) if isinstance(each, Finding)}
     assert ("full-recompute-without-method" in rules) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("--save c --save-interval 0", set()),
+        ("--save c", {"save-without-interval"}),
+        ("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4", {"sizes-above-world-size"}),
+        ("--tensor-model-parallel-size 3", {"ranks-not-divisible-by-cut-sizes"}),
+    ],
+)
+def test_megatron_deepspeed_cuts_sizes_and_takes_no_interval_for_never(given: str, expected: set[str]) -> None:
+    sizes = "--num-layers 24 --hidden-size 3072 --num-attention-heads 12 --seq-length 64 --max-position-embeddings 64"
+    launch = f"deepspeed --num_gpus 4 pretrain_gpt.py --deepspeed {sizes} --micro-batch-size 1 {given}\n"
+    document = read("train.sh", launch.encode())
+    assert document is not None
+    (found,) = document.configurations
+    results = [*evaluate(found, load_rules())]
+    assert {each.rule for each in results if isinstance(each, Finding) and each.severity is not Severity.NOTE} == expected

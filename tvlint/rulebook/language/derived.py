@@ -23,6 +23,10 @@ DERIVED: Mapping[str, str] = {
     # megatron/training/arguments.py:454; the ranks over which a batch is split, weight shards among them
     "data_parallel_size": "exact(world_size, dense_grid_size) * weight_shards",
     "expert_data_parallel_size": "exact(world_size, expert_grid_size)",
+    # megatron/arguments.py:65, before core 0.9: sizes above the number of ranks are cut to it
+    "cut_tensor_size": "min(tensor_model_parallel_size, world_size)",
+    "cut_pipeline_size": "min(pipeline_model_parallel_size, world_size // cut_tensor_size)",
+    "cut_grid_size": "cut_tensor_size * cut_pipeline_size * context_parallel_size",
     # megatron/training/arguments.py:703
     "batch_per_step": "micro_batch_size * data_parallel_size",
     "effective_global_batch_size": "default(global_batch_size, batch_per_step)",

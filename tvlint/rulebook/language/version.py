@@ -1,4 +1,4 @@
-"""Version ranges of frameworks: `*`, `>=0.12`, `<0.15`, `>=0.12,<0.15`."""
+"""Version ranges of frameworks: `*`, `>=0.12`, `<0.15`, `>=0.12,<0.15`, `!<0.9`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvlint.frameworks.releases import RELEASES, is_fresh
 from tvlint.ir.configuration import AFTER_RELEASE, IN_DEVELOPMENT, Configuration, Unknown
 from tvlint.ir.patterns import Pattern
 
-_BOUND = Pattern(r"\s*(>=|<)\s*(\d+(?:\.\d+)*)\s*")
+_BOUND = Pattern(r"\s*(>=|!<|<)\s*(\d+(?:\.\d+)*)\s*")
 _VERSION = Pattern(r"\D{0,20}(\d{1,9}(?:\.\d{1,9})*)")
 
 ELSEWHERE_BEFORE = frozenset(
@@ -19,7 +19,10 @@ ELSEWHERE_BEFORE = frozenset(
 
 
 def bounds(version_range: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return the bounds of a range; empty for `*`. Raises `ValueError` where it is not a range."""
+    """Return the bounds of a range; empty for `*`. Raises `ValueError` where it is not a range.
+
+    `!<` is a release that is so old that a version which is not known is taken for a later one without a word.
+    """
     if version_range == "*":
         return ()
     found = []
@@ -44,7 +47,7 @@ def holds_for(version_range: str, version: str) -> bool | Unknown:
         bounded = any(operator == "<" for operator, _ in needed)
         return Unknown("the version of the framework is not known") if bounded else True
     numbers = _numbers(read[1])
-    if not all(numbers >= bound if operator == ">=" else numbers < bound for operator, bound in needed):
+    if not all(numbers < bound if operator == "<" else numbers >= bound for operator, bound in needed):
         return False
     following = min(filter(numbers.__lt__, _RELEASES), default=None)
     if version.endswith(AFTER_RELEASE) and ("<", following) in needed:
@@ -59,7 +62,7 @@ def is_assumed(version_range: str, version: str) -> bool:
     needed = bounds(version_range)
     read = _VERSION.match(version)
     if read is None:
-        return bool(needed)
+        return any(operator != "!<" for operator, _ in needed)
     return version.endswith(IN_DEVELOPMENT) and any(
         bound == _numbers(read[1]) for operator, bound in needed if operator == ">="
     )

@@ -274,3 +274,26 @@ def test_a_solver_proves_the_annotation_for_whatever_is_drawn() -> None:
     verdict = prove(plan(TENSOR), plan(REFERENCE), solver_seconds=5)
     assert verdict.outcome is Outcome.PROVED
     assert not [text for name, text in verdict.facts if "not decided" in name and "dropout" in text]
+
+
+def drawn(text: str, first: str, second: str) -> str:
+    return text.replace("dropout(h, p=0.25)", f"dropout(h, p=0.25) {first}").replace("p=0.5)", f"p=0.5) {second}")
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second", "outcome"),
+    [
+        (TENSOR, "draws over tp", "draws alike", Outcome.PROVED),
+        (TENSOR, "draws over tp", "draws over tp", Outcome.REFUTED),
+        (TENSOR, "draws alike", "draws alike", Outcome.REFUTED),
+        (SEQUENCE, "draws over tp", "draws over tp", Outcome.PROVED),
+        (SEQUENCE, "draws over tp", "draws alike", Outcome.REFUTED),
+        (DATA, "draws over dp", "draws over dp", Outcome.PROVED),
+        (DATA, "draws over dp", "draws alike", Outcome.UNKNOWN),
+    ],
+)
+def test_a_plan_that_says_how_ranks_draw_is_held_to_it(text: str, first: str, second: str, outcome: Outcome) -> None:
+    verdict = verdict_on(drawn(text, first, second), REFERENCE)
+    assert verdict.outcome is outcome, text_of(verdict)
+    assert ("wrong-draws" in [reason.name for reason in verdict.reasons]) is (outcome is not Outcome.PROVED)
+    assert verdict_on(text, drawn(REFERENCE, "draws alike", "draws alike")).outcome is Outcome.PROVED

@@ -41,6 +41,8 @@ output q f32[4,8]
 segment f forward stage 0 checkpointed (x) -> (h, l)
   h: tensor f32[4,4] = linear(x, w, None, beta=-1e-05, s="a\\"b", t=[1, [2.0, nan]], e=inf) as "a b, c b -> a c" label lin
   g, g2 = all-to-all(h, h, dim=0, concat-dim=1, splits=[1,3], receive-splits=[2,2], dtype=bf16) over pp,tp async h0 on comm
+  d = dropout(h, p=0.1) as "a b -> a b" draws over dp, tp on s
+  e = dropout(d, p=0.1) draws alike
   wait h0, h0
   `gather`(h!, 0)
   l = all-reduce max(g) over tied on s label r
@@ -136,10 +138,10 @@ def test_places_outside_the_plan_survive_and_its_own_are_new() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [("gelu", "relu"), ("S(0)", "S(1)"), (" w f", " w2 f"), ("over tp", "over world"), ("micro-batch 1", "micro-batch 2")],
+    [("gelu", "relu"), ("S(0)", "S(1)"), (" w f", " w2 f"), ("over tp", "over world"), ("alike", "over tp"), ("micro-batch 1", "micro-batch 2")],
 )
 def test_the_comparison_sees_changes(change: tuple[str, str]) -> None:
-    text = "mesh dp=2 tp=2\nweight w f32[4,4] tp:S(0)\nprogram\n  micro-batch 1\n  y = gelu(w)\n  z = all-reduce(y) over tp\n"
+    text = "mesh dp=2 tp=2\nweight w f32[4,4] tp:S(0)\nprogram\n  micro-batch 1\n  y = gelu(w) draws alike\n  z = all-reduce(y) over tp\n"
     with pytest.raises(AssertionError):
         assert_same_plan(read("a.plan", text), read("a.plan", text.replace(*change)))
 

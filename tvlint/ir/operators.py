@@ -94,7 +94,8 @@ class Compute:
     """One forward operator, or any computation that is written out; `op` is what is emitted (`torch.nn.functional.linear`).
 
     `annotation` is what the model's author or exporter claims of an operator (nnScaler's `* k+, n k+ -> * n`).
-    `in_place` lists inputs, by position, that the operator overwrites.
+    `in_place` lists inputs, by position, that the operator overwrites. `draws_over` names the axes of the mesh along which its
+    random numbers differ for the same place in the local tensor; along all others they are the same. None says nothing.
     """
 
     op: str
@@ -106,6 +107,7 @@ class Compute:
     stream: str = ""
     source: Location | None = None
     label: str = ""
+    draws_over: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

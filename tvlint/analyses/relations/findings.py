@@ -68,6 +68,7 @@ _HELP = {
     "unfounded-claim": "claim the piece that the rank holds, or add the exchange that is missing",
     "use-before-definition": "produce or receive the value on this rank before it is read",
     "wrong-collective-group": "name the ranks that hold the other parts of the sum, or the group that the rank is in",
+    "wrong-draws": "let the operator draw over the axes that split the value, and over no others (`draws over tp`)",
     "wrong-gather-dim": "gather along the dimension in which the pieces differ",
     "wrong-reduce-op": "sum partial sums, and average what each rank has on its own",
 }

@@ -82,6 +82,7 @@ REFUTING: Mapping[str, Ground] = {
     "use-before-definition": Ground.FAILS,
     "wrong-collective-group": Ground.FAILS,
     "wrong-dimension": Ground.FAILS,
+    "wrong-draws": Ground.STATES,
     "wrong-dtype": Ground.STATES,
     "wrong-gather-dim": Ground.DIFFERS,
     "wrong-gradient-scale": Ground.DIFFERS,

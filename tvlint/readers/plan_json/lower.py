@@ -169,9 +169,9 @@ def _backward(
     builder: OperatorBuilder, built: dict[str, list[Operator | None]], value: dict[str, Any], segment: str, index: int
 ) -> Backward:
     forward_name = value["forward"]
-    if "segment" not in forward_name:
-        return builder.backward(value, builder.compute(forward_name, segment, index), segment, index)
     at: At = (((((None, "segments"), segment), "operators"), index), "forward")
+    if "segment" not in forward_name:
+        return builder.backward(value, builder.compute(forward_name, at, segment, index), segment, index)
     if forward_name["segment"] not in built:
         raise FormError(f"`{forward_name['segment']}` is no segment of this plan", (at, "segment"))
     there = built[forward_name["segment"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tvlint.ir.location import Location
@@ -47,7 +48,7 @@ class OperatorBuilder:
         common = (value.get("stream", ""), self.source(value, segment, index), value.get("label", ""))
         match kind:
             case "compute":
-                return self.compute(value, segment, index)
+                return self.compute(value, at, segment, index)
             case "send" | "receive":
                 peer = self.peer(value["peer"], (at, "peer"))
                 kind_of_end = Send if kind == "send" else Receive
@@ -77,14 +78,14 @@ class OperatorBuilder:
             integers(value.get("receive_splits", ())), value.get("dtype", ""), value.get("handle", ""), *common,
         )  # fmt: skip
 
-    def compute(self, value: dict[str, Any], segment: str, index: int) -> Compute:
+    def compute(self, value: dict[str, Any], at: At, segment: str, index: int) -> Compute:
         """Return a computation."""
         given = {key: constant(item) for key, item in value.get("attributes", {}).items()}
         operands, attributes = with_second_in_place(value["op"], tuple(map(_operand, value["inputs"])), given)
         return Compute(
             value["op"], operands, tuple(value["outputs"]), attributes, value.get("annotation", ""),
             integers(value.get("in_place", ())), value.get("stream", ""), self.source(value, segment, index),
-            value.get("label", ""),
+            value.get("label", ""), self.draws_over(value, at),
         )  # fmt: skip
 
     def backward(self, value: dict[str, Any], forward: Compute, segment: str, index: int) -> Backward:
@@ -112,8 +113,7 @@ class OperatorBuilder:
             if name not in self.communicators:
                 raise FormError(f"`{name}` is no communicator of this plan", (at, "name"), _known(self.communicators))
             return self.communicators[name]
-        for index, axis in enumerate(value.get("axes", ())):
-            self.axis(axis, ((at, "axes"), index))
+        self.each_axis(value.get("axes", ()), (at, "axes"))
         for index, rank in enumerate(value.get("ranks", ())):
             self.rank(rank, ((at, "ranks"), index))
         return Group(tuple(value.get("axes", ())), integers(value.get("ranks", ())), value.get("name", ""))
@@ -125,6 +125,20 @@ class OperatorBuilder:
             return Peer(int(value["rank"]))
         self.axis(value["axis"], (at, "axis"))
         return Peer(None, value["axis"], int(value["offset"]), value.get("wrap", False))
+
+    def draws_over(self, value: dict[str, Any], at: At) -> tuple[str, ...] | None:
+        """Return the axes along which the numbers differ that a computation draws; None where nothing says."""
+        if "draws_over" not in value:
+            return None
+        self.each_axis(value["draws_over"], (at, "draws_over"))
+        return tuple(value["draws_over"])
+
+    def each_axis(self, names: Sequence[str], at: At) -> None:
+        """Each of `names` must be an axis of the mesh, and another one."""
+        for index, name in enumerate(names):
+            self.axis(name, (at, index))
+            if name in names[:index]:
+                raise FormError(f"axis `{name}` is named twice", (at, index), "name each axis once")
 
     def axis(self, name: str, at: At) -> None:
         """`name` must be an axis of the mesh."""

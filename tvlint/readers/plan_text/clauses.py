@@ -41,6 +41,7 @@ class Clauses:
     scatter: bool = False
     replicated: bool = False
     group: Group | None = None
+    draws_over: tuple[str, ...] | None = None
     source: Location | None = None
 
 
@@ -77,17 +78,25 @@ def parse_group(line: Line, scope: Scope) -> Group:
             choices = [*known, *communicators, "ranks", "world", "self"]
             line.fail_unknown("an axis of the mesh or a communicator", name, choices, line.index - 1)
         else:
-            axes = [name]
-            while line.accept(","):
-                axes.append(line.name("an axis"))
-                if axes[-1] not in known:
-                    line.fail_unknown("an axis of the mesh", axes[-1], known, line.index - 1)
-            group = Group(tuple(axes))
+            line.index -= 1
+            group = Group(_axes(line, known))
     if line.accept("named"):
         if word in communicators and group.name:
             line.fail(f"communicator `{word}` has a name already", index=line.index - 1)
         return Group(group.axes, group.ranks, line.name("the communicator's name"))
     return group
+
+
+def _axes(line: Line, known: list[str]) -> tuple[str, ...]:
+    """Return the axes of a list of them, each named once."""
+    axes: list[str] = []
+    while not axes or line.accept(","):
+        axes.append(line.name("an axis"))
+        if axes[-1] not in known:
+            line.fail_unknown("an axis of the mesh", axes[-1], known, line.index - 1)
+        if axes[-1] in axes[:-1]:
+            line.fail(f"axis `{axes[-1]}` is named twice", "name each axis once", line.index - 1)
+    return tuple(axes)
 
 
 def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses:
@@ -113,6 +122,9 @@ def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses
                 clauses.handle = line.name("a handle")
             case "over":
                 clauses.group = parse_group(line, scope)
+            case "draws":
+                known = [axis.name for axis in scope.mesh.axes]
+                clauses.draws_over = () if line.accept("alike") else _drawn_over(line, known)
             case "as":
                 clauses.annotation = line.string("an annotation")
             case "tag":
@@ -134,6 +146,12 @@ def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses
     if clauses.source is None:
         clauses.source = line.whole()
     return clauses
+
+
+def _drawn_over(line: Line, known: list[str]) -> tuple[str, ...]:
+    if not line.accept("over"):
+        line.fail_unknown("how random numbers differ", line.peek(), ["over", "alike"])
+    return _axes(line, known)
 
 
 def _source(line: Line) -> Location:

@@ -179,9 +179,10 @@ def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
     operands, attributes = with_second_in_place(op, operands, attributes)
     if line.peek() == "over":
         line.fail_unknown("a collective", op, list(KINDS), start)
-    clauses = parse_clauses(line, scope, ("as", "on", "label", "at"))
+    clauses = parse_clauses(line, scope, ("as", "draws", "on", "label", "at"))
     compute = Compute(
-        op, operands, outputs, attributes, clauses.annotation, in_place, clauses.stream, clauses.source, clauses.label
+        op, operands, outputs, attributes, clauses.annotation, in_place, clauses.stream, clauses.source, clauses.label,
+        clauses.draws_over,
     )  # fmt: skip
     for name in (*outputs, clauses.label):
         if name:

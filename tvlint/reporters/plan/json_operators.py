@@ -82,6 +82,8 @@ def _compute(item: Compute) -> dict[str, Any]:
     written: dict[str, Any] = {"kind": "compute", "op": item.op, "inputs": inputs, "outputs": item.outputs}
     attributes = {key: _value(attribute) for key, attribute in item.attributes.items()}
     _add(written, attributes=attributes, annotation=item.annotation, in_place=item.in_place)
+    if item.draws_over is not None:
+        written["draws_over"] = item.draws_over
     return written
 
 

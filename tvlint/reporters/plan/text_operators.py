@@ -97,6 +97,9 @@ def _compute(item: Compute, around: Surroundings, annotate: Callable[[str], str]
             arguments.append(words.name(operand) + ("!" if position in item.in_place else ""))
     arguments += [f"{words.name(key)}={words.value(constant)}" for key, constant in item.attributes.items()]
     annotation = f" as {words.string(item.annotation)}" if item.annotation else ""
+    if item.draws_over is not None:
+        over = ", ".join(map(words.name, item.draws_over))
+        annotation += f" draws over {over}" if over else " draws alike"
     outputs = _outputs(item.outputs, annotate)
     return f"{outputs}{words.operator_name(item.op)}({', '.join(arguments)}){annotation}{_end(item, around)}"
 

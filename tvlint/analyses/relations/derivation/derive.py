@@ -34,6 +34,7 @@ from tvlint.analyses.relations.derivation.gradients.starts import returned
 from tvlint.analyses.relations.derivation.localisation.localise import tell
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.operators.overwriting import name_shared
+from tvlint.analyses.relations.derivation.operators.random_draws import wrong_draws
 from tvlint.analyses.relations.derivation.state import Derived, Machine, Need, RankState, Slot
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.ir.operators import (
@@ -122,6 +123,7 @@ def _run(machine: Machine) -> Derived:
     derived.incomplete = {one_sum for state in machine.ranks.values() for one_sum in state.incomplete}
     derived.opaque = {state.number: state.opaque for state in machine.ranks.values()}
     derived.environments = {state.number: state.environment for state in machine.ranks.values()}
+    derived.contradicted.extend(wrong_draws(machine))
     if not machine.alone:
         derived.contradicted.extend(contradicted(machine))
     return derived

@@ -25,7 +25,7 @@ from tvlint.analyses.relations.derivation.localisation.sure import is_sure, note
 from tvlint.analyses.relations.derivation.nearest_reference_value import Near
 from tvlint.analyses.relations.derivation.operators.composite_operators import as_widened, has_groups
 from tvlint.analyses.relations.derivation.operators.overwriting import as_function, forget_what_shares
-from tvlint.analyses.relations.derivation.operators.random_draws import drawn
+from tvlint.analyses.relations.derivation.operators.random_draws import drawn, note_drawn
 from tvlint.analyses.relations.derivation.operators.unknown_operators import (
     attended,
     forget_what_it_reaches,
@@ -201,7 +201,9 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     if len(operands) < len(values):
         rank.poisoned.add(operator.outputs)
         return (None,) * len(operator.outputs)
-    known = (*operands, *draws_of(machine, rank, form, operands))
+    draws = draws_of(machine, rank, form, operands)
+    note_drawn(machine, rank, operator, draws)
+    known = (*operands, *draws)
     key = (form, *known)
     found = machine.results.get(key)
     if found is None:

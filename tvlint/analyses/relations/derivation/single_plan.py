@@ -88,7 +88,7 @@ def sure_defects(alone: Alone) -> Iterator[Defect]:
     plan, derived = alone.plan, alone.derived
     cut = dict(_cut_parts(alone))
     ends = (*_never_summed(alone), *_incomplete_outputs(alone), *_multiplied_outputs(alone), *_invariants(alone))
-    noted = (*derived.defects, *derived.reductions, *ends)
+    noted = (*derived.defects, *derived.reductions, *derived.contradicted, *ends)
     found = [each_defect for each_defect in noted if each_defect.refutes and each_defect.place is not None]
     found = [*cut.values(), *(defect for defect in found if not _follows(alone, defect, cut))]
     batch = _batch_axes(plan)

@@ -201,6 +201,9 @@ class Derived:
     """The first operators that added what is whole to parts of a sum, by the term that they give; of a plan derived alone."""
     cut: dict[int, tuple[Operator, dict[int, tuple[Value, Value]]]] = field(default_factory=dict)
     """The operators, by identity, that make parts of sums of parts, with both on each rank; of a plan derived alone."""
+    drawn: dict[int, dict[int, tuple[Compute, str, Box]]] = field(default_factory=dict)
+    """The random numbers that operators draw, by their term: on each rank the operator, its segment and which of them it draws.
+    """
     left: dict[tuple[int, int, int], Communicate] = field(default_factory=dict)
     """The last sums of some parts of a sum that left out others, by the term and number of the sum, and the rank."""
     recovered: set[int] = field(default_factory=set)

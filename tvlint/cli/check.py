@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tvlint.checkout.opening import instead
 from tvlint.cli.arguments import fail
 from tvlint.cli.progress import Progress
-from tvlint.cli.session import cache, deliver, looked_for, note, outputs, project, session, unreadable, with_files
+from tvlint.cli.session import cache, deliver, looked_for, note, outputs, project, session, with_files
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, replace
@@ -52,7 +52,8 @@ def _run_on_files(options: argparse.Namespace) -> int:
         fail("the standard input cannot be rewritten", "`--diff` shows what `--fix` would change")
     data = options.steps.do(STDIN, lambda: read_stdin(LARGEST_STDIN), "the standard input")
     if isinstance(data, Problem):
-        return unreadable(data)
+        deliver(Report(problems=(data,)), outputs(options), options, load_rules())
+        return INPUT
     name = options.stdin_filename or STDIN
     options.paths = [name if path == STDIN else path for path in options.paths]
     with instead({name: data}):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tvlint.cli.arguments import fail
-from tvlint.cli.session import applying, deliver, note, outputs, project, unreadable, with_files
+from tvlint.cli.session import applying, deliver, note, outputs, project, with_files
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.rulebook.pages import load_rules
@@ -33,14 +33,16 @@ def run(options: argparse.Namespace) -> int:
         return INPUT
     rules = applying(options, settings, known)
     fail_on = Severity(options.fail_on) if options.fail_on else settings.fail_on
-    folder = options.steps.do(os.curdir, lambda: tempfile.mkdtemp(prefix="tvlint-diff-"))
+    folder = options.steps.conclude(os.curdir, lambda: tempfile.mkdtemp(prefix="tvlint-diff-"))
     try:
         pairs = options.steps.do(os.curdir, lambda: _pairs(options.what, Path(folder), settings), "the search for files")
         if isinstance(pairs, Problem):
-            return unreadable(pairs)
+            deliver(Report(problems=(pairs,)), wanted, options, known)
+            return INPUT
         settings, candidates = with_files(options, settings, known, lambda: Candidates(tuple(pair.name for pair in pairs)))
         if candidates.problems:
-            return unreadable(*candidates.problems)
+            deliver(Report(problems=candidates.problems), wanted, options, known)
+            return INPUT
         if options.world_size is not None:
             settings = given(settings, world_size=options.world_size, world_size_location=Location("--world-size"))
         report, notes = diff(pairs, rules, known, settings, options.steps)

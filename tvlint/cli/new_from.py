@@ -24,7 +24,7 @@ def before_change(
     options: argparse.Namespace, report: Report, rules: Mapping[str, Rule], known: Mapping[str, Rule], settings: Project
 ) -> Compared:
     """Return which findings were there where the change begins; ends the process where that is unknown."""
-    folder = options.steps.do(os.curdir, lambda: tempfile.mkdtemp(prefix="tvlint-new-"))
+    folder = options.steps.conclude(os.curdir, lambda: tempfile.mkdtemp(prefix="tvlint-new-"))
     try:
         files = entries(merge_base(options.new_from))
         with Progress() as progress:

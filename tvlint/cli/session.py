@@ -246,8 +246,8 @@ def deliver(
 
     def text_of(report: Report) -> dict[Output, Escaped] | Problem:
         named = frozenset(Path(os.path.realpath(path)) for path in _named(options))
-        found: dict[Output, Escaped] | Problem = options.steps.do(
-            os.curdir, lambda: rendered(report, wanted, replace(context, named=named)), "the report"
+        found: dict[Output, Escaped] | Problem = options.steps.conclude(
+            os.curdir, lambda: rendered(report, wanted, replace(context, named=named))
         )
         return found
 

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from shared import ROOT
@@ -123,6 +124,23 @@ def test_when_the_run_has_no_time_left_every_further_file_says_so(tmp_path: Path
     ]
 
 
+def test_what_concludes_a_run_is_done_though_it_has_no_time_left(tmp_path: Path) -> None:
+    begun = tmp_path / "answers"
+
+    def command(steps: Steps) -> int:
+        found = [steps.do("a", loop), steps.do("b", lambda: 1), steps.conclude("c", lambda: 2), steps.conclude("d", loop)]
+        begun.write_bytes(pickle.dumps(found))
+        return 7
+
+    assert supervise(command, Budget(file_cpu=0.5, run_cpu=0.3)) == 7
+    assert messages(pickle.loads(begun.read_bytes())) == [
+        ("the run needs more than 0.3 seconds of processor time", "a"),
+        ("the run needs more than 0.3 seconds of processor time", "b"),
+        2,
+        ("the report needs more than 0.5 seconds of processor time", "d"),
+    ]
+
+
 def test_an_exception_of_a_step_is_its_own(tmp_path: Path) -> None:
     def command(steps: Steps) -> int:
         with pytest.raises(KeyError):
@@ -209,6 +227,61 @@ def test_several_processes_find_what_one_does_and_a_hostile_file_hides_nothing(t
     assert together.stdout == alone.stdout
     assert [problem["path"] for problem in report["problems"]] == ["40.pkl"]
     assert len({finding["path"] for finding in report["findings"]}) == 80
+
+
+def collisions(many: int) -> Iterator[bytes]:
+    """Yield pickled whole numbers that have one hash."""
+    for factor in range(1, many + 1):
+        number = factor * sys.hash_info.modulus
+        packed = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
+        yield b"\x8a" + bytes([len(packed)]) + packed
+
+
+@pytest.mark.parametrize(
+    ("begin", "after_each", "end"),
+    [(b"}(", b"N", b"u."), (b"\x8f(", b"K\x01\x86", b"\x90.")],
+    ids=["dict", "set of tuples"],
+)
+def test_keys_of_one_hash_end_long_before_the_budget(tmp_path: Path, begin: bytes, after_each: bytes, end: bytes) -> None:
+    (tmp_path / "a.pkl").write_bytes(b"\x80\x04" + begin + b"".join(key + after_each for key in collisions(100_000)) + end)
+    done = tvlint("check", "-o", "json", "a.pkl", cwd=tmp_path)
+    [problem] = json.loads(done.stdout)["problems"]
+    assert (done.returncode, problem["path"]) == (2, "a.pkl")
+    assert problem["message"] == "the file needs far more time than the size of what it reads explains"
+
+
+FORMS = ("concise", "json", "sarif", "junit", "github", "gitlab", "rdjson", "markdown", "summary", "html", "text")
+
+
+@pytest.mark.parametrize("budget", ["run-cpu=2", "run-wall=4", "run-wall=0.001"])
+def test_a_run_without_time_left_gives_every_report_with_what_was_found_before(tmp_path: Path, budget: str) -> None:
+    (tmp_path / "a.sh").write_text(LAUNCH)
+    (tmp_path / "b.pkl").write_bytes(HASH_BOMB)
+    (tmp_path / "c.sh").write_text(LAUNCH)
+    (tmp_path / "tvlint.toml").write_text(
+        'paths = ["a.sh", "b.pkl", "c.sh"]\n[[proof]]\nparallel = ["b.pkl"]\nreference = "b.pkl"\n'
+    )
+    outputs = [word for name in FORMS for word in ("-o", f"{name}:{name}.txt")]
+    done = tvlint("check", "--budget", budget, *outputs, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "")
+    written = {name: (tmp_path / f"{name}.txt").read_text() for name in FORMS}
+    assert [name for name, text in written.items() if "the run needs more than" not in " ".join(text.split())] == []
+    for each in ("json", "sarif", "gitlab", "rdjson"):
+        json.loads(written[each])
+    fromstring(written["junit"])
+    if not budget.endswith(".001"):
+        report = json.loads(written["json"])
+        assert {finding["path"] for finding in report["findings"]} == {"a.sh"}
+        assert [problem["path"] for problem in report["problems"]] == ["b.pkl", "c.sh"]
+
+
+@pytest.mark.parametrize("arguments", [("diff", "a.sh", "b.sh"), ("prove", "a.plan", "--reference", "a.plan"), ("check", "-")])
+def test_every_command_that_reports_does_so_without_time(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    for name in ("a.sh", "b.sh", "a.plan"):
+        (tmp_path / name).write_text(LAUNCH)
+    done = tvlint(*arguments, "--budget", "run-wall=0.001", "-o", "json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["problems"]
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ file is imported, looked up or evaluated (`inert_objects`). What a normal load w
 `Loaded.calls`.
 
 Hostile input ends in a `ReadError`. Memory is bounded by an address space limit around the load (where the system has one; a
-scan of the opcodes elsewhere). Hashing nested tuples recurses in C and takes time that doubles with every level, out of reach
-of any check: the load runs on a stack large enough for the deepest tuple that the file can hold, and its time is what the run's
-budget gives a file (`tvlint.run.process.worker`).
+scan of the opcodes elsewhere). Hashing happens in C, out of reach of any check: it recurses into nested tuples in time that
+doubles with every level, and keys of one hash take time with their square. So the load runs on a stack large enough for the
+deepest tuple that the file can hold, in the time that its size explains (`bounded_time`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
 from tvlint.readers.sources.inert_objects import printable, said, stand_in
-from tvlint.readers.sources.resource_limits import bounded_memory, limits_memory, on_stack, without_collection
+from tvlint.readers.sources.resource_limits import bounded_memory, bounded_time, limits_memory, on_stack, without_collection
 
 _TUPLE_OPCODES = (b"\x85", b"\x86", b"\x87", b"t")
 _FRAME_BYTES = 256
@@ -34,6 +34,9 @@ _SMALLEST_STACK = 16 << 20
 _LARGEST_STACK = 2 << 30
 _SMALLEST_BUDGET = 1 << 30
 _BUDGET_PER_BYTE = 40
+_SHORTEST_TIME = 3.0
+_SECONDS_PER_BYTE = 0.5e-6
+"""Six to ten times what the plans of large models take."""
 
 _OLD_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg", "__main__": "__main__", "exceptions": "builtins"}
 
@@ -102,7 +105,8 @@ def load(data: bytes, path: str, records: tuple[str, ...] = ()) -> Loaded:
     if not limits_memory():
         _scan_sizes(data, path)
     unpickler = _InertUnpickler(io.BytesIO(data), records)
-    with without_collection(), _without_extensions(), bounded_memory(stack + _budget(data)):
+    seconds = _SHORTEST_TIME + _SECONDS_PER_BYTE * len(data)
+    with without_collection(), _without_extensions(), bounded_memory(stack + _budget(data)), bounded_time(seconds):
         outcome = on_stack(unpickler.load, stack)
     if isinstance(outcome, MemoryError):
         raise ReadError(

@@ -1,4 +1,4 @@
-"""Bounds within which a reader runs code that is written in C and cannot be interrupted: memory and stack."""
+"""Bounds within which a reader runs code that is written in C and cannot be interrupted: time, memory and stack."""
 
 from __future__ import annotations
 
@@ -45,6 +45,24 @@ def without_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def bounded_time(seconds: float) -> Iterator[None]:
+    """Let the system end the process (`SIGVTALRM`) where the block takes more processor time than `seconds`.
+
+    Only in a worker, which the system ends at the limit of its budget anyway: any other process is not ours to end.
+    """
+    import signal
+
+    if not hasattr(signal, "setitimer") or not signal.getitimer(signal.ITIMER_PROF)[0]:
+        yield
+        return
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def limits_memory() -> bool:

@@ -289,7 +289,7 @@ def check(
     if candidates.is_whole:
         paths = {*candidates.files, *(finding.location.path for finding in said.findings)}
         said.findings += [finding for each_project in projects(project) for finding in _unused_patterns(each_project, paths)]
-    report = session.steps.do(project.path or os.curdir, lambda: _reported(said, rules, known, project), "the report")
+    report = session.steps.conclude(project.path or os.curdir, lambda: _reported(said, rules, known, project))
     if isinstance(report, Problem):
         report = Report(problems=(*said.problems, report), checked=tuple(said.checked))
     return report, tuple(said.skipped)

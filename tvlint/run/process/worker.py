@@ -40,6 +40,10 @@ class Steps:
         except RecursionError:
             return _nested(path, what)
 
+    def conclude(self, path: str, work: Callable[[], T], what: str = "the report") -> T | Problem:
+        """Do what the report needs once the files are read: it has the time of one file, also where the run has none left."""
+        return self.do(path, work, what)
+
 
 def supervise(command: Callable[[Steps], int], budget: Budget) -> int:
     """Run the command in a worker, and again in another one from where that was ended; return its exit code.
@@ -205,7 +209,7 @@ class _Worker(Steps):
         self._known = deque(entry for entry in entries if not isinstance(entry, _Begun))
         self._first = True
         self._spent: _Limit | None = None
-        for number in (signal.SIGALRM, signal.SIGPROF):
+        for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGVTALRM):
             signal.signal(number, signal.SIG_DFL)
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -213,6 +217,12 @@ class _Worker(Steps):
         self._budget = budget
 
     def do(self, path: str, work: Callable[[], T], what: str = "the file") -> T | Problem:
+        return self._step(path, work, what, self._limits_of_run)
+
+    def conclude(self, path: str, work: Callable[[], T], what: str = "the report") -> T | Problem:
+        return self._step(path, work, what, tuple)
+
+    def _step(self, path: str, work: Callable[[], T], what: str, of_run: Callable[[], tuple[_Limit, ...]]) -> T | Problem:
         known = self._known.popleft() if self._known else None
         if isinstance(known, _Done):
             return known.value  # type: ignore[return-value]
@@ -222,26 +232,34 @@ class _Worker(Steps):
             problem = _problem(failed, self._past.death)
             if problem is not None:
                 return self._said(problem)
-        begun = self._begin(path, what)
+        begun = self._begin(path, what, of_run())
         if isinstance(begun, Problem):
             return self._said(begun)
         if known is None:
             self._journal.add(begun)
         return self._run(begun, work, again=known is not None)
 
-    def _begin(self, path: str, what: str) -> _Begun | Problem:
+    def _limits_of_run(self) -> tuple[_Limit, ...]:
+        """Return what is left of the run's time; only the limit that was reached, where one was."""
+        budget = self._budget
+        if self._spent is not None:
+            return (self._spent,)
+        return (
+            _Limit("run-cpu", budget.run_cpu, budget.run_cpu - self._past.seconds - time.process_time()),
+            _Limit("run-wall", budget.run_wall, budget.run_wall - (time.monotonic() - self._past.started)),
+        )
+
+    def _begin(self, path: str, what: str, of_run: tuple[_Limit, ...]) -> _Begun | Problem:
         """Return the limits of a step that begins now, or that the run has no more time for it."""
         budget, first, self._first = self._budget, self._first, False
-        cpu = _Limit("run-cpu", budget.run_cpu, budget.run_cpu - self._past.seconds - time.process_time())
-        wall = _Limit("run-wall", budget.run_wall, budget.run_wall - (time.monotonic() - self._past.started))
-        for limit in (self._spent, cpu, wall):
-            if limit is not None and (limit.left <= 0 or limit is self._spent):
+        for limit in of_run:
+            if limit.left <= 0 or limit is self._spent:
                 return limit.problem(path, what)
         return _Begun(
             path,
             what,
-            min(_Limit("file-cpu", budget.file_cpu, budget.file_cpu), cpu, key=_left),
-            min(_Limit("file-wall", budget.file_wall, budget.file_wall), wall, key=_left),
+            min((_Limit("file-cpu", budget.file_cpu, budget.file_cpu), *of_run[:1]), key=_left),
+            min((_Limit("file-wall", budget.file_wall, budget.file_wall), *of_run[1:]), key=_left),
             _Limit("memory", budget.memory, budget.memory),
             first,
         )
@@ -279,12 +297,15 @@ def _problem(begun: _Begun, death: int) -> Problem | None:
     """Return why the step came to no end; None where a worker that has done nothing before may still do it."""
     for limit in begun.reached(death):
         return None if limit is begun.memory and not begun.first else limit.problem(begun.path, begun.what)
+    if death == -signal.SIGVTALRM:
+        help = "what it reads is corrupt or hostile; nothing of this size that is neither needs so much"
+        return Problem(f"{begun.what} needs far more time than the size of what it reads explains", Location(begun.path), help)
     return Problem(f"{begun.what} needs more {_what_of(death)} than there is", Location(begun.path))
 
 
 def _what_of(death: int) -> str:
     """Return what a process lacked that ended so."""
-    if -death in (signal.SIGPROF, signal.SIGALRM):
+    if -death in (signal.SIGPROF, signal.SIGALRM, signal.SIGVTALRM):
         return "time"
     if death in (_OUT_OF_MEMORY, -signal.SIGKILL):
         return "memory"

@@ -70,7 +70,7 @@ def is_named(project: Project, within: tuple[str, ...]) -> bool:
 
 def with_sources(report: Report, project: Project, session: Session) -> Report:
     """Return the report with places in the project's sources, or what keeps it from that."""
-    found = session.steps.do(project.path or os.curdir, lambda: at_sources(report, project), "the report")
+    found = session.steps.conclude(project.path or os.curdir, lambda: at_sources(report, project))
     return Report(problems=(found,)) if isinstance(found, Problem) else found
 
 

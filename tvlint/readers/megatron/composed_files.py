@@ -9,7 +9,7 @@ import os
 import re
 from functools import lru_cache
 
-from tvlint.checkout.opening import real_path
+from tvlint.checkout.opening import is_file, real_path
 from tvlint.checkout.top import folder_around
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
@@ -44,6 +44,8 @@ class Composing:
     """What outer files choose of a group: by its folder and its package as written, empty where none is."""
     overridden: set[tuple[str, str]] = field(default_factory=set)
     """The groups of which an override was taken."""
+    searched: tuple[str, ...] = ()
+    """Further folders in which parts are looked for."""
 
     @property
     def folder(self) -> str:
@@ -56,6 +58,13 @@ def composing(path: str) -> Composing:
     found = Composing(path, folder_around(path), Visits(path, MOST_ENTRIES))
     found.open.append(real_path(path))
     return found
+
+
+def found_at(composing: Composing, wanted: str) -> str:
+    """Return where a part is: where it is named, else in the first further folder that has it."""
+    name = os.path.relpath(wanted, composing.folder)
+    places = (os.path.normpath(os.path.join(folder, name)) for folder in composing.searched)
+    return wanted if is_file(wanted) else next(filter(is_file, places), wanted)
 
 
 def content_of(composing: Composing, wanted: str) -> tuple[YamlMapping, str | None] | None:

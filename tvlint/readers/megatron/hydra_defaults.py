@@ -8,9 +8,19 @@ from collections.abc import Iterator
 
 from tvlint.checkout.opening import real_path
 from tvlint.ir.patterns import Pattern
-from tvlint.ir.values import dataclass
+from tvlint.ir.values import dataclass, replace
 from tvlint.readers.document import ReadError
-from tvlint.readers.megatron.composed_files import DEEPEST, Composing, Uncertain, at, composing, content_of, doubted, joined
+from tvlint.readers.megatron.composed_files import (
+    DEEPEST,
+    Composing,
+    Uncertain,
+    at,
+    composing,
+    content_of,
+    doubted,
+    found_at,
+    joined,
+)
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, merged
 
 KEY = "defaults"
@@ -20,6 +30,9 @@ SELF = "_self_"
 OVERRIDE = "override"
 HERE = "_here_"
 GLOBAL = "_global_"
+FOLDERS = ("hydra", "searchpath")
+"""Where a topmost configuration names further folders, from the top of the repository."""
+FOLDER = Pattern(r"(?P<kind>file|pkg)://(?P<path>[\w./-]+)")
 NAME = Pattern(r"(?P<absolute>/?)(?P<group>(?:\.{1,2}|[\w.-]+)(?:/(?:\.\.|[\w.-]+))*)(?:@(?P<package>[\w.]+))?")
 OPTION = Pattern(r"[\w.-]+(?:/[\w.-]+)*")
 
@@ -62,6 +75,7 @@ def is_composed(root: YamlMapping) -> bool:
 
 def composed_alone(known: Composing, path: str, root: YamlMapping) -> YamlMapping | None:
     """Return the content of the file at `path`, joined with its own defaults; None where that cannot be told."""
+    known.searched = tuple(_folders(known, root))
     try:
         found = _composed(known, path, root, (), ())
     except (Uncertain, ReadError):
@@ -69,6 +83,36 @@ def composed_alone(known: Composing, path: str, root: YamlMapping) -> YamlMappin
     if known.overrides.keys() - known.overridden:
         return None
     return found if isinstance(found, YamlMapping) else None
+
+
+def composed_wholly(path: str) -> YamlMapping | None:
+    """Return the configuration that the file at `path` is when composed; None where a part of it is not known."""
+    known = composing(path)
+    try:
+        read = content_of(replace(known, open=[]), path)
+    except (Uncertain, ReadError):
+        return None
+    if read is None:
+        return None
+    found = composed_alone(known, path, read[0]) if is_composed(read[0]) else read[0]
+    return None if known.missing else found
+
+
+def _folders(known: Composing, root: YamlMapping) -> Iterator[str]:
+    """Yield the further folders that a topmost configuration names."""
+    node: YamlNode = root
+    for name in FOLDERS:
+        if not isinstance(node, YamlMapping):
+            return
+        entries = {key.text: value for key, value in node.entries if isinstance(key, YamlScalar)}
+        if name not in entries:
+            return
+        node = entries[name]
+    for item in node.items if isinstance(node, YamlSequence) else ():
+        match = FOLDER.fullmatch(item.text) if isinstance(item, YamlScalar) else None
+        if match is not None:
+            place = match["path"].replace(".", os.sep) if match["kind"] == "pkg" else match["path"]
+            yield os.path.join(known.project, place)
 
 
 def _composed(known: Composing, path: str, root: YamlMapping, package: tuple[str, ...], base: tuple[str, ...]) -> YamlNode:
@@ -131,6 +175,7 @@ def _with_part(
     folder = known.folder if part.absolute else folder
     package = part.package[1:] if part.package[:1] == (GLOBAL,) else base + part.package
     wanted = os.path.normpath(os.path.join(folder, file if part.whole else file + ".yaml"))
+    wanted = found_at(known, wanted)
     read = content_of(known, wanted)
     if read is None:
         if part.optional:

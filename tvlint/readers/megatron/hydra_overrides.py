@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tvlint.findings import Finding
 from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.kin import CORE, MEGATRON
 from tvlint.frameworks.megatron import option_of
@@ -12,10 +13,12 @@ from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknow
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_launch
+from tvlint.readers.megatron.hydra_program import composed_for, mistakes
 from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.sections import ELSEWHERE
 from tvlint.readers.shell.evaluate import Evaluation
+from tvlint.readers.shell.state import Command
 from tvlint.readers.shell.values import (
     Item,
     Word,
@@ -41,10 +44,22 @@ GPUS = (("trainer.n_gpus_per_node", "trainer.nnodes"), ("trainer.devices", "trai
 NODES = frozenset(nodes.rpartition(".")[2] for _, nodes in GPUS)
 
 
+def refused(evaluation: Evaluation) -> Iterator[Finding]:
+    """Yield the overrides that the program of a command refuses, where its source is around the script."""
+    for _, words in _launches(evaluation):
+        composed = composed_for(words, evaluation.source.path)
+        if composed is not None:
+            yield from mistakes(words, composed)
+
+
+def _launches(evaluation: Evaluation) -> Iterator[tuple[Command, tuple[Item, ...]]]:
+    for command in evaluation.commands:
+        yield from ((command, words) for words in readings(evaluation, command, _has_overrides))
+
+
 def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
     """Yield what each command overrides in each section that has parallel sizes; never complete."""
-    launches = [(command, words) for command in evaluation.commands for words in readings(evaluation, command, _has_overrides)]
-    for command, words in launches:
+    for command, words in _launches(evaluation):
         overrides = _overrides(words)
         world_size = _world_size(overrides)
         sections = dict.fromkeys(_section(path) for path in overrides if SIZES.fullmatch(path.rpartition(".")[2]))

@@ -87,8 +87,11 @@ def read(path: str, data: bytes) -> Document | None:
         configurations.append(configuration)
         mistakes = option_mistakes(configuration, arguments.surplus, launch.path or launch.program)
         findings.update(dict.fromkeys((*mistakes, *cut_short(command.span))))
-    if not configurations and (overrides := tuple(hydra_overrides.configurations(evaluation))):
-        return Document(path, hydra_overrides.FORMAT, configurations=overrides)
+    if not configurations:
+        overrides = tuple(hydra_overrides.configurations(evaluation))
+        refused = tuple(dict.fromkeys(hydra_overrides.refused(evaluation)))
+        if overrides or refused:
+            return Document(path, hydra_overrides.FORMAT, configurations=overrides, findings=refused)
     only_lists = not configurations
     if only_lists:
         configurations = of_lists(evaluation, version)

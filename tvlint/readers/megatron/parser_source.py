@@ -113,12 +113,17 @@ def parser_of(program: str, script: str) -> ParserSource | None:
     Where the program's own source is not there, that of Megatron's parser around the script counts, which is open to more.
     """
     checkout = folder_around(script)
-    path = program.lstrip("/") if program.endswith(".py") else program.replace(".", os.sep) + ".py"
-    started = _around(script, (path,)) or from_here(program, script) if program else ""
+    started = source_of_program(program, script)
     if started:
         return _parser_at(started, checkout)
     parser = _around(script, OF_MEGATRON)
     return replace(_parser_at(parser, checkout), closed=False, is_own=False, declares=False) if parser else None
+
+
+def source_of_program(program: str, script: str) -> str:
+    """Return the file of a program, a path or the name of a module, around the script; empty where there is none."""
+    path = program.lstrip("/") if program.endswith(".py") else program.replace(".", os.sep) + ".py"
+    return _around(script, (path,)) or from_here(program, script) if program else ""
 
 
 def _around(script: str, names: tuple[str, ...]) -> str:

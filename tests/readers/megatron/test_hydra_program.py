@@ -1,0 +1,72 @@
+"""Overrides that Hydra refuses, judged by the configuration that the program of the command composes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tvlint.readers.read import read
+
+MAIN = '@hydra.main(config_path="config", config_name="ppo", version_base=None)\ndef main(config):\n    run(config)\n'
+PPO = "defaults:\n- actor@actor: small\n- _self_\nactor:\n  batch: 4\nreward: null\ntrainer:\n  nnodes: 1\n"
+FILES = {
+    "trainer/main.py": MAIN,
+    "trainer/config/ppo.yaml": PPO,
+    "trainer/config/actor/small.yaml": "optim:\n  lr: 1\n",
+    "trainer/config/sft.yaml": "data:\n  path: x\n",
+    "own/main.py": MAIN,
+    "own/config/ppo.yaml": "hydra:\n  searchpath:\n  - file://trainer/config\ndefaults:\n- sft\n- _self_\nkl: 1\n",
+}
+
+
+def refused(folder: Path, command: str, files: dict[str, str] = FILES) -> list[str]:
+    """Return what is said of the overrides of a command."""
+    (folder / ".git").mkdir()
+    script = f"python elsewhere.py model.tensor_model_parallel_size=1\n{command}\n"
+    for name, text in (files | {"run.sh": script}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    document = read(str(folder / "run.sh"))
+    assert document is not None
+    return [each.message for each in document.findings]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python -m trainer.main actor.batch=8 actor.optim.lr=2 trainer.nnodes=2", []),
+        ("python -m trainer.main actor.bach=8", ["`ppo.yaml` has no `actor.bach`"]),
+        ("python trainer/main.py critic.optim.lr=8", ["`ppo.yaml` has no `critic`"]),
+        ("python -m trainer.main a.b=8 $@", ["`ppo.yaml` has no `a`, unless `$@` chooses another configuration"]),
+        ("python -m trainer.main +actor.bach=8 actor.bach=2 ++critic.lr=1 critic.lr=3", []),
+        ("python -m trainer.main ~actor.bach actor.batch=1", ["`ppo.yaml` has no `actor.bach`"]),
+        ("python -m trainer.main reward.path=8 hydra.run.dir=x", ["`ppo.yaml` has no `reward.path`"]),
+        ("python -m trainer.main 'reward={path: 1}' reward.path=8", []),
+        ("python -m trainer.main +actor.optim.lr=3 +actor.new=1 ++actor.batch=2", ["`ppo.yaml` has `actor.optim.lr` already"]),
+        ("python -m trainer.main +reward=3 +trainer.nnodes=[1] '+actor.batch={a: 1}'", []),
+        ("python -m trainer.main --config-name=sft.yaml data.path=8 data.paths=9", ["`sft.yaml` has no `data.paths`"]),
+        ("python -m trainer.main --config-name $NAME data.paths=9", []),
+        ("python -m trainer.main --config-dir other actor.bach=9", []),
+        ("python -m trainer.main actor@actor=large actor.bach=9", []),
+        ("python -m trainer.main engine=large actor.bach=9", []),
+        ("python -m own.main data.path=1 kl.a=2 data.paths=2", ["`ppo.yaml` has no `data.paths`"]),
+        ("python -m gone.main actor.bach=9", []),
+    ],
+)
+def test_an_override_needs_a_setting_of_the_composed_configuration(tmp_path: Path, command: str, expected: list[str]) -> None:
+    assert refused(tmp_path, command) == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"trainer/config/ppo.yaml": PPO.replace("small", "gone")},
+        {"trainer/config/ppo.yaml": PPO.replace("small", "${size}")},
+        {"trainer/main.py": MAIN + MAIN},
+        {"trainer/main.py": MAIN.replace("@hydra.main", "@other.main")},
+        {"trainer/config/ppo.yaml": PPO.replace("actor:\n  batch: 4", "actor: ${other}")},
+    ],
+)
+def test_what_is_not_known_of_the_configuration_refuses_nothing(tmp_path: Path, changed: dict[str, str]) -> None:
+    assert refused(tmp_path, "python -m trainer.main actor.bach=8", FILES | changed) == []

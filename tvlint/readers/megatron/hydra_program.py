@@ -1,0 +1,169 @@
+"""The configuration that a program of Hydra composes, and the overrides of a command line that Hydra refuses for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from tvlint.checkout.opening import is_file, kept
+from tvlint.checkout.top import folder_around
+from tvlint.findings import Finding, Severity
+from tvlint.ir.patterns import Pattern
+from tvlint.ir.values import dataclass
+from tvlint.readers.document import ReadError
+from tvlint.readers.megatron.hydra_defaults import composed_wholly
+from tvlint.readers.megatron.launcher import split_launch
+from tvlint.readers.megatron.parser_source import LARGEST, source_of_program
+from tvlint.readers.megatron.unknown_options import distance
+from tvlint.readers.shell.values import Gap, Item, Word, after, before, known_text, leading_text, location_of, span_of
+from tvlint.readers.sources.sibling_files import content_within
+from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, merged
+
+RULE = "unknown-override"
+THERE = "addition-to-existing-setting"
+NOTHING = ("null", "~", "", "Null", "NULL")
+OPEN = Pattern(r"\$\{|^\?\?\?$")
+"""Values that stand for one which is not in the files."""
+LISTED = Pattern(r"\s*[\[{]")
+MAIN = Pattern(rb"@hydra\.main\(([^()]*)\)")
+GIVEN = Pattern(rb"\b(config_path|config_name)\s*=\s*[\"']([\w./-]*)[\"']")
+OVERRIDE = Pattern(r"(?P<how>\+{0,2}|~)(?P<path>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?P<set>=?)")
+GROUP = Pattern(r"\+{0,2}[A-Za-z_][\w.-]*[@/][\w./@-]*=|\+{0,2}[A-Za-z_]\w*=")
+"""What may choose a part of the configuration: a name with a package or a folder, or one without a dot."""
+CHOOSES = {"--config-path": "config_path", "-cp": "config_path", "--config-name": "config_name", "-cn": "config_name"}
+ELSEWHERE = frozenset({"--config-dir", "-cd"})
+OWN = "hydra"
+NEAR = 2
+"""So many letters may differ between a key and the one that was meant."""
+MOST_ENTRIES = 100_000
+LONGEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """What a command composes: the file that it starts from, and its content joined with all of its parts."""
+
+    path: str
+    root: YamlMapping
+
+
+def composed_for(words: Sequence[Item], script: str) -> Composed | None:
+    """Return the configuration that a command of the script composes before its overrides; None where that is not known."""
+    launch = split_launch(words)
+    source = source_of_program(launch.path or launch.program, script)
+    stated = _stated(source, folder_around(script)) if source else None
+    if stated is None:
+        return None
+    chosen = _chosen(launch.arguments)
+    if chosen is None:
+        return None
+    folder, name = ({**stated, **chosen}.get(each, "") for each in ("config_path", "config_name"))
+    path = os.path.normpath(os.path.join(os.path.dirname(source), folder, f"{name.removesuffix('.yaml')}.yaml"))
+    root = _root_of(path) if name and is_file(path) else None
+    return Composed(path, root) if root is not None and not _chooses_parts(launch.arguments, root) else None
+
+
+def mistakes(words: Sequence[Item], composed: Composed) -> Iterator[Finding]:
+    """Yield a finding for each override that Hydra refuses: of a setting that is not there, or added to one that is."""
+    visits = Visits(composed.path, MOST_ENTRIES)
+    given: list[str] = []
+    name, unless = os.path.basename(composed.path), _unless(words)
+    for item in words:
+        match = OVERRIDE.match(leading_text(item.pieces)) if isinstance(item, Word) else None
+        if match is None or not isinstance(item, Word) or not (match["set"] or match["how"] == "~"):
+            continue
+        how, path = match["how"], match["path"]
+        here = location_of(span_of(before(item.pieces, match.end("path"))))
+        steps = path.split(".")
+        if len(steps) == 1:
+            given.append(path)
+        if steps[0] == OWN or any(f"{path}.".startswith(f"{other}.") for other in given):
+            continue
+        depth, around = _depth(composed.root, steps, visits)
+        if how == "+" and depth == len(steps) and around is None and not LISTED.match(_value_of(item, match.end())):
+            help = f"leave out the `+`: `{path}=`"
+            yield Finding(THERE, Severity.ERROR, f"`{name}` has `{path}` already{unless}", here, help)
+        if how in ("", "~") and around is not None:
+            near = [key for key in around if distance(key, steps[depth], NEAR) <= NEAR < len(steps[depth]) - 1]
+            meant = ".".join((*steps[:depth], near[0], *steps[depth + 1 :])) if len(near) == 1 else ""
+            help = f"did you mean `{meant}`?" if meant else f"`+{path}=` adds it, if the program reads it"
+            yield Finding(RULE, Severity.ERROR, f"`{name}` has no `{'.'.join(steps[: depth + 1])}`{unless}", here, help)
+        else:
+            given.append(path)
+
+
+def _value_of(item: Word, start: int) -> str:
+    """Return how the value of an override begins; one that is not known counts as a mapping."""
+    return leading_text(after(item.pieces, start)) if known_text(item.pieces) is not None else "{"
+
+
+def _unless(words: Sequence[Item]) -> str:
+    """Return the condition that the words which are not known are to a finding; empty where all are known."""
+    spans = [item.span for item in words if not isinstance(item, Word)]
+    written = dict.fromkeys(span.source.text[span.start : span.end][:LONGEST] for span in spans)
+    return f", unless {', '.join(f'`{each}`' for each in written)} chooses another configuration" if written else ""
+
+
+@kept
+def _stated(source: str, checkout: str) -> Mapping[str, str] | None:
+    """Return the folder and the name of the configuration that a program states; None where it states none, or several."""
+    found = content_within(checkout, source, source, LARGEST)
+    calls = MAIN.findall(found[1]) if found is not None else []
+    return {name.decode(): value.decode() for name, value in GIVEN.findall(calls[0])} if len(calls) == 1 else None
+
+
+@kept
+def _root_of(path: str) -> YamlMapping | None:
+    try:
+        return composed_wholly(path)
+    except ReadError:
+        return None
+
+
+def _chosen(arguments: Sequence[Item]) -> dict[str, str] | None:
+    """Return what a command line chooses for the folder and the name of the configuration; None where that is not known."""
+    found: dict[str, str] = {}
+    waiting = ""
+    for item in arguments:
+        text = known_text(item.pieces) if isinstance(item, Word) else None
+        if waiting:
+            if text is None:
+                return None
+            found[waiting], waiting = text, ""
+            continue
+        flag, equals, value = (text or leading_text(item.pieces) if isinstance(item, Word) else "").partition("=")
+        if flag in ELSEWHERE or (flag in CHOOSES and equals and text is None):
+            return None
+        if flag in CHOOSES and equals:
+            found[CHOOSES[flag]] = value
+        elif flag in CHOOSES:
+            waiting = CHOOSES[flag]
+    return found
+
+
+def _chooses_parts(arguments: Sequence[Item], root: YamlMapping) -> bool:
+    """Return whether a word may choose another part of the configuration than its files do."""
+    keys = {key.text for key, _ in root.entries if isinstance(key, YamlScalar)}
+    texts = (leading_text(item.pieces) for item in arguments if isinstance(item, Word))
+    return any(GROUP.match(text) and text.partition("=")[0].lstrip("+") not in keys for text in texts) or any(
+        not isinstance(item, (Word, Gap)) for item in arguments
+    )
+
+
+def _depth(root: YamlMapping, names: Sequence[str], visits: Visits) -> tuple[int, tuple[str, ...] | None]:
+    """Return how many of the names lead to a value, with what is there in place of the next; None where all may lead there.
+
+    A value that the files do not give ends the way early.
+    """
+    node: YamlNode = root
+    for place, name in enumerate(names):
+        if isinstance(node, YamlScalar) and node.plain and node.text in NOTHING:
+            return place, ()
+        if not isinstance(node, YamlMapping):
+            return place, None
+        entries = {key.text: value for key, value in merged(node, visits)}
+        if name not in entries:
+            return place, tuple(entries)
+        node = entries[name]
+    is_open = isinstance(node, YamlScalar) and ((node.plain and node.text in NOTHING) or OPEN.search(node.text) is not None)
+    return len(names) - is_open, None

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from capture.test_capture_proofs import Line, lines_of, proof, prover_alone, without, written
 
-from tvlint.findings import Outcome
+from tvlint.equivalence.verdict.prove import is_proved
+from tvlint.findings import Outcome, Problem
+from tvlint.run.proof.captures import read_captures
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
 
@@ -149,12 +151,11 @@ def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", ["megatron_gpt_tp2_sp"])
-def test_no_mutant_of_a_step_of_megatron_is_proved(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prover_alone(monkeypatch)
+def test_no_mutant_of_a_step_of_megatron_is_proved(name: str, tmp_path: Path) -> None:
     count = 0
     for mutant, lines in list(mutants(lines_of(name)))[::4]:
-        report = prove_pair(Pair(written(tmp_path, lines), path_of(PROGRAMS[name][0])))
-        assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts), mutant
+        found = read_captures(written(tmp_path, lines), path_of(PROGRAMS[name][0]))
+        assert isinstance(found, Problem) or not is_proved(found[0].plan, found[1].plan), mutant
         count += 1
     assert count >= 8
 

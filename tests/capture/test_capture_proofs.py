@@ -15,6 +15,7 @@ import pytest
 from shared import ROOT
 
 from tests.sampling import sampled
+from tvlint.equivalence.verdict.prove import is_proved
 from tvlint.findings import Outcome, Problem, Verdict
 from tvlint.run.proof.captures import different_gradients, read_captures
 from tvlint.run.proof.pair import Pair
@@ -238,23 +239,21 @@ def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:
 
 
 def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Judge by the plans alone, as if the recorded numbers were those of the mutant."""
+    """Judge by the plans alone, as if the recorded numbers were those of the mutant, and search no repair."""
     monkeypatch.setattr("tvlint.run.proof.prove.judged", lambda verdict, parallel, reference: verdict)
+    monkeypatch.setattr("tvlint.equivalence.verdict.prove._with_repair", lambda case, verdict: verdict)
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("guard", [lambda monkeypatch: None, prover_alone], ids=["with the numbers", "by the proof alone"])
 @pytest.mark.parametrize(
     ("program", "reference"), [("tensor_parallel_mlp", "mlp"), ("loss_parallel", "loss_parallel_reference")]
 )
-def test_no_mutant_of_a_capture_is_proved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: Callable[[pytest.MonkeyPatch], None], program: str, reference: str
-) -> None:
-    guard(monkeypatch)
+def test_no_mutant_of_a_capture_is_proved(tmp_path: Path, program: str, reference: str) -> None:
+    """The recorded numbers only take proofs away: what the plans alone do not prove, nothing does."""
     count = 0
     for name, lines in mutants(lines_of(program)):
-        report = prove_pair(Pair(written(tmp_path, lines), path_of(reference)))
-        assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts), name
+        found = read_captures(written(tmp_path, lines), path_of(reference))
+        assert isinstance(found, Problem) or not is_proved(found[0].plan, found[1].plan), name
         count += 1
     assert count > 40
 

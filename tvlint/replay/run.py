@@ -249,14 +249,16 @@ class _Rank:
             self.made_of[name] = self.made_of.get(each_name, frozenset())
 
     def _leave(self, word: str, key: object) -> Turns[None]:
-        value = yield from self.settled(self.body[word])
+        """Let a value be there for later segments; one that is still to come is waited for by whoever reads it."""
+        value = self.body[word]
         if key in self.outside and self._is_gradient(word):
             before = yield from self.settled(self.outside[key])
-            value = before + value
+            after = yield from self.settled(value)
+            value = before + after
         self.outside[key] = value
         name = key if isinstance(key, str) else word
         if name in self.plan.outputs:
-            self.world.result.returned[self.rank, max(self.micro_batch, 0), name] = value
+            self.world.result.returned[self.rank, max(self.micro_batch, 0), name] = yield from self.settled(value)
 
     def _is_gradient(self, name: str) -> bool:
         tensor = self.plan.tensors.get(name)

@@ -82,7 +82,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     **{
         name: ({"self": X, "other": Y}, value(X, Y))
         for name, value in {
-            "floor_divide": np.floor_divide,
+            "floor_divide": np.floor_divide, "remainder": np.remainder,
             "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
             "maximum": np.maximum, "minimum": np.minimum, "mul": np.multiply, "div": np.divide, "rsub": lambda a, b: b - a,
         }.items()

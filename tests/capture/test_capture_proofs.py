@@ -81,6 +81,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
         ("pipeline_messages", "pipeline_messages_reference", "pp 2", "4"),
         ("causal_lm", "causal_lm_reference", "dp 2", "1"),
+        ("loss_scaling", "loss_scaling_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -89,6 +90,22 @@ def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micr
     facts = dict(verdict.facts)
     assert (facts["mesh"], facts["micro-batches"]) == (mesh, micro_batches)
     assert facts["recorded gradients"] == "agree with the reference's"
+
+
+def test_gradients_that_are_unscaled_by_another_factor_are_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("loss_scaling")
+    at = next(i for i, line in enumerate(lines) if "unscale" in line.get("op", ""))
+    factor = lines[at]["arguments"]["inv_scale"]
+    given = {"self": factor, "other": 2.0}
+    doubled = {**lines[at], "op": "aten.mul_.Tensor", "arguments": given, "writes": [factor["t"]]}
+    verdict = proof(written(tmp_path, [*lines[:at], doubled, *lines[at:]]), "loss_scaling_reference")
+    assert verdict.outcome is Outcome.REFUTED
+
+
+def test_that_no_gradient_is_infinite_is_assumed_where_a_loss_is_scaled() -> None:
+    said = proof(path_of("loss_scaling"), "loss_scaling_reference").assumptions
+    assert "no gradient from which the scaler of the loss takes its factor is infinite on any rank, as recorded" in said
 
 
 def test_gradients_of_a_second_optimizer_that_are_not_reduced_are_refuted() -> None:

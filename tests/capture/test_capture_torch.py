@@ -61,6 +61,12 @@ FAULTS = {
         "    optimizer.step()",
         "    model.requires_grad_(False)[-1].bias.add_(0.1) if WORLD > 1 else None\n    optimizer.step()",
     ),
+    "gradients of shards that are divided by another number": (
+        "fully_sharded.py",
+        "    optimizer = torch.optim.AdamW(",
+        "    getattr(model, 'set_gradient_divide_factor', bool)(4.0)\n    optimizer = torch.optim.AdamW(",
+    ),
+    "a scaled loss that is divided by the ranks": ("loss_scaling.py", ", y[own])).b", ", y[own]) / WORLD).b"),
     "gradients of shards that are not reduced": (
         "accumulation.py",
         "is_last = index == MICRO_BATCHES - 1",

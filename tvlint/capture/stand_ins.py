@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
+import inspect
 import os
 import sys
 import types
@@ -19,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._triton import has_triton_package
 
 from tvlint.capture.failures import KernelError
+from tvlint.capture.half_precision import move_to_cpu
 from tvlint.capture.places import Places
 
 CPU = torch.device("cpu")
@@ -135,6 +137,7 @@ def install(replace: Callable[[str], object]) -> CpuForCuda:
     if not torch.cuda.is_available():
         _name_cuda()
         _name_triton(replace)
+        move_to_cpu(replace)
         torch.compile = _uncompiled
     _use_gloo(replace)
     mode = CpuForCuda(replace)
@@ -148,17 +151,17 @@ _TENSOR_TYPES = {
 }  # fmt: skip
 
 
-def _constructor(dtype: torch.dtype) -> Callable[..., torch.Tensor]:
-    """Return what `torch.cuda.FloatTensor` and its kind make, on the CPU: a tensor of a list, or one of a shape."""
+class _TensorType(type):
+    """The type of a tensor on a GPU, on the CPU: it makes one of a list or of a shape, and knows those of its dtype."""
 
-    def make(*given: Any) -> torch.Tensor:
-        return (
-            torch.tensor(*given, dtype=dtype)
-            if given and isinstance(given[0], list | tuple)
-            else torch.empty(*given, dtype=dtype)
-        )
+    dtype: torch.dtype
 
-    return make
+    def __call__(cls, *given: Any) -> torch.Tensor:
+        is_list = bool(given) and isinstance(given[0], list | tuple)
+        return torch.tensor(*given, dtype=cls.dtype) if is_list else torch.empty(*given, dtype=cls.dtype)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, torch.Tensor) and value.dtype == cls.dtype
 
 
 class _Kernels(types.ModuleType):
@@ -237,7 +240,7 @@ def _name_cuda() -> None:
     cuda.stream = lambda *_, **__: contextlib.nullcontext()
     cuda.manual_seed = cuda.manual_seed_all = torch.default_generator.manual_seed
     for name, dtype in _TENSOR_TYPES.items():
-        setattr(cuda, name, _constructor(dtype))
+        setattr(cuda, name, _TensorType(name, (), {"dtype": dtype}))
     cuda.get_rng_state = lambda *_, **__: torch.get_rng_state()
     cuda.set_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     cuda.get_device_capability = lambda *_, **__: (8, 0)
@@ -266,3 +269,34 @@ def _use_gloo(replace: Callable[[str], object]) -> None:
 
     for place in (dist, dist.distributed_c10d):
         place.init_process_group, place.new_group = init_process_group, new_group
+        for name in _SUMS:
+            if hasattr(place, name):
+                setattr(place, name, _multiplied(getattr(place, name), replace))
+
+
+_SUMS = ("all_reduce", "reduce_scatter_tensor", "reduce_scatter_single")
+"""Collectives that add up one tensor of each rank."""
+
+
+def _multiplied(collective: Callable[..., Any], replace: Callable[[str], object]) -> Callable[..., Any]:
+    """Return a collective that multiplies what it adds up itself where it is asked for it, of which gloo knows nothing."""
+    signature = inspect.signature(collective)
+
+    @functools.wraps(collective)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        op = given.get("op")
+        if not isinstance(op, dist.ReduceOp) or op != dist.ReduceOp.PREMUL_SUM:
+            return collective(*args, **kwargs)
+        replace("reduction `premul_sum` of nccl replaced by a sum and a multiplication")
+        _, factor = op.__getstate__()
+        given["op"] = dist.ReduceOp.SUM
+        read = "input" if "input" in given else "tensor"
+        if factor != 1 and given.get("async_op"):
+            given[read] = given[read] * factor if read == "input" else given[read].mul_(factor)
+        work = collective(**given)
+        if factor != 1 and not given.get("async_op"):
+            given["output" if read == "input" else "tensor"].mul_(factor)
+        return work
+
+    return run

@@ -24,6 +24,7 @@ from tvlint.readers.capture.rewriting.uneven_shards import without_uneven_shards
 from tvlint.readers.capture.rewriting.unit_dimensions import units_of, with_units
 from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tapes.communicators import with_communicators
+from tvlint.readers.capture.tapes.spelling import UNSCALE
 from tvlint.readers.capture.tapes.tape import Capture, Communication, Mark, Operation
 from tvlint.readers.document import ReadError
 
@@ -257,7 +258,7 @@ def _plan(
         help = "clip accumulated gradients with `torch.nn.utils.clip_grad_norm_`, or capture one micro-batch"
         place = error.mark.place or _next_place(prepared, error.value)
         raise ReadError(text, place or Location(capture.path), help) from None
-    tensors = _given(found, placements)
+    tensors = _given(found, placements, _gradient_dtypes(prepared))
     segments: dict[str, Segment] = {}
     programs = []
     for same in classes:
@@ -342,7 +343,18 @@ def _classes(ranks: Sequence[RankProgram]) -> list[list[int]]:
     return classes
 
 
-def _given(found: Found, placements: Mapping[str, Mapping[str, Placement]]) -> dict[str, Tensor]:
+def _gradient_dtypes(prepared: Sequence[Prepared]) -> dict[str, str]:
+    """Return the dtypes of gradients, which are others than those of weights where they are accumulated in another one."""
+    return {
+        weight: rank.lifted.program.types[value].dtype
+        for rank in prepared
+        for weight, (value, _) in rank.lifted.gradients.items()
+    }
+
+
+def _given(
+    found: Found, placements: Mapping[str, Mapping[str, Placement]], gradient_dtypes: Mapping[str, str]
+) -> dict[str, Tensor]:
     """Return the weights, buffers and inputs, and the gradients of weights."""
     tensors: dict[str, Tensor] = {}
     for name, each_whole in found.wholes.items():
@@ -364,7 +376,8 @@ def _given(found: Found, placements: Mapping[str, Mapping[str, Placement]]) -> d
             requires_grad=trained,
         )
         if trained:
-            tensors[gradient] = Tensor(gradient, local, each_whole.dtype, Role.GRADIENT, gradient_of=name)
+            dtype = gradient_dtypes.get(name, each_whole.dtype)
+            tensors[gradient] = Tensor(gradient, local, dtype, Role.GRADIENT, gradient_of=name)
     return tensors
 
 
@@ -454,6 +467,8 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     lines = sorted({_line(event) for event in reads if event.op == "aten._local_scalar_dense.default" and _line(event)})
     if lines:
         said.append(f"the path of the program does not depend on the numbers that it reads at {', '.join(lines)}")
+    if any(UNSCALE in event.op for event in reads):
+        said.append("no gradient from which the scaler of the loss takes its factor is infinite on any rank, as recorded")
     if any(isinstance(event, Communication) and event.completes for tape in capture.tapes for event in tape.events):
         said.append("torch waits for the collectives that its own code issues outside of Python, as in its reducer")
     if any(each_prepared.lifted.program.partial for each_prepared in prepared):

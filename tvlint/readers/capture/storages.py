@@ -25,7 +25,7 @@ from tvlint.readers.capture.lifting.program import (
 )
 from tvlint.readers.capture.tapes import tape as recorded
 from tvlint.readers.capture.tapes.columns import Column, Columns, strides_of
-from tvlint.readers.capture.tapes.spelling import COPIES, FOREACH, IN_PIECES, UNWRITTEN
+from tvlint.readers.capture.tapes.spelling import COPIES, FOREACH, IN_PIECES, UNSCALE, UNWRITTEN
 from tvlint.readers.capture.tapes.tape import (
     Communication,
     Given,
@@ -858,6 +858,9 @@ def _each(event: Operation) -> Iterator[Operation]:
         for name, argument in event.arguments.items()
         if isinstance(argument, tuple) and len(argument) == _length(event)
     }
+    if base == UNSCALE and len(event.writes or ()) == _length(event) + 1:
+        yield from _unscaled(event)
+        return
     if not base.startswith(FOREACH) or not lists:
         yield event
         return
@@ -867,6 +870,15 @@ def _each(event: Operation) -> Iterator[Operation]:
         outputs = event.outputs[at : at + 1] if event.outputs else ()
         writes = event.writes[at : at + 1] if event.writes else ()
         yield Operation(op, arguments, outputs or writes, writes, None, event.mark)
+
+
+def _unscaled(event: Operation) -> Iterator[Operation]:
+    """Yield the search for infinite numbers in gradients, and the multiplication of each by the inverse of the loss scale."""
+    gradients, found = event.arguments["self"], event.writes[-1:]
+    yield Operation(f"{event.op} (its search)", event.arguments, found, found, None, event.mark)
+    for gradient, written in zip(gradients if isinstance(gradients, tuple) else (), event.writes, strict=False):
+        arguments: dict[str, recorded.Argument] = {"self": gradient, "other": event.arguments["inv_scale"]}
+        yield Operation("aten.mul.Tensor", arguments, (written,), (written,), None, event.mark)
 
 
 def _length(event: Operation) -> int:

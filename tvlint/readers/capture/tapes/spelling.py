@@ -18,5 +18,8 @@ IN_PIECES = frozenset({"mul", "div", "add", "sub", "neg"})
 FOREACH = "_foreach_"
 """What the name of an operator on lists of tensors begins with."""
 
+UNSCALE = "_amp_foreach_non_finite_check_and_unscale_"
+"""The operator by which a scaler of losses multiplies gradients by the inverse of the scale, and looks for infinite numbers."""
+
 MOVES = frozenset(kind.__name__.lower() for kind in get_args(Move))
 """The moves by which a window is read from another one, as operators."""

@@ -20,7 +20,7 @@ _UNARY = {
 _BINARY = {
     "lt": "torch.lt", "le": "torch.le", "gt": "torch.gt", "ge": "torch.ge", "eq": "torch.eq", "ne": "torch.ne",
     "logical_and": "torch.logical_and", "logical_or": "torch.logical_or", "maximum": "torch.maximum",
-    "minimum": "torch.minimum", "floor_divide": "torch.floor_divide", "pow": "torch.pow",
+    "minimum": "torch.minimum", "floor_divide": "torch.floor_divide", "pow": "torch.pow", "remainder": "torch.remainder",
 }  # fmt: skip
 
 _FLAGS = {"bitwise_and": "torch.logical_and", "bitwise_or": "torch.logical_or", "__and__": "torch.logical_and",
@@ -128,8 +128,13 @@ def _alpha(node: Apply) -> float:
 def _nothing_added(lifting: Lifting, node: Apply) -> bool:
     left, right = _two(node)
     for kept, other in ((left, right), (right, left)):
-        if lifting.number(other) == 0 and _has_type_of_result(lifting, node, kept) and (kept is left or _alpha(node) == 1):
+        if lifting.number(other) != 0 or not (kept is left or _alpha(node) == 1):
+            continue
+        if _has_type_of_result(lifting, node, kept):
             return lifting.equate(node.outputs[0], kept)
+        name, made = lifting.value(kept), lifting.program.types[node.outputs[0]]
+        if name is not None and lifting.shape(name) == made.shape:
+            return lifting.call(node, "torch.Tensor.to", (kept,), dtype=made.dtype)
     return False
 
 
@@ -269,7 +274,7 @@ EQUATIONS = (
     *(Equation(name, f"{name}(x) is {op}(x)", _unary(op)) for name, op in _UNARY.items()),
     *(Equation(name, f"{name}(a, b) is {op}(a, b)", _binary(op)) for name, op in _BINARY.items()),
     *(Equation(name, f"{name} of flags is {op}", _flags(op)) for name, op in _FLAGS.items()),
-    Equation("add", "a + alpha 0 = a, and 0 + a = a", _nothing_added),
+    Equation("add", "a + alpha 0 = a, and 0 + a = a, in the dtype of the sum", _nothing_added),
     Equation("add", "add(a, b, alpha) = a + alpha b", _added),
     Equation("sub", "sub(a, b, alpha) = a - alpha b", _subtracted),
     Equation("rsub", "rsub(a, b) = b - a", _subtracted_from),

@@ -9,17 +9,29 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tvlint.checkout.following import content_listed
 from tvlint.cli.arguments import fail
 from tvlint.cli.session import applying, deliver, note, outputs, project, with_files
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.change.diff import FilePair, diff, same_named
+from tvlint.run.change.moves import moves
 from tvlint.run.output.exit_code import CLEAN, INPUT, NOTHING, exit_code
 from tvlint.run.project.discovery import Candidates, changed, excluded, shown
 from tvlint.run.project.nested import given
 from tvlint.run.project.project_file import Project, ProjectError
-from tvlint.run.project.revision import RevisionError, changed_files, checkout, commit, entries, is_revision, take_out
+from tvlint.run.project.revision import (
+    LARGEST_FILE,
+    RevisionError,
+    came_and_gone,
+    changed_files,
+    checkout,
+    commit,
+    entries,
+    is_revision,
+    take_out,
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         note(text)
     code = exit_code(report, fail_on)
     if code == NOTHING:
-        note("nothing to compare: no configuration is there in both versions and differs")
+        note("nothing to compare: no configuration differs")
         return CLEAN
     return code
 
@@ -74,22 +86,39 @@ def _pairs(what: list[str], folder: Path, settings: Project) -> tuple[FilePair, 
 
 
 def _between(what: list[str], folder: Path, settings: Project) -> Iterator[FilePair]:
-    """Yield the files that differ between a revision and another one, or the disk; those too that name one that differs."""
+    """Yield the files that differ between a revision and another one, or the disk; those too that name one that differs.
+
+    Those that came or are gone are among them, each alone unless one has only another name.
+    """
     root = Path(checkout())
     before = entries(commit(what[0]))
     two = len(what) > 1 and not os.path.exists(what[1]) and is_revision(what[1])
     after = entries(commit(what[1])) if two else None
-    names = changed_files(before, after, tuple(what[2 if two else 1 :]))
-    if not names:
+    paths = tuple(what[2 if two else 1 :])
+    names = changed_files(before, after, paths)
+    came, gone = came_and_gone(before, after, paths)
+    if not names and not came and not gone:
         return
     take_out(before, folder / "before")
     if after is not None:
         take_out(after, folder / "after")
-    else:
+    elif names:
         around = changed(tuple(shown(root / name) for name in names), settings).files
         names = tuple(dict.fromkeys((*names, *(os.path.relpath(os.path.abspath(path), root) for path in around))))
-    for name in names:
-        old, path = folder / "before" / name, shown(root / name)
-        new = Path(path) if after is None else folder / "after" / name
-        if os.path.isfile(old) and os.path.isfile(new) and not excluded(path, settings):
-            yield FilePair(str(old), str(new), path)
+    folders = (root if after is None else folder / "after", folder / "before")
+    called = moves(came, gone, lambda name, is_new: _lines(folders[not is_new] / name))
+    of_another_name = frozenset(called.values())
+    for name in (*names, *came, *(name for name in gone if name not in of_another_name)):
+        was = called.get(name, name)
+        old, path = folder / "before" / was, shown(root / name)
+        new = folder / "after" / name if after is not None else root / name if name in gone else Path(path)
+        one, other = (str(each) if os.path.isfile(each) else "" for each in (old, new))
+        if (one or other) and not excluded(path, settings):
+            yield FilePair(one, other, path, shown(root / was) if was != name else "")
+
+
+def _lines(path: Path) -> tuple[bytes, ...]:
+    try:
+        return tuple(content_listed(path, LARGEST_FILE).splitlines())
+    except OSError:
+        return ()

@@ -310,3 +310,34 @@ def test_of_an_inference_engine_follow_its_replicas_alone(here: Path, capsys: py
         "ranks of a replica  8 -> 4",
         "replicas  2 -> 4",
     ]
+
+
+@pytest.mark.parametrize("arguments", [["HEAD"], ["HEAD~1", "HEAD"]])
+def test_files_that_came_moved_and_are_gone_are_told(
+    repository: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def git(*command: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=repository, check=True)
+
+    before = "\n".join(f"export NAME_{number}=1" for number in range(9)) + "\n" + SCRIPT.format(tp=2)
+    (repository / "old.sh").write_text(before)
+    git("add", "-A")
+    git("commit", "-qm", "one")
+    (repository / "old.sh").unlink()
+    (repository / "moved.sh").write_text(before.replace("-size 2", "-size 4"))
+    (repository / "same.sh").unlink()
+    (repository / "same.txt").write_text("nothing\n")
+    heads = " --num-attention-heads 6 --hidden-size 60 --num-layers 1"
+    (repository / "wrong.sh").write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 4{heads}\n")
+    if len(arguments) == 2:
+        git("add", "-A")
+        git("commit", "-qm", "two")
+    code, out, err = tvlint(capsys, *arguments)
+    assert (code, err) == (1, "")
+    assert "moved.sh:\n  written:\n    the file                      old.sh -> moved.sh\n" in out
+    assert "    --tensor-model-parallel-size  2 -> 4\n" in out
+    assert "same.sh:\n  written:\n    the file  there -> gone\n" in out
+    assert "wrong.sh:\n  written:\n    the file  not there -> new\n" in out
+    assert ": error: 6 attention heads do not divide over 4 tensor-parallel ranks" in out
+    assert "old.sh:" not in out
+    assert "same.txt" not in out

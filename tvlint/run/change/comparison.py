@@ -79,7 +79,7 @@ def _on(configuration: Configuration, ranks: int | None) -> Configuration:
 
 def _named(name: str, ranks: int | None) -> str:
     said = _NAMES.get(name, name.replace("_", " "))
-    return f"{said} on {ranks} ranks" if ranks is not None and name in _OF_RANKS else said
+    return f"{said} on {ranks} rank{'s' * (ranks != 1)}" if ranks is not None and name in _OF_RANKS else said
 
 
 def _alike(old: Setting | None, new: Setting | None) -> bool:

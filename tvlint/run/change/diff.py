@@ -28,15 +28,20 @@ from tvlint.run.project.world_size import Stated, stated
 from tvlint.run.silence.ignores import RULE, silence
 
 LINE = re.compile(r"line \d+")
+FILE = "the file"
 
 
 @dataclass(frozen=True, slots=True)
 class FilePair:
-    """One file before and after a change, where each can be read; `shown` is what it is called in the report."""
+    """One file before and after a change, where each can be read; `shown` is what it is called in the report.
+
+    `before` is empty for a file that came, `after` for one that is gone; `was` is the name before, where that is another one.
+    """
 
     before: str
     after: str
     shown: str = ""
+    was: str = ""
 
     @property
     def name(self) -> str:
@@ -101,6 +106,9 @@ def _compared(pair: FilePair, rules: Mapping[str, Rule], project: Project) -> _S
 
 
 def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
+    if not pair.before or not pair.after:
+        _say_alone(pair, rules, project, said)
+        return
     before, after = _read(pair.before, pair.name, said), _read(pair.after, pair.name, said)
     if before is None or after is None:
         if not pair.shown and not said.problems:
@@ -118,6 +126,7 @@ def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: 
     written = (_refused(before, rules), _refused(after, rules))
     said.findings += map(place.of_finding, _beyond(written[1], written[0]))
     fixed = _fixed(_beyond(written[0], written[1]))
+    moved = (Difference(FILE, pair.was, pair.name),) if pair.was else ()
     for old, new in _paired(before, after, pair.name, said):
         for result in changes(old, new, rules):
             if isinstance(result, Finding):
@@ -129,8 +138,26 @@ def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: 
         said.findings += [place.of_finding(finding) for rule, finding in now.items() if rule not in was]
         fixed = (*fixed, *_fixed(finding for rule, finding in was.items() if rule not in now))
         comparison, fixed = replace(comparison, follows=(*comparison.follows, *fixed)), ()
+        comparison, moved = replace(comparison, written=(*moved, *comparison.written)), ()
         if comparison.written or comparison.follows:
             said.comparisons.append(comparison)
+
+
+def _say_alone(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
+    """Say that a file with configurations came or is gone, and what is wrong in one that came."""
+    path = pair.after or pair.before
+    document = _read(path, pair.name, said)
+    if document is None or not document.configurations:
+        return
+    said.checked[pair.name] = {RuleKind.CHANGE}
+    states = ("not there", "new") if pair.after else ("there", "gone")
+    said.comparisons.append(Comparison(pair.name, "", (Difference(FILE, *states),), ()))
+    if not pair.after:
+        return
+    place = _Place(pair)
+    said.findings += map(place.of_finding, _refused(document, rules))
+    for configuration in _as_run(document, stated(path), project):
+        said.findings += map(place.of_finding, _broken(configuration, rules).values())
 
 
 def _as_run(document: Document, comments: Stated, project: Project) -> tuple[Configuration, ...]:

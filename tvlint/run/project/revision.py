@@ -114,7 +114,7 @@ def changed_files(before: dict[str, Entry], after: dict[str, Entry] | None, path
 
     Raises `RevisionError` for a path that is in neither.
     """
-    within = [_from_top(path) for path in paths]
+    within = _within(paths)
     known = before.keys() | (after or {}).keys()
     for path, name in zip(paths, within, strict=True):
         if not os.path.lexists(path) and not any(_lies_in(each_name, name) for each_name in known):
@@ -132,6 +132,35 @@ def changed_files(before: dict[str, Entry], after: dict[str, Entry] | None, path
         return new is not None and new.size is not None and new.blob != old.blob
 
     return tuple(name for name, old in before.items() if differs(name, old))
+
+
+def came_and_gone(
+    before: dict[str, Entry], after: dict[str, Entry] | None, paths: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the regular files under `paths` that are only there after, and those only there before; `after` None: on disk."""
+    top, within = checkout(), _within(paths)
+    if after is None:
+        listed = ask(top, "ls-files", "-z", "-c", "-o", "--exclude-standard")
+        names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
+        there = {name for name in names if os.path.isfile(path := os.path.join(top, name)) and not os.path.islink(path)}
+        came = {name for name in there - before.keys() if not why_not_followed(os.path.join(top, os.path.dirname(name)))}
+        gone = {name for name in before if not os.path.lexists(os.path.join(top, name))}
+    else:
+        came, gone = {name for name in after.keys() - before.keys() if _is_small(after[name])}, before.keys() - after.keys()
+    left = {name for name in gone if _is_small(before[name])}
+    return tuple(sorted(filter(_lying_in(within), came))), tuple(sorted(filter(_lying_in(within), left)))
+
+
+def _within(paths: Iterable[str]) -> list[str]:
+    return [_from_top(path) for path in paths]
+
+
+def _lying_in(folders: list[str]) -> Callable[[str], bool]:
+    return lambda name: not folders or any(_lies_in(name, each) for each in folders)
+
+
+def _is_small(entry: Entry) -> bool:
+    return entry.size is not None and entry.size <= LARGEST_FILE
 
 
 def _from_top(path: str) -> str:

@@ -138,10 +138,18 @@ def test_places_outside_the_plan_survive_and_its_own_are_new() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [("gelu", "relu"), ("S(0)", "S(1)"), (" w f", " w2 f"), ("over tp", "over world"), ("alike", "over tp"), ("micro-batch 1", "micro-batch 2")],
+    [
+        ("gelu", "relu"),
+        ("S(0)", "S(1)"),
+        (" w f", " w2 f"),
+        ("over tp", "over world"),
+        ("alike", "over tp"),
+        ("micro-batch 1", "micro-batch 2"),
+    ],
 )
 def test_the_comparison_sees_changes(change: tuple[str, str]) -> None:
-    text = "mesh dp=2 tp=2\nweight w f32[4,4] tp:S(0)\nprogram\n  micro-batch 1\n  y = gelu(w) draws alike\n  z = all-reduce(y) over tp\n"
+    text = "mesh dp=2 tp=2\nweight w f32[4,4] tp:S(0)\nprogram\n  micro-batch 1\n"
+    text += "  y = gelu(w) draws alike\n  z = all-reduce(y) over tp\n"
     with pytest.raises(AssertionError):
         assert_same_plan(read("a.plan", text), read("a.plan", text.replace(*change)))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 OF_RELATIONS = frozenset(
     {"bias-added-to-partial", "broadcast-of-partial", "doubled-gradient-reduction", "gather-of-unsharded"}
+    | {"merged-twice", "merges-different-values", "wrong-range"}
     | {"gradient-sharded-unlike-weight", "packed-split-across-shards", "partial-times-partial"}
     | {"root-only-result-used", "state-of-another-shard", "wrong-draws", "wrong-gather-dim"}
 )

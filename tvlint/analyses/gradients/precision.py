@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tvlint.analyses.dataflow.def_use import overwritten, writes
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.plan import Plan, Program, Role, Segment
+from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, has_trait, spec_of
 
@@ -46,7 +47,9 @@ def bits(dtype: str) -> int:
 
 
 def lowered(plan: Plan) -> Iterator[Lowered]:
-    """Sums in fewer bits than what they are stored in, or than what is cast down before and up again after."""
+    """Sums in fewer bits than what they are stored in, or than what is cast down before and up again after, and sums of real
+    numbers as whole ones.
+    """
     for name, segment in plan.segments.items():
         casts: dict[str, str] = {}
         quantised = quantised_from(segment)
@@ -65,7 +68,9 @@ def lowered(plan: Plan) -> Iterator[Lowered]:
                 origin = casts.get(source, "")
                 narrowed = origin and _of(plan, origin) > bits(used) and output in wider
                 stored = wider[output] if narrowed else output
-                if 0 < bits(used) < _of(plan, stored):
+                if holds_whole_numbers(operator.dtype) and bits(word) > 0:
+                    yield Lowered(name, index, source, used, output, plan.tensors[output].dtype or word)
+                elif 0 < bits(used) < _of(plan, stored):
                     yield Lowered(name, index, source, used, stored, plan.tensors[stored].dtype)
                 elif source in quantised and is_code(used) and _of(plan, quantised[source]) > 8:
                     yield Lowered(name, index, source, used, quantised[source], plan.tensors[quantised[source]].dtype)

@@ -51,6 +51,9 @@ _HELP = {
     "gradient-sharded-unlike-weight": "reduce-scatter the gradient along the dimension that the weight is split in",
     "state-of-another-shard": "split the states as the weight, along the same dimension and in the same order",
     "loss-over-shards": "gather the classes first, or use a loss that is made for shards of them",
+    "merged-twice": "merge with the attention over the keys that are missing",
+    "gradient-of-another-operator": "go back through the operator that ran, with the operands that it had",
+    "merges-different-values": "merge each result with the log-sum-exp that the same call gives",
     "mismatched-collective": "let all members run the same collective, with the same arguments",
     "mismatched-shards": "gather or split one operand so that all hold the same indices",
     "missing-gradient-reduction": "sum it over the ranks that share the value",
@@ -70,6 +73,7 @@ _HELP = {
     "wrong-collective-group": "name the ranks that hold the other parts of the sum, or the group that the rank is in",
     "wrong-draws": "let the operator draw over the axes that split the value, and over no others (`draws over tp`)",
     "wrong-gather-dim": "gather along the dimension in which the pieces differ",
+    "wrong-range": "state the indices that the rank holds",
     "wrong-reduce-op": "sum partial sums, and average what each rank has on its own",
 }
 

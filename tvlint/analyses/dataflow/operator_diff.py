@@ -21,5 +21,14 @@ def difference(first: Compute, second: Compute) -> str:
     return ""
 
 
+def same_operator(one: Compute | None, other: Compute) -> bool:
+    """Return whether two operators compute the same from the same operands."""
+    return (
+        one is not None
+        and (one.op, one.inputs, one.outputs) == (other.op, other.inputs, other.outputs)
+        and (dict(one.attributes) == dict(other.attributes))
+    )
+
+
 def _words(constants: Sequence[object]) -> str:
     return ", ".join(map(str, constants)) or "no constant"

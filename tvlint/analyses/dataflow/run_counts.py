@@ -55,6 +55,16 @@ def repeated(plan: Plan) -> Iterator[Count]:
     yield from found.values()
 
 
+def backward_again(plan: Plan) -> Iterator[Count]:
+    """Backward segments that mirror none and run more than once for a micro-batch, on the same values."""
+    for program in plan.programs:
+        steps = [step for step in program.steps if step.inputs is None and step.outputs is None and step.micro_batch >= 0]
+        for (name, batch), times in Counter((step.segment, step.micro_batch) for step in steps).items():
+            segment = plan.segments.get(name)
+            if times > 1 and segment is not None and segment.phase is Phase.BACKWARD and segment.mirror not in plan.segments:
+                yield Count(name, "", batch, times, 1, program.ranks)
+
+
 def out_of_range(plan: Plan) -> Iterator[Count]:
     """Runs for micro-batches that the plan does not have; once for each segment."""
     found: dict[str, Count] = {}

@@ -1,4 +1,4 @@
-"""Gradients of weights that the backward of one micro-batch leaves out and that of another gives."""
+"""Gradients of weights that the backward of one micro-batch gives, and that another micro-batch lacks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tvlint.ir.operators import Backward
-from tvlint.ir.plan import Phase, Plan, Program, Role
+from tvlint.ir.operators import Backward, Compute
+from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ Uses = dict[tuple[str, ...], tuple[str, int, bool]]
 
 
 def left_out(plan: Plan) -> Iterator[LeftOut]:
-    """Yield where a split backward lacks its second half for some micro-batches: the first such use of a weight in a program.
+    """Yield where a backward, or the second half of a split one, is not run for some of the micro-batches that run forward: the
+    first such use of a weight in a program.
     """
     weights = frozenset(name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT)
     given = {name: tuple(_given(plan, name, weights)) for name in plan.segments}
@@ -70,4 +71,18 @@ def _uses(
             before = uses.get(outputs)
             if before is None or (gives and not before[2]):
                 uses[outputs] = (step.segment, index, gives)
+    for step in program.steps:
+        segment = plan.segments.get(step.segment)
+        if segment is not None and segment.phase is Phase.FORWARD and step.micro_batch >= 0:
+            _use_forward(plan, segment, step.micro_batch, found)
     return found
+
+
+def _use_forward(plan: Plan, segment: Segment, micro_batch: int, found: dict[str, dict[int, Uses]]) -> None:
+    """Add the uses of weights in a forward segment that nothing takes backward for this micro-batch, but for others."""
+    for index, operator in enumerate(segment.operators):
+        if not isinstance(operator, Compute):
+            continue
+        for weight in (name for name in operator.inputs if isinstance(name, str) and name in found):
+            if any(uses.get(operator.outputs, ("", 0, False))[2] for uses in found[weight].values()):
+                found[weight].setdefault(micro_batch, {}).setdefault(operator.outputs, (segment.name, index, False))

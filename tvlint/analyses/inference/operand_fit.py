@@ -12,10 +12,13 @@ from math import prod
 from tvlint.analyses.dataflow.attention import is_any_attention
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.inference.shapes_and_gradients import result_types
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Plan
-from tvlint.ops.spec import MisfitError, Trait
+from tvlint.ops.spec import DtypeError, MisfitError, Trait
 from tvlint.ops.table import has_trait, spec_of
+
+_MOVES = (Collective.ALL_GATHER, Collective.ALL_TO_ALL, Collective.BROADCAST, Collective.GATHER, Collective.SCATTER)
+"""Collectives that compute nothing."""
 
 Types = tuple[tuple[tuple[int, ...], str], ...]
 
@@ -85,7 +88,8 @@ def _use(operator: Operator, kinds: Mapping[str, int]) -> object:
         if None in operands:
             return None
         cut = (operator.dim, operator.concat_dim, operator.splits, operator.receive_splits)
-        return operator.kind, operands, operator.group, cut
+        results = tuple([kinds.get(name) for name in operator.outputs])
+        return operator.kind, operands, results, operator.group, cut, operator.dtype
     return None
 
 
@@ -99,9 +103,22 @@ def _judged(plan: Plan, operator: Operator) -> Types | MisfitError:
         found = tuple(result_types(operator, plan.tensors, plan.mesh))
     except MisfitError as misfit:
         return misfit
+    converts = _converts(plan, operator) if isinstance(operator, Communicate) else None
+    if converts is not None:
+        return converts
     if isinstance(operator, Compute) and has_trait(operator.op, Trait.APART) and 0 < len(found) < len(operator.outputs):
         return MisfitError("too few parts", f"it gives {len(found)} of {len(operator.outputs)} parts")
     return found
+
+
+def _converts(plan: Plan, operator: Communicate) -> DtypeError | None:
+    """Return what does not fit where a collective that only moves numbers gives a tensor of another type than it takes."""
+    for name, result in zip(operator.inputs, operator.outputs, strict=False) if operator.kind in _MOVES else ():
+        if name in plan.tensors and result in plan.tensors and not operator.dtype:
+            taken, given = plan.tensors[name].dtype, plan.tensors[result].dtype
+            if taken and given and taken != given:
+                return DtypeError(f"{taken} into {given}", f"`{result}` is of type {given}, and a collective converts nothing")
+    return None
 
 
 def _values_of_other_keys(plan: Plan, operator: Compute) -> MisfitError | None:

@@ -31,7 +31,10 @@ _PASSES = (Trait.SUM, Trait.VIEW, Trait.CONVERSION, Trait.RANGES, Trait.APART, T
 
 @dataclass(frozen=True, slots=True)
 class Misused:
-    """On `rank`, `operator` takes the gradient `name` of `owner` as that of `tensor`, gives it so or steps `tensor` with it."""
+    """On `rank`, `operator` takes the gradient `name` of `owner` as that of `tensor`, gives it so or steps `tensor` with it.
+
+    `parted` names the operators that make `owner` and `tensor`, or one value that both are made from, where all else is alike.
+    """
 
     name: str
     owner: str
@@ -39,6 +42,7 @@ class Misused:
     how: str
     operator: Operator
     rank: int
+    parted: tuple[str, str] = ("", "")
 
 
 def misused_gradients(facts: Facts) -> Iterator[Misused]:
@@ -75,7 +79,23 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
         if not known or pulled.value in known or pulled.of in known.values() or not _are_terms((pulled.value, *known)):
             continue
         if _passed(terms, pulled.value).isdisjoint(*(_passed(terms, other) for other in known)):
-            yield Misused(pulled.name, next(iter(known.values())), pulled.of, "taken", pulled.operator, pulled.rank)
+            value, owner = next(iter(known.items()))
+            parted = _parted(terms, value, pulled.value)
+            how = "recomputed" if parted != ("", "") else "taken"
+            yield Misused(pulled.name, owner, pulled.of, how, pulled.operator, pulled.rank, parted)
+
+
+def _parted(terms: Terms, one: Held, other: Held) -> tuple[str, str]:
+    """Return the operators in which two values differ that are otherwise made alike; empty for others."""
+    while isinstance(one, int) and isinstance(other, int):
+        operands = terms.operands[one], terms.operands[other]
+        pairs = [(ours, theirs) for ours, theirs in zip(*operands, strict=False) if ours != theirs]
+        if not pairs and terms.keys[one][0] != terms.keys[other][0]:
+            return str(terms.keys[one][0]), str(terms.keys[other][0])
+        if len(pairs) != 1 or terms.keys[one] != terms.keys[other]:
+            break
+        ((one, other),) = pairs
+    return "", ""
 
 
 def _are_terms(held: tuple[Held, ...]) -> bool:

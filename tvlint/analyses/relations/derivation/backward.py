@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from tvlint.analyses.dataflow.operator_diff import same_operator
 from tvlint.analyses.relations.derivation.environment import assign, incoming, operand_value
 from tvlint.analyses.relations.derivation.forward import forward, literals, noted, recovered
 from tvlint.analyses.relations.derivation.forward_rules import scaled_gradient
@@ -23,15 +25,23 @@ from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import reshape_gradient
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, gradient_over_all_keys, merge_gradient
 from tvlint.ir.operators import Backward, Compute, Literal
-from tvlint.ops.spec import Family, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import Family, Trait, UnsupportedError
+from tvlint.ops.table import has_trait, spec_of
 
 
 def backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     """Give the gradients of the operands of a forward operator, and note what was taken and given as the gradient of what."""
     taken = list(_pulled(machine, rank, operator, is_given=False))
-    _backward(machine, rank, operator)
+    saved = _backward(machine, rank, operator)
+    if saved is not None:
+        results = dict(zip(operator.forward.outputs, saved.outputs, strict=False))
+        taken = [_of_result(pulled, results.get(pulled.of)) for pulled in taken]
     machine.derived.pulled += (*taken, *_pulled(machine, rank, operator, is_given=True))
+
+
+def _of_result(pulled: Pulled, result: Slot) -> Pulled:
+    """Return what is taken, as the gradient of what the forward operator gives where that is written out for its gradient."""
+    return replace(pulled, value=result.term) if not isinstance(pulled.value, int) and result is not None else pulled
 
 
 def _pulled(machine: Machine, rank: RankState, operator: Backward, is_given: bool) -> Iterator[Pulled]:
@@ -50,13 +60,15 @@ def _held(machine: Machine, rank: RankState, name: str) -> Held:
     return (rank.number, name) if value is None else value.term
 
 
-def _backward(machine: Machine, rank: RankState, operator: Backward) -> None:
+def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
+    """Give the gradients of the operands, and return what the forward operator kept, where that is known."""
     ran, saved = rank.saved.get(operator.forward.outputs, (None, None))
     if saved is None and operator.forward.outputs not in rank.poisoned and not computes(machine, operator.forward):
         saved = anew(machine, rank, operator)
         ran = operator.forward
     if saved is not None and ran is not operator.forward and not same_as_ran(machine, rank, operator, ran, saved):
-        mismatch = Mismatch("other-forward", "is the gradient of an operator that differs from the one that ran", refutes=False)
+        text = "is the gradient of an operator that differs from the one that ran"
+        mismatch = Mismatch("other-forward", text, refutes=is_of_another(machine, rank, operator, saved))
         tell(machine, rank, operator, mismatch, fatal=True)
         saved = None
         rank.poisoned.add(operator.forward.outputs)
@@ -76,12 +88,12 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             for place, name in enumerate(operator.outputs):
                 if name:
                     assign(machine, rank, operator, name, known[place] if place < len(known) else None, ())
-            return
+            return None
         partly = any(name in rank.local or name in rank.environment for name in operator.forward.outputs)
         partly = partly or (machine.alone and not computes(machine, operator.forward))
         mismatch = Mismatch("gradient-before-forward", "runs before its forward operator", refutes=not partly)
         tell(machine, rank, operator, mismatch, fatal=True)
-        return
+        return None
     gradients: dict[int, Value] = {}
     for position, name in enumerate(operator.inputs):
         if not name or position >= len(operator.forward.outputs):
@@ -96,7 +108,7 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> None:
         if found is None:
             for output in filter(None, operator.outputs):
                 assign(machine, rank, operator, output, None, ())
-            return
+            return saved
         if isinstance(found, Value):
             found = gradients[position] = given(machine, rank, operator, of, result, found)
             if not found.clean and saved.family is not Family.IDENTITY:
@@ -107,7 +119,7 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> None:
     check_owners(machine, rank, operator, saved, operands)
     if not gradients:
         reach_nothing(machine, rank, operator)
-        return
+        return saved
     if saved.family is Family.IDENTITY and len(set(operator.inputs)) < len([n for n in operator.inputs if n]):
         wrong = Mismatch("gradient-added-twice", "adds one gradient twice and leaves another out", refutes=True)
         tell(machine, rank, operator, wrong)
@@ -134,6 +146,7 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> None:
             rank.zero.add(name)
         else:
             assign(machine, rank, operator, name, value, ())
+    return saved
 
 
 def reach_nothing(machine: Machine, rank: RankState, operator: Backward) -> None:
@@ -168,6 +181,20 @@ def anew(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
     except (Mismatch, UnsupportedError):
         return None
     return rank.saved.pop(operator.forward.outputs, (None, None))[1]
+
+
+def is_of_another(machine: Machine, rank: RankState, operator: Backward, saved: Saved) -> bool:
+    """Return whether an activation or a product that is written out gives another value than the one that ran, and so has
+    another gradient; of a plan that is derived alone.
+    """
+    if not machine.alone or not has_trait(operator.forward.op, Trait.ACTIVATION, Trait.CONTRACTION):
+        return False
+    kept = rank.saved.get(operator.forward.outputs)
+    other = anew(machine, rank, operator)
+    if kept is not None:
+        rank.saved[operator.forward.outputs] = kept
+    known = [value for found in (saved, other) if found is not None for value in found.outputs[:1] if value is not None]
+    return len(known) == 2 and known[0].term != known[1].term
 
 
 def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> bool:
@@ -348,13 +375,4 @@ def _reaches(saved: Saved, index: int, position: int) -> bool:
         return False
     return any(
         offset == position or (offset < 0 and _reaches(saved, index + offset, position)) for offset in saved.steps[index][1]
-    )
-
-
-def same_operator(one: Compute | None, other: Compute) -> bool:
-    """Return whether two operators compute the same from the same operands."""
-    return (
-        one is not None
-        and (one.op, one.inputs, one.outputs) == (other.op, other.inputs, other.outputs)
-        and (dict(one.attributes) == dict(other.attributes))
     )

@@ -19,6 +19,7 @@ from tvlint.analyses.relations.derivation.environment import (
 )
 from tvlint.analyses.relations.derivation.forward_rules import call_of, evaluated
 from tvlint.analyses.relations.derivation.gradients.over_the_step import check_states, note_step
+from tvlint.analyses.relations.derivation.gradients.recomputed import check_recomputed
 from tvlint.analyses.relations.derivation.localisation.advice import instead_of
 from tvlint.analyses.relations.derivation.localisation.localise import bare_name, blame, name_of, tell
 from tvlint.analyses.relations.derivation.localisation.sure import is_sure, note_cut, note_joined
@@ -221,6 +222,8 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     before, kept = rank.saved.get(operator.outputs, (operator, None))
     if kept is not None and before is not operator:
         rank.earlier[id(before)] = kept
+        if machine.alone:
+            check_recomputed(machine, rank, before, kept.outputs, operator, found.outputs)
     for each_input in operator.inputs:
         if isinstance(each_input, str):
             rank.readers.setdefault(each_input, set()).add(operator.outputs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.dataflow.run_counts import uneven_backwards
-from tvlint.analyses.gradients.missing_per_micro_batch import left_out
+from tvlint.analyses.dataflow.run_counts import backward_again, uneven_backwards
+from tvlint.analyses.gradients.missing_per_micro_batch import LeftOut, left_out
 from tvlint.findings import Finding
 from tvlint.rule import Rule
 
@@ -26,12 +26,27 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             ranks=facts.fold.everywhere(found.ranks),
             about=(found.forward, found.segment),
         )
-    for gap in left_out(facts.plan):
+    for again in backward_again(facts.plan):
         yield rule.finding(
-            f"no backward for micro-batch {gap.micro_batch} gives the gradient of `{gap.weight}` on {facts.who(gap.ranks)}, "
-            "though those for other micro-batches do",
+            f"the backward `{again.segment}` runs {_times(again.times)} for micro-batch {again.micro_batch} on "
+            f"{facts.who(again.ranks)}, so that its gradients count more than once",
+            facts.start(again.segment),
+            "run every backward exactly once for every micro-batch that ran forward",
+            ranks=facts.fold.everywhere(again.ranks),
+            about=(again.segment,),
+        )
+    uneven = {name for found in uneven_backwards(facts.plan) for name in (found.segment, found.forward)}
+    gaps: dict[tuple[int, tuple[int, ...]], list[LeftOut]] = {}
+    for gap in left_out(facts.plan):
+        if gap.segment not in uneven:
+            gaps.setdefault((gap.micro_batch, gap.ranks), []).append(gap)
+    for gap, *others in gaps.values():
+        more = f" and {len(others)} more" if others else ""
+        yield rule.finding(
+            f"no backward for micro-batch {gap.micro_batch} gives the gradient of `{gap.weight}`{more} on "
+            f"{facts.who(gap.ranks)}, though those for other micro-batches do",
             facts.place(gap.segment, gap.index),
-            "run the half of the backward that gives the gradients of weights for every micro-batch too",
+            "run the backward, and each half of a split one, for every micro-batch that runs forward",
             ranks=facts.fold.everywhere(gap.ranks),
             about=(gap.weight,),
         )

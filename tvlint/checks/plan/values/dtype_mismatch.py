@@ -18,7 +18,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             yield rule.finding(
                 in_words(facts, misfit),
                 facts.place(misfit.segment, misfit.index),
-                "cast one of the operands before",
+                "cast it before",
                 ranks=facts.fold.everywhere(facts.ranks_running(misfit.segment)),
                 about=names_of(facts, misfit),
             )

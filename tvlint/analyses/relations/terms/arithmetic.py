@@ -704,8 +704,14 @@ def _laid_out(algebra: Algebra, made: Expression, places: Sequence[int]) -> int:
 
 
 def _opaque(algebra: Algebra, term: int, places: Sequence[int], whole: Sequence[int]) -> Expression:
-    """Return a term as an expression; as one factor where it joins dimensions into one that is cut."""
+    """Return a term as an expression; as one factor where it joins dimensions into one that is cut.
+
+    An index that no factor has, since the term is the same all along it, is as long as the dimension.
+    """
     inner, constant = bare(algebra.terms, term)
+    for dim, index in enumerate(places):
+        if index >= 0:
+            algebra.sizes.setdefault(index, (algebra.terms.shape[inner][dim], dim == algebra.terms.slot[inner]))
     if all(len(sizes) == 1 for sizes, index in zip(parts_of(algebra.terms, inner), places, strict=True) if index in whole):
         return algebra.of_term(term, places)
     for dim, index in enumerate(places):

@@ -678,8 +678,9 @@ class Algebra:
         self.sizes[index] = (size, False)
         known = {index for _, factors in one for _, pattern, _ in factors for index in pattern}
         if known.isdisjoint(self.expanded(part)):
-            size_of_part = self.sizes.get(part, (1, False))
-            alone, _ = self.as_term(self.number(NONE), [-1 if size_of_part == (1, False) else part])
+            if part not in self.sizes:
+                raise TooLargeError
+            alone, _ = self.as_term(self.number(NONE), [-1 if self.sizes[part] == (1, False) else part])
             here = self.terms.term((PAD, 0, start, size), (alone,), (size,), -1)
             return self.multiplied(one, ((NONE, ((here, (index,), ONE),)),))
         atoms = frozenset(self.expanded(part))

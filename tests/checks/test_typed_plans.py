@@ -641,3 +641,30 @@ def test_nothing_is_said_of_what_fits(name: str) -> None:
 def test_the_name_that_was_meant_is_proposed() -> None:
     (error,) = findings_of_text("input x f32[4,8]\nprogram\n  act = gelu(x)\n  y = gelu(acct)\n")
     assert error.help == "did you mean `act`?"
+
+
+ANNOTATED = "weight w f32[8,16]\nweight g f32[16]\ninput x f32[4,16]\ninput i i64[4]\nprogram\n  {}\n"
+
+
+@pytest.mark.parametrize(
+    ("operator", "is_false"),
+    [
+        ('y = linear(x, w) as "m k+, n k+ -> m n"', False),
+        ('y = linear(x, w) as "* k+, n k+ -> * n"', False),
+        ('y = linear(x, w) as "m k+, n k+ -> n m"', True),
+        ('y = gelu(x) as "m k+ -> m"', True),
+        ('y = gelu(x) as "m k -> k m"', True),
+        ('y = gelu(x) as "m^ k^ -> m^ k^"', False),
+        ('y: f32[] = sum(x) as "a+ b+ -> 1"', False),
+        ('y = transpose(x, 0, 1) as "a b -> b a"', False),
+        ('y = transpose(x, 0, 1) as "a b -> a b"', True),
+        ('y = mul(x, g) as "a b, b -> a b"', False),
+        ('y = embedding(i, w) as "n, v^ h -> n h"', False),
+        ('y = embedding(i, w) as "n, v^ h -> h n"', True),
+        ('y = own_kernel(x) as "a b -> b a"', False),
+        ('y = gelu(x) as "not understood"', False),
+    ],
+)
+def test_annotations_say_what_operators_do(operator: str, is_false: bool) -> None:
+    found = {finding.rule for finding in findings_of_text(ANNOTATED.format(operator))}
+    assert found == ({"false-annotation"} if is_false else set())

@@ -33,6 +33,7 @@ from tvlint.analyses.gradients.other_forwards import OtherForward, other_forward
 from tvlint.analyses.gradients.precision import Lowered, Stale, lowered, stale_scales
 from tvlint.analyses.gradients.quantisation_scales import Foreign, foreign_scales
 from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gathers
+from tvlint.analyses.inference.annotations import FalseAnnotation, false_annotations
 from tvlint.analyses.placement.declared_shapes import Stated, unexplained
 from tvlint.analyses.placement.findings import NAMED, SHOWN, report_as_page_says
 from tvlint.findings import Finding, Related
@@ -67,6 +68,7 @@ def _forgotten(facts: Facts) -> Iterable[Forgotten]:
 
 SOURCES: Mapping[str, Source] = {
     "double-wait": _hazards("waited-twice"),
+    "false-annotation": Source(FalseAnnotation, false_annotations),
     "gathered-before-update": Source(StaleGather, lambda facts: stale_gathers(facts.plan)),
     "gradient-of-another-operator": Source(OtherForward, lambda facts: other_forwards(facts.plan)),
     "gradient-not-exchanged": Source(Astray, astray, leads=True),

@@ -21,7 +21,6 @@ _CALLED = {
     "gathers-wrong-pieces": "gather-of-unsharded",
     "gradient-added-twice": "gradient-of-another-tensor",
     "gradient-before-forward": "unbalanced-backward",
-    "other-forward": "gradient-of-another-operator",
     "swapped-gradients": "gradient-of-another-tensor",
     "wrong-dimension": "shape-mismatch",
     "wrong-shape-claim": "unfounded-claim",

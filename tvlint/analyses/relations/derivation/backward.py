@@ -19,7 +19,7 @@ from tvlint.analyses.relations.derivation.operators.unknown_operators import att
 from tvlint.analyses.relations.derivation.state import Held, Machine, Pulled, RankState, Saved, Slot
 from tvlint.analyses.relations.terms.loss_identities import factor_of
 from tvlint.analyses.relations.transfer.apply import run, run_again
-from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
 from tvlint.analyses.relations.transfer.operator_uses import Use, gradient_use
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import reshape_gradient
@@ -68,7 +68,9 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | 
         ran = operator.forward
     if saved is not None and ran is not operator.forward and not same_as_ran(machine, rank, operator, ran, saved):
         text = "is the gradient of an operator that differs from the one that ran"
-        mismatch = Mismatch("other-forward", text, refutes=is_of_another(machine, rank, operator, saved))
+        mismatch = Mismatch("other-forward", text, refutes=False)
+        if is_of_another(machine, rank, operator, saved):
+            mismatch = of_one_plan("gradient-of-another-operator", text)
         tell(machine, rank, operator, mismatch, fatal=True)
         saved = None
         rank.poisoned.add(operator.forward.outputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvlint.analyses.dataflow.operator_diff import same_operator
 from tvlint.analyses.relations.derivation.localisation.localise import tell
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
-from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.context import of_one_plan
 from tvlint.ir.operators import Backward, Compute, Operand
 from tvlint.ir.plan import Phase
 
@@ -26,7 +26,7 @@ def check_recomputed(
     if any(isinstance(each, Backward) and each.forward.outputs == operator.outputs for each in segment.operators):
         text = f"computes `{operator.outputs[0]}` again as {_written(operator)}, which the forward pass makes as "
         text += _written(ran)
-        tell(machine, rank, operator, Mismatch("other-forward", text, refutes=True))
+        tell(machine, rank, operator, of_one_plan("gradient-of-another-operator", text))
 
 
 def _written(operator: Compute) -> str:

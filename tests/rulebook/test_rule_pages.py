@@ -24,6 +24,7 @@ from tvlint.frameworks.deepspeed import DEEPSPEED, NEOX
 from tvlint.frameworks.megatron import names as option_names
 from tvlint.frameworks.nnscaler import DEFAULTS as NNSCALER
 from tvlint.frameworks.torchtitan import SECTIONS
+from tvlint.frameworks.verl import PLACES
 from tvlint.readers.plan_text.statements import read_plan
 from tvlint.rule import Example, Rule, RuleKind
 from tvlint.rulebook.language.derived import DERIVED
@@ -45,7 +46,13 @@ EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.name}:{example.line}") for rule in RULES.values() for example in read_examples(rule)
 ]
 TORCHTITAN = frozenset[str]().union(*SECTIONS.values())
-SETTINGS = {"nnscaler": NNSCALER, "deepspeed": DEEPSPEED | NEOX, "gpt-neox": NEOX, "torchtitan": TORCHTITAN}
+SETTINGS = {
+    "nnscaler": NNSCALER,
+    "deepspeed": DEEPSPEED | NEOX,
+    "gpt-neox": NEOX,
+    "torchtitan": TORCHTITAN,
+    "verl": PLACES.keys(),
+}
 """What the settings of frameworks are called that do not use Megatron's options."""
 WITHOUT_EXAMPLE = frozenset(
     {

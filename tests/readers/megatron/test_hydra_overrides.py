@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration, Unknown
 from tvlint.readers.read import read
+from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.pages import load_rules
 
 
 def configurations(text: str) -> tuple[Configuration, ...]:
@@ -109,3 +114,22 @@ def test_further_settings_of_a_section_are_none_of_their_own() -> None:
         "context_parallel_size": 4,
         "num_layers": 8,
     }
+
+
+@pytest.mark.parametrize(
+    ("program", "more", "expected"),
+    [
+        ("-m verl.trainer.main_ppo", "", True),
+        ("/opt/verl/verl/trainer/main_ppo.py", "", True),
+        ("-m verl.experimental.vla.main_ppo", "", False),
+        ("-m verl.trainer.main_ppo", "actor_rollout_ref.actor.use_dynamic_bsz=True", False),
+    ],
+)
+def test_the_trainer_of_verl_checks_its_batches_and_other_programs_do_not(program: str, more: str, expected: bool) -> None:
+    command = (
+        f"python3 {program} data.train_batch_size=8 actor_rollout_ref.actor.ppo_mini_batch_size=16 "
+        "actor_rollout_ref.actor.use_dynamic_bsz=False actor_rollout_ref.rollout.tensor_model_parallel_size=1"
+    )
+    (only,) = configurations(f"{command} {more}\n")
+    found = {each.rule for each in evaluate(only, load_rules()) if isinstance(each, Finding)}
+    assert ("mini-batch-above-train-batch" in found) is expected

@@ -131,7 +131,7 @@ def test_the_defaults_of_what_extends_the_parser_of_megatron_are_those_of_the_pa
     assert all(default(name) == value for name, value in KEPT[framework].items())
 
 
-SWIFT = "NPROC_PER_NODE={ranks} \\\nmegatron sft {more} --tensor_model_parallel_size 3 --sequence_parallel true\n"
+SWIFT = "NPROC_PER_NODE={ranks} \\\nmegatron sft {more} --pipeline_model_parallel_size 3 --sequence_parallel true\n"
 
 
 def swift(ranks: str = "8", more: str = "") -> tuple[Configuration, set[str]]:

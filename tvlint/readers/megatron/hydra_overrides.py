@@ -9,11 +9,12 @@ from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.kin import CORE, MEGATRON
 from tvlint.frameworks.megatron import option_of
 from tvlint.frameworks.usual import USUAL
+from tvlint.frameworks.verl import PLACES, TRAINER
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_launch
-from tvlint.readers.megatron.hydra_program import composed_for, mistakes
+from tvlint.readers.megatron.hydra_program import Composed, composed_for, composed_setting, mistakes
 from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.sections import ELSEWHERE
@@ -61,6 +62,10 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
     """Yield what each command overrides in each section that has parallel sizes; never complete."""
     for command, words in _launches(evaluation):
         overrides = _overrides(words)
+        framework = _framework(evaluation.source.path, words, overrides)
+        program = split_launch(words).path.removesuffix(".py").replace("/", ".")
+        is_trainer = f".{program}".endswith(f".{TRAINER}")
+        trainer = _of_trainer(overrides, composed_for(words, evaluation.source.path)) if is_trainer else {}
         world_size = _world_size(overrides)
         sections = dict.fromkeys(_section(path) for path in overrides if SIZES.fullmatch(path.rpartition(".")[2]))
         for section in sections:
@@ -69,15 +74,22 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
                 for path, setting in overrides.items()
                 if _section(path) == section and (option_of(setting.name) or SIZES.fullmatch(setting.name))
             }
-            settings = {**_of_others(section, overrides), **settings}
+            settings = {**trainer, **_of_others(section, overrides), **settings}
             if world_size is not None and not _has_ranks_of_its_own(section, overrides):
                 settings["world_size"] = world_size
-            framework = _framework(evaluation.source.path, words, overrides)
             path = evaluation.source.path
             place = location_of(command.span)
             yield Configuration(
                 path, FORMAT, framework, settings, {}, section, False, place, elsewhere=ELSEWHERE, model=_model(section, words)
             )
+
+
+def _of_trainer(overrides: dict[str, Setting], composed: Composed | None) -> dict[str, Setting]:
+    """Return the settings of verl's trainer that a command gives, or else the configuration that it starts from."""
+    found = {name: overrides.get(path) for name, path in PLACES.items()}
+    if composed is not None:
+        found = {name: given or composed_setting(composed, name, PLACES[name]) for name, given in found.items()}
+    return {name: replace(setting, name=name) for name, setting in found.items() if setting is not None}
 
 
 def _section(path: str) -> str:

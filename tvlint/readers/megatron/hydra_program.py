@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tvlint.checkout.opening import is_file, kept
 from tvlint.checkout.top import folder_around
 from tvlint.findings import Finding, Severity
+from tvlint.ir.configuration import Setting, Unknown
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
@@ -16,6 +17,8 @@ from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.parser_source import LARGEST, source_of_program
 from tvlint.readers.megatron.unknown_options import distance
 from tvlint.readers.shell.values import Gap, Item, Word, after, before, known_text, leading_text, location_of, span_of
+from tvlint.readers.sources.interpolation import Interpolation
+from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.sibling_files import content_within
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, merged
 
@@ -102,6 +105,25 @@ def _unless(words: Sequence[Item]) -> str:
     spans = [item.span for item in words if not isinstance(item, Word)]
     written = dict.fromkeys(span.source.text[span.start : span.end][:LONGEST] for span in spans)
     return f", unless {', '.join(f'`{each}`' for each in written)} chooses another configuration" if written else ""
+
+
+def composed_setting(composed: Composed, name: str, path: str) -> Setting | None:
+    """Return what the composed configuration gives at the path, as the setting `name`; None where it gives nothing."""
+    visits = Visits(composed.path, MOST_ENTRIES)
+    *where, last = path.split(".")
+    node: YamlNode = composed.root
+    key: YamlScalar | None = None
+    for step in (*where, last):
+        entries = {each.text: (each, value) for each, value in merged(node, visits)} if isinstance(node, YamlMapping) else {}
+        if step not in entries:
+            return None
+        key, node = entries[step]
+    found = Interpolation(composed.root, visits).resolve(node, tuple(where))
+    if not isinstance(found, YamlScalar) or key is None:
+        return None
+    is_open = found.plain and OPEN.search(found.text) is not None
+    value = Unknown("depends on an interpolation") if is_open else yaml_typed(None, found.text, found.plain)
+    return Setting(name, value, path, found.location, key.location)
 
 
 @kept

@@ -1,0 +1,19 @@
+"""The settings of verl's trainer beside those of Megatron core that rules ask about, and where its configuration has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PLACES: Mapping[str, str] = {
+    "train_batch_size": "data.train_batch_size",
+    "rollout_n": "actor_rollout_ref.rollout.n",
+    "actor_strategy": "actor_rollout_ref.actor.strategy",
+    "use_dynamic_bsz": "actor_rollout_ref.actor.use_dynamic_bsz",
+    "ppo_mini_batch_size": "actor_rollout_ref.actor.ppo_mini_batch_size",
+    "ppo_micro_batch_size": "actor_rollout_ref.actor.ppo_micro_batch_size",
+    "ppo_micro_batch_size_per_gpu": "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",
+}
+"""Setting -> path in the configuration."""
+
+TRAINER = "verl.trainer.main_ppo"
+"""The program that checks these settings; others that take the same configuration check what they like."""

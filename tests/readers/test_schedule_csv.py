@@ -13,6 +13,7 @@ from tvlint.ir.schedule import ActionKind, Schedule
 from tvlint.readers import schedule_csv
 from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
+from tvlint.readers.recognise_schedule import recognise
 from tvlint.reporters.html import schedule as schedule_html
 from tvlint.reporters.json import schedule as schedule_json
 from tvlint.reporters.text import schedule as schedule_text
@@ -139,5 +140,5 @@ def test_any_rows_are_judged_and_drawn(rows: list[list[str]]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.text())
 def test_any_text_is_read_or_left_alone(text: str) -> None:
-    assert schedule_csv.recognise(text) in (True, False)
+    assert recognise(text) in (True, False)
     assert schedule_csv.read("a.csv", text).format == "schedule-csv"

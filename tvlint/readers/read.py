@@ -17,6 +17,8 @@ from tvlint.readers.document import NOTHING, Document, ReadError
 from tvlint.readers.languages import YAML_NAMES, names
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from tvlint.ir.plan import Plan
     from tvlint.ops.annotations.declared import Declared
 
@@ -25,8 +27,6 @@ COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
 GENERATED_FILE = Pattern(r"gencode\d+\.py", re.ASCII)
 NAMES_GENERATED = b"nnscaler.runtime.module.ParallelModule"
 OPENS_OLD_PICKLE = (b"(", b"]", b"}", b"c")
-NAMES_PLAN = b'"tvlint_plan"'
-OPENS_JSON = Pattern(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 
 
 def _spelt(*names: str) -> tuple[bytes, ...]:
@@ -46,28 +46,35 @@ NAMES_MEGATRON = (
     b"pipeline_parallelism",
 )
 NAMES_DEEPSPEED = (*_spelt("pipe_parallel_size"), b'"train_micro_batch_size_per_gpu', b'"zero_')
-OPENS_ACTION = Pattern(r"[0-9][A-Z]|\)O")
-OPENS_CELL = Pattern(r"[^\s,\"][^,\r\n]*")
-SAMPLE = 1 << 16
-"""Characters that show whether a text is a schedule."""
 OTHER_NEWLINES = Pattern(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What ends a line in YAML, and nowhere else."""
 COMPOSED = Pattern(rb"^(?:defaults|extends|modules):", re.MULTILINE)
 
 
 class Format(NamedTuple):
-    """A format of configurations, by its name in `docs/formats.md`.
+    """A format of texts, by its name in `docs/formats.md`.
 
-    The module below `tvlint.readers` has `recognise(path, data) -> bool` and `read(path, data) -> Document | None`; it is not
-    asked where none of the `marks` is found, one of which is in every such file, or `also` is not, which is in all. A reader
-    that imports much has its `recognise` in a module of its own, `recognised_by`.
+    The module below `tvlint.readers` has `recognise(path, data) -> bool` and `read(path, data) -> Document | None`, that of a
+    format of plans `recognise(text) -> bool` and `read(path, text) -> Document`. It is not asked where none of the `marks` is
+    found, one of which is in every such file (no marks: it is always asked), or `also` is not, which is in all. A reader that
+    imports much has its `recognise` in a module of its own, `recognised_by`.
     """
 
     name: str
     module: str
-    marks: tuple[bytes, ...]
+    marks: tuple[bytes, ...] = ()
     also: bytes = b""
     recognised_by: str = ""
+
+    @property
+    def recogniser(self) -> ModuleType:
+        """Return the module that recognises a file of this format."""
+        return import_module(f"tvlint.readers.{self.recognised_by or self.module}")
+
+    @property
+    def reader(self) -> ModuleType:
+        """Return the module that reads a file of this format."""
+        return import_module(f"tvlint.readers.{self.module}")
 
 
 CONFIGURATIONS = (
@@ -83,6 +90,13 @@ CONFIGURATIONS = (
     Format("snake_case YAML or JSON", "megatron.model_args_yaml", NAMES_MEGATRON),
 )
 """Every format of configurations, in the order in which they are tried."""
+
+PLANS = (
+    Format("plan JSON", "plan_json.reader", (b'"tvlint_plan"',)),
+    Format("plan text", "plan_text.reader"),
+    Format("pipeline schedules", "schedule_csv", recognised_by="recognise_schedule"),
+)
+"""Every format of plans and schedules that is UTF-8 text, in the order in which they are tried, before configurations."""
 
 
 def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] = ()) -> Document | None:
@@ -207,28 +221,16 @@ def _pickle(path: str, data: bytes) -> Document | None:
 
 
 def _plan(path: str, data: bytes) -> Document | None:
-    json = OPENS_JSON.match(data) is not None
+    """Return what the first format of plans gives that the text is of; None where it is of none."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    if json and NAMES_PLAN not in data:
-        return None
-    if json:
-        from tvlint.readers.plan_json import reader as plan_json
-
-        return plan_json.read(path, text) if plan_json.recognise(text) else None
-    from tvlint.readers.plan_text import reader as plan_text
-
-    if plan_text.recognise(text):
-        return plan_text.read(path, text)
-    sample = text[:SAMPLE]
-    actions = len(OPENS_ACTION.findall(sample))
-    if not actions or 2 * actions < len(OPENS_CELL.findall(sample)) - 1:
-        return None
-    from tvlint.readers import schedule_csv
-
-    return schedule_csv.read(path, text) if schedule_csv.recognise(text) else None
+    for each in PLANS:
+        if (not each.marks or names(data, each.marks)) and each.also in data and each.recogniser.recognise(text):
+            found: Document = each.reader.read(path, text)
+            return found
+    return None
 
 
 def _configuration(path: str, data: bytes) -> Document | None:
@@ -237,9 +239,9 @@ def _configuration(path: str, data: bytes) -> Document | None:
     lines = _as_lines(path, data)
     for each in CONFIGURATIONS:
         if shown[each.marks] and each.also in data:
-            if not import_module(f"tvlint.readers.{each.recognised_by or each.module}").recognise(path, lines):
+            if not each.recogniser.recognise(path, lines):
                 continue
-            found: Document | None = import_module(f"tvlint.readers.{each.module}").read(path, data)
+            found: Document | None = each.reader.read(path, data)
             if found is not None:
                 return found
     return None if shown[NAMES_MEGATRON] else _composed(path, data, lines)

@@ -13,7 +13,6 @@ from tvlint.readers.document import Document, ReadError
 
 MAXIMAL_CELLS = 1_000_000
 MAXIMAL_RANKS = 20_000
-SAMPLE = 1 << 16
 MAXIMAL_SHOWN = 40
 """Characters of an unreadable cell that a message repeats."""
 MAXIMAL_FINDINGS = 20
@@ -28,18 +27,8 @@ _OLD = {"B": "I", "BW": "B"}
 """What the letters of releases before December 2024 are called today."""
 
 
-def recognise(text: str) -> bool:
-    """Return whether most cells at the beginning of `text` are actions."""
-    sample = text[:SAMPLE]
-    cells = [cell.strip().strip('"') for cell in re.split(r"[,\r\n]", sample)]
-    if len(text) > SAMPLE:
-        cells.pop()
-    filled = [cell for cell in cells if cell]
-    actions = sum(1 for cell in filled if _looks_like_action(cell))
-    return actions >= 2 and actions * 2 >= len(filled)
-
-
-def _looks_like_action(cell: str) -> bool:
+def is_action(cell: str) -> bool:
+    """Return whether the text of a cell is an action as it is written."""
     match = _ACTION.fullmatch(cell)
     if match is None:
         return _OVERLAP.fullmatch(cell) is not None

@@ -309,6 +309,10 @@ STEPPED = "momentum_step(u!, cu, n!)\n  momentum_step(w!, cw, m!)"
         ("eu = identity(ru)\n  ew = identity(rw)", f"cu = mul(eu, s)\n  cw = mul(ew, s)\n  {STEPPED}", set()),
         ("eu = identity(ru)\n  ew = identity(rw)", f"cu = mul(eu, c)\n  cw = mul(ew, c)\n  {STEPPED}", set()),
         (UNSCALED, f"cu = mul(eu, c)\n  cw = mul(rw, c)\n  {STEPPED}", {"wrong-gradient-scale"}),
+        (UNSCALED, f"cu = mul(eu, c)\n  cw = linear(rw, eu)\n  {STEPPED}", set()),
+        (UNSCALED, f"cu = mul(eu, c)\n  cw = linear(rw, w)\n  {STEPPED}", {"wrong-gradient-scale"}),
+        (UNSCALED, f"cu = mul(eu, c)\n  cw = linear(ew, w)\n  {STEPPED}", set()),
+        (UNSCALED, f"cu = mul(eu, c)\n  cw = softmax(rw, dim=-1)\n  {STEPPED}", set()),
         (
             UNSCALED.replace("rw, 4096.0", "rw, 2048.0"),
             f"cu = mul(eu, c)\n  cw = mul(ew, c)\n  {STEPPED}",

@@ -81,3 +81,17 @@ def test_an_operator_that_is_written_out_has_the_operands_of_the_one_that_ran(fo
     text = "weight w f32[8,8]\ninput x f32[4,8]\ninput da f32[4,8]\nprogram\n  h = linear(x, w)\n  g = identity(h)\n"
     text += f"  a = silu(h)\n  dh = backward (da) of a = {forward}\n  _, grad(w) = backward h (dh)\n  update w\n"
     assert {finding.rule for finding in findings_of_text(text)} == rules
+
+
+@pytest.mark.parametrize(
+    ("runs", "rules"),
+    [
+        ("run forth micro-batch 0\n  run back micro-batch 0\n  run forth micro-batch 1\n  run back micro-batch 1", set()),
+        ("run forth micro-batch 1\n  run back micro-batch 1", {"unbalanced-backward"}),
+        ("run back micro-batch 0\n  run forth micro-batch 1\n  run back micro-batch 1", set()),
+        ("run back micro-batch 0-1\n  run forth micro-batch 1", {"repeated-forward"}),
+    ],
+)
+def test_a_forward_that_runs_again_before_its_backward_is_a_recomputation(runs: str, rules: set[str]) -> None:
+    text = SEGMENTS.format(SAME_NAMES.format("relu"), BACK.format("y (dy)"), runs)
+    assert {finding.rule for finding in findings_of_text(text)} == rules

@@ -48,11 +48,25 @@ def repeated(plan: Plan) -> Iterator[Count]:
     """Forward segments that run more than once for a micro-batch, without being recomputed; once for the same ranks."""
     found: dict[tuple[str, tuple[int, ...]], Count] = {}
     for program in plan.programs:
+        order: dict[int, list[str]] = {}
+        batches: dict[str, set[int]] = {}
+        for step in program.steps:
+            order.setdefault(step.micro_batch, []).append(step.segment)
+            batches.setdefault(step.segment, set()).add(step.micro_batch)
         for (name, batch), times in Counter((step.segment, step.micro_batch) for step in program.steps).items():
             segment = plan.segments.get(name)
-            if times > 1 and batch >= 0 and segment is not None and segment.phase is Phase.FORWARD and not segment.checkpointed:
+            if times == 1 or batch < 0 or segment is None or segment.phase is not Phase.FORWARD or segment.checkpointed:
+                continue
+            if len(batches[name]) < plan.micro_batches or not _is_for_backward(plan, order[batch], name):
                 found.setdefault((name, program.ranks), Count(name, name, batch, times, 1, program.ranks))
     yield from found.values()
+
+
+def _is_for_backward(plan: Plan, run: list[str], name: str) -> bool:
+    """Return whether a segment runs again for one micro-batch only for what goes back after it, and that once."""
+    backwards = [at for at, each in enumerate(run) if each in plan.segments and plan.segments[each].phase is Phase.BACKWARD]
+    last = len(run) - 1 - run[::-1].index(name)
+    return bool(backwards) and backwards[0] > last and len({run[at] for at in backwards}) == len(backwards)
 
 
 def backward_again(plan: Plan) -> Iterator[Count]:

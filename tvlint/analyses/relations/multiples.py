@@ -25,11 +25,25 @@ def computed_factors(alone: Alone, term: int) -> tuple[Fraction, int, tuple[int,
     """
     factor, inner = bare(alone, term)
     computed: list[int] = []
-    while (found := _of_number(alone.world.terms, inner)) is not None:
-        computed.append(found[1])
-        more, inner = bare(alone, found[0])
+    while not is_gradient(alone.world.terms, inner):
+        number, carried = _of_number(alone.world.terms, inner), _carried(alone, inner)
+        if number is not None:
+            computed.append(number[1])
+            carried = number[0]
+        if carried < 0:
+            break
+        more, inner = bare(alone, carried)
         factor *= more
     return factor, inner, tuple(sorted(computed))
+
+
+def _carried(alone: Alone, term: int) -> int:
+    """Return the one gradient that a product takes, of which it is then a multiple as often; -1 where it takes none."""
+    terms = alone.world.terms
+    if not has_trait(str(terms.keys[term][0]), Trait.CONTRACTION):
+        return -1
+    gradients = [operand for operand in terms.operands[term] if is_gradient(terms, bare(alone, operand)[1])]
+    return gradients[0] if len(gradients) == 1 else -1
 
 
 def gradients_within(alone: Alone, term: int) -> frozenset[Fraction]:

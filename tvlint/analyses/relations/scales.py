@@ -21,6 +21,7 @@ from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.multiples import bare, computed_factors, gradients_within
+from tvlint.analyses.relations.terms.loss_identities import is_gradient
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
@@ -140,7 +141,7 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
     held: dict[tuple[int, ...], dict[Fraction, list[Stepped]]] = {}
     for step in steps:
         found = None if step.gradient is None or not _is_whole(step.gradient) else computed_factors(alone, step.gradient.term)
-        if found is None or step.gradient is None:
+        if found is None or step.gradient is None or not is_gradient(alone.world.terms, found[1]):
             continue
         open_numbers = tuple(number for number in found[2] if not _is_unscaled(alone, loss, start, number))
         factor = step.gradient.coefficient * found[0] * seed

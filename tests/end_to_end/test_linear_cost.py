@@ -349,11 +349,13 @@ PROVE = ("prove", "a.plan", "--reference", "b.plan", "--no-cache")
 CONVERT = ("convert", "a.plan", "-o", "text:c.plan", "-o", "json:c.json")
 TOPOLOGY = ("topology", "a.sh", "-o", "text", "-o", "json:c.json", "-o", "html:c.html")
 CHECK = ("check", "--no-cache")
+CONCISE = (*CHECK, "-o", "concise")
+"""Shows no help, which is tried for a fixed number of findings, each by a check of the whole plan."""
 LINEAR = plan(lambda n: "".join(f"  x{i + 1} = linear(x{i or ''}, w)\n" for i in range(n)))
 LAYERS = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --num-attention-heads 32 --num-layers #N\n"
 
 COMMANDS: dict[str, Case] = {
-    **{what: Case((*CHECK, name), size, only(name, text)) for what, (name, size, text) in INPUTS.items()},
+    **{what: Case((*CONCISE, name), size, only(name, text)) for what, (name, size, text) in INPUTS.items()},
     "ranks along pp, a segment each": Case((*CHECK, "a.plan"), 16, only("a.plan", lambda n: stages(n, True)), 0),
     "prove: ranks along tp": Case(PROVE, 16, pair(sharded), 0),
     "prove: ranks along tp, refuted": Case(PROVE, 16, pair(lambda n, p: sharded(n, p, last="y = identity(p)")), 1),

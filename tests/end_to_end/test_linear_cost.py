@@ -61,6 +61,11 @@ def launches(line: str) -> Text:
     return lambda size: "#!/bin/bash\n" + each(line)(size)
 
 
+def branches(body: str) -> Text:
+    """Return a script with one `if` of many branches, none of which is decided."""
+    return lambda size: f"if false; then :\n{each(f'elif [ $X = #N ]; then {body}' + chr(10))(size)}fi\n{LAUNCH}$V ${{A[@]}}\n"
+
+
 WRONG = LAUNCH.replace("size 4", "size 3")
 BRIDGE = "from megatron.bridge.training.config import ConfigContainer\n"
 RECIPE = (
@@ -130,6 +135,15 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
     "launches on other machines": ("a.sh", 10, script(lambda i: f'ssh host{i} "{LAUNCH}4"\n')),
     "undecided branches": ("a.sh", 40, script(lambda i: f'if [ "$X{i}" = a ]; then V{i}=1; else V{i}=2; fi\n')),
     "branches of one variable": ("a.sh", 40, script(lambda i: f'if [ "$X{i}" = a ]; then V=1; else V=2; fi\n')),
+    "branches that set one variable": ("a.sh", 80, branches("V=#N")),
+    "branches that set variables of their own": ("a.sh", 40, branches("V#N=1")),
+    "branches that add to one array": ("a.sh", 80, branches("A+=(--seed #N)")),
+    "patterns that set one variable": (
+        "a.sh",
+        80,
+        lambda n: 'case "$X" in\n' + each("#N) V=#N ;;\n")(n) + f"esac\n{LAUNCH}$V\n",
+    ),
+    "variables before a command": ("a.sh", 60, lambda n: each("V#N=#N ")(n) + f"{LAUNCH}4\n"),
     "nested branches": ("a.sh", 10, lambda n: 'if [ "$X" = a ]; then\n' * n + "V=1\n" + "fi\n" * n + f"{LAUNCH}4\n"),
     "loops": ("a.sh", 40, script(lambda i: f"for V{i} in 1 2; do W{i}=$V{i}; done\n")),
     "pipelines": ("a.sh", 40, script(lambda i: f"V{i}=1 | cat\n")),

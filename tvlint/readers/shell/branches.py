@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tvlint.ir.patterns import Pattern
@@ -39,8 +39,8 @@ def join_branches(state: State, branches: list[State], node: Node, since: Moment
         return
     span = state.span(node)
     reason = f"set under a condition at line {line_of(span)}"
-    for name in _set_since(since.variables, state.variables, [branch.variables for branch in going_on]):
-        values = [branch.variables.get(name) for branch in going_on]
+    for name, places in _set_since(since.variables, state.variables, [branch.variables for branch in going_on]).items():
+        values = [going_on[place].variables.get(name) for place in places]
         if any(value is not values[0] for value in values[1:]):
             hole = Scalar((Hole(f"`{name}` is not set in the file on every path", span),))
             present = [value if value is not None else hole for value in values]
@@ -48,8 +48,8 @@ def join_branches(state: State, branches: list[State], node: Node, since: Moment
             state.spend(sum(weight(value.pieces) if isinstance(value, Scalar) else len(value.items) for value in present))
         elif values[0] is not None:
             state.variables[name] = values[0]
-    for name in _set_since(since.exported, state.exported, [branch.exported for branch in going_on]):
-        if any(name in branch.exported for branch in going_on):
+    for name, places in _set_since(since.exported, state.exported, [branch.exported for branch in going_on]).items():
+        if any(name in going_on[place].exported for place in places):
             state.exported[name] = True
         else:
             state.exported.pop(name, None)
@@ -62,12 +62,20 @@ def join_branches(state: State, branches: list[State], node: Node, since: Moment
         state.arguments = going_on[0].arguments
 
 
-def _set_since(moment: int, bindings: Bindings[T], branches: list[Bindings[T]]) -> dict[str, None]:
-    """Return the names that were set since `moment` or in a branch, each once."""
-    names = dict.fromkeys(bindings.set_since(moment))
-    for branch in branches:
-        names.update(dict.fromkeys(branch.set_since()))
-    return names
+def _set_since(moment: int, bindings: Bindings[T], branches: list[Bindings[T]]) -> dict[str, Iterable[int]]:
+    """Return the names that were set since `moment` or in a branch, with the branches that show each value there is.
+
+    Branches that do not set a name all hold what it was before, so the first of them stands for them.
+    """
+    setting: dict[str, dict[int, None]] = {}
+    for place, branch in enumerate(branches):
+        for name in branch.set_since():
+            setting.setdefault(name, {})[place] = None
+    found: dict[str, Iterable[int]] = dict.fromkeys(bindings.set_since(moment), range(len(branches)))
+    for name, places in setting.items():
+        other = next((place for place in range(len(branches)) if place not in places), None)
+        found.setdefault(name, sorted(places) if other is None else sorted([*places, other]))
+    return found
 
 
 def mark_replaceable(state: State, name: str) -> None:

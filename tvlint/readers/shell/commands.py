@@ -97,7 +97,7 @@ def unset(state: State, node: Node) -> None:
 def run_command(state: State, node: Node) -> None:
     name = node.child_by_field_name("name")
     assigned = [child for child in node.children if child.type == "variable_assignment"]
-    if name is None or any(_on_a_line_before(state, child, name) for child in assigned):
+    if name is None or (assigned and _on_a_line_before(state, assigned[0], name)):
         for child in assigned:
             assign(state, child)
         if name is None:

@@ -13,6 +13,9 @@ from tvlint.readers.shell.words import join, quoted_value, split, split_value
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+MOST_DIGITS = 12
+"""Of a number with more digits as many are read: no script has so many words."""
+
 
 def variable(state: State, name: str, span: Span) -> tuple[Piece, ...]:
     """Return what `$name` gives: a variable of the file, an argument of the function that runs, or a hole."""
@@ -22,29 +25,32 @@ def variable(state: State, name: str, span: Span) -> tuple[Piece, ...]:
         return scalar.pieces if scalar is not None else (Hole(f"`{name}` is an array that is not known", span),)
     if name in ("@", "*"):
         return join(state.words_of_arguments(span))
-    if name.isdigit() and state.arguments is not None and name != "0":
-        return _argument(state.arguments, int(name), span)
+    if name.isdecimal() and state.arguments is not None and name.strip("0"):
+        return _argument(state, state.arguments, name, span)
     if name in state.supposed:
         return (Text(state.supposed[name], span, exact=False),)
-    if name.isdigit() or name in ("#", "?", "$", "!", "-", "_"):
+    if name.isdecimal() or name in ("#", "?", "$", "!", "-", "_"):
         return (Hole(f"depends on `${name}`", span),)
     return (Hole(f"`{name}` is not set in the file", span),)
 
 
-def _argument(arguments: tuple[Item, ...], number: int, span: Span) -> tuple[Piece, ...]:
-    if not all(isinstance(item, Word) for item in arguments[:number]):
-        return (Hole(f"depends on `${number}`", span),)
-    if number > len(arguments):
+def _argument(state: State, arguments: tuple[Item, ...], digits: str, span: Span, first: int = 1) -> tuple[Piece, ...]:
+    """Return the word that `digits` number, where the first one is number `first`."""
+    number = int(digits[:MOST_DIGITS]) - first
+    state.spend(min(number, len(arguments)) // 16)
+    if not all(isinstance(item, Word) for item in arguments[: number + 1]):
+        return (Hole(f"depends on `${digits}`", span),)
+    if number >= len(arguments):
         return ()
-    item = arguments[number - 1]
-    return item.pieces if isinstance(item, Word) else (Hole(f"depends on `${number}`", span),)
+    item = arguments[number]
+    return item.pieces if isinstance(item, Word) else (Hole(f"depends on `${digits}`", span),)
 
 
 def variable_of(state: State, node: Node) -> tuple[str, tuple[Piece, ...] | None]:
     """Return the variable's name and, where the file sets it, its text."""
     name = state.text(node)
     if node.type != "subscript":
-        if name in state.variables or name in state.supposed or (name.isdigit() and state.arguments is not None):
+        if name in state.variables or name in state.supposed or (name.isdecimal() and state.arguments is not None):
             return name, variable(state, name, state.span(node))
         return name, None
     match = re.fullmatch(r"([A-Za-z_]\w*)\[([@*]|\d+)\]", name)
@@ -55,8 +61,7 @@ def variable_of(state: State, node: Node) -> tuple[str, tuple[Piece, ...] | None
     if match[2] in "@*":
         return name, join(split_value(value))
     items = split_value(value) if isinstance(value, Array) else quoted_value(value)
-    found = _argument(items, int(match[2]) + 1, state.span(node))
-    return name, found
+    return name, _argument(state, items, match[2], state.span(node), first=0)
 
 
 def whole_array(state: State, node: Node) -> tuple[Item, ...] | None:

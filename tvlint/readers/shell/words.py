@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from tvlint.readers.shell.values import (
     Array,
@@ -106,10 +106,10 @@ def join(items: Sequence[Item]) -> tuple[Piece, ...]:
 
 def merge(values: Sequence[Value], reason: str, span: Span) -> Value:
     """Return what a variable holds after a branch that was not decided: the common beginning, then a choice."""
-    distinct: list[Value] = []
+    firsts: dict[Hashable, Value] = {}
     for value in values:
-        if not any(same_value(value, other) for other in distinct):
-            distinct.append(value)
+        firsts.setdefault(_key(value), value)
+    distinct = list(firsts.values())
     if len(distinct) == 1:
         return distinct[0]
     scalars = [value for value in distinct if isinstance(value, Scalar)]
@@ -128,13 +128,14 @@ def merge(values: Sequence[Value], reason: str, span: Span) -> Value:
 
 def same_value(one: Value, other: Value) -> bool:
     """Return whether two values hold the same text, wherever it stands."""
-    if one is other:
-        return True
-    if isinstance(one, Scalar) and isinstance(other, Scalar):
-        return _key_pieces(one.pieces) == _key_pieces(other.pieces)
-    if isinstance(one, Array) and isinstance(other, Array):
-        return len(one.items) == len(other.items) and all(map(_same, one.items, other.items))
-    return False
+    return one is other or _key(one) == _key(other)
+
+
+def _key(value: Value) -> Hashable:
+    """Return what is equal for values that hold the same text, as long as they live."""
+    if isinstance(value, Scalar):
+        return (Scalar, *_key_pieces(value.pieces))
+    return (Array, *(tuple(_key_pieces(item.pieces)) if isinstance(item, Word) else id(item) for item in value.items))
 
 
 def _common(lists: list[list[Item]] | list[list[Piece]]) -> int:

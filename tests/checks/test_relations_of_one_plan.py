@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.builders.operation_counts import operations
 from tests.builders.plan_findings import RULES, findings_of_text
 from tests.checks.test_scenarios import SCENARIOS
 from tests.scenarios.scenario import Scenario
@@ -278,3 +279,30 @@ def test_a_part_of_a_sum_or_of_what_is_packed_is_named_where_it_went_wrong(
 ) -> None:
     assert findings_of_text(right) == []
     assert [(own.rule, own.location.line) for own in findings_of_text(wrong)] == [(rule, line)]
+
+
+@pytest.mark.parametrize(
+    ("declared", "operators"),
+    [
+        ("weight w f32[8,8] tp:S(1)\ninput x f32[4,8] tp:S(1)\n", "  y#N = linear(x, w)\n"),
+        ("weight w f32[8,8]\ninput x f32[4,8]\n", "  y#N = linear(x, w)\n  z#N = all-reduce(y#N) over tp\n"),
+        ("weight w f32[8,8]\ninput x f32[4,8] tp:S(0)\n", "  y#N = linear(x, w)\n  z#N = softmax(y#N, dim=0)\n"),
+    ],
+    ids=["results that are parts of sums", "results that are summed twice", "splits of one dimension"],
+)
+def test_what_is_wrong_is_found_in_time_linear_in_the_operators(declared: str, operators: str) -> None:
+    def count(size: int) -> int:
+        lines = "".join(operators.replace("#N", str(number)) for number in range(size))
+        returned = "".join(f"output y{number}\n" for number in range(size))
+        plan = plan_text.read("a.plan", f"mesh tp=2\n{declared}{returned}program\n{lines}").plan
+        assert plan is not None
+
+        def work() -> None:
+            alone = derive_alone(plan)
+            assert alone is not None
+            list(sure_defects(alone))
+
+        return sum(operations(work).values())
+
+    few, more, many = map(count, (40, 80, 160))
+    assert many - more <= 2.4 * (more - few)

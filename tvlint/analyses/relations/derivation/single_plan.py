@@ -28,7 +28,7 @@ from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Values
 from tvlint.ir.operators import Backward, Operator
 from tvlint.ir.placement import Invariant, Partial, Shard
-from tvlint.ir.plan import Plan, Role, Segment
+from tvlint.ir.plan import Plan, Role
 
 _MOST_RUNS = 20_000
 """Plans whose ranks run more operators in one micro-batch are left to the proof."""
@@ -46,6 +46,39 @@ class Alone:
     derived: Derived
     bare: dict[int, tuple[Fraction, int]] = field(default_factory=dict, compare=False)
     """What values are multiples of by constants, as far as it was asked for."""
+    operators: _Operators = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operators", _Operators(self.plan))
+
+
+class _Operators:
+    """Where the operators of a plan stand and what they make, found when asked for first."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._segments: dict[int, str] = {}
+        self._makers: dict[int, dict[str, tuple[str, Operator]]] = {}
+
+    def segment_of(self, operator: Operator) -> str:
+        """Return the name of the first segment with the operator; empty where none has it."""
+        if not self._segments:
+            for name, segment in self._plan.segments.items():
+                for each_operator in segment.operators:
+                    self._segments.setdefault(id(each_operator), name)
+        return self._segments.get(id(operator), "")
+
+    def makers_on(self, rank: int) -> dict[str, tuple[str, Operator]]:
+        """Return the last operator that makes each tensor on a rank, and its segment."""
+        if rank not in self._makers:
+            steps = (step.segment for program in self._plan.programs if rank in program.ranks for step in program.steps)
+            self._makers[rank] = {
+                name: (segment, operator)
+                for segment in steps
+                for operator in self._plan.segments[segment].operators
+                for name in writes(operator)
+            }
+        return self._makers[rank]
 
 
 def derive_alone(plan: Plan) -> Alone | None:
@@ -92,8 +125,12 @@ def sure_defects(alone: Alone) -> Iterator[Defect]:
     found = [each_defect for each_defect in noted if each_defect.refutes and each_defect.place is not None]
     found = [*cut.values(), *(defect for defect in found if not _follows(alone, defect, cut))]
     batch = _batch_axes(plan)
+    beside: dict[tuple[str, int], list[Defect]] = {}
     for defect in found:
-        if defect.name != "split-dimension" or not _is_of_the_batch(plan, batch, defect, found):
+        beside.setdefault((defect.name, id(defect.place)), []).append(defect)
+    for defect in found:
+        others = beside[defect.name, id(defect.place)]
+        if defect.name != "split-dimension" or not _is_of_the_batch(plan, batch, defect, others):
             yield defect
 
 
@@ -115,7 +152,7 @@ def _cut_parts(alone: Alone) -> Iterator[tuple[tuple[int, int, int], Defect]]:
             name = next((name for name in reads(operator) if name), "")
             text = f"{name_of(operator)} on {{ranks}} takes `{name}`, a part of a sum, for complete"
             text += ": ranks make other pieces of the other parts"
-            segment = next(name for name, found in plan.segments.items() if _runs(found, operator))
+            segment = alone.operators.segment_of(operator)
             defect = at(operator, segment, Defect("missing-allreduce", True, text, rank, cause=("cut", id(operator))))
             yield from ((one_sum, defect) for one_sum in sums)
 
@@ -142,12 +179,8 @@ def _never_summed(alone: Alone) -> Iterator[Defect]:
         apart = batch if prod(terms.shape[term]) == 1 else _batch_axes(plan)
         for rank in joined.given if not stated and term not in alone.derived.summed else ():
             if any(is_part_over(plan, joined.given, rank, axis.name) for axis in plan.mesh.axes if axis.name not in apart):
-                segment = next((name for name, found in plan.segments.items() if _runs(found, joined.operator)), "")
+                segment = alone.operators.segment_of(joined.operator)
                 yield from [joins(plan, joined, rank, segment)] if segment else []
-
-
-def _runs(segment: Segment, operator: Operator) -> bool:
-    return any(each_operator is operator for each_operator in segment.operators)
 
 
 def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
@@ -171,7 +204,7 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
             if axis and not is_mixed(held[rank]):
                 text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
                 defect = Defect("missing-allreduce", True, text, rank)
-                yield from _at_maker(plan, name, defect)
+                yield from _at_maker(alone, name, defect)
 
 
 def _invariants(alone: Alone) -> Iterator[Defect]:
@@ -184,7 +217,7 @@ def _invariants(alone: Alone) -> Iterator[Defect]:
             if is_part_over(plan, held, rank, axis):
                 text = f"leaves `{tensor.gradient}`, the gradient of `{name}`, on {{ranks}} a part of a sum over `{axis}`"
                 defect = Defect("missing-gradient-reduction", True, text, rank)
-                yield from _at_maker(plan, tensor.gradient, defect)
+                yield from _at_maker(alone, tensor.gradient, defect)
 
 
 def results_of(plan: Plan) -> tuple[str, ...]:
@@ -203,32 +236,18 @@ def _multiplied_outputs(alone: Alone) -> Iterator[Defect]:
     names = [name for name in results_of(plan) if name not in plan.losses]
     for rank, held in derived.environments.items():
         values = [(name, value) for name in names if (value := held.get(name)) and prod(terms.shape[value.term]) != 1]
-        makers = _makers(plan, rank)
+        makers = alone.operators.makers_on(rank)
         scalings = [lasting_scaling(derived, terms, value, makers.get(name, ("", None))[1]) for name, value in values]
         for found in {id(scaling): scaling for scaling in scalings if scaling is not None}.values():
             at_rank = Defect(found.rule, True, found.message, rank, cause=("scaling", id(found.operator)))
-            segment = next(
-                name for name, segment in plan.segments.items() if any(each is found.operator for each in segment.operators)
-            )
-            yield at(found.operator, segment, at_rank)
+            yield at(found.operator, alone.operators.segment_of(found.operator), at_rank)
 
 
-def _at_maker(plan: Plan, name: str, defect: Defect) -> Iterator[Defect]:
+def _at_maker(alone: Alone, name: str, defect: Defect) -> Iterator[Defect]:
     """Yield the defect at the last operator that makes a tensor on its rank; nothing where none does."""
-    made = _makers(plan, defect.rank).get(name)
+    made = alone.operators.makers_on(defect.rank).get(name)
     if made is not None:
         yield at(made[1], made[0], defect)
-
-
-def _makers(plan: Plan, rank: int) -> dict[str, tuple[str, Operator]]:
-    """Return the last operator that makes each tensor on a rank, and its segment."""
-    steps = (step.segment for program in plan.programs if rank in program.ranks for step in program.steps)
-    return {
-        name: (segment, operator)
-        for segment in steps
-        for operator in plan.segments[segment].operators
-        for name in writes(operator)
-    }
 
 
 def _batch_axes(plan: Plan) -> frozenset[str]:
@@ -238,11 +257,11 @@ def _batch_axes(plan: Plan) -> frozenset[str]:
     return frozenset(axis for axis, placement in placed if isinstance(placement, Shard) and placement.dim == 0)
 
 
-def _is_of_the_batch(plan: Plan, batch: frozenset[str], defect: Defect, found: list[Defect]) -> bool:
+def _is_of_the_batch(plan: Plan, batch: frozenset[str], defect: Defect, others: list[Defect]) -> bool:
     """Return whether the dimension that is split may be that of the batch: ranks along one of its axes have other parts."""
     at = plan.mesh.coordinates(defect.rank)
-    for other in found:
-        if other.name == defect.name and other.place is defect.place and other.message != defect.message:
+    for other in others:
+        if other.message != defect.message:
             coordinates = plan.mesh.coordinates(other.rank)
             if any(coordinates[axis] != at[axis] for axis in batch) and all(
                 coordinates[axis] == at[axis] for axis in at.keys() - batch

@@ -170,3 +170,36 @@ def test_a_baseline_holds_what_it_was_made_of_and_no_more(old: list[Finding], ne
     assert sum(entry.count for entry in left) == len(found.known)
     assert grown(entries, left) == 0
     assert os.fspath(folder)
+
+
+@pytest.mark.parametrize(
+    "format", ["text", "concise", "junit", "github", "gitlab", "rdjson", "markdown", "summary", "html", "sarif"]
+)
+def test_what_a_baseline_holds_is_counted_in_every_format(
+    project: Path, capsys: pytest.CaptureFixture[str], format: str
+) -> None:
+    known = told(capsys)[2]
+    assert main(["check", "-o", format, "--no-cache"]) == 0
+    assert f"{known} findings already known" in capsys.readouterr().out
+    assert main(["check", "-o", format, "--no-cache", "--no-baseline"]) == 1
+    assert "already known" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("action", ["write", "prune", "verify"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_baseline_is_neither_read_nor_written_through_a_link_that_leaves_the_checkout(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], action: str, named: bool
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "known.json"
+    baseline = project / "tvlint-baseline.json"
+    outside.write_text(baseline.read_text().replace("47 layers", "secret layers"))
+    before = outside.read_bytes()
+    (project / ".git").mkdir()
+    baseline.unlink()
+    baseline.symlink_to(outside)
+    (project / "train.sh").write_text(SCRIPT.replace("47", "48"))
+    assert main(["baseline", action, "-o", "text", *(["--baseline", "tvlint-baseline.json"] if named else [])]) == 2
+    told = "".join(capsys.readouterr())
+    assert "a link that leads out of the checkout" in told or "what lies outside of its checkout" in told
+    assert "secret" not in told
+    assert outside.read_bytes() == before

@@ -23,7 +23,7 @@ from tvlint.reporters.escape.xml import xml
 from tvlint.reporters.lanes import proof_stages
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_place, counted, needs, published, silenced_text
+from tvlint.reporters.text.totals import by_place, counted, needs, published, set_aside, silenced_text
 
 _CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
 
@@ -99,12 +99,16 @@ def _skipped(report: Report, context: Context) -> Iterator[TestCase]:
 
 
 def _silenced(report: Report, context: Context) -> Iterator[TestCase]:
-    """Yield the findings that are silenced, a skipped case for each file."""
+    """Yield the findings that are silenced, a skipped case for each file, and one for all that are known."""
     for path in dict.fromkeys(silenced.finding.location.path for silenced in report.silenced):
         this_report = replace(report, silenced=tuple(each for each in report.silenced if each.finding.location.path == path))
         case = _case(relative(path, context.root), "findings silenced")
         body = _text([line for silenced in this_report.silenced for line in _finding(silenced.finding, report, context)])
         case.add_skipped_info(silenced_text(this_report), body)
+        yield case
+    if report.known:
+        case = _case("tvlint", "findings already known")
+        case.add_skipped_info(set_aside(replace(report, silenced=()))[0])
         yield case
 
 

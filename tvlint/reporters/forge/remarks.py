@@ -11,7 +11,7 @@ from tvlint.ir.values import dataclass
 from tvlint.reporters.context import Context
 from tvlint.reporters.forge.anchor import Anchor, finding_anchor, problem_anchor, reason_anchor, repository, verdict_anchor
 from tvlint.reporters.text.paths import place, relative
-from tvlint.reporters.text.totals import by_severity, published, silenced_text
+from tvlint.reporters.text.totals import by_severity, published, set_aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,11 @@ def remarks(report: Report, context: Context) -> Iterator[Remark]:
 
 
 def silenced(report: Report, context: Context) -> Iterator[Remark]:
-    """Yield how many findings are silenced, at the first of them; nothing where none is."""
-    for first in (silenced.finding for silenced in report.silenced[:1]):
-        counted = Finding("silenced-findings", Severity.NOTE, silenced_text(report), first.location, about=())
+    """Yield how many findings are silenced or known, at the first silenced or the first checked file; nothing for none."""
+    firsts = [*(silenced.finding.location for silenced in report.silenced[:1]), *map(Location, report.checked[:1])]
+    text = "; ".join(set_aside(report))
+    for first in firsts[:1] if text else ():
+        counted = Finding("silenced-findings", Severity.NOTE, text, first, about=())
         yield _of_finding(counted, report, context)
 
 

@@ -26,7 +26,7 @@ from tvlint.reporters.sarif.escape import link_text, message_text
 from tvlint.reporters.sarif.rules import rule_object
 from tvlint.reporters.text.paths import place, uri
 from tvlint.reporters.text.ranks import intervals
-from tvlint.reporters.text.totals import assumed
+from tvlint.reporters.text.totals import assumed, set_aside
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 MAXIMAL_RESULTS = 25_000
@@ -210,6 +210,10 @@ def _invocation(report: Report, context: Context, left_out: int) -> dict[str, An
     notes += [
         _note("not-evaluated", f"{item.rule} was not evaluated: {item.reason}", item.location, context)
         for item in report.not_evaluated
+    ]
+    notes = [
+        *({"level": "note", "message": {"text": text}} for text in set_aside(replace(report, silenced=()))),
+        *notes,
     ]
     if left_out:
         notes.insert(0, {"level": "warning", "message": {"text": f"{left_out} more results were left out"}})

@@ -10,7 +10,7 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.paths import relative
-from tvlint.reporters.text.totals import assumed, by_place, silenced_text, unevaluated
+from tvlint.reporters.text.totals import assumed, by_place, set_aside, unevaluated
 
 _SEVERITY = {Outcome.PROVED: "note", Outcome.REFUTED: "error", Outcome.UNKNOWN: "warning"}
 
@@ -30,8 +30,8 @@ def write(report: Report, context: Context) -> Escaped:
         lines.append(_verdict(verdict, context))
         if verdict.assumptions:
             lines.append(f"{_place(Location(verdict.parallel), context)}: note: {assumed(verdict)}")
-    silenced = [f"note: {silenced_text(report)}"] if report.silenced and not context.quiet else []
-    return terminal([*lines, *_not_evaluated(report, context), *silenced])
+    others = [] if context.quiet else [f"note: {text}" for text in set_aside(report)]
+    return terminal([*lines, *_not_evaluated(report, context), *others])
 
 
 def _not_evaluated(report: Report, context: Context) -> Iterator[str]:

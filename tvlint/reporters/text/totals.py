@@ -47,10 +47,7 @@ def summary(report: Report) -> str:
         parts.append(f"{found or 'no findings'}{where}")
     outcomes = Counter(verdict.outcome for verdict in report.verdicts)
     parts += [f"{counted(outcomes[outcome], 'proof')} {outcome.value}" for outcome in Outcome if outcomes[outcome]]
-    if report.silenced:
-        parts.append(silenced_text(report))
-    if report.known:
-        parts.append(f"{report.known:,} already known")
+    parts += set_aside(report)
     if report.not_evaluated:
         parts.append(f"{unevaluated(report.not_evaluated)[0]} not evaluated")
     return "; ".join(parts) or "nothing was checked"
@@ -94,6 +91,12 @@ def coverage_text(report: Report) -> str:
 def judged_text(report: Report) -> str:
     """`judged by nemo/tvlint.toml: 3 files`; empty where the run has one project file."""
     return ", ".join(f"judged by {path}: {counted(files, 'file')}" for path, files in report.judged_by)
+
+
+def set_aside(report: Report) -> list[str]:
+    """Return how many findings are silenced, and how many are in a baseline or older than the change; nothing for none."""
+    silenced = [silenced_text(report)] if report.silenced else []
+    return [*silenced, f"{counted(report.known, 'finding')} already known"] if report.known else silenced
 
 
 def silenced_text(report: Report) -> str:

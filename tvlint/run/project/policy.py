@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.git import GitError, GitUnusable, ask
 from tvlint.checkout.opening import content
 from tvlint.checkout.top import is_within
@@ -78,11 +79,13 @@ def _project(top: str, found: str, revision: str, names: Iterable[str], is_named
 
 def trusted_content(project: Project, path: Path, largest: int) -> bytes:
     """Return what the file holds in the commit that the project file was taken from; on disk where it was taken from there,
-    and outside of the checkout. Raises OSError.
+    and outside of the checkout. Raises OSError, also where a link on the way is not followed.
     """
     top = os.path.realpath(checkout()) if project.revision else ""
     real = os.path.join(os.path.realpath(path.parent), path.name)
     if not top or not is_within(real, top):
+        if reason := why_not_followed(str(path)):
+            raise OSError(errno.EACCES, reason, str(path))
         return content(path, largest)
     data = _content(top, project.revision, os.path.relpath(real, top).replace(os.sep, "/"))
     if data is None:

@@ -170,6 +170,15 @@ def test_inputs_with_other_names_are_matched_by_order_which_is_said() -> None:
     assert any("in the order of their first use: `a` is `x`, `b` is `y`" in text for text in verdict.assumptions)
 
 
+def test_other_values_of_inputs_with_other_names_are_left_open_and_why() -> None:
+    parallel, reference = RIGHT["named"]
+    renamed = parallel.replace("input x", "input a").replace("input y", "input b").replace("(x, y,", "(a, b,")
+    renamed = renamed.replace("linear(x,", "linear(a,").replace("sub(g, y)", "sub(b, g)")
+    verdict = prove(plan(renamed), plan(reference))
+    assert verdict.outcome is Outcome.UNKNOWN, verdict.reasons
+    assert ("not run on numbers, since", "the plans call their inputs by other names") in verdict.facts
+
+
 def test_nothing_is_assumed_of_inputs_with_the_same_names() -> None:
     parallel, reference = RIGHT["named"]
     assert not any("first use" in text for text in prove(plan(parallel), plan(reference)).assumptions)

@@ -155,7 +155,7 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
         return replace(verdict, outcome=outcome, reasons=(*shown, *verdict.reasons), stages=stages)
     if isinstance(found, Agreement):
         return replace(verdict, facts=(*verdict.facts, ("agrees with the reference on", f"{SEEDS} runs on random numbers")))
-    return replace(verdict, facts=(*verdict.facts, ("not run on numbers, since", found.why))) if replay else verdict
+    return replace(verdict, facts=(*verdict.facts, ("not run on numbers, since", found.why)))
 
 
 def _with_repair(case: Case, verdict: Verdict) -> Verdict:

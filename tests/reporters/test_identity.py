@@ -15,15 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.builders import reports
-from tests.builders.plan_findings import findings_of_plan, findings_of_text
+from tests.builders.plan_findings import findings_of_plan
 from tvlint.cli import main
 from tvlint.findings import Finding, Report, Severity
-from tvlint.identity import fingerprint, names, numbered
+from tvlint.identity import fingerprint, numbered
 from tvlint.ir.location import Location
 from tvlint.readers.plan_text import reader as plan_text
 from tvlint.reporters.forge import junit
-from tvlint.rule import Rule, RuleKind
-from tvlint.rulebook.pages import load_rules, read_examples
+from tvlint.rulebook.pages import load_rules
 from tvlint.run.change.diff import FilePair, diff
 from tvlint.run.judge.check import check
 from tvlint.run.project.discovery import Candidates
@@ -161,16 +160,6 @@ def test_a_renamed_plan_with_more_operators_keeps_its_baseline_and_cases(
     (folder / name).write_text(text)
     kept(folder / "example.plan", folder / name)
     (folder / name).unlink()
-
-
-@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.kind is RuleKind.PLAN], ids=lambda rule: rule.name)
-def test_what_a_plan_rule_finds_is_about_names_of_its_message(rule: Rule) -> None:
-    for example in read_examples(rule):
-        if not example.valid and example.language == "plan":
-            found = [finding for finding in findings_of_text(example.text) if finding.rule == rule.name]
-            assert [finding.message for finding in found if finding.about is None] == []
-            assert all(names(finding) for finding in found if finding.about is None)
-            assert all(f"`{name}`" in finding.message for finding in found for name in finding.about or ())
 
 
 def test_another_rule_setting_or_tensor_is_another_finding() -> None:

@@ -133,6 +133,8 @@ def test_an_example_gives_what_its_page_says(rule: Rule, example: Example, tmp_p
     if rule.kind is not RuleKind.PROOF:
         assert all(finding.severity is rule.severity or "taken as given" in (finding.help or "") for finding in own)
     assert any(stands_at(finding, example) for finding in own), [finding.location for finding in own]
+    if rule.kind is RuleKind.PLAN:
+        assert [finding.message for finding in own if not is_about_names_of_its_message(finding)] == [], "state `about`"
     assert all("?" not in finding.message for finding in own)
     if rule.kind in (RuleKind.CONFIG, RuleKind.INPUT, RuleKind.PLAN, RuleKind.SCHEDULE):
         assert [each.message for each in own if each.severity is Severity.ERROR and not _says_what_to_do(each)] == []
@@ -141,6 +143,10 @@ def test_an_example_gives_what_its_page_says(rule: Rule, example: Example, tmp_p
 def _says_what_to_do(finding: Finding) -> bool:
     """Whether the help of the finding is more than what the rule holds for."""
     return re.sub(r"\((?:holds for|judged as) .*\)|(?:holds for|judged as) .*", "", finding.help or "").strip() != ""
+
+
+def is_about_names_of_its_message(finding: Finding) -> bool:
+    return finding.about is not None and all(f"`{name}`" in finding.message for name in finding.about)
 
 
 def stands_at(finding: Finding, example: Example) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import jsonschema
 import pytest
-from test_rule_pages import stands_at
+from test_rule_pages import SUFFIXES, is_about_names_of_its_message, stands_at
 
 from tests.shared import ROOT
 from tvlint.analyses.dataflow.facts import Facts
@@ -19,7 +21,7 @@ from tvlint.findings import Finding, Severity
 from tvlint.readers.read import read
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.evaluate import evaluate
-from tvlint.rulebook.pages import read_examples, read_front_matter, read_rules
+from tvlint.rulebook.pages import load_rules, read_examples, read_front_matter, read_rules
 
 TEXT = (ROOT / "docs" / "writing-rules.md").read_text(encoding="utf-8")
 PAGES = re.findall(r"^````markdown\n(.*?)^````$", TEXT, re.MULTILINE | re.DOTALL)
@@ -46,7 +48,8 @@ def found_in(rule: Rule, path: str) -> Iterator[Finding]:
     document = read(path)
     assert document is not None
     for configuration in document.configurations:
-        yield from (found for found in evaluate(configuration, [rule]) if isinstance(found, Finding))
+        judged = evaluate(configuration, [*load_rules().values(), rule])
+        yield from (found for found in judged if isinstance(found, Finding))
     if document.plan is not None:
         yield from check_of(rule).check(Facts(document.plan), rule)
 
@@ -70,6 +73,23 @@ def test_a_sample_gives_what_it_says(page: str, tmp_path: Path) -> None:
         path = tmp_path / f"example.{example.language}"
         path.write_text(example.text, encoding="utf-8")
         found = [*found_in(rule, str(path))]
-        assert all(each.severity is rule.severity is not Severity.WARNING for each in found)
+        assert all(each.rule == rule.name and each.severity is rule.severity is not Severity.WARNING for each in found)
         assert bool(found) is not example.valid
         assert all(stands_at(each, example) for each in found)
+        assert rule.kind is RuleKind.CONFIG or all(map(is_about_names_of_its_message, found))
+
+
+@pytest.mark.heavy
+def test_the_sample_of_a_check_passes_the_type_checker(tmp_path: Path) -> None:
+    for number, source in enumerate(CHECKS):
+        (tmp_path / f"check{number}.py").write_text(source, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_language_and_key_of_an_example_has_its_row() -> None:
+    rows = set(re.findall(r"^\| `(\w+)(?:=\w+(?:,\w+)*)?` \|", TEXT.split("## Examples\n")[1], re.MULTILINE))
+    keys = {key for rule in load_rules().values() for example in read_examples(rule) for key in example.options}
+    assert rows >= keys | SUFFIXES.keys()

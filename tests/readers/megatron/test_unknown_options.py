@@ -331,7 +331,7 @@ DECLARED = PARSER.replace(
         ("--cows 3 --milk 2 --herd small --log-cows --fp16 --names ada bea --barn 5", None),
         ("--milk 1e-4 --cows $COWS --barn $BARN", None),
         ("--hidden-size 8 -b red", None),
-        ("--barn 8 -p red", ("value-after-complete-option", "`--barn` takes one value, and `-p` stands after it")),
+        ("--barn 8 -p red", ("unknown-option", "`pretrain_gpt.py` has no option `-p`")),
     ],
 )
 def test_values_of_a_forks_own_options_are_held_to_how_its_source_declares_them(
@@ -479,3 +479,34 @@ def test_the_nearest_name_is_suggested_and_none_where_several_or_none_are_near(f
         "--recompute-granularity"
     )
     assert nearest(flag, known.split()) == near
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("pretrain_gpt.py -tp 2", ["-tp"]),
+        ("pretrain_gpt.py --my-names a -tp 2 -x", ["-tp"]),
+        ("pretrain_gpt.py --tensor-model-parallel-size 1 -tp 2", []),
+        ("pretrain_gpt.py --min-lr -1 -7", []),
+        ("convert.py -tp 2", []),
+        ("-n 4 -tp 2", []),
+    ],
+)
+def test_short_names_of_sizes_are_refused_of_programs_of_megatron_alone(options: str, found: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"torchrun --nproc-per-node 8 {options} {SIZES}\n")
+    assert [message for rule, message, _ in findings(script) if rule == "unknown-option"] == [
+        f"Megatron has no option `{name}`" for name in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [("", ["-tp", "-n4"]), ('\n    group.add_argument("-n", "--names")', ["-tp"]), ('\n    open("-tp", "-n", 1)', [])],
+)
+def test_the_source_of_the_program_decides_which_short_options_there_are(more: str, found: list[str], tmp_path: Path) -> None:
+    script = checkout(tmp_path, PARSER.replace("\n    return parser\n", f"{more}\n    return parser\n"))
+    script.write_text("python pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 -tp 2 -n4\n")
+    assert [message for rule, message, _ in findings(script) if rule == "unknown-option"] == [
+        f"`pretrain_gpt.py` has no option `{name}`" for name in found
+    ]

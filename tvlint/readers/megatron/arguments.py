@@ -28,6 +28,7 @@ from tvlint.readers.shell.values import (
 from tvlint.readers.sources.scalar_values import typed
 
 FLAG = Pattern(r"--[A-Za-z][\w.-]*")
+SHORT = Pattern(r"-[A-Za-z][\w-]*")
 LONGEST = 40
 """Letters of the longest words that are shown as they stand."""
 VALUELESS = Unknown("no value stands after it")
@@ -40,12 +41,14 @@ BARE = Pattern(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
 class Arguments:
     """The options that a command line sets, in order; `gaps` are the words that may set more, as the file writes them.
 
-    `surplus` are words that stand after an option that takes no more of them, each with that option.
+    `surplus` are words that stand after an option that takes no more of them, each with that option; `short` are options with
+    one hyphen, of which Megatron has none.
     """
 
     settings: list[Setting] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     surplus: list[tuple[Setting, Word]] = field(default_factory=list)
+    short: list[Setting] = field(default_factory=list)
 
 
 def flag_of(item: Item) -> str:
@@ -54,6 +57,11 @@ def flag_of(item: Item) -> str:
         return ""
     match = FLAG.match(leading_text(item.pieces))
     return match[0] if match else ""
+
+
+def _is_short(item: Item) -> bool:
+    """Return whether a word is an option with one hyphen; argparse takes such a word for the value of no other one."""
+    return isinstance(item, Word) and SHORT.fullmatch(known_text(item.pieces) or "") is not None
 
 
 def read_arguments(items: Sequence[Item]) -> Arguments:
@@ -69,6 +77,9 @@ def read_arguments(items: Sequence[Item]) -> Arguments:
             _undecided(found, item)
         elif flag := flag_of(item):
             place = after_option = _flag(found, items, item, flag, place)
+        elif _is_short(item):
+            here = location_of(span_of(item.pieces))
+            found.short.append(Setting("", None, known_text(item.pieces) or "", here, here))
         elif leading_text(item.pieces) == "" and (hole := next((each for each in item.pieces if isinstance(each, Hole)), None)):
             found.gaps.append(_shown(hole.span))
         elif place - 1 == after_option and found.settings:
@@ -107,7 +118,7 @@ def _values(items: Sequence[Item], place: int, known: Option | None) -> tuple[li
 
 def _is_value(item: Item, known: Option | None) -> bool:
     if isinstance(item, Word):
-        return not flag_of(item)
+        return not flag_of(item) and not _is_short(item)
     if isinstance(item, Gap):
         return known is not None
     if known is None:

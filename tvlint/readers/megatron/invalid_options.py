@@ -13,7 +13,7 @@ from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.arguments import VALUELESS
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
-from tvlint.readers.megatron.unknown_options import distance, unknown_options
+from tvlint.readers.megatron.unknown_options import distance, unknown_options, unknown_short_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 from tvlint.readers.sources.scalar_values import typed
 
@@ -40,9 +40,15 @@ TRUE = frozenset({"true", "1", "yes", "on"})
 
 
 def option_mistakes(
-    configuration: Configuration, surplus: Iterable[tuple[Setting, Word]] = (), program: str = "", *, is_listed: bool = False
+    configuration: Configuration,
+    surplus: Iterable[tuple[Setting, Word]] = (),
+    program: str = "",
+    short: Iterable[Setting] = (),
+    *,
+    is_listed: bool = False,
 ) -> Iterator[Finding]:
-    """Findings about the options of one command line, each as it is written; `surplus` are words that belong to none.
+    """Findings about the options of one command line, each as it is written; `surplus` are words that belong to none, `short`
+    those with one hyphen.
 
     `program` is what the launch starts; its source decides where it lies around the script. Options that are only listed may go
     to a launcher before it.
@@ -52,6 +58,7 @@ def option_mistakes(
     if is_listed and parser is not None:
         parser = replace(parser, closed=False)
     yield from unknown_options(configuration, written, program, parser)
+    yield from unknown_short_options(configuration, short, program, parser)
     if not parses_like_megatron(configuration.framework):
         return
     is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
@@ -86,7 +93,7 @@ def listed_option_mistakes(configuration: Configuration) -> Iterator[Finding]:
     """Yield findings about options that a launcher written in Python lists: those of every program that may take them."""
     flags = frozenset(setting.written for setting in configuration.settings.values() if not is_option(setting.written))
     first, *others = [
-        tuple(option_mistakes(configuration, (), program, is_listed=True))
+        tuple(option_mistakes(configuration, program=program, is_listed=True))
         for program in programs_of(configuration.path, flags) or ("",)
     ]
     places = [{(finding.rule, finding.location) for finding in found} for found in others]

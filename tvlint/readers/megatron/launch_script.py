@@ -85,7 +85,7 @@ def read(path: str, data: bytes) -> Document | None:
     configurations = list[Configuration]()
     for configuration, command, launch, arguments in launched(evaluation, version):
         configurations.append(configuration)
-        mistakes = option_mistakes(configuration, arguments.surplus, launch.path or launch.program)
+        mistakes = option_mistakes(configuration, arguments.surplus, launch.path or launch.program, arguments.short)
         findings.update(dict.fromkeys((*mistakes, *cut_short(command.span))))
     if not configurations:
         overrides = tuple(hydra_overrides.configurations(evaluation))
@@ -140,7 +140,7 @@ def _with_cases(
         for each_configuration, program in found or [
             (configuration, "") for configuration in (of_lists(this_evaluation, version) if only_lists else ())
         ]:
-            mistakes.update(dict.fromkeys(option_mistakes(each_configuration, (), program)))
+            mistakes.update(dict.fromkeys(option_mistakes(each_configuration, program=program)))
             if TRAINS & each_configuration.settings.keys():
                 cases.setdefault(each_configuration.location, []).append(replace(each_configuration, condition=condition))
     whole = {configuration.location: configuration for configuration in configurations}

@@ -202,6 +202,28 @@ def unknown_options(
             yield _finding(setting, "Megatron", meant)
 
 
+def unknown_short_options(
+    configuration: Configuration, short: Iterable[Setting], program: str, parser: ParserSource | None
+) -> Iterator[Finding]:
+    """Yield a finding for each option with one hyphen that the program of the launch does not take.
+
+    Where its source does not decide, those count that other frameworks call an option of Megatron by, of a program that surely
+    has Megatron's parser.
+    """
+    given = frozenset(setting.written for setting in configuration.settings.values())
+    known = _known_of(configuration, given, program, parser)
+    is_sure = known == "source" or (known == "megatron" and OF_MEGATRON.fullmatch(os.path.basename(program)) is not None)
+    for setting in short:
+        flag = setting.written
+        if parser is not None and any(flag.startswith(name) for name in parser.flags if not name.startswith("--")):
+            continue
+        near = _elsewhere(f"-{flag}")
+        if parser is not None and parser.closed:
+            yield _finding(setting, f"`{os.path.basename(parser.program)}`", near if near in parser.flags else "")
+        elif is_sure and near and near not in given:
+            yield _finding(setting, "Megatron", near)
+
+
 def misspelled_keys(keys: Sequence[YamlScalar]) -> Iterator[Finding]:
     """Yield a warning for each key of a section that is a letter or two away from a setting that the section does not give.
 

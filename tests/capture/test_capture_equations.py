@@ -370,6 +370,36 @@ def test_a_mark_that_no_target_is_gives_one_flag(op: str, flag: str, marked: boo
     assert lifted.absent == ([(mark, MARK)] if is_flag else [])
 
 
+def test_a_mark_that_another_rank_is_given_gives_no_one_flag() -> None:
+    bench = Bench()
+    made = bench.program.fresh(Type((1, 3), "bool"))
+    compared: dict[str, Argument] = {"self": targets(bench, marked=False), "other": -100}
+    bench.program.nodes.append(Apply("aten.eq.Scalar", compared, (made,), MARK))
+    bench.program.negative = frozenset({-100.0})
+    assert [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)] == ["torch.narrow", "torch.eq"]
+
+
+@pytest.mark.parametrize(("of_loss", "seeds"), [(True, 1), (False, 0)])
+def test_a_pass_that_begins_with_ones_like_its_loss_begins_with_one(of_loss: bool, seeds: int) -> None:
+    bench = Bench()
+    loss, other = (bench.apply("sum", {"self": each}, each.sum()) for each in (X, Y))
+    ones = bench.apply("ones_like", {"self": Ref(loss if of_loss else other)}, np.array(1.0))
+    bench.program.roots.append(RootValue(loss, ones, MARK))
+    lifted = lift(bench.program, EQUATIONS)
+    assert (len(lifted.seeds), lifted.roots[0].start) == (seeds, "" if of_loss else ones)
+
+
+def test_zeros_of_another_type_that_are_added_to_cast() -> None:
+    bench = Bench()
+    half = bench.program.fresh(Type((3, 4), "bfloat16"))
+    bench.program.given[half] = GivenValue(None, X)
+    zeros = bench.apply("zeros", {"size": (3, 4)}, X)
+    bench.apply("add", {"self": Ref(zeros), "other": Ref(half)}, X)
+    last = lift(bench.program, EQUATIONS).nodes[-1]
+    assert isinstance(last, Call)
+    assert (last.op, last.inputs) == ("torch.Tensor.to", (Ref(half),))
+
+
 @pytest.mark.parametrize("holds", [False, True])
 def test_what_one_flag_chooses_is_all_of_it(holds: bool) -> None:
     bench = Bench()

@@ -79,6 +79,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("token_counts", "token_counts_reference", "dp 2", "2"),
         ("pipeline_1f1b", "pipeline_reference", "pp 2", "4"),
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
+        ("pipeline_zero_bubble", "pipeline_reference", "pp 2", "4"),
         ("pipeline_messages", "pipeline_messages_reference", "pp 2", "4"),
         ("causal_lm", "causal_lm_reference", "dp 2", "1"),
         ("loss_scaling", "loss_scaling_reference", "dp 2", "1"),
@@ -106,6 +107,16 @@ def test_gradients_that_are_unscaled_by_another_factor_are_refuted(tmp_path: Pat
 def test_that_no_gradient_is_infinite_is_assumed_where_a_loss_is_scaled() -> None:
     said = proof(path_of("loss_scaling"), "loss_scaling_reference").assumptions
     assert "no gradient from which the scaler of the loss takes its factor is infinite on any rank, as recorded" in said
+
+
+def test_gradients_of_a_pipeline_without_bubbles_that_are_not_divided_are_refuted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("pipeline_zero_bubble")
+    kept = [line for line in lines if not line.get("op", "").startswith("aten.div_")]
+    assert len(kept) < len(lines)
+    assert proof(written(tmp_path, kept), "pipeline_reference").outcome is Outcome.REFUTED
 
 
 def test_gradients_of_a_second_optimizer_that_are_not_reduced_are_refuted() -> None:

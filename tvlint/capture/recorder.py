@@ -91,6 +91,7 @@ class Recorder(TorchDispatchMode):
         self.away = False
         self.early: list[_Early] | None = []
         self.received: dict[int, int] = {}
+        self.arrived: set[int] = set()
 
     def emit(self, event: dict[str, Any]) -> None:
         """Write one event."""
@@ -134,6 +135,10 @@ class Recorder(TorchDispatchMode):
     def is_made(self, tensor: torch.Tensor) -> bool:
         """Return whether an operator of the step has made the storage of a tensor."""
         return self.storages.get(tensor.untyped_storage()._cdata) in self.made
+
+    def is_received(self, tensor: torch.Tensor) -> bool:
+        """Return whether a message of the step has written a tensor."""
+        return self.storages.get(tensor.untyped_storage()._cdata) in self.arrived
 
     def is_data(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor is no weight, and nothing that the step has written or named."""
@@ -260,6 +265,8 @@ class Recorder(TorchDispatchMode):
             event = {"op": name, "arguments": {}, "outputs": [self.identify(each, True) for each in tensors_in(result)]}
             self.emit(self.mark(event))
             return result
+        if event["communication"] == "receive":
+            self.arrived.update(self.storages[each.untyped_storage()._cdata] for each in tensors_in(arguments["tensors"]))
         event["work"] = number = len(self.works)
         if self.batch:
             event["batch"] = self.batch

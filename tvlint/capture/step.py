@@ -130,9 +130,14 @@ class Step:
                 self.name(replace(state, name=prefix + state.name))
 
     def name_leaves(self, roots: Sequence[torch.Tensor]) -> None:
-        """Record names of weights that no module holds, numbered in the order in which the backward pass finds them."""
+        """Record names of weights that no module holds, numbered in the order in which the backward pass finds them.
+
+        What a pipeline stage is sent has a gradient too, and is no weight.
+        """
+        trained = set[int]().union(*map(_weights_of, self.optimizers))
         for tensor in leaves_of(roots):
-            if id(tensor) not in self.weights and not self.recorder.is_made(tensor):
+            is_sent = id(tensor) not in trained and self.recorder.is_received(tensor)
+            if id(tensor) not in self.weights and not self.recorder.is_made(tensor) and not is_sent:
                 self.name(state_of(f"weight{len(self.weights)}", "weight", tensor))
 
     def name(self, state: State) -> None:

@@ -15,6 +15,7 @@ from tvlint.readers.capture.emit import CrossingError, Run
 from tvlint.readers.capture.equal_gathers import without_equal_gathers
 from tvlint.readers.capture.lifting.lift import inputs_of, outputs_of
 from tvlint.readers.capture.lifting.program import Exchange
+from tvlint.readers.capture.lifting.program import Program as Followed
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
@@ -44,7 +45,7 @@ def lift_reference(capture: Capture) -> Lifting:
     if capture.ranks != 1:
         text = f"the reference was captured on {capture.ranks} ranks"
         raise ReadError(text, Location(capture.path), "capture the single-device program as reference")
-    prepared = (prepare(capture.path, capture.tapes[0], follow(capture.tapes[0])),)
+    prepared = (prepare(capture.path, capture.tapes[0], _with_negative([follow(capture.tapes[0])])[0]),)
     found = alone(prepared[0], capture.path)
     _keep_single_samples(prepared[0], found)
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}, None))
@@ -56,7 +57,8 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     Raises ReadError where there is none.
     """
     capture = without_equal_gathers(with_communicators(capture))
-    programs = without_equal_broadcasts(without_uneven_shards(capture, [follow(tape) for tape in capture.tapes]))
+    followed = _with_negative([follow(tape) for tape in capture.tapes])
+    programs = without_equal_broadcasts(without_uneven_shards(capture, followed))
     ranks = [prepare(capture.path, *pair) for pair in zip(capture.tapes, programs, strict=True)]
     for rank, received in enumerate(received_numbers([rank.lifted for rank in ranks])):
         if received:
@@ -67,6 +69,17 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     mesh, placements = _mesh(capture, prepared, found)
     lies = _loss_placements(mesh, placements, found, _is_sum(prepared, reference.prepared[0]))
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
+
+
+def _with_negative(programs: Sequence[Followed]) -> list[Followed]:
+    """Return the programs of all ranks with the negative whole numbers that any of them is given, in any micro-batch.
+
+    Ranks and micro-batches that are given none of a mark are then lifted as those are that are given one.
+    """
+    given = [value.numbers for program in programs for value in program.given.values()]
+    whole = [numbers for numbers in given if numbers is not None and numbers.dtype.kind == "i"]
+    found = frozenset(float(number) for numbers in whole for number in set(numbers[numbers < 0].tolist()))
+    return [replace(program, negative=found) for program in programs]
 
 
 def _keep_single_samples(prepared: Prepared, found: Found) -> None:

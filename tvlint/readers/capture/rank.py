@@ -16,6 +16,7 @@ from tvlint.readers.capture.lifting.factors import Factors, misfit
 from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, is_move, lift, outputs_of
 from tvlint.readers.capture.lifting.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
+from tvlint.readers.capture.rewriting.equal_runs import with_equal_runs
 from tvlint.readers.capture.rewriting.expansions import without_expansions
 from tvlint.readers.capture.rewriting.regather import with_dimensions
 from tvlint.readers.capture.rewriting.scattered_addends import with_scattered_addends
@@ -132,13 +133,20 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
             mark = issued[placed_node.handle]
             placed_node = replace(placed_node, mark=replace(placed_node.mark, phase=mark.phase, micro_batch=mark.micro_batch))
         source = makers.get(inputs_of(placed_node)[0]) if isinstance(placed_node, Call) and is_move(placed_node.op) else None
-        if source is not None and 0 <= source.mark.micro_batch < placed_node.mark.micro_batch:
+        if source is not None and _is_before(source.mark, placed_node.mark):
             placed_node = replace(placed_node, mark=source.mark)
             nodes.insert(nodes.index(source) + 1, placed_node)
         else:
             nodes.append(placed_node)
         makers.update(dict.fromkeys(outputs_of(placed_node), placed_node))
     return replace(lifted, nodes=nodes)
+
+
+def _is_before(source: Mark, mark: Mark) -> bool:
+    """Return whether what a view is of is made in an earlier micro-batch, or is a gradient that is viewed outside of its pass."""
+    if source.phase == "backward" and mark.phase == "forward":
+        return 0 <= source.micro_batch <= mark.micro_batch
+    return 0 <= source.micro_batch < mark.micro_batch
 
 
 def _is_of_no_data(node: Call | Exchange) -> bool:
@@ -167,7 +175,7 @@ def write_rank(
             emitter.finish_run(value, f"grad({weight})", lifted.program.shape(lifted.gradients[weight][0]), mark)
     reducers = _reducers(prepared)
     updated = tuple(name for name in lifted.program.updated if name in lifted.gradients)
-    return RankProgram(tuple(emitter.runs), emitter.declared, reducers, updated)
+    return RankProgram(with_equal_runs(emitter.runs), emitter.declared, reducers, updated)
 
 
 def _mark_of(value: str, lifted: Lifted) -> Mark:

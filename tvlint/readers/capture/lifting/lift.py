@@ -5,7 +5,7 @@ What no equation lifts stays what it is: an operator that the table does not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
@@ -150,7 +150,11 @@ class Lifting:
     """A program while it is lifted."""
 
     def __init__(
-        self, program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float]
+        self,
+        program: Program,
+        equations: Mapping[str, tuple[Equation, ...]],
+        received: Mapping[str, float],
+        roots: Sequence[RootValue],
     ) -> None:
         self.program = program
         self.equations = equations
@@ -164,7 +168,7 @@ class Lifting:
         self.uses: dict[str, list[Call]] = {}
         self.moved: dict[object, str] = {}
         self.means: dict[str, Call] = {}
-        self.roots = {root.value for root in program.roots if not root.start}
+        self.roots = {root.value for root in roots if not root.start}
 
     # ---- what is known of a value ----
 
@@ -293,17 +297,29 @@ _NONE: Mapping[str, float] = {}
 
 def lift(program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float] = _NONE) -> Lifted:
     """Return the program in operators of the operator table; `received` are numbers that other ranks broadcast."""
-    lifting = Lifting(program, equations, received)
+    roots = _roots(program)
+    lifting = Lifting(program, equations, received, roots)
     for node in program.nodes:
         _lift(lifting, node)
     result = replace(lifting.result, numbers=lifting.numbers)
     result.gradients = {name: (lifting.name(value), array) for name, (value, array) in program.gradients.items()}
-    for root in program.roots:
+    for root in roots:
         value = _scalar(lifting, root.value) if not root.start else lifting.name(root.value)
         result.roots.append(replace(root, value=value, start=lifting.name(root.start)))
     for seed, root_value in result.seeds.items():
         program.types[seed] = program.types[_scalar(lifting, root_value)]
     return result
+
+
+def _roots(program: Program) -> list[RootValue]:
+    """Return the values that backward passes begin at; a number that begins with `ones_like` of itself begins with one."""
+    ones = {node.outputs[0]: node for node in program.nodes if isinstance(node, Apply) and node.op == "aten.ones_like.default"}
+    found = []
+    for root in program.roots:
+        made = ones.get(root.start)
+        is_one = made is not None and made.arguments.get("self") == Ref(root.value) and prod(program.shape(root.value)) == 1
+        found.append(replace(root, start="") if is_one else root)
+    return found
 
 
 def _scalar(lifting: Lifting, name: str) -> str:

@@ -32,7 +32,7 @@ def _unary(op: str) -> Callable[[Lifting, Apply], bool]:
 
 
 def _never_marked(lifting: Lifting, node: Apply) -> bool:
-    """Lift the comparison of indices with a negative mark, as of targets that do not count, where none that is given is it."""
+    """Lift the comparison of indices with a negative mark, as of targets that do not count, where no rank is given it."""
     name, mark = lifting.value(given(node, "self")), lifting.number(given(node, "other"))
     call = lifting.call_of(name) if name is not None else None
     while call is not None and (is_move(call.op) or call.op == "torch.Tensor.to") and isinstance(call.inputs[0], Ref):
@@ -41,7 +41,7 @@ def _never_marked(lifting: Lifting, node: Apply) -> bool:
     source = lifting.program.given.get(name) if name is not None else None
     if mark is None or mark >= 0 or source is None or source.numbers is None or lifting.dtype(str(name)) != "int64":
         return False
-    if bool((source.numbers == mark).any()):
+    if mark in lifting.program.negative or bool((source.numbers == mark).any()):
         return False
     lifting.result.absent.append((mark, node.mark))
     return made_of(lifting, node, float(node.op.startswith("aten.ne.")))

@@ -149,7 +149,8 @@ def _padded(lifting: Lifting, node: Apply) -> bool:
 
 def _seeded(lifting: Lifting, node: Apply) -> bool:
     name = lifting.value(given(node, "self"))
-    if name not in {lifting.name(root) for root in lifting.roots} or node.mark.phase != "backward":
+    begins = node.mark.phase == "backward" or node.outputs[0] in {root.start for root in lifting.program.roots}
+    if name not in {lifting.name(root) for root in lifting.roots} or not begins:
         return False
     lifting.result.seeds[node.outputs[0]] = str(name)
     return True

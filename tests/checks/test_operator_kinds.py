@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.builders.plan_findings import findings_of_plan, findings_of_text
 from tests.sampling import sampled
+from tests.shared import ROOT
 from tvlint.findings import Severity
 from tvlint.ops.annotations.declared import Declared
 from tvlint.ops.annotations.declaring import with_declared
@@ -208,3 +211,11 @@ def test_what_a_project_declares_comes_before_what_a_name_says(plan: str, name: 
     assert read is not None
     declared = with_declared(read, [Declared(f"ours.{name}", annotation, linear=((0,),))])
     assert [each.rule for each in findings_of_plan(declared) if each.severity is not Severity.NOTE] == []
+
+
+def test_the_names_that_the_documents_list_are_known() -> None:
+    text = (ROOT / "docs" / "plan-text.md").read_text(encoding="utf-8")
+    rows = text.split("| kind | listed names, for example |")[1].split("\n\n")[0].splitlines()[2:]
+    names = [name for row in rows for name in re.findall(r"`(?:[\w, ]+ = )?(\w+)[(`]", row.split("|")[2])]
+    assert len(names) > len(rows) == 6
+    assert [name for name in names if row_of(name) is None] == []

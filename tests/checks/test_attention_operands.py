@@ -66,3 +66,66 @@ def test_an_operator_that_takes_apart_gives_as_many_parts_as_it_is_asked_for() -
     plan = "mesh tp=2\ninput x f32[8,8]\nprogram\n  a, b = split(x, {}, dim=0)\n  y = add(a, b)\n"
     assert [each.rule for each in findings_of_text(plan.format(8))] == ["shape-mismatch"]
     assert findings_of_text(plan.format(4)) == []
+
+
+RING = """mesh cp=3
+input q f32[4,6,8] cp:S(1)
+input k f32[4,6,8] cp:S(1)
+input v f32[4,6,8] cp:S(1)
+output o f32[4,6,8] cp:S(1)
+program
+  o0, e0 = attention(q, k, v)
+  send k to cp+1 ring batch a
+  recv k1: f32[4,2,8] from cp-1 ring batch a
+  send v to cp+1 ring batch b
+  recv v1: f32[4,2,8] from cp-1 ring batch b
+  o1, e1 = attention(q, k1, v1)
+  m1, n1 = merge_by_log_sum_exp(o0, e0, o1, e1)
+  send {} to cp+1 ring batch c
+  recv k2: f32[4,2,8] from cp-1 ring batch c
+  send {} to cp+1 ring batch d
+  recv v2: f32[4,2,8] from cp-1 ring batch d
+  o2, e2 = attention(q, k2, v2)
+  o = merge_by_log_sum_exp(m1, {}, o2, e2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "rules"),
+    [
+        (("k1", "v1", "n1"), set()),
+        (("k", "v", "n1"), {"ring-attention-step-missing", "merged-twice"}),
+        (("k1", "v1", "e0"), {"merges-different-values"}),
+    ],
+)
+def test_a_ring_goes_on_with_what_it_received(sent: tuple[str, str, str], rules: set[str]) -> None:
+    found = {finding.rule: finding for finding in findings_of_text(RING.format(*sent))}
+    assert found.keys() <= rules
+    assert bool(found) == bool(rules)
+    if "ring-attention-step-missing" in rules:
+        assert "twice, here as `k2`" in found["ring-attention-step-missing"].message
+
+
+ZIG_ZAG = """mesh cp=2
+input q f32[1,8,4] cp:S(1,order=[[0,3],[1,2]])
+input k f32[1,8,4] cp:S(1,order=[[0,3],[1,2]])
+input v f32[1,8,4] cp:S(1,order=[[0,3],[1,2]])
+input t f32[1,8,4] cp:{}
+program
+  kg = all-gather(k, dim=1) over cp
+  vg = all-gather(v, dim=1) over cp
+  o = scaled_dot_product_attention(q, kg, vg{})
+  r = add(o, t)
+"""
+
+
+@pytest.mark.parametrize(
+    ("placement", "causal", "rules"),
+    [
+        ("S(1,order=[[0,3],[1,2]])", "", set()),
+        ("S(1)", "", {"mismatched-shards"}),
+        ("S(1,order=[[0,3],[1,2]])", ", is_causal=True", {"pieces-not-in-rank-order"}),
+    ],
+)
+def test_attention_without_a_mask_takes_keys_in_any_order(placement: str, causal: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(ZIG_ZAG.format(placement, causal))} == rules

@@ -308,3 +308,42 @@ def test_other_pieces_are_not(name: str, change: tuple[str, str]) -> None:
     reference, parallel = plans(with_backward(PAIRS[name].reference), with_backward(wrong))
     assert prove(parallel, reference).outcome is not Outcome.PROVED
     assert not isinstance(on_numbers_of(parallel, reference), Agreement)
+
+
+FUSED = """
+weight q f32[8,8]
+weight k f32[8,8]
+weight u f32[8,8]
+input x f32[2,8,8]{x}
+loss l
+program
+  qs = linear(x, q)
+  ks = linear(x, k)
+  us = linear(x, u)
+{keys}
+  y = scaled_dot_product_attention(qs, ka, ua{mask})
+{end}
+"""
+AS_GATHERED = "\n".join(f"  {name}a: f32[2,8,8] = all-gather({name}s, dim=1) over cp" for name in "ku")
+
+
+def fused(keys: str, mask: str = "") -> str:
+    end = "  s = pow(y, 2)\n  r: f32[] = sum(s)\n  l: f32[] = all-reduce(r) over cp\n  end reduce-gradients q, k, u over cp"
+    return "mesh cp=2\n" + FUSED.format(x=f" cp:S(1, {ORDER})", keys=keys, mask=mask, end=end)
+
+
+@pytest.mark.parametrize(
+    ("keys", "mask", "is_right"),
+    [
+        (AS_GATHERED, "", True),
+        (AS_GATHERED, ", is_causal=True", False),
+        (AS_GATHERED.replace("ua:", "ug:") + "\n  u0, u1, u2, u3 = torch.chunk(ug, 4, dim=1)\n"
+         "  ua = cat([u0, u2, u3, u1], dim=1)", "", False),
+    ],
+)  # fmt: skip
+def test_attention_without_a_mask_may_take_keys_as_they_are_gathered(keys: str, mask: str, is_right: bool) -> None:
+    reference = FUSED.format(x="", keys="  ka = identity(ks)\n  ua = identity(us)", mask=mask, end=LOSS)
+    whole, parallel = plans(with_backward(reference), with_backward(fused(keys, mask)))
+    outcome = prove(parallel, whole).outcome
+    assert isinstance(on_numbers_of(parallel, whole), Agreement) is is_right
+    assert outcome is not (Outcome.REFUTED if is_right else Outcome.PROVED)

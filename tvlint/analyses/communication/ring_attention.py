@@ -24,7 +24,10 @@ _LARGEST = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class RingDefect:
-    """A defect of the ring of `rank` at `where`: its `kind`, the value concerned, and in words what is missing."""
+    """A defect of the ring of `rank` at `where`: its `kind`, the value concerned, and in words what is missing.
+
+    `again` is the rank whose keys the queries have met before; -1 for none.
+    """
 
     kind: str
     where: Where
@@ -32,6 +35,7 @@ class RingDefect:
     ranks: tuple[int, ...]
     missing: tuple[int, ...] = ()
     other: str = ""
+    again: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +93,7 @@ def _defects(facts: Facts) -> Iterator[RingDefect]:
         for found in (*_unrotated(state), *_missing(facts, state), *_summed(state)):
             merged.setdefault((found.kind, found.where, found.name, found.other), (set(), found))[0].add(state.rank)
     for (kind, where, name, other), (members, first) in merged.items():
-        yield RingDefect(kind, where, name, tuple(sorted(members)), first.missing, other)
+        yield RingDefect(kind, where, name, tuple(sorted(members)), first.missing, other, first.again)
 
 
 def _run(facts: Facts) -> dict[int, _Rank]:
@@ -211,10 +215,12 @@ def _missing(facts: Facts, state: _Rank) -> Iterator[RingDefect]:
         ring = facts.plan.mesh.along(state.rank, (axis,))
         if any(_is_causal(step.operator) for step in steps):
             ring = tuple(rank for rank in ring if rank <= state.rank)
-        missing = tuple(rank for rank in ring if rank not in {step.key[1] for step in steps})
+        met = [step.key[1] for step in steps]
+        missing = tuple(rank for rank in ring if rank not in met)
         if missing:
-            last = steps[-1]
-            yield RingDefect("step", last.where, _name(last, 1), (state.rank,), missing, f"{len(steps)} of {len(ring)}")
+            at = next((step for place, step in enumerate(steps) if step.key[1] in met[:place]), steps[-1])
+            again = at.key[1] if len(set(met)) < len(met) else -1
+            yield RingDefect("step", at.where, _name(at, 1), (state.rank,), missing, f"{len({*met})} of {len(ring)}", again)
 
 
 def _axis(facts: Facts, rank: int, others: set[int]) -> str:

@@ -9,7 +9,7 @@ plan returns of it, where the step does not undo that. Weights of losses are non
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from math import prod
@@ -49,6 +49,8 @@ class Multiple:
     other: str = ""
     scaled: bool = False
     may_be_meant: bool = False
+    factor: Fraction = Fraction(1)
+    """As `times`, as a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
         times, place = misfit.times, place_of(facts, operator)
         said = f"{times.numerator} times" if times.denominator == 1 else f"{times} of"
         everywhere = facts.fold.everywhere(tuple(sorted(ranks)))
-        yield Multiple(name, weight, said, place, everywhere, misfit.other, misfit.scaled, misfit.may_be_meant)
+        yield Multiple(name, weight, said, place, everywhere, misfit.other, misfit.scaled, misfit.may_be_meant, times)
 
 
 def place_of(facts: Facts, operator: Operator) -> Location:
@@ -148,12 +150,32 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
         held.setdefault(open_numbers, {}).setdefault(factor, []).append(step)
     for open_numbers, steps_of in held.items():
         misfits = {factor: None if open_numbers else _misfit(alone, loss, start * seed, factor) for factor in steps_of}
+        right = [factor for factor, misfit in misfits.items() if misfit is None]
+        misfits = {factor: _against(alone, loss, start * seed, factor, misfit, right) for factor, misfit in misfits.items()}
         judged = [(step, misfit) for factor, misfit in misfits.items() if misfit is not None for step in steps_of[factor]]
         yield from judged
         if len(steps_of) > 1 and not judged:
             usual, most = max(steps_of.items(), key=lambda item: (len(item[1]), -item[0]))
             for factor, others in steps_of.items():
                 yield from ((step, _Misfit(factor / usual, most[0].weight)) for step in others if factor != usual)
+
+
+def _against(
+    alone: Alone, loss: int, seed: Fraction, factor: Fraction, misfit: _Misfit | None, right: list[Fraction]
+) -> _Misfit | None:
+    """Return a misfit as a multiple of what the other steps take, where one multiple is right for them.
+
+    Where backward starts from less than the plan returns, the micro-batches are meant to be divided by.
+    """
+    if misfit is None or misfit.scaled:
+        return misfit
+    if len(right) == 1:
+        times = factor / right[0]
+        meant = misfit.may_be_meant and times not in _likely(alone.plan, micro_batches_of(alone.plan))
+        return replace(misfit, times=times, may_be_meant=meant)
+    stated = _stated(alone, bare(alone, loss)[1])
+    divides = len(stated) == 1 and seed < min(stated)
+    return replace(misfit, times=misfit.times * micro_batches_of(alone.plan)) if divides else misfit
 
 
 def _is_unscaled(alone: Alone, loss: int, start: Fraction, number: int) -> bool:

@@ -29,6 +29,10 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 f"the gradient of the loss, if `{multiple.other}` is updated with that: their gradients are divided differently"
             )
         help = "divide once by the ranks that share the batch and once by the micro-batches, in the loss or in the reduction"
+        if multiple.factor.denominator == 1:
+            help = f"divide the loss or the gradient by {multiple.factor} more: {help}"
+        elif multiple.factor.numerator == 1:
+            help = f"divide the loss or the gradient by {multiple.factor.denominator} less: {help}"
         if multiple.scaled:
             what = f"the gradient of the loss: backward starts from a multiple, which `{multiple.name}` does not undo"
             help = "divide the gradient by the loss scale before the update, once"

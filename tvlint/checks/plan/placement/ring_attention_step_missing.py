@@ -16,11 +16,15 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     for found in ring_defects(facts):
         if found.kind != "step":
             continue
+        twice, help = "", "rotate the keys and values once more for every rank but the own"
+        if found.again >= 0:
+            twice = f"meets those of rank {found.again} twice, here as `{found.name}`, and "
+            help = "send on the keys and values that the step before received"
         yield rule.finding(
             f"the queries of {facts.who(found.ranks)} meet the keys of {found.other} ranks of the ring; "
-            f"rank {found.ranks[0]} never sees those of {describe(found.missing)}",
+            f"rank {found.ranks[0]} {twice}never sees those of {describe(found.missing)}",
             facts.place(*found.where),
-            "rotate the keys and values once more for every rank but the own",
+            help,
             ranks=facts.fold.everywhere(found.ranks),
             about=(),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.builders.operator_cases import CASES, Case, operands_of
 from tests.builders.residues import Residues
+from tests.shared import ROOT
 from tvlint.ir.operators import Literal
 from tvlint.ops.annotations.registered import SPECS as REGISTERED
 from tvlint.ops.field import Floats
@@ -42,6 +44,11 @@ def test_every_operator_that_is_interpreted_has_a_case_and_only_registered_ones_
         *(spec.name for spec in REGISTERED),
         *(spec.name for spec in SPECS if spec.family in (Family.RESHAPE, Family.INERT)),
     }
+
+
+def test_the_sample_of_contributing_is_a_case_of_the_table() -> None:
+    (sample,) = re.findall(r"^```python\n(.*)\n```$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert f"    {sample}\n" in (ROOT / "tests" / "builders" / "operator_cases.py").read_text(encoding="utf-8")
 
 
 @every_case

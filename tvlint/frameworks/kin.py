@@ -27,6 +27,8 @@ class Framework:
     version: str = ""
 
 
+DISTINCT = frozenset({"nnscaler", "deepspeed", "gpt-neox", "torchtitan"})
+"""Frameworks of their own, whose configurations are never those of another one, whatever the project says."""
 MEGATRON = "megatron-lm"
 CORE = "megatron-core"
 BEFORE_RELEASES = "0.1"
@@ -136,7 +138,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     ),
     CORE: Framework(),
 }
-"""By name; a program is of the first framework of which it imports a package."""
+"""By name; a program is of the first framework of which it imports a package, so that a user stands above what it runs."""
 
 
 @cache

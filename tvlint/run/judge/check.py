@@ -13,6 +13,7 @@ from tvlint.cache.remember import MANY
 from tvlint.checkout.opening import is_empty, recording
 from tvlint.checks import findings_of_plan, load_check
 from tvlint.findings import Finding, NotEvaluated, Problem, Recognised, Related, Report, Severity, Silenced
+from tvlint.frameworks.kin import DISTINCT
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, field, replace
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from tvlint.ir.schedule import Schedule
 
 T = TypeVar("T")
-
-DISTINCT = frozenset({"nnscaler", "deepspeed", "gpt-neox", "torchtitan"})
-"""Frameworks whose configurations are never those of another one, whatever the project says."""
 
 LARGE = 64 << 10
 """Bytes of the smallest file of which is kept what is found in it, however few are checked."""

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tvlint.frameworks.core_defaults import DEFAULTS, NOTE, OF_FRAMEWORK
+from tvlint.frameworks.kin import DISTINCT
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document
 from tvlint.rulebook.language.values import Values
-from tvlint.run.judge.check import DISTINCT, as_project_says, as_stated
+from tvlint.run.judge.check import as_project_says, as_stated
 from tvlint.run.project.nested import judging
 from tvlint.run.project.project_file import Project
 from tvlint.run.project.world_size import stated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,6 +59,34 @@ def written(tree: Path, files: dict[str, str]) -> list[str]:
 def test_a_script_depends_on_what_it_sources(tree: Path, files: dict[str, str], expected: list[str]) -> None:
     written(tree, {"a/env.sh": "export LAYERS=4\n"})
     assert dependents(written(tree, files), ("a/env.sh",)) == expected
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.parametrize("left", ["", None])
+@pytest.mark.parametrize(
+    ("path", "files", "expected"),
+    [
+        ("a/env.sh", {"run.sh": f"source a/env.sh\n{LAUNCH}", "other.sh": f"source b/env.sh\n{LAUNCH}"}, "run.sh"),
+        ("a/env.sh", {"run.sh": f"source mid.sh\n{LAUNCH}", "mid.sh": "source a/env.sh\n"}, "run.sh"),
+        ("conf/model/small.yaml", {"conf/config.yaml": YAML, "other/config.yaml": YAML}, "conf/config.yaml"),
+    ],
+)
+def test_what_opens_a_file_is_checked_where_that_is_empty_or_gone(
+    tree: Path, path: str, files: dict[str, str], expected: str, left: str | None, tracked: bool
+) -> None:
+    written(tree, {path: "LAYERS=4\n" if path.endswith(".sh") else "num_layers: 4\n", **files})
+    if tracked:
+        (tree / ".git").rmdir()
+        subprocess.run(["git", "init", "-q"], check=True)
+        subprocess.run(["git", "add", "-A"], check=True)
+    if left is None:
+        (tree / path).unlink()
+        subprocess.run(["git", "add", "-A"], check=tracked, capture_output=True)
+    else:
+        (tree / path).write_text(left)
+    forget()
+    assert [file for file in changed((path,), Project(tree)).files if file != "mid.sh"] == [expected]
+    assert changed(("notes/gone.sh",), Project(tree)).files == ()
 
 
 def test_a_launch_depends_on_its_program(tree: Path) -> None:

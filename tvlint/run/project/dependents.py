@@ -29,6 +29,9 @@ LARGEST = 1 << 20
 LONG = 20.0
 """Seconds of work that is kept though the budget of the run ends before all files are read: the next run goes on from there."""
 
+_ABOUT_FILES = ("content", "is_file", "is_tracked")
+"""Questions by which a file opens another one; of one that is gone it may learn no more than that git does not track it."""
+
 
 def dependents(files: Iterable[str], others: Collection[str], cache: Cache | None = None) -> list[str]:
     """Return those of the files that depend on one of `others`, themselves left out."""
@@ -38,7 +41,7 @@ def dependents(files: Iterable[str], others: Collection[str], cache: Cache | Non
     book = _opened(paths, are_named, cache if len(paths) >= MANY else None)
 
     def is_wanted(name: str, path: str, *_: str) -> bool:
-        return name in ("content", "is_file") and os.path.realpath(path) in wanted
+        return name in _ABOUT_FILES and os.path.realpath(path) in wanted
 
     asking = {file.path for file in book.asking(is_wanted)}
     return [path for path in paths if path in asking]

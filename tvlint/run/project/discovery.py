@@ -108,17 +108,19 @@ def _absence(path: str) -> str:
 def changed(paths: tuple[str, ...], project: Project, cache: Cache | None = None) -> Candidates:
     """Return the changed files that the project does not exclude, and the project's files that depend on one of them.
 
-    A launch script that sources a changed file, or a YAML that builds on it, changes with it. pre-commit may split a long
-    list of files over several calls, so a call never takes its arguments for the whole project.
+    A launch script that sources a changed file, or a YAML that builds on it, changes with it, also where the file is empty or
+    gone now. pre-commit may split a long list of files over several calls, so a call never takes its arguments for the whole
+    project.
     """
     findings: list[Finding] = []
     kept = {as_folder(path): None for path in paths if not excluded(path, project) and _readable(path, findings)}
-    if not kept:
-        return Candidates((), findings=tuple(findings))
+    if not paths:
+        return Candidates(())
     from tvlint.run.project.dependents import dependents
 
     around = discover((), project)
-    kept.update(dict.fromkeys(dependents((path for path in around.files if path not in kept), tuple(kept), cache)))
+    altered = tuple(dict.fromkeys((*kept, *paths)))
+    kept.update(dict.fromkeys(dependents((path for path in around.files if path not in kept), altered, cache)))
     return Candidates(tuple(kept), problems=around.problems, findings=(*findings, *around.findings))
 
 

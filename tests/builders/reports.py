@@ -91,7 +91,9 @@ def write_sources(root: Path) -> None:
 
 
 def context(root: Path, **changes: object) -> Context:
-    return Context(**{"rules": RULES, "root": root, "version": "1.2.3", **changes})  # type: ignore[arg-type]
+    """Return the context of a report on a folder that a person named."""
+    named = frozenset({root.resolve()})
+    return Context(**{"rules": RULES, "root": root, "version": "1.2.3", "named": named, **changes})  # type: ignore[arg-type]
 
 
 def _layers() -> Finding:

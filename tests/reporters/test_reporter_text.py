@@ -137,7 +137,7 @@ def _root_with_secrets(tmp_path: Path) -> tuple[Path, tuple[str, ...]]:
     return root, (*hidden, "binary", "latin", "fifo", "/dev/zero", ".", "missing", "a\0b", "n" * 5000)
 
 
-def test_outside_of_a_checkout_unhidden_files_below_the_root_are_shown(tmp_path: Path) -> None:
+def test_outside_of_a_checkout_unhidden_files_in_named_folders_are_shown(tmp_path: Path) -> None:
     root, names = _root_with_secrets(tmp_path)
     (root / "model.py").write_text("SHOWN\n", encoding="utf-8")
     report = Report(tuple(finding(name) for name in (*names, "model.py")))
@@ -145,6 +145,7 @@ def test_outside_of_a_checkout_unhidden_files_below_the_root_are_shown(tmp_path:
     assert "SECRET" not in shown
     assert shown.count("SHOWN") == 1
     assert shown.count("message [some-rule]") == len(names) + 1
+    assert "SHOWN" not in text.write(report, reports.context(root, named=frozenset({root / "plans"}))).text
 
 
 def test_in_a_checkout_the_files_that_git_tracks_are_shown(tmp_path: Path) -> None:

@@ -269,6 +269,7 @@ def _named(options: argparse.Namespace) -> list[str]:
     if not given.get("changed"):
         names += [path for key in ("paths", "parallel", "what") for path in given.get(key, ())]
         names += filter(None, [given.get("reference")])
+        names += [os.curdir] if given.get("paths") == [] else []
     return names
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from tvlint.checkout.following import may_be_shown
 from tvlint.findings import Finding, Problem, Reason, Report, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass, replace
@@ -71,7 +72,10 @@ def _plan(path: str, report: Report) -> Iterator[Location]:
 
 
 def located(location: Location, context: Context) -> Anchor | None:
-    """`location` as a line of a repository file; None where there is no such file."""
+    """`location` as a line of a repository file; None where there is no such file.
+
+    A plan may name any file, so one that git does not track is none, unless it is what was checked.
+    """
     path = _in_repository(location.path, context)
     return None if path is None else _line(path, location)
 
@@ -115,4 +119,6 @@ def outside(location: Location, context: Context) -> Anchor:
 
 def _in_repository(path: str, context: Context) -> str | None:
     real = resolved(path, context.root)
-    return None if real is None else below_root(str(real), repository(context))
+    if real is None or not (path in context.read or real in context.named or may_be_shown(path, context.root)):
+        return None
+    return below_root(str(real), repository(context))

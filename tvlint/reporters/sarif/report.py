@@ -24,7 +24,7 @@ from tvlint.reporters.forge.remarks import Remark, lines, pair_of, prints_of_fil
 from tvlint.reporters.forge.repository_lines import RepositoryLines
 from tvlint.reporters.sarif.escape import link_text, message_text
 from tvlint.reporters.sarif.rules import rule_object
-from tvlint.reporters.text.paths import place, uri
+from tvlint.reporters.text.paths import below_root, place, uri
 from tvlint.reporters.text.ranks import intervals
 from tvlint.reporters.text.totals import assumed, set_aside
 
@@ -101,7 +101,7 @@ def _result(remark: Remark, index: int, fingerprints: dict[str, str], context: C
             for number, (other, where) in enumerate(related, 1)
         ]
     if remark.flow:
-        steps = [_step(step, context) for step in remark.flow]
+        steps = [_step(step, remark, context) for step in remark.flow]
         result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
     fixes = [fix for each_fix in remark.fixes if (fix := _fix(each_fix, context)) is not None]
     if fixes:
@@ -148,9 +148,14 @@ def _logical(location: Location) -> dict[str, Any]:
     return {"logicalLocations": [{"name": pointer.rsplit("/", 1)[-1], "fullyQualifiedName": pointer, "kind": "element"}]}
 
 
-def _step(step: Related, context: Context) -> dict[str, Any]:
-    anchor = located(step.location, context) or outside(step.location, context)
-    return {"location": {**_physical(anchor), **_logical(step.location), "message": {"text": message_text(step.message)}}}
+def _step(step: Related, remark: Remark, context: Context) -> dict[str, Any]:
+    """Return the step at its place; at that of the result, where its file is in the folder and not of the repository."""
+    anchor, text = located(step.location, context), step.message
+    if anchor is None:
+        anchor = outside(step.location, context)
+        if not anchor.outside and below_root(step.location.path, context.root):
+            anchor, text = remark.anchor, f"{text}: {place(step.location, context.root)}"
+    return {"location": {**_physical(anchor), **_logical(step.location), "message": {"text": message_text(text)}}}
 
 
 def _properties(remark: Remark) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The source lines that a location points at.
 
 A plan may name any path as the source of an operator, and a report may be published, so only two kinds of files are shown:
-those that a person named, and those that git tracks (outside of a checkout: unhidden ones below the root).
+those that a person named, and those that git tracks (outside of a checkout: unhidden ones in a folder that a person named).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from tvlint.checkout.following import may_be_shown
 from tvlint.checkout.opening import content
+from tvlint.checkout.top import top_of
 from tvlint.findings import Report
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
@@ -45,7 +46,7 @@ def excerpts(report: Report, context: Context, width: int = 0) -> Excerpts:
 
     def lines(path: str) -> tuple[str, ...] | None:
         if path not in files:
-            text = _read(path, context.root, asked)
+            text = _read(path, context, asked)
             files[path] = None if text is None else split_lines(text)
         return files[path]
 
@@ -58,7 +59,7 @@ def excerpts(report: Report, context: Context, width: int = 0) -> Excerpts:
 
 def source_text(path: str, report: Report, context: Context) -> str | None:
     """Return the content of a file that may be shown; None where it may not, or is not text."""
-    return _read(path, context.root, _asked(report, context))
+    return _read(path, context, _asked(report, context))
 
 
 def _asked(report: Report, context: Context) -> frozenset[Path]:
@@ -72,11 +73,11 @@ def split_lines(text: str) -> tuple[str, ...]:
     return tuple(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
 
-def _read(path: str, root: Path, asked: frozenset[Path]) -> str | None:
-    real = resolved(path, root)
+def _read(path: str, context: Context, asked: frozenset[Path]) -> str | None:
+    real = resolved(path, context.root)
     if real is None:
         return None
-    if not asked.intersection((real, real.parent)) and not may_be_shown(path, root):
+    if not asked.intersection((real, real.parent)) and not _is_shown_unasked(path, real, context):
         return None
     try:
         data = content(real, MAXIMAL_SIZE)
@@ -88,6 +89,12 @@ def _read(path: str, root: Path, asked: frozenset[Path]) -> str | None:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return None
+
+
+def _is_shown_unasked(path: str, real: Path, context: Context) -> bool:
+    """Return whether lines of a file that nobody named are shown."""
+    inside = top_of(context.root) is not None or not context.named.isdisjoint(real.parents)
+    return inside and may_be_shown(path, context.root)
 
 
 def _line(location: Location, lines: Callable[[str], tuple[str, ...] | None]) -> str | None:

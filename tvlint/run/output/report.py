@@ -36,7 +36,8 @@ def rendered(report: Report, outputs: tuple[Output, ...], context: Context) -> d
 
 def render(report: Report, format: str, context: Context) -> Escaped:
     """Return the report in one format."""
-    written: Escaped = import_module(f"tvlint.reporters.{FORMATS[format]}").write(report, context)
+    read = frozenset((*report.checked, *(problem.location.path for problem in report.problems)))
+    written: Escaped = import_module(f"tvlint.reporters.{FORMATS[format]}").write(report, replace(context, read=read))
     return written
 
 

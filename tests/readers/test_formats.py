@@ -28,6 +28,7 @@ EXAMPLES = {
     "deepspeed.config_json": (
         '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}, "fp16": {}}'
     ),
+    "megatron.areal": "actor:\n  backend: megatron:d4p2t2\n  path: Qwen/Qwen2.5-7B\n",
     "torchtitan": "[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n[training]\nseq_len = 8\n",
     "megatron.launch_script": (
         "export A=(--num-layers 4)\nTP=${TP:-2}\nif [ $TP -gt 1 ]; then B=--sequence-parallel; fi\n"

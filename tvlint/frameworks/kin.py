@@ -106,6 +106,12 @@ FRAMEWORKS: Mapping[str, Framework] = {
         packages=("nemo", "nemo_run"),
     ),
     "verl": Framework((CORE,), packages=("verl",)),
+    "areal": Framework(
+        (CORE,),
+        # splits layers by their parameters
+        dict.fromkeys(_SPLIT_OF_LAYERS, "areal/engine/megatron_utils/pipeline_parallel.py:65"),
+        packages=("areal",),
+    ),
     "roll": Framework((CORE,), packages=("roll", "mcore_adapter")),
     "megatron-deepspeed": Framework(
         (MEGATRON,),

@@ -87,6 +87,7 @@ CONFIGURATIONS = (
     Format("launch scripts", "megatron.launch_script", NAMES_MEGATRON, recognised_by="megatron.recognise_launch"),
     Format("Python recipes", "recipe.reader", NAMES_MEGATRON, also=b"import"),
     Format("Python launchers", "megatron.python_launcher", NAMES_MEGATRON, also=b"import "),
+    Format("AReaL YAML", "megatron.areal", (b"megatron",), also=b"backend:"),
     Format("snake_case YAML or JSON", "megatron.model_args_yaml", NAMES_MEGATRON),
 )
 """Every format of configurations, in the order in which they are tried."""

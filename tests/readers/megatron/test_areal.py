@@ -1,0 +1,55 @@
+"""AReaL's YAML: the sizes that a backend stands for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvlint.findings import Finding
+from tvlint.ir.configuration import Configuration
+from tvlint.readers.read import read
+from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.pages import load_rules
+
+
+def configurations(text: str) -> tuple[Configuration, ...]:
+    document = read("run.yaml", text.encode())
+    assert document is not None
+    return document.configurations
+
+
+def rules_of(backend: str, model: str = "Qwen/Qwen2.5-7B") -> set[str]:
+    """Return the rules that an actor with the backend breaks."""
+    (found,) = configurations(f"actor:\n  backend: {backend}\n  path: {model}\n")
+    return {each.rule for each in evaluate(found, load_rules()) if isinstance(each, Finding)}
+
+
+@pytest.mark.parametrize(
+    ("backend", "sizes"),
+    [
+        ("megatron:d4p2t2", (2, 2, 1, 1, 16)),
+        ('"megatron[actor]:d2c2e4"', (1, 1, 2, 4, 4)),
+        ('"megatron:(attn:d4p4t2|ffn:d2p4e4)"', (2, 4, 1, 4, 32)),
+    ],
+)
+def test_a_backend_stands_for_sizes(backend: str, sizes: tuple[int, ...]) -> None:
+    (found,) = configurations(f"cluster:\n  n_nodes: 1\nactor:\n  backend: {backend}\n")
+    names = ("tensor_model", "pipeline_model", "context", "expert_model")
+    values = [found.settings[f"{name}_parallel_size"].value for name in names]
+    assert (*values, found.settings["world_size"].value) == sizes
+    assert (found.framework, found.section, found.complete) == ("areal", "actor", False)
+    assert found.settings["world_size"].location.line == 4
+
+
+def test_a_section_may_take_the_backend_of_another_one_and_others_are_left_out() -> None:
+    text = "actor:\n  backend: megatron:d4\nref:\n  backend: ${actor.backend}\nrollout:\n  backend: sglang:d4t2\n"
+    assert [each.section for each in configurations(text)] == ["actor", "ref"]
+    assert read("run.yaml", b"actor:\n  backend: megatron:x4\n") is None
+    assert read("run.yaml", b"actor:\n  backend: fsdp:d4\n") is None
+
+
+def test_sizes_that_do_not_fit_the_model_or_the_ranks_are_errors() -> None:
+    assert rules_of("megatron:d4p2t2") == set()
+    assert "heads-not-divisible-by-tp" in rules_of("megatron:d1t8")
+    assert rules_of("megatron:d1p3") == set()
+    assert "world-size-not-divisible" in rules_of("megatron:d3e2", "other")
+    assert rules_of("megatron:d4e2", "other") == set()

@@ -27,7 +27,18 @@ def test_the_rooms_of_the_proof_are_named(room: str) -> None:
     assert [name for name in packages(room) if f"`{name}`" not in TEXT and f"`{room}/{name}`" not in TEXT] == []
 
 
-@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/writing-rules.md"])
+DOCUMENTS = pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/writing-rules.md"])
+
+
+@DOCUMENTS
+def test_every_name_that_stands_in_a_file_by_a_document_stands_there(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+)`(?: or `\w+`)? in `((?:tvlint|tests)/[\w/]+\.py)`", text)
+    missing = [(name, path) for name, path in named if not re.search(rf"\b{name}\b", (ROOT / path).read_text("utf-8"))]
+    assert missing == []
+
+
+@DOCUMENTS
 def test_every_path_that_is_named_is_there(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:tvlint|tests|rules|schemas|docs|benchmarks)/[\w/.]+)`", text))

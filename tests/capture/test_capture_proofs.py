@@ -119,6 +119,18 @@ def test_gradients_of_a_pipeline_without_bubbles_that_are_not_divided_are_refute
     assert proof(written(tmp_path, kept), "pipeline_reference").outcome is Outcome.REFUTED
 
 
+def test_programs_that_cannot_be_replayed_are_refuted_where_their_gradients_differ_and_else_unknown(tmp_path: Path) -> None:
+    found = {}
+    for name in ("data_parallel", "undivided_loss"):
+        lines = lines_of(name)
+        at = next(i for i, line in enumerate(lines) if line.get("op", "").startswith("aten.gelu."))
+        other = {**lines[at], "op": "aten.unknown.default"}
+        verdict = proof(written(tmp_path, [*lines[:at], other, *lines[at + 1 :]]), "data_parallel_reference")
+        found[name] = verdict.outcome, [own.name for own in verdict.reasons if own.name.startswith(("replay", "other-rec"))]
+    assert found["data_parallel"] == (Outcome.UNKNOWN, ["replay-differs"])
+    assert found["undivided_loss"] == (Outcome.REFUTED, ["other-recorded-gradient", "replay-differs"])
+
+
 def test_gradients_of_a_second_optimizer_that_are_not_reduced_are_refuted() -> None:
     verdict = proof(path_of("sampled_batches_unreduced"), "sampled_batches_reference")
     assert verdict.outcome is Outcome.REFUTED

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from capture.test_capture_equations import RANDOM, Bench
 
+from tvlint.readers.capture.lifting.equations.selections import _are_equal
 from tvlint.readers.capture.lifting.equations.table import EQUATIONS
-from tvlint.readers.capture.lifting.lift import Call, GradientOf, lift
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifting, _lift, lift
 from tvlint.readers.capture.lifting.program import Ref, Type
 from tvlint.readers.capture.tapes.tape import Mark
 
@@ -133,4 +134,27 @@ def test_ones_at_the_indices_of_rows_are_one_hot() -> None:
     result = bench.apply("scatter", {"self": zeros, "dim": -1, "index": index, "value": 1}, np.zeros((3, 5)))
     np.testing.assert_array_equal(bench.run(result), np.eye(5)[index[:, 0]])
     other = bench.apply("scatter", {"self": zeros, "dim": -1, "index": index, "value": 2}, np.zeros((3, 5)))
-    assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == ["aten.scatter.default"], other
+    ops = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call) and other in node.outputs]
+    assert ops == ["torch.scatter"]
+
+
+def test_a_number_is_put_at_places_of_each_row() -> None:
+    bench = Bench()
+    places = np.array([[0, 2], [3, 1], [1, 0]])
+    made = bench.apply("scatter", {"self": SCORES[:3], "dim": 1, "index": places, "value": 2.0}, SCORES[:3])
+    expected = SCORES[:3].copy()
+    np.put_along_axis(expected, places, 2.0, 1)
+    np.testing.assert_array_equal(bench.run(made), expected)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_targets_that_are_masked_again_are_the_ones_that_were_picked(same: bool) -> None:
+    bench = Bench()
+    first, again = (bench.apply("add", {"self": bench.give(word, TARGETS), "other": 1}, TARGETS) for word in ("one", "other"))
+    once = bench.apply("mul", {"self": Ref(first), "other": 2}, TARGETS)
+    twice = bench.apply("mul", {"self": Ref(first), "other": 2 if same else 3}, TARGETS)
+    lifting = Lifting(bench.program, EQUATIONS, {}, ())
+    for node in bench.program.nodes:
+        _lift(lifting, node)
+    assert _are_equal(lifting, once, twice) is same
+    assert not _are_equal(lifting, first, again)

@@ -143,7 +143,7 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
 
 
 def _is_before(source: Mark, mark: Mark) -> bool:
-    """Return whether what a view is of is made in an earlier micro-batch, or is a gradient that is viewed outside of its pass."""
+    """Return whether what a view is of is made in an earlier micro-batch, or is a gradient, viewed outside of its pass."""
     if source.phase == "backward" and mark.phase == "forward":
         return 0 <= source.micro_batch <= mark.micro_batch
     return 0 <= source.micro_batch < mark.micro_batch

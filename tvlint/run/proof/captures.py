@@ -38,12 +38,13 @@ _ROUNDED = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The distance between a replay and the recorded numbers, and where it is too large or the replay did not run."""
+    """The distance between a replay and the recorded numbers, and where it is too large or the replay was not `run`."""
 
     compared: int
     worst: float
     problem: str = ""
     location: Location | None = None
+    run: bool = True
 
 
 def is_capture(path: str) -> bool:
@@ -98,7 +99,7 @@ def replayed(recorded: Recorded) -> Replayed:
     try:
         found = replay(plan, given)
     except UnreplayableError as error:
-        return Replayed(0, 0.0, f"cannot be replayed: {error}", error.location)
+        return Replayed(0, 0.0, f"cannot be replayed: {error}", error.location, run=False)
     worst, compared, least, rounding = 0.0, 0, _least_scale(recorded), _coarsest(plan)
     for (rank, weight), numbers in recorded.gradients.items():
         gradient = found.gradients.get((rank, weight))
@@ -228,9 +229,10 @@ def _has_every_gradient(parallel: Recorded, reference: Recorded) -> bool:
 def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:
     """Return the verdict on the plans with what the recorded numbers say of it.
 
-    A plan whose replay does not give what its program computed is unknown. Where recorded gradients differ nothing is proved,
-    and what was unknown is refuted; where they agree no value is said to be another one. A program of which two ranks run
-    different collectives together is refuted.
+    A plan whose replay does not give what its program computed is unknown; one that cannot be replayed is, unless the recorded
+    gradients differ, which says of the programs themselves that they are not the same. Where recorded gradients differ nothing
+    is proved, and what was unknown is refuted; where they agree no value is said to be another one. A program of which two
+    ranks run different collectives together is refuted.
     """
     if parallel.different is not None:
         message, location = parallel.different.message, parallel.different.location
@@ -246,7 +248,9 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
                 f"the {name}, {this_replayed.problem}",
                 this_replayed.location or Location(recorded.plan.path),
             )
-            return replace(verdict, outcome=Outcome.UNKNOWN, reasons=(reason, *_open(verdict)))
+            unknown = replace(verdict, outcome=Outcome.UNKNOWN, reasons=(reason, *_open(verdict)))
+            different = None if this_replayed.run else different_gradients(parallel, reference)
+            return _refuted(unknown, different, parallel.plan) if different else unknown
         facts.append(
             (
                 f"replay of the {name}",
@@ -266,12 +270,18 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
         outcome = Outcome.UNKNOWN if _is_of_values(verdict) else verdict.outcome
         reasons = _open(verdict) if outcome is not verdict.outcome else verdict.reasons
         return replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, said))
+    return _refuted(replace(verdict, facts=tuple(facts)), different, parallel.plan)
+
+
+def _refuted(verdict: Verdict, different: Mapping[str, tuple[float, list[int]]], plan: Plan) -> Verdict:
+    """Return the verdict on programs whose recorded gradients differ: refuted, or unknown where the plans are proved."""
     refutes = verdict.outcome is not Outcome.PROVED
-    reason = _difference(different, refutes, parallel.plan, verdict)
+    reason = _difference(different, refutes, plan, verdict)
     outcome = Outcome.REFUTED if refutes else Outcome.UNKNOWN
     explained = verdict.outcome is Outcome.REFUTED and not _by_numbers_alone(verdict)
     reasons = (*verdict.reasons, reason) if explained else (reason, *verdict.reasons)
-    return replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, ("recorded gradients", "are not the reference's")))
+    facts = (*verdict.facts, ("recorded gradients", "are not the reference's"))
+    return replace(verdict, outcome=outcome, reasons=reasons, facts=facts)
 
 
 def _is_of_values(verdict: Verdict) -> bool:

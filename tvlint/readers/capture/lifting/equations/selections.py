@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 
 from tvlint.ir.operators import Literal
+from tvlint.readers.capture.lifting.factors import is_elementwise
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, Operand, given, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
@@ -13,7 +15,8 @@ LOOKUP = "torch.nn.functional.embedding"
 LOOKUP_IN_RANGE = "nnscaler.runtime.function.embedding"
 PICK = "masked_gather"
 _MASKED = "torch.masked_fill"
-_SHAPED = frozenset({"torch.Tensor.view", "torch.Tensor.to"})
+_VIEWED = frozenset({"torch.Tensor.view"})
+_SHAPED = _VIEWED | {"torch.Tensor.to"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,28 @@ def _source(lifting: Lifting, name: str, through: frozenset[str] = _SHAPED) -> s
         name = call.inputs[0].name
         call = lifting.call_of(name)
     return lifting.name(name)
+
+
+def _are_equal(lifting: Lifting, one: str, other: str) -> bool:
+    """Return whether two values are the same in other shapes: also where each element was computed again of the same ones."""
+    one, other = (_source(lifting, name, _VIEWED) for name in (one, other))
+    if one == other:
+        return True
+    first, again = lifting.call_of(one), lifting.call_of(other)
+    if first is None or again is None or (first.op, first.attributes) != (again.op, again.attributes):
+        return False
+    types, size = lifting.program.types, prod(lifting.shape(one))
+    if lifting.dtype(one) != lifting.dtype(other) or not is_elementwise(first, types) or not is_elementwise(again, types):
+        return False
+    names = [operand.name for call in (first, again) for operand in call.inputs if isinstance(operand, Ref)]
+    return (
+        all(prod(lifting.shape(name)) == size for name in names)
+        and len(first.inputs) == len(again.inputs)
+        and all(
+            _are_equal(lifting, left.name, right.name) if isinstance(left, Ref) and isinstance(right, Ref) else left == right
+            for left, right in zip(first.inputs, again.inputs, strict=True)
+        )
+    )
 
 
 def _in_range(lifting: Lifting, name: str) -> InRange | None:
@@ -234,7 +259,7 @@ def _pick_of(lifting: Lifting, found: InRange, shape: tuple[int, ...]) -> Call |
             continue
         bounds = call.attributes["start"], call.attributes["stop"]
         scores = call.inputs[0].name if isinstance(call.inputs[0], Ref) else ""
-        same = _source(lifting, call.inputs[1].name) == _source(lifting, found.indices)
+        same = _are_equal(lifting, _source(lifting, call.inputs[1].name), _source(lifting, found.indices))
         if same and bounds == (found.start, found.stop) and lifting.shape(scores)[-1] == shape[-1]:
             return call
     return None
@@ -368,6 +393,16 @@ def _one_hot(lifting: Lifting, node: Apply) -> bool:
     return lifting.call(node, "torch.nn.functional.one_hot", (_as_shape(lifting, node, Ref(index), shape[:-1]), shape[-1]))
 
 
+def _number_put(lifting: Lifting, node: Apply) -> bool:
+    """Lift one number at places of a dimension, as the map of the experts that each token chose."""
+    number, index = lifting.number(node.arguments.get("value")), lifting.value(given(node, "index"))
+    if number is None or index is None or node.arguments.get("reduce") is not None:
+        return False
+    shape, dtype = lifting.shape(index), lifting.dtype(node.outputs[0])
+    filled = lifting.temporary(node, "torch.full", (shape, number), shape, dtype=dtype)
+    return lifting.call(node, "torch.scatter", (given(node, "self"), Ref(index), filled), dim=_dim(lifting, node))
+
+
 def _top(lifting: Lifting, node: Apply) -> bool:
     options = tuple(node.arguments.get(name, True) for name in ("largest", "sorted"))
     if options != (True, True):
@@ -418,6 +453,7 @@ EQUATIONS = (
     Equation("scatter_add", "scatter_add(x, dim, index, y) is torch.scatter_add", _put_at("torch.scatter_add")),
     Equation("scatter", "scatter(x, dim, index, y) of tensors is torch.scatter", _put_at("torch.scatter")),
     Equation("scatter", "scatter(0, -1, index, 1) with one index for each row is one_hot(index)", _one_hot),
+    Equation("scatter", "scatter(x, dim, index, c) of a number c is torch.scatter of c throughout", _number_put),
     Equation("topk", "topk(x, k, dim) of the greatest in order is torch.topk", _top),
     Equation("sort", "sort(x, stable, dim, descending) is torch.sort", _ordered),
     Equation("argmax", "argmax(x, dim) is torch.argmax", _place_of_greatest),
@@ -435,9 +471,7 @@ EQUATIONS = (
     Equation(
         "index_put", "x[i, t] -= a (1 - mask) is x - a times the gradient of picking t in the range from x", _minus_one_at
     ),
-    Equation(
-        "index_put", "x[0, 1, .., n - 1; t] = y is torch.scatter of y to the columns t of the n rows", _put_in_each_row
-    ),
+    Equation("index_put", "x[0, 1, .., n - 1; t] = y is torch.scatter of y to the columns t of the n rows", _put_in_each_row),
     Equation(
         "embedding_dense_backward",
         "the gradient of a lookup in a range does not see rows outside of it",

@@ -43,6 +43,8 @@ KEPT: Mapping[str, Mapping[str, SettingValue]] = {
 """Framework -> setting -> default; what is not here is unknown."""
 
 ABSENT: Mapping[str, Mapping[str, SettingValue]] = {
+    # areal/api/alloc_mode.py: no letter stands for them
+    "areal": {"tensor_parallel_num_weight_shards": None, "expert_tensor_parallel_num_weight_shards": None},
     # options of Megatron-LM's command line alone, which no configuration class of Megatron core has
     "megatron-bridge": {"recompute_activations": False, "num_layers_per_virtual_pipeline_stage": None},
 }

@@ -43,7 +43,6 @@ def test_a_backend_stands_for_sizes(backend: str, sizes: tuple[int, ...]) -> Non
 def test_a_section_may_take_the_backend_of_another_one_and_others_are_left_out() -> None:
     text = "actor:\n  backend: megatron:d4\nref:\n  backend: ${actor.backend}\nrollout:\n  backend: sglang:d4t2\n"
     assert [each.section for each in configurations(text)] == ["actor", "ref"]
-    assert read("run.yaml", b"actor:\n  backend: megatron:x4\n") is None
     assert read("run.yaml", b"actor:\n  backend: fsdp:d4\n") is None
 
 
@@ -53,3 +52,22 @@ def test_sizes_that_do_not_fit_the_model_or_the_ranks_are_errors() -> None:
     assert rules_of("megatron:d1p3") == set()
     assert "world-size-not-divisible" in rules_of("megatron:d3e2", "other")
     assert rules_of("megatron:d4e2", "other") == set()
+
+
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [
+        ("megatron:d4p1x1", "AReaL reads no backend `megatron:d4p1x1`"),
+        ("megatron:d4t0", "AReaL reads no backend `megatron:d4t0`"),
+        ("megatron:(attn:d1p4t4|ffn:p2e4)", "experts run in 2 pipeline stages and attention in 4"),
+        ("megatron:(attn:d1p4t4|ffn:d2p4e4)", "experts take 32 ranks and attention 16"),
+        ("megatron:(attn:d1p4t4|ffn:d1e4)", ""),
+        ("megatron:(attn:d1p4t4|ffn:e4)", ""),
+        ("megatron:${sizes}", ""),
+    ],
+)
+def test_a_backend_that_areal_refuses_is_an_error(backend: str, message: str) -> None:
+    document = read("run.yaml", f'actor:\n  backend: "{backend}"\nref:\n  backend: "megatron:d1"\n'.encode())
+    assert document is not None
+    found = [(each.rule, each.message, each.location.line) for each in document.findings]
+    assert found == ([("invalid-backend", message, 2)] if message else [])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
+from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
@@ -16,17 +18,22 @@ from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlScalar, m
 FORMAT = "areal-yaml"
 LARGEST = 1 << 20
 KEYS = re.compile(rb"^[ \t]*backend:[ \t]*[\"']?megatron(?:\[\w+\])?:", re.MULTILINE)
-DIMENSIONS = r"(?:[dptce]\d{1,6})+"
+DIMENSIONS = r"(?:[dptce][1-9]\d{0,5})+"
 BACKEND = Pattern(
     rf"megatron(?:\[\w+\])?:(?:(?P<all>{DIMENSIONS})|\(?attn:(?P<attention>{DIMENSIONS})\|ffn:(?P<experts>{DIMENSIONS})\)?)"
 )
 DIMENSION = re.compile(r"([dptce])(\d+)")
+UNREADABLE = "AReaL reads no backend `{}`"
+WRITE = "write sizes of `d`, `p`, `t`, `c` and `e`, each from 1 on, such as `megatron:d4p2t2`"
+LONGEST = 60
 SIZES = {
     "t": "tensor_model_parallel_size",
     "p": "pipeline_model_parallel_size",
     "c": "context_parallel_size",
 }
 ELSEWHERE = "another file"
+RULE = "invalid-backend"
+STARTS = Pattern(r"megatron(?:\[\w+\])?:")
 
 
 def recognise(path: str, data: bytes) -> bool:
@@ -42,7 +49,8 @@ def read(path: str, data: bytes) -> Document | None:
     if not isinstance(root, YamlMapping):
         return None
     found = tuple(_configurations(path, root, Visits(path)))
-    return Document(path, FORMAT, configurations=found) if found else None
+    mistakes = tuple(dict.fromkeys(_mistakes(root, Visits(path))))
+    return Document(path, FORMAT, configurations=found, findings=mistakes) if found or mistakes else None
 
 
 def _configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configuration]:
@@ -68,6 +76,31 @@ def _configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Co
             elsewhere=ELSEWHERE,
             model=model.text if isinstance(model, YamlScalar) and "${" not in model.text else "",
         )
+
+
+def _mistakes(root: YamlMapping, visits: Visits) -> Iterator[Finding]:
+    """Yield what AReaL refuses of the backends of sections."""
+    for _, mapping in mappings(root, visits):
+        for key, value in merged(mapping, visits):
+            if key.text != "backend" or not isinstance(value, YamlScalar) or "${" in value.text or not STARTS.match(value.text):
+                continue
+            match = BACKEND.fullmatch(value.text.replace(" ", ""))
+            message, help = _refused(match["attention"] or "", match["experts"] or "") if match else (UNREADABLE, WRITE)
+            if message:
+                yield Finding(RULE, Severity.ERROR, message.format(value.text[:LONGEST]), value.location, help)
+
+
+def _refused(every: str, of_experts: str) -> tuple[str, str]:
+    """Return what is wrong with the sizes of attention beside those of experts, and what to do; empty where nothing is."""
+    one, other = (dict(DIMENSION.findall(text)) for text in (every, of_experts))
+    stages = other.get("p", one.get("p", "1"))
+    if stages != one.get("p", "1"):
+        message = f"experts run in {stages} pipeline stages and attention in {one.get('p', '1')}"
+        return message, "use the same `p` in both, or leave it out of `ffn`"
+    ranks, experts = (math.prod(map(int, sizes.values())) for sizes in (one, {"p": stages, **other}))
+    if "d" in other and ranks != experts:
+        return f"experts take {experts} ranks and attention {ranks}", "leave `d` out of `ffn`: it follows from the others"
+    return "", ""
 
 
 def _sizes(every: str, of_experts: str) -> dict[str, int]:

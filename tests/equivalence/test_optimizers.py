@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -247,3 +248,37 @@ def test_a_step_that_is_not_known_may_update_the_weight_of_its_shard(step: str, 
     without = unknown.replace(f"{step}(k1!, g1, m1!, v1!)", f"{step}(m1!, g1, v1!)")
     assert without != unknown
     assert verdict_on(over_dp(without), reference).outcome is not Outcome.PROVED
+
+
+FLAT_STATE = """mesh dp=2
+weight w f32[5,6]
+state m f32[30] dp:S(0)
+input x f32[4,6] dp:S(0)
+loss l
+program
+h = linear(x, w)
+l0: f32[] = mean(h)
+l = all-reduce avg(l0) over dp
+end f = reshape(grad(w), [30])
+end s: f32[15] = reduce-scatter avg(f, dim=0) over dp
+end c = reshape(w, [30])
+end p: f32[15] = chunk(c, dim=0) over dp
+end momentum_step(p!, s, m!, lr=0.1, momentum=0.9)
+end g = all-gather(p, dim=0) over dp
+end w = view(g, [5, 6])
+"""
+WHOLE_STATE = """weight w f32[5,6]
+state m f32[5,6]
+input x f32[4,6]
+loss l
+program
+h = linear(x, w)
+l: f32[] = mean(h)
+end momentum_step(w!, grad(w), m!, lr=0.1, momentum=0.9)
+"""
+
+
+def test_a_state_that_is_held_in_other_dimensions_is_not_compared() -> None:
+    verdict = verdict_on(with_backward(FLAT_STATE), with_backward(WHOLE_STATE))
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert {reason.name for reason in verdict.reasons} >= {"unknown-state"}

@@ -53,6 +53,11 @@ def _differences(world: World, plan: Plan, derived: Derived, expected: Expected,
         except Mismatch as mismatch:
             yield Defect(mismatch.name, False, f"on {{ranks}}, {mismatch.message}", rank)
             continue
+        if right is not None and len(box) != len(whole := world.terms.shape[right.term]):
+            text = f"`{name}` on {{ranks}} is held in {len(box)} dimensions, and in {len(whole)} in the reference"
+            yield Defect("unknown-state", False, text, rank)
+            pieces.setdefault(name, [])
+            continue
         pieces.setdefault(name, []).append(box)
         value = derived.renewed[rank].get(tensor.name, "kept")
         if value == "kept" and (rank, tensor.name) in derived.changed:
@@ -71,7 +76,7 @@ def _differences(world: World, plan: Plan, derived: Derived, expected: Expected,
         if name not in pieces:
             text = f"the reference writes out how `{name}` is updated, and the parallel plan does not"
             yield Defect("other-update", False, text, plan.programs[0].ranks[0])
-        elif not covers(pieces[name], world.terms.shape[right.term]):
+        elif pieces[name] and not covers(pieces[name], world.terms.shape[right.term]):
             text = f"no rank of the parallel plan holds all of `{name}`, piece by piece"
             yield Defect("uncovered-state", False, text, plan.programs[0].ranks[0])
 

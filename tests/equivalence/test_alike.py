@@ -39,6 +39,69 @@ def test_what_is_alike_in_a_slice_is_as_long_as_the_slice(name: str, other: tupl
         assert is_proved(*plans(plan, plan))
 
 
+LATENT = """{mesh}weight w f32[12,6]{w}
+weight r f32[2,6]
+weight q f32[20,6]{w}
+input x f32[2,5,6]
+loss l
+program
+u0 = linear(x, w)
+u1 = view(u0, [2, 5, {heads}, 3])
+u = transpose(u1, 1, 2)
+r0 = linear(x, r)
+r1 = unsqueeze(r0, 1)
+e = expand(r1, [2, {heads}, 5, 2])
+c = cat([u, e], dim=-1)
+q0 = linear(x, q)
+q1 = view(q0, [2, 5, {heads}, 5])
+qt = transpose(q1, 1, 2)
+o = scaled_dot_product_attention(qt, c, u)
+z = tanh(o)
+{end}"""
+
+CAPACITY = """{mesh}weight gate f32[4,6]
+weight w1 f32[4,6,8]{split}
+weight w2 f32[4,8,6]{split}
+input x f32[2,8,6]{split}
+loss l
+program
+s = linear(x, gate)
+p = softmax(s, dim=-1)
+pt = transpose(p, 1, 2)
+v: f32[{tokens},4,3], i: i64[{tokens},4,3] = topk(pt, k=3, dim=2)
+j = reshape(i, [{tokens}, 12]) || none
+k = unsqueeze(j, 2) || none
+n = expand(k, [{tokens}, 12, 6]) || none
+g = gather(x, 1, n) || none
+e = view(g, [{tokens}, 4, 3, 6]) || none
+h = einsum(e, w1, equation="rech,ehf->recf")
+a = silu(h)
+o = einsum(a, w2, equation="recf,efh->rech")
+u = unsqueeze(v, 3)
+m = mul(o, u)
+f = reshape(m, [{tokens}, 12, 6])
+z = zeros([{tokens}, 8, 6]) || none
+y0 = scatter_add(z, 1, n, f)
+y = tanh(y0)
+{end}"""
+
+GROUPED = """{mesh}weight q f32[16,8]{q}
+weight k f32[8,8]{k}
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, q)
+q1 = view(q0, [2, 5, {heads}])
+qt = transpose(q1, 1, 2)
+ku = linear(x, k)
+kv = view(ku, [2, 5, {served}])
+kt = transpose(kv, 1, 2)
+vv = tanh(kv)
+vt = transpose(vv, 1, 2)
+{repeat}o = scaled_dot_product_attention(qt, {keys}, is_causal=True)
+z = tanh(o)
+{end}"""
+
 IDIOMS = {
     "a flat bucket, with gradients that are one number": Idiom(
         """weight w f32[3,4]
@@ -74,6 +137,79 @@ end grad(w) = view(rw, [3, 4])
 end update w, b, c
 """,
         (("div(f, 2)", "div(f, 1)"), ("grad(c) = identity(rc)", "grad(c) = mul(rc, 2)")),
+    ),
+    "one rotary key for all heads, expanded to a rank's heads": Idiom(
+        LATENT.format(mesh="", w="", heads=4, end="l: f32[] = sum(z)\n"),
+        LATENT.format(mesh="mesh tp=2\n", w=" tp:S(0)", heads=2, end="l0: f32[] = sum(z)\nl = all-reduce(l0) over tp\n")
+        + "end grad(r) = all-reduce(grad(r)) over tp\n",
+        (
+            ("end grad(r) = all-reduce(grad(r)) over tp\n", ""),
+            ("all-reduce(grad(r))", "all-reduce avg(grad(r))"),
+            ("c = cat([u, e]", "c = cat([e, u]"),
+        ),
+    ),
+    "tokens of a rank, added to its own zeros": Idiom(
+        CAPACITY.format(mesh="", split="", tokens=2, out="", end="l: f32[] = sum(y)\n"),
+        CAPACITY.format(
+            mesh="mesh ep=2\n", split=" ep:S(0)", tokens=1, out="", end="l0: f32[] = sum(y)\nl = all-reduce(l0) over ep\n"
+        )
+        .replace("h = einsum(e", "e0: f32[2,2,3,6] = all-to-all(e, dim=1, concat-dim=0) over ep\nh = einsum(e0")
+        .replace("o = einsum(a", "o0 = einsum(a")
+        .replace("m = mul(o", "o: f32[1,4,3,6] = all-to-all(o0, dim=0, concat-dim=1) over ep\nm = mul(o")
+        + "end reduce-gradients gate over ep\n",
+        (
+            ("end reduce-gradients gate over ep\n", ""),
+            ("zeros([1, 8, 6])", "ones([1, 8, 6])"),
+            ("scatter_add(z, 1, n, f)", "scatter_add(x, 1, n, f)"),
+        ),
+    ),
+    "one head of queries, and the head of keys that serves it": Idiom(
+        GROUPED.format(
+            mesh="",
+            q="",
+            k="",
+            heads="4, 4",
+            served="2, 4",
+            repeat="ks = repeat_interleave(kt, 2, dim=1)\nvs = repeat_interleave(vt, 2, dim=1)\n",
+            keys="ks, vs",
+            end="l: f32[] = sum(z)\n",
+        ),
+        "mesh tp=4\n"
+        + GROUPED.format(
+            mesh="",
+            q=" tp:S(0)",
+            k="",
+            heads="1, 4",
+            served="1, 4",
+            repeat="",
+            keys="kt, vt",
+            end="l0: f32[] = sum(z)\nl = all-reduce(l0) over tp\n",
+        )
+        .replace(
+            "weight k f32[8,8]", "weight k0 f32[4,8] region [0:4,0:8] of k[8,8]\nweight k1 f32[4,8] region [4:8,0:8] of k[8,8]"
+        )
+        .replace("program\n", "program ranks 0-1\n")
+        .replace("linear(x, k)", "linear(x, k0)")
+        + "end reduce-gradients k0 over ranks 0-1\n"
+        + GROUPED.format(
+            mesh="",
+            q="",
+            k="",
+            heads="1, 4",
+            served="1, 4",
+            repeat="",
+            keys="kt, vt",
+            end="l0: f32[] = sum(z)\nl = all-reduce(l0) over tp\n",
+        )
+        .partition("program\n")[2]
+        .join(["program ranks 2-3\n", ""])
+        .replace("linear(x, k)", "linear(x, k1)")
+        + "end reduce-gradients k1 over ranks 2-3\n",
+        (
+            ("end reduce-gradients k1 over ranks 2-3\n", ""),
+            ("reduce-gradients k0 over ranks 0-1", "reduce-gradients k0 over ranks 0-1 by avg"),
+            ("region [4:8,0:8]", "region [0:4,0:8]"),
+        ),
     ),
 }
 

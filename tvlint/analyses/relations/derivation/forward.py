@@ -24,7 +24,8 @@ from tvlint.analyses.relations.derivation.localisation.advice import instead_of
 from tvlint.analyses.relations.derivation.localisation.localise import bare_name, blame, name_of, tell
 from tvlint.analyses.relations.derivation.localisation.sure import is_sure, note_cut, note_joined
 from tvlint.analyses.relations.derivation.nearest_reference_value import Near
-from tvlint.analyses.relations.derivation.operators.composite_operators import as_widened, has_groups
+from tvlint.analyses.relations.derivation.operators.alike import expanded_alike
+from tvlint.analyses.relations.derivation.operators.composite_operators import as_widened, has_groups, of_one_head
 from tvlint.analyses.relations.derivation.operators.overwriting import as_function, forget_what_shares
 from tvlint.analyses.relations.derivation.operators.random_draws import drawn, note_drawn
 from tvlint.analyses.relations.derivation.operators.unknown_operators import (
@@ -212,6 +213,8 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
     if assumption:
         machine.derived.assumptions.add(assumption)
+    if spec.name == "expand":
+        found = expanded_alike(machine, rank, found)
     results = found.outputs
     if machine.alone and results:
         note_joined(machine, rank, operator, names, values, results[0])
@@ -239,7 +242,7 @@ def draws_of(machine: Machine, rank: RankState, form: Form, values: tuple[Value,
     spec = form.spec
     if spec is None or not spec.may_draw:
         return ()
-    call = call_of(machine, form, values)
+    call = of_one_head(machine, spec, call_of(machine, form, values), values)
     if has_groups(spec, call):
         call, values = as_widened(machine, call, values)
     draws = drawn(machine, rank, spec.name, spec.bind(call), values)

@@ -7,12 +7,14 @@ from fractions import Fraction
 from math import prod
 
 from tvlint.analyses.relations.derivation.environment import parts_of_one
+from tvlint.analyses.relations.derivation.operators.alike import filled_alike
 from tvlint.analyses.relations.derivation.operators.composite_operators import (
     as_widened,
     evaluated_once,
     grouped,
     has_groups,
     in_sequence,
+    of_one_head,
     repeated,
 )
 from tvlint.analyses.relations.derivation.operators.implicit_causal_mask import below_the_diagonal
@@ -53,13 +55,15 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
     except (Mismatch, UnsupportedError):
         if spec.may_draw:
             raise
-        for cuts in as_slices(machine, values):
+        alike = filled_alike(machine, spec, form, values)
+        for cuts in (*([alike] if alike else ()), *as_slices(machine, values)):
             operands = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
             try:
                 saved = _of_parts(machine, form, spec, tuple(value for value in operands if value is not None))
             except (Mismatch, UnsupportedError):
                 continue
             steps = [(cut, (place,)) for place, cut in enumerate(cuts) if cut is not None]
+            steps = [(replace(cut, outputs=(None,)) if cuts is alike else cut, places) for cut, places in steps]
             order = {place: number - len(steps) for number, (_, (place,)) in enumerate(steps)}
             last = (saved, tuple(order.get(place, place) for place in range(len(values))))
             return Saved(saved.op, saved.bound, Family.INDEXED, values, saved.outputs, (*steps, last))
@@ -78,7 +82,7 @@ def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
     key = (form, groups, *[value.extent for value in values])
     case = machine.cases.known.get(key)
     if case is None:
-        call = call_of(machine, form, values)
+        call = of_one_head(machine, spec, call_of(machine, form, values), values)
         if groups is not None:
             call = replace(call, attributes={**call.attributes, "groups": groups})
         if spec.name == "expand":

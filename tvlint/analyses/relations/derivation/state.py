@@ -360,6 +360,8 @@ class Machine:
     """Inputs that the plan loads in a segment of its own; others are there from the start."""
     last_position: int = -1
     """Where the plan ends to count positions; less than none before it is looked for."""
+    expansions: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
+    """What the reference expands, by what it makes them of; filled where the plan expands something else."""
     cases: Cases = field(default_factory=Cases)
     parameters: dict[tuple[str, int], Value] = field(default_factory=dict)
     results: dict[Any, Any] = field(default_factory=dict)

@@ -94,6 +94,24 @@ def repeated(
     return Saved("repeat-interleave", bound, Family.INDEXED, values, (joined,), steps)
 
 
+def of_one_head(machine: Machine, spec: OpSpec, call: Call, values: Sequence[Value]) -> Call:
+    """Return attention of a rank's one head of queries to the one head of keys and values that serves it as grouped attention.
+
+    Of whole values there are several heads of queries for each of keys. A rank's own are one each, which it need not repeat.
+    """
+    if spec.name != ATTENTION or len(values) < 3 or len(values[0].box) < 3 or call.attributes.get("enable_gqa"):
+        return call
+    dim, slots = len(values[0].box) - 3, machine.world.terms.slot
+    shapes = [call.shape(i) for i in range(3)]
+    if any(len(shape) != dim + 3 for shape in shapes) or any(slots[value.term] == dim for value in values[:3]):
+        return call
+    (query, key, other), heads = (value.box[dim] for value in values[:3]), [shape[dim] for shape in shapes]
+    if heads[0] == heads[1] or heads[1] != heads[2] or heads[0] % heads[1] or key != other:
+        return call
+    is_one = query[1] - query[0] == key[1] - key[0] == 1 and query[0] // (heads[0] // heads[1]) == key[0]
+    return replace(call, attributes={**call.attributes, "enable_gqa": True}) if is_one else call
+
+
 def has_groups(spec: OpSpec, call: Call) -> bool:
     """Return whether several heads of queries share one of keys and values."""
     return spec.name == ATTENTION and shares_heads(call)

@@ -1,0 +1,124 @@
+"""Values that are the same at every index of a dimension, as the part of a longer one that other operands hold.
+
+A rank makes zeros, or expands a value, in the size of what it holds. All indices of such a dimension are alike, so that `n` of
+them in a row are indices `a : a + n` of as many as the reference has, for every `a`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.transfer.context import Index
+from tvlint.analyses.relations.transfer.memo import Form
+from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ops.spec import ONE, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.table import has_trait
+
+_EXPAND = "expand"
+
+
+def filled_alike(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value]) -> tuple[Saved | None, ...] | None:
+    """Return what puts tensors of one number in the place of such operands, as long as the others are; None where none is.
+
+    They have no gradient: nothing says which of the numbers it is of.
+    """
+    world = machine.world
+    filled = [_is_filled(world.terms, value) for value in values]
+    if not any(filled) or all(filled):
+        return None
+    try:
+        named = spec.bind(form.call(world.local_shape(value) for value in values)).operands
+    except UnsupportedError:
+        return None
+    if len(named) != len(values):
+        return None
+    held: dict[str, Index] = {}
+    for names, value, alike in zip(named, values, filled, strict=True):
+        shape, slot = world.terms.shape[value.term], world.terms.slot[value.term]
+        for dim, name in enumerate(names if not alike and len(names) == len(shape) else ()):
+            index = Index(*value.box[dim], shape[dim], dim == slot)
+            if name != ONE and held.setdefault(name, index) != index:
+                return None
+    longer = [
+        _filled(machine, value, [held.get(name) for name in names]) if alike else None
+        for names, value, alike in zip(named, values, filled, strict=True)
+    ]
+    return tuple(longer) if any(longer) else None
+
+
+def _is_filled(terms: Terms, value: Value) -> bool:
+    op = str(terms.keys[value.term][0])
+    return has_trait(op, Trait.FILLED) and not has_trait(op, Trait.LIKE) and not terms.operands[value.term] and value.clean
+
+
+def _filled(machine: Machine, value: Value, wanted: Sequence[Index | None]) -> Saved | None:
+    """Return what gives the part of a tensor of the same number that has these indices; None where that is the value itself."""
+    terms = machine.world.terms
+    shape, slot = terms.shape[value.term], terms.slot[value.term]
+    before = [Index(low, high, shape[dim], dim == slot) for dim, (low, high) in enumerate(value.box)]
+    indices = [index or known for index, known in zip(wanted, before, strict=True)]
+    slotted = [dim for dim, index in enumerate(indices) if index.slotted]
+    if indices == before or len(slotted) > 1:
+        return None
+    sizes, (op, which, attributes, pattern, _) = tuple(index.size for index in indices), terms.keys[value.term]
+    head = (op, which, (*attributes[:-1], sizes), pattern, sizes)
+    term = terms.term(head, (), sizes, slotted[0] if slotted else -1)
+    longer = machine.world.values.clean(term, tuple((index.low, index.high) for index in indices))
+    if machine.world.local_shape(longer) != machine.world.local_shape(value):
+        return None
+    return Saved("fitted", None, Family.RESHAPE, (value,), (longer,))
+
+
+def expanded_alike(machine: Machine, rank: RankState, saved: Saved) -> Saved:
+    """Return an expansion as the part of a wider one of the reference that other values on the rank hold.
+
+    Which part it is said to be is free. It is one that the rank holds of other values of that size, where that is one only.
+    """
+    terms, (made,) = machine.world.terms, saved.outputs
+    if made is None or saved.steps or not made.clean or not terms.foreign(made.term):
+        return saved
+    for term in _expansions(machine).get(terms.operands[made.term], ()):
+        box = _placed(terms, rank, made, term)
+        if box is not None:
+            return replace(saved, outputs=(machine.world.values.clean(term, box),))
+    return saved
+
+
+def _expansions(machine: Machine) -> dict[tuple[int, ...], list[int]]:
+    """Return what the reference expands, by what it makes them of."""
+    terms = machine.world.terms
+    if not machine.expansions and terms.sealed > 0:
+        for term in range(terms.sealed):
+            if terms.keys[term][0] == _EXPAND:
+                machine.expansions.setdefault(terms.operands[term], []).append(term)
+        machine.expansions.setdefault((-1,), [])
+    return machine.expansions
+
+
+def _placed(terms: Terms, rank: RankState, made: Value, wide: int) -> tuple[tuple[int, int], ...] | None:
+    """Return which part of the wider expansion a rank's own is said to be; None where it is no part of it, or nothing says."""
+    same = terms.keys[made.term][:-1] == terms.keys[wide][:-1] and terms.slot[made.term] == terms.slot[wide]
+    if not same or len(terms.shape[made.term]) != len(terms.shape[wide]):
+        return None
+    box = []
+    for dim, (bounds, here, size) in enumerate(zip(made.box, terms.shape[made.term], terms.shape[wide], strict=True)):
+        if here == size:
+            box.append(bounds)
+            continue
+        held = set(_held(terms, rank, here, size))
+        if bounds != (0, here) or here > size or dim == terms.slot[wide] or len(held) != 1:
+            return None
+        box.append(held.pop())
+    return tuple(box)
+
+
+def _held(terms: Terms, rank: RankState, length: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of this length that the rank holds of dimensions of this size."""
+    for value in rank.local.values():
+        if value is not None:
+            for (low, high), whole in zip(value.box, terms.shape[value.term], strict=True):
+                if (high - low, whole) == (length, size):
+                    yield low, high

@@ -102,6 +102,31 @@ vt = transpose(vv, 1, 2)
 z = tanh(o)
 {end}"""
 
+SMOOTHED = """program tp={rank}
+h = linear(x, w)
+m0, at = max(h, dim=-1, keepdim=True) || none
+m = all-reduce max(m0) over tp || none
+b = sub(h, m)
+e = exp(b)
+s0 = sum(e, dim=-1, keepdim=True)
+s = all-reduce(s0) over tp
+gl = log(s)
+g = copy(gl) over tp
+p = sub(b, g)
+f = one_hot(t, 6) || none
+c = narrow(f, 1, {start}, 3) || none
+d = to(c, f32) || none
+k = mul(p, d)
+q0 = sum(k, dim=-1)
+r0 = sum(p, dim=-1)
+q = all-reduce(q0) over tp
+r = all-reduce(r0) over tp
+q9 = mul(q, -0.9)
+r9 = mul(r, -0.016666666666666666)
+n = add(q9, r9)
+l: f32[] = mean(n)
+"""
+
 IDIOMS = {
     "a flat bucket, with gradients that are one number": Idiom(
         """weight w f32[3,4]
@@ -209,6 +234,32 @@ end update w, b, c
             ("end reduce-gradients k1 over ranks 2-3\n", ""),
             ("reduce-gradients k0 over ranks 0-1", "reduce-gradients k0 over ranks 0-1 by avg"),
             ("region [4:8,0:8]", "region [0:4,0:8]"),
+        ),
+    ),
+    "smoothed labels by a flag for each class, of classes that ranks share": Idiom(
+        """weight w f32[6,4]
+input x f32[5,4]
+input t i64[5]
+loss l
+program
+h = linear(x, w)
+l: f32[] = cross_entropy(h, t, label_smoothing=0.1)
+""",
+        "".join(
+            [
+                """mesh tp=2
+weight w f32[6,4] tp:S(0)
+input x f32[5,4]
+input t i64[5]
+loss l
+""",
+                *(SMOOTHED.format(rank=rank, start=3 * rank) for rank in (0, 1)),
+            ]
+        ),
+        (
+            ("narrow(f, 1, 3, 3)", "narrow(f, 1, 0, 3)"),
+            ("g = copy(gl) over tp", "g = identity(gl)"),
+            ("mul(q, -0.9)", "mul(q, -1.0)"),
         ),
     ),
 }

@@ -35,6 +35,7 @@ from tvlint.equivalence.verdict.open_values import OF_VALUES
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
+from tvlint.equivalence.verdict.unread_places import without_unread_places
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
 from tvlint.ir.plan import Plan
@@ -99,8 +100,10 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
 def _once(case: Case) -> Case:
     """Return the case with plans that run and cast nothing for nothing, state ranges of lookups, and add squares up for norms.
     """
-    plan = with_sums_of_squares(with_stated_ranges(without_needless_casts(without_repeated_runs(case.parallel))))
-    reference = with_sums_of_squares(with_stated_ranges(without_needless_casts(case.reference)))
+    plan, reference = (
+        with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(each))))
+        for each in (without_repeated_runs(case.parallel), case.reference)
+    )
     return replace(case, parallel=plan, written=plan, reference=reference)
 
 

@@ -20,7 +20,7 @@ from math import inf, pi, prod, sqrt
 from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION, SEES, is_of_numbers, normal
-from tvlint.analyses.relations.terms.flags import flag, is_of_flags, logarithm, of_band, ones_and_zeros
+from tvlint.analyses.relations.terms.flags import are_flags, flag, is_of_flags, logarithm, of_band, ones_and_zeros
 from tvlint.analyses.relations.terms.layouts import in_any_layout
 from tvlint.analyses.relations.terms.loss_identities import CLASSES, is_restricted
 from tvlint.analyses.relations.terms.numbers import number_of
@@ -545,7 +545,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     special = _special(terms, head, operands, algebra, values, inside)
     if special is not None:
         made: Expression | None = special
-    elif not gradient and has_trait(name, Trait.CONVERSION) and attributes != ("bool",) and is_of_flags(terms, operands[0]):
+    elif not gradient and _to_numbers(name, attributes) and _are_flags(terms, operands[0], values[0]):
         made = values[0]
     elif name in _HALVED and whole:
         made = _of_halves(tape, name, values, inside[-1], left if not gradient else inside[0])
@@ -729,6 +729,8 @@ def _special(
     name, gradient = str(op).removesuffix(" gradient"), str(op).endswith(" gradient")
     if name == ATTENTION:
         return _attention(head, operands, algebra, values, inside)
+    if name == "one-hot" and not gradient:
+        return algebra.place_of(operands[0], pattern[0], pattern[1][-1], looked_up=True)
     if not has_trait(name, Trait.MASKING):
         return None
     filled = _filled(name, attributes)
@@ -742,6 +744,15 @@ def _special(
     if not value:
         return algebra.multiplied(values[position], keeps)
     return algebra.added(values[position], logarithm(terms, keeps))
+
+
+def _to_numbers(name: str, attributes: tuple[Any, ...]) -> bool:
+    return has_trait(name, Trait.CONVERSION) and attributes != ("bool",)
+
+
+def _are_flags(terms: Terms, term: int, value: Expression) -> bool:
+    """Return whether a term is one or zero everywhere, which numbers of every type are exactly: flags, or a product of them."""
+    return is_of_flags(terms, term) or (len(value) == 1 and value[0][0] == NONE and are_flags(terms, value[0][1]))
 
 
 def _expanded(algebra: Algebra, pattern: Sequence[int]) -> Indices:

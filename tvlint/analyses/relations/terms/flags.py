@@ -52,7 +52,7 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
     while terms.keys[term][0] == "logical-not":
         term, negated = terms.operands[term][0], not negated
     ((constant, factors),) = algebra.alone(algebra.of_term(term, pattern))
-    if constant == NONE and factors and _are_flags(terms, factors):
+    if constant == NONE and factors and are_flags(terms, factors):
         found = _all_set(algebra, ((constant, factors),), negated)
         if found is not None:
             return found
@@ -93,8 +93,9 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
     return ((NONE, ((made, places, ONE),)),)
 
 
-def _are_flags(terms: Terms, factors: Sequence[Factor]) -> bool:
-    return all(terms.keys[term][0] == FLAG for term, _, _ in factors)
+def are_flags(terms: Terms, factors: Sequence[Factor]) -> bool:
+    """Return whether all factors are flags, so that their product is one or zero."""
+    return all(terms.keys[term][0] == FLAG and power == ONE for term, _, power in factors)
 
 
 def _all_set(algebra: Algebra, flags: Expression, negated: bool) -> Expression | None:
@@ -120,7 +121,7 @@ def _of_count(algebra: Algebra, comparison: int, places: Pattern, negated: bool)
     (literal, number), pattern = head[2], head[3]
     at = dict(zip(pattern[1], places, strict=True))
     given = ones_and_zeros(algebra, operands[0], [at.get(index, -1) for index in pattern[0]])
-    if len(given) != 1 or given[0][0] != NONE or not given[0][1] or not _are_flags(terms, given[0][1]):
+    if len(given) != 1 or given[0][0] != NONE or not given[0][1] or not are_flags(terms, given[0][1]):
         return None
     of_zero, of_one = (compare(*((number, value) if literal == 0 else (value, number))) for value in (0, 1))
     return None if of_zero is of_one else _all_set(algebra, given, negated is of_one)

@@ -262,6 +262,57 @@ loss l
             ("mul(q, -0.9)", "mul(q, -1.0)"),
         ),
     ),
+    "moments of a batch, stacked for one all-reduce": Idiom(
+        """weight w f32[6,4]
+weight g f32[6]
+input x f32[8,4]
+loss l
+program
+h = linear(x, w)
+m = mean(h, dim=0, keepdim=True)
+c = sub(h, m)
+q = pow(c, 2)
+v = mean(q, dim=0, keepdim=True)
+e = add(v, 0.001)
+r = rsqrt(e)
+n = mul(c, r)
+y = mul(n, g)
+a = gelu(y)
+l: f32[] = mean(a)
+""",
+        """mesh dp=2
+weight w f32[6,4]
+weight g f32[6]
+input x f32[8,4] dp:S(0)
+loss l
+program
+h = linear(x, w)
+q = mul(h, h)
+s1 = sum(h, dim=0)
+s2 = sum(q, dim=0)
+s0 = stack([s1, s2], dim=0)
+s = all-reduce(s0) over dp || {x} = all-reduce({y}) over dp
+t1, t2 = unbind(s, 0)
+m = div(t1, 8)
+u = div(t2, 8)
+k = pow(m, 2)
+v = sub(u, k)
+e = add(v, 0.001)
+r = rsqrt(e)
+c = sub(h, m)
+n = mul(c, r)
+y = mul(n, g)
+a = gelu(y)
+l0: f32[] = mean(a)
+l = all-reduce avg(l0) over dp
+end reduce-gradients w, g over dp by avg
+""",
+        (
+            ("sub(h, m)", "add(h, m)"),
+            ("div(t2, 8)", "div(t2, 4)"),
+            (" || {x} = all-reduce({y}) over dp", ""),
+        ),
+    ),
 }
 
 

@@ -608,6 +608,9 @@ def _moved_ranges(
     sizes = dict(zip(new, extra, strict=True))
     values = [_opaque(algebra, term, place, whole) for term, place in zip(operands, places, strict=True)]
     cut = [[index for index in place if index in whole] for place in places]
+    if str(op).removesuffix(" gradient") == "stack":
+        made = _unstacked(algebra, values, cut, which) if gradient else _stacked(algebra, values, new, extra)
+        return _laid_out(algebra, made, result) if made else None
     if (
         all(isinstance(attribute, int) and not isinstance(attribute, bool) for attribute in attributes)
         and attributes
@@ -661,6 +664,35 @@ def _moved_ranges(
         return None
     term, constant = algebra.laid_out(made, result)
     return times(terms, term, constant)
+
+
+def _stacked(
+    algebra: Algebra, values: Sequence[Expression], new: Sequence[int], extra: Sequence[int]
+) -> Expression | None:
+    """Return values along a new dimension: each among zeros, at its place of it."""
+    if len(new) != 1 or tuple(extra) != (len(values),):
+        return None
+    part = _fresh(algebra, new)
+    algebra.sizes[part] = (1, False)
+    return algebra.added(*(algebra.padded(value, part, place, len(values), new[0]) for place, value in enumerate(values)))
+
+
+def _unstacked(
+    algebra: Algebra, values: Sequence[Expression], cut: Sequence[Sequence[int]], which: Sequence[int]
+) -> Expression | None:
+    """Return the gradient of a value that stands at a place of a new dimension: the given one there, without the dimension."""
+    if len(values) != 1 or len(cut[0]) != 1 or not isinstance(which[0], int):
+        return None
+    part = _fresh(algebra, cut[0])
+    made = algebra.sliced(values[0], cut[0][0], which[0], which[0] + 1, part)
+    return tuple(
+        (constant, tuple((term, tuple(-1 if i == part else i for i in at), power) for term, at, power in factors))
+        for constant, factors in made
+    )
+
+
+def _fresh(algebra: Algebra, known: Sequence[int]) -> int:
+    return max(*algebra.sizes, *known, -1) + 1
 
 
 def some_of(terms: Terms, term: int, dim: int, start: int, stop: int) -> int | None:

@@ -203,6 +203,32 @@ def test_a_job_of_several_folders_installs_once(tmp_path: Path) -> None:
     assert [STEPS[name].get("if") for name in named] == [condition, condition, None]
 
 
+def test_what_was_proved_is_kept_where_a_key_is_given(runner: Path) -> None:
+    """The step before restores the folder that the main step fills; entries of another key are as good as none."""
+    names = [step.get("name") for step in ACTION["runs"]["steps"]]
+    assert names.index("Install tvlint") < names.index("Keep what was found") < names.index("Run tvlint")
+    kept = STEPS["Keep what was found"]
+    assert (kept["if"], kept["continue-on-error"]) == ("inputs.cache-key != ''", True)
+    project = runner / "workspace" / "plans"
+    shutil.copytree(ROOT / "fixtures" / "tour", project)
+    (project / "tvlint.toml").write_text('[[proof]]\nparallel = ["dp2-tp2.plan"]\nreference = "single.plan"\n')
+    home = {"HOME": str(runner / "home"), "XDG_STATE_HOME": str(runner / "state")}
+
+    def is_remembered(key: str) -> bool:
+        shutil.rmtree(runner / "home", ignore_errors=True)
+        shutil.rmtree(runner / "state", ignore_errors=True)
+        return "cached proof of" in run(runner, home, working_directory="plans", cache_key=key).log
+
+    assert not is_remembered("a secret of the repository")
+    (folder,) = (runner / "workspace").rglob(".tvlint_cache")
+    assert (
+        folder.relative_to(runner / "workspace").as_posix()
+        in kept["with"]["path"].replace("${{ inputs.working-directory }}", "plans").split()
+    )
+    assert is_remembered("a secret of the repository")
+    assert not is_remembered("a secret of somebody else")
+
+
 def test_every_action_is_pinned_by_its_commit() -> None:
     for page in PAGES:
         for used, version in re.findall(r"^[ -]*uses: (\S+)(.*)$", (ROOT / page).read_text(), re.MULTILINE):

@@ -92,7 +92,7 @@ def _read(path: str, context: Context, asked: frozenset[Path]) -> str | None:
 
 
 def _is_shown_unasked(path: str, real: Path, context: Context) -> bool:
-    """Return whether lines of a file that nobody named are shown."""
+    """Return whether lines of a file are shown that no person named."""
     inside = top_of(context.root) is not None or not context.named.isdisjoint(real.parents)
     return inside and may_be_shown(path, context.root)
 

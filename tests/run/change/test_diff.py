@@ -341,3 +341,17 @@ def test_files_that_came_moved_and_are_gone_are_told(
     assert ": error: 6 attention heads do not divide over 4 tensor-parallel ranks" in out
     assert "old.sh:" not in out
     assert "same.txt" not in out
+
+
+def test_a_mistake_stands_at_the_line_that_the_change_has_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = "HEADS=8\nTP={tp}\ntorchrun --nproc-per-node 24 pretrain_gpt.py --num-attention-heads $HEADS \\\n"
+    launch = sizes + "  --tensor-model-parallel-size $TP --kv-channels 64 --hidden-size 96 --ffn-hidden-size 96\n"
+    (here / "a.sh").write_text(launch.format(tp=2))
+    (here / "b.sh").write_text(launch.format(tp=3))
+    code, out, _ = tvlint(capsys, "a.sh", "b.sh")
+    assert code == 1
+    assert "b.sh:2:4: error: 8 attention heads do not divide over 3 tensor-parallel ranks" in out
+    assert "b.sh:1:7: note: the change leaves this line as it was" in out
+    silent = "# tvlint: ignore[heads-not-divisible-by-tp] tried\n"
+    (here / "b.sh").write_text(launch.format(tp=3).replace("HEADS=8\n", f"HEADS=8 {silent}"))
+    assert tvlint(capsys, "a.sh", "b.sh")[0] == 0

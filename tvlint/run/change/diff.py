@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from tvlint.checkout.following import content_listed
@@ -20,6 +20,7 @@ from tvlint.readers.read import LARGEST
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.change import changes
 from tvlint.run.change.comparison import compared
+from tvlint.run.change.new_from import at_change
 from tvlint.run.judge.check import as_project_says, as_stated
 from tvlint.run.process.worker import Steps
 from tvlint.run.project.nested import judging
@@ -56,6 +57,8 @@ class _Said:
     comparisons: list[Comparison] = field(default_factory=list)
     checked: dict[str, set[RuleKind]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    moved: dict[Finding, Finding] = field(default_factory=dict)
+    """Findings, each as it stands at what the change has written; comments silence it where it stands otherwise."""
 
     def add(self, other: _Said) -> None:
         """Add what was said of the next pair."""
@@ -65,6 +68,7 @@ class _Said:
         self.comparisons += other.comparisons
         self.checked |= other.checked
         self.notes += other.notes
+        self.moved |= other.moved
 
 
 def diff(
@@ -89,7 +93,7 @@ def diff(
     if project.heeds_comments:
         kept, hidden = silence(kept, said.checked, lambda path, rule: False, known)
     report = Report(
-        findings=tuple(finding for finding in kept if finding.rule != RULE),
+        findings=tuple(said.moved.get(finding, finding) for finding in kept if finding.rule != RULE),
         not_evaluated=tuple(said.not_evaluated),
         problems=tuple(said.problems),
         checked=tuple(said.checked),
@@ -124,7 +128,7 @@ def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: 
     )
     place = _Place(pair)
     written = (_refused(before, rules), _refused(after, rules))
-    said.findings += map(place.of_finding, _beyond(written[1], written[0]))
+    _add(said, place, _beyond(written[1], written[0]))
     fixed = _fixed(_beyond(written[0], written[1]))
     moved = (Difference(FILE, pair.was, pair.name),) if pair.was else ()
     for old, new in _paired(before, after, pair.name, said):
@@ -135,12 +139,18 @@ def _compare(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: 
                 said.not_evaluated.append(replace(result, location=place.of(result.location)))
         comparison = compared(old, new, pair.name)
         was, now = _broken(old, rules), _broken(new, rules)
-        said.findings += [place.of_finding(finding) for rule, finding in now.items() if rule not in was]
+        _add(said, place, (finding for rule, finding in now.items() if rule not in was))
         fixed = (*fixed, *_fixed(finding for rule, finding in was.items() if rule not in now))
         comparison, fixed = replace(comparison, follows=(*comparison.follows, *fixed)), ()
         comparison, moved = replace(comparison, written=(*moved, *comparison.written)), ()
         if comparison.written or comparison.follows:
             said.comparisons.append(comparison)
+
+
+def _add(said: _Said, place: _Place, findings: Iterable[Finding]) -> None:
+    for finding in map(place.of_finding, findings):
+        said.findings.append(finding)
+        said.moved[finding] = at_change(finding, place.is_written)
 
 
 def _say_alone(pair: FilePair, rules: Mapping[str, Rule], project: Project, said: _Said) -> None:
@@ -199,7 +209,21 @@ class _Place:
 
     def __init__(self, pair: FilePair) -> None:
         self._pair = pair
-        self._lines: list[str] | None = None
+
+    @cached_property
+    def _kept(self) -> frozenset[str]:
+        return frozenset(_lines(self._pair.before))
+
+    def is_written(self, location: Location) -> bool:
+        """Return whether the change has written the line."""
+        line = location.line
+        if location.path != self._pair.name or line is None or not 0 < line <= len(self._all):
+            return False
+        return self._all[line - 1] not in self._kept
+
+    @cached_property
+    def _all(self) -> list[str]:
+        return _lines(self._pair.after)
 
     def of_finding(self, finding: Finding) -> Finding:
         related = tuple(replace(related, location=self.of(related.location)) for related in finding.related)
@@ -208,11 +232,13 @@ class _Place:
     def of(self, location: Location) -> Location:
         if location.path != self._pair.after or self._pair.name == self._pair.after:
             return location
-        if self._lines is None:
-            self._lines = content_listed(self._pair.after, LARGEST).decode("utf-8", "replace").splitlines()
         line = location.line
-        text = self._lines[line - 1] if line is not None and 0 < line <= len(self._lines) else ""
+        text = self._all[line - 1] if line is not None and 0 < line <= len(self._all) else ""
         return replace(location, path=self._pair.name, text=text)
+
+
+def _lines(path: str) -> list[str]:
+    return content_listed(path, LARGEST).decode("utf-8", "replace").splitlines()
 
 
 def _read(path: str, name: str, said: _Said) -> Document | None:

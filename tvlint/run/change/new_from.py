@@ -58,10 +58,10 @@ def compared_with(
     before, _ = check(Candidates(tuple(str(folder / name) for name in wanted)), rules, known, there, session)
     found = compare(report, entries_of(before.findings, folder), top)
     is_written = _written(top, folder)
-    return replace(found, new=tuple(_at_change(finding, is_written) for finding in found.new))
+    return replace(found, new=tuple(at_change(finding, is_written) for finding in found.new))
 
 
-def _at_change(finding: Finding, is_written: Callable[[Location], bool]) -> Finding:
+def at_change(finding: Finding, is_written: Callable[[Location], bool]) -> Finding:
     """Return the finding at the first of its places that the change has written; where it stands, if none was."""
     places = [related for related in finding.related if not related.leads and is_written(related.location)]
     if not places or is_written(finding.location):

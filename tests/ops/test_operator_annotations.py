@@ -149,7 +149,7 @@ def test_operators_that_are_commutative_are_and_no_others() -> None:
         if bound_of(case).commutative:
             assert decision == Proved(), case.label
         else:
-            assert isinstance(decision, Refuted), case.label
+            assert isinstance(decision, Refuted), f"{case.label}: its `bind` has to state `commutative`"
 
 
 def test_a_wrong_annotation_is_refuted_with_numbers() -> None:

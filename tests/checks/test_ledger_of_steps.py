@@ -323,3 +323,51 @@ STEPPED = "momentum_step(u!, cu, n!)\n  momentum_step(w!, cw, m!)"
 )
 def test_what_a_gradient_is_clipped_with_is_no_scale_of_the_loss(unscale: str, clip: str, rules: set[str]) -> None:
     assert {finding.rule for finding in findings_of_text(CLIPPED.format(unscale, clip))} == rules
+
+
+ACCUMULATED = """mesh dp=2
+micro-batches {}
+weight w f32[8,8] dp:S(0)
+weight u f32[8,8] dp:S(0)
+input x f32[24,8] dp:S(0)
+loss l
+segment forth forward (x) -> (h, y, l, ls, f, g)
+  f = all-gather(w, dim=0) over dp
+  g = all-gather(u, dim=0) over dp
+  h = linear(x, f)
+  y = linear(h, g)
+  l: f32[] = mean(y)
+  ls = div(l, {})
+segment back backward mirror forth (x, h, y, l, ls, f, g) -> ()
+  dl = backward ls (grad(ls))
+  dy = backward l (dl)
+  dh, dg = backward y (dy)
+  _, df = backward h (dh)
+  grad(u) = reduce-scatter {}(dg, dim=0) over dp
+  grad(w) = reduce-scatter {}(df, dim=0) over dp
+program
+  run forth micro-batch 0-{}
+  run back micro-batch 0-{}
+  update w, u
+"""
+
+
+@pytest.mark.parametrize(
+    ("batches", "by", "one", "other", "times"),
+    [
+        (2, 2, "avg", "avg", []),
+        (3, 3, "avg", "avg", []),
+        (3, 1, "avg", "avg", ["3 times", "3 times"]),
+        (2, 4, "sum", "sum", []),
+        (3, 2, "sum", "sum", []),
+        (2, 2, "sum", "sum", ["2 times", "2 times"]),
+        (3, 3, "avg", "sum", ["2 times"]),
+        (3, 6, "sum", "avg", ["1/2 of"]),
+    ],
+)  # fmt: skip
+def test_gradients_are_divided_for_micro_batches_and_ranks(
+    batches: int, by: int, one: str, other: str, times: list[str]
+) -> None:
+    found = findings_of_text(ACCUMULATED.format(batches, by, one, other, batches - 1, batches - 1))
+    assert [finding.rule for finding in found] == ["wrong-gradient-scale"] * len(times)
+    assert all(said in finding.message for said, finding in zip(times, found, strict=True))

@@ -668,3 +668,32 @@ ANNOTATED = "weight w f32[8,16]\nweight g f32[16]\ninput x f32[4,16]\ninput i i6
 def test_annotations_say_what_operators_do(operator: str, is_false: bool) -> None:
     found = {finding.rule for finding in findings_of_text(ANNOTATED.format(operator))}
     assert found == ({"false-annotation"} if is_false else set())
+
+
+POSITIONS = """mesh cp=2
+weight w f32[8,8]
+input x f32[2,16,8] cp:S(1)
+input e f32[16,8]
+output y f32[2,16,8] cp:S(1)
+program cp=0
+  i = {}
+  h = add(x, i)
+  y = linear(h, w)
+program cp=1
+  i = {}
+  h = add(x, i)
+  y = linear(h, w)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rules"),
+    [
+        ("narrow(e, 0, 0, 8)", "narrow(e, 0, 8, 8)", set()),
+        ("full([8, 8], 1.0)", "full([8, 8], 1.0)", set()),
+        ("full([8, 8], 1.0)", "full([8, 8], 2.0)", set()),
+        ("narrow(e, 0, 0, 8)", "narrow(e, 0, 0, 8)", {"mismatched-shards"}),
+    ],
+)
+def test_what_each_rank_makes_or_cuts_for_itself_lies_as_nobody_knows(first: str, second: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(POSITIONS.format(first, second))} == rules

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tvlint.analyses.dataflow.attention import is_attention
 from tvlint.analyses.dataflow.canonical_names import biased, usual
 from tvlint.analyses.gradients.optimizer_updates import is_step
+from tvlint.analyses.inference.per_rank_types import shared_name
 from tvlint.analyses.placement.argmax_and_topk import choices
 from tvlint.analyses.placement.axes import DATA_AXES, SEQUENCE_AXES, traded_axes
 from tvlint.analyses.placement.binding import bind
@@ -20,7 +21,7 @@ from tvlint.analyses.placement.transfer import Form, Wrong, forms, on_axis
 from tvlint.analyses.placement.unannotated import attended, over_shards
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.placement import Partial, Shard
-from tvlint.ir.plan import Role
+from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spec import Family, Trait
 from tvlint.ops.table import has_trait, is_nonlinear, row_of
 
@@ -38,6 +39,9 @@ _WHOLE = {
 }
 """Kinds of operators that need a dimension whole, and the defect where it is not."""
 
+_CUTS = (Trait.RANGES, Trait.SELECTION)
+"""Operators that take some indices of a tensor, which they state."""
+
 _EXTREMES = (Partial("max"), Partial("min"))
 """What a rank compares with the reduced value to find out whether the extreme is its own."""
 
@@ -51,6 +55,10 @@ def compute(walk: Walk, operator: Compute) -> None:
         for position in operator.in_place:
             if 0 <= position < len(operator.inputs) and not isinstance(operator.inputs[position], Literal):
                 walk.values[str(operator.inputs[position])] = UNKNOWN
+    if not any(isinstance(operand, str) for operand in operator.inputs) or _cuts_otherwise(walk, operator):
+        for name in operator.outputs:
+            walk.store(name, {}, {})
+        return
     product = biased(operator)
     if product is not None:
         compute(walk, product[0])
@@ -70,6 +78,26 @@ def compute(walk: Walk, operator: Compute) -> None:
             apply(walk, results[position], names, name, spec.name, known=known)
         else:
             walk.store(name, {}, {})
+
+
+def _cuts_otherwise(walk: Walk, operator: Compute) -> bool:
+    """Return whether programs take other indices of a tensor for values of the same name, so that each has its own."""
+    if len(walk.plan.programs) < 2 or not has_trait(operator.op, *_CUTS) or not operator.outputs:
+        return False
+    ways = walk.facts.derived("ways to cut", lambda: _ways_to_cut(walk.plan))
+    return len(ways.get(shared_name(operator.outputs[0]), ())) > 1
+
+
+def _ways_to_cut(plan: Plan) -> dict[str, set[str]]:
+    """Return, by the name that is given to it, how operators take indices of a tensor."""
+    found: dict[str, set[str]] = {}
+    for segment in plan.segments.values():
+        for operator in segment.operators:
+            if isinstance(operator, Compute) and operator.outputs and has_trait(operator.op, *_CUTS):
+                constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
+                way = f"{constants} {sorted(operator.attributes.items())}"
+                found.setdefault(shared_name(operator.outputs[0]), set()).add(way)
+    return found
 
 
 def _rises(operator: Compute, name: str) -> bool:

@@ -151,7 +151,7 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
     for open_numbers, steps_of in held.items():
         misfits = {factor: None if open_numbers else _misfit(alone, loss, start * seed, factor) for factor in steps_of}
         right = [factor for factor, misfit in misfits.items() if misfit is None]
-        misfits = {factor: _against(alone, loss, start * seed, factor, misfit, right) for factor, misfit in misfits.items()}
+        misfits = {factor: _against(alone, factor, misfit, right) for factor, misfit in misfits.items()}
         judged = [(step, misfit) for factor, misfit in misfits.items() if misfit is not None for step in steps_of[factor]]
         yield from judged
         if len(steps_of) > 1 and not judged:
@@ -160,22 +160,30 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
                 yield from ((step, _Misfit(factor / usual, most[0].weight)) for step in others if factor != usual)
 
 
-def _against(
-    alone: Alone, loss: int, seed: Fraction, factor: Fraction, misfit: _Misfit | None, right: list[Fraction]
-) -> _Misfit | None:
-    """Return a misfit as a multiple of what the other steps take, where one multiple is right for them.
-
-    Where backward starts from less than the plan returns, the micro-batches are meant to be divided by.
-    """
-    if misfit is None or misfit.scaled:
+def _against(alone: Alone, factor: Fraction, misfit: _Misfit | None, right: list[Fraction]) -> _Misfit | None:
+    """Return a misfit as a multiple of what the other steps take, where one multiple is right for them."""
+    if misfit is None or misfit.scaled or len(right) != 1:
         return misfit
-    if len(right) == 1:
-        times = factor / right[0]
-        meant = misfit.may_be_meant and times not in _likely(alone.plan, micro_batches_of(alone.plan))
-        return replace(misfit, times=times, may_be_meant=meant)
-    stated = _stated(alone, bare(alone, loss)[1])
-    divides = len(stated) == 1 and seed < min(stated)
-    return replace(misfit, times=misfit.times * micro_batches_of(alone.plan)) if divides else misfit
+    times = factor / right[0]
+    meant = misfit.may_be_meant and times not in _likely(alone.plan, micro_batches_of(alone.plan))
+    return replace(misfit, times=times, may_be_meant=meant)
+
+
+def _divided(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> Fraction | None:
+    """Return how many times the gradient of the mean over all micro-batches a step takes, of a plan that divides for them.
+
+    It does where backward starts from what the plan returns as its loss, divided by a multiple of their number. None for 1, and
+    where that is not known.
+    """
+    batches, stated = micro_batches_of(alone.plan), _stated(alone, bare(alone, loss)[1])
+    if batches == 1 or len(stated) != 1 or not seed or min(stated) / seed % batches:
+        return None
+    sizes, counted = _elements(alone, bare(alone, loss)[1])
+    times, likely = factor / counted * prod(sizes) * batches, _likely(alone.plan, batches)
+    chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
+    if any(factor / counted * size * batches == 1 for size in chosen):
+        return None
+    return times if times in likely or times / batches in likely | {Fraction(1)} else None
 
 
 def _is_unscaled(alone: Alone, loss: int, start: Fraction, number: int) -> bool:
@@ -189,8 +197,8 @@ def _misfit(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> _Misfi
     scaled = _still_scaled(alone, loss, seed, factor)
     if scaled is not None:
         return _Misfit(scaled, scaled=True)
-    by_sizes, in_part = _odd(alone, loss, factor), _divided_in_part(alone, loss, seed, factor)
-    times = by_sizes or in_part
+    by_sizes = _divided(alone, loss, seed, factor) or _odd(alone, loss, factor)
+    times = by_sizes or _divided_in_part(alone, loss, seed, factor)
     if times is None or any(_is_of_mean(alone, loss, factor / weight) for weight in _weights_of_loss(alone, loss)):
         return None
     return _Misfit(times, may_be_meant=by_sizes is None and times < 1)

@@ -697,3 +697,26 @@ program cp=1
 )
 def test_what_each_rank_makes_or_cuts_for_itself_lies_as_nobody_knows(first: str, second: str, rules: set[str]) -> None:
     assert {finding.rule for finding in findings_of_text(POSITIONS.format(first, second))} == rules
+
+
+SHARDED = """mesh dp=2
+weight w f32[8,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+loss l
+program
+  f = all-gather(w, dim=0) over dp
+  y = linear(x, f)
+  l = sum(y)
+  dy = backward l (grad(l))
+  _, df = backward y (dy)
+  grad(w) = {} over dp
+  update w
+"""
+
+
+@pytest.mark.parametrize(
+    ("reduced", "rules"),
+    [("reduce-scatter(df, dim=0)", set()), ("all-reduce(df)", {"shape-mismatch"})],
+)
+def test_a_weight_is_updated_with_a_gradient_of_its_shape(reduced: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(SHARDED.format(reduced))} == rules

@@ -5,14 +5,23 @@ One walk over the operators of a plan, in which uses that are alike are looked u
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
 from tvlint.analyses.dataflow.attention import is_any_attention
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.inference.shapes_and_gradients import result_types
-from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import (
+    Backward,
+    Collective,
+    Communicate,
+    Compute,
+    Literal,
+    Operator,
+    ReduceGradients,
+    Update,
+)
 from tvlint.ir.plan import Plan
 from tvlint.ops.spec import DtypeError, MisfitError, Trait
 from tvlint.ops.table import has_trait, spec_of
@@ -51,8 +60,12 @@ def _operand_fit(plan: Plan) -> OperandFit:
     given: dict[tuple[str, int], Types] = {}
     misfits: list[Misfit] = []
     seen: dict[object, Types | MisfitError] = {}
+    scattered = _scattered(plan)
     for segment in plan.segments.values():
         for index, operator in enumerate(segment.operators):
+            if isinstance(operator, Update):
+                misfits += [Misfit(segment.name, index, why) for why in _other_pieces(plan, operator, scattered)]
+                continue
             if isinstance(operator, Backward):
                 differs = _other_shapes(plan, operator, kinds)
                 if differs is not None:
@@ -131,6 +144,24 @@ def _values_of_other_keys(plan: Plan, operator: Compute) -> MisfitError | None:
     if keys[:-1] == values[:-1]:
         return None
     return MisfitError(f"keys of shape {list(keys)}, values of {list(values)}", "each key has one value, in the same place")
+
+
+def _scattered(plan: Plan) -> frozenset[str]:
+    """Return the weights whose gradients reducers scatter, so that the rank keeps a piece of each."""
+    operators = (operator for segment in plan.segments.values() for operator in segment.operators)
+    reducers = (operator for operator in operators if isinstance(operator, ReduceGradients) and operator.scatter)
+    return frozenset(name for reducer in reducers for name in reducer.weights)
+
+
+def _other_pieces(plan: Plan, operator: Update, scattered: frozenset[str]) -> Iterator[MisfitError]:
+    """Yield the weights that are updated with a gradient of more or fewer elements."""
+    for name in operator.weights:
+        weight = plan.tensors.get(name)
+        gradient = plan.tensors.get(weight.gradient) if weight is not None and name not in scattered else None
+        if weight is None or gradient is None or not weight.shape or prod(gradient.shape) in (1, prod(weight.shape)):
+            continue
+        said = f"`{gradient.name}` of shape {list(gradient.shape)} updates `{name}`"
+        yield MisfitError(said, f"it has to be of the same shape, {list(weight.shape)}")
 
 
 def _other_shapes(plan: Plan, operator: Backward, kinds: Mapping[str, int]) -> MisfitError | None:

@@ -201,3 +201,24 @@ def test_text_about_settings_that_is_no_yaml_is_left_alone() -> None:
     assert read("report.md", text) is None
     with pytest.raises(ReadError):
         read("report.yaml", text)
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-be", "utf-16-le"])
+@pytest.mark.parametrize(
+    ("name", "text", "is_told"),
+    [
+        ("a.sh", "torchrun pretrain_gpt.py --num-layers 4 --tensor-model-parallel-size 2\n", True),
+        ("a.json", '{"train_batch_size": 64, "zero_optimization": {"stage": 7}}', True),
+        ("a.yaml", "MODEL_ARGS:\n  --tensor-model-parallel-size: 2\n", True),
+        ("a.sh", "echo hello\n", False),
+        ("a.txt", "num_layers\n", False),
+    ],
+)
+def test_text_in_utf_16_is_told_where_it_would_be_read(name: str, text: str, is_told: bool, codec: str) -> None:
+    mark = "" if codec == "utf-16" else "\ufeff"
+    data = (mark + text).encode(codec)
+    if is_told:
+        with pytest.raises(ReadError, match="the text is UTF-16"):
+            read(name, data)
+    else:
+        assert read(name, data) is None

@@ -21,7 +21,7 @@ from tvlint.rule import RuleKind
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.judge.check import Rules, check
 from tvlint.run.output.exit_code import CLEAN, FOUND, INPUT, NOTHING, UNKNOWN, exit_code
-from tvlint.run.output.outputs import Output, read_stdin
+from tvlint.run.output.outputs import Output, OutputError, read_stdin
 from tvlint.run.process.session import Session
 from tvlint.run.project.discovery import Candidates, changed, discover
 from tvlint.run.project.nested import given, projects
@@ -50,7 +50,7 @@ def _run_on_files(options: argparse.Namespace) -> int:
         return _run(options)
     if options.fix or options.add_ignores:
         fail("the standard input cannot be rewritten", "`--diff` shows what `--fix` would change")
-    data = options.steps.do(STDIN, lambda: read_stdin(LARGEST_STDIN), "the standard input")
+    data = options.steps.do(STDIN, partial(_given, options.stdin_filename or STDIN), "the standard input")
     if isinstance(data, Problem):
         deliver(Report(problems=(data,)), outputs(options), options, load_rules())
         return INPUT
@@ -58,6 +58,14 @@ def _run_on_files(options: argparse.Namespace) -> int:
     options.paths = [name if path == STDIN else path for path in options.paths]
     with instead({name: data}):
         return _run(options)
+
+
+def _given(name: str) -> bytes | Problem:
+    """Return what the standard input holds, which stands for the file of that name."""
+    try:
+        return read_stdin(LARGEST_STDIN)
+    except OutputError as error:
+        return Problem(str(error), Location(name))
 
 
 def _run(options: argparse.Namespace) -> int:

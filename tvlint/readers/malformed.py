@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 
 from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
@@ -20,6 +21,8 @@ IN_TELLING = (b"batch_size", b"zero_optimization", b"spmd_descs", b"tvlint_plan"
 NAMED = (".json", ".toml", ".yaml", ".yml")
 TEMPLATED = re.compile(rb"\{\{|\{%|\$\{|[:=]\s*[A-Z][A-Z0-9_]+\s*[,}\n]")
 """What is filled in before the text is read, a word in capital letters (`"train_batch_size": CONFIG_BATCH_SIZE`) among it."""
+LARGEST_UTF16 = 1 << 20
+"""Bytes of the largest text that is looked at as UTF-16."""
 AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
@@ -40,6 +43,14 @@ def refuse_named(path: str, data: bytes) -> None:
     """Do so for a file that somebody named, whatever its keys are, but for templates."""
     if TEMPLATED.search(data) is None:
         refuse_malformed(path, data)
+
+
+def refuse_utf16(path: str, data: bytes, is_known: Callable[[bytes], bool]) -> None:
+    """Raise ReadError where the text is UTF-16, which no framework reads, and would be of a kind that is known."""
+    if not data.startswith((b"\xff\xfe", b"\xfe\xff")) or len(data) > LARGEST_UTF16 or b"\0" not in data[2:4]:
+        return
+    if is_known(data.decode("utf-16", "replace").encode("utf-8", "replace")):
+        raise ReadError("the text is UTF-16", Location(path), "save the file as UTF-8")
 
 
 def is_telling(data: bytes) -> bool:

@@ -124,8 +124,9 @@ def _not_followed(path: str, data: bytes) -> Document | None:
 
     Raises ReadError for one that would be a configuration were it not broken.
     """
-    from tvlint.readers.malformed import NAMED, is_telling, refuse_malformed
+    from tvlint.readers.malformed import NAMED, is_telling, refuse_malformed, refuse_utf16
 
+    refuse_utf16(path, data, lambda text: (_file(path, text) or _not_followed(path, text)) is not None)
     if path.lower().endswith(NAMED) and is_telling(data):
         refuse_malformed(path, data)
     if not names(data, NAMES_MEGATRON):

@@ -310,3 +310,13 @@ def test_a_convert_without_a_project_file_keeps_the_budget_of_the_command_line(t
     done = tvlint("convert", "a.pkl", "--budget", "file-cpu=1", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "a.pkl: error: the file needs more than 1 seconds" in done.stderr
+
+
+def test_a_standard_input_that_is_too_large_is_a_problem_in_the_report(tmp_path: Path) -> None:
+    script = "import tvlint.cli.check as c, tvlint.cli as m, sys; c.LARGEST_STDIN = 8; sys.exit(m.main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, "check", "-", "--stdin-filename", "a.sh", "-o", "json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, input=LAUNCH, capture_output=True, text=True, env=environment)
+    [problem] = json.loads(done.stdout)["problems"]
+    assert (done.returncode, problem["path"]) == (2, "a.sh")
+    assert problem["message"] == "the standard input holds more than the 8 bytes that are read"

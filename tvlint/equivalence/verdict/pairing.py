@@ -115,11 +115,6 @@ def _gradients_returned(plan: Plan) -> list[str]:
     return [tensors[owner[name]].logical or owner[name] for name in plan.outputs if name in owner]
 
 
-
-
-
-
-
 def _matched(inner: Inputs, outer: Inputs) -> Inputs:
     """Return the parallel plan's inputs, numbered like the reference's.
 
@@ -128,7 +123,11 @@ def _matched(inner: Inputs, outer: Inputs) -> Inputs:
     """
     by_name = {name: name for name in outer.names}
     by_key = {key: name for name, key in _keys(outer).items()}
-    called = by_name if set(inner.names) == set(outer.names) else {name: by_key.get(key) for name, key in _keys(inner).items()}
+    called = (
+        by_name
+        if set(inner.names) == set(outer.names)
+        else {name: by_key[key] for name, key in _keys(inner).items() if key in by_key}
+    )
     if {*called.values()} != {*outer.names} or len(inner.names) != len(outer.names):
         return inner
     order = {name: i for i, name in enumerate(outer.names)}

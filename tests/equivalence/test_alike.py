@@ -313,6 +313,54 @@ end reduce-gradients w, g over dp by avg
             (" || {x} = all-reduce({y}) over dp", ""),
         ),
     ),
+    "a window whose mask is filled into zeros": Idiom(
+        """weight w f32[4,4]
+weight v f32[4,4]
+input x f32[2,6,4]
+loss l
+program
+q = linear(x, w)
+k = linear(x, v)
+i = arange(6) || none
+r = unsqueeze(i, 1) || none
+d = sub(r, i) || none
+m1 = ge(d, 0) || none
+m2 = le(d, 2) || none
+m = logical_and(m1, m2) || none
+o = scaled_dot_product_attention(q, k, k, m)
+z = tanh(o)
+l: f32[] = sum(z)
+""",
+        """weight w f32[4,4]
+weight v f32[4,4]
+input x f32[2,6,4]
+loss l
+program
+q = linear(x, w)
+k = linear(x, v)
+one = ones([6, 6]) || none
+lo = tril(one) || none
+hi = triu(one, -2) || none
+b = mul(lo, hi) || none
+n = eq(b, 0) || none
+z0 = zeros([6, 6]) || none
+m = masked_fill(z0, n, -inf) || none
+t = transpose(k, 1, 2)
+s = matmul(q, t)
+h = mul(s, 0.5)
+f = add(h, m)
+p = softmax(f, dim=-1)
+o = matmul(p, k)
+z = tanh(o)
+l: f32[] = sum(z)
+""",
+        (
+            ("triu(one, -2)", "triu(one, -1)"),
+            ("tril(one)", "tril(one, 1)"),
+            ("mul(s, 0.5)", "mul(s, 0.25)"),
+            ("zeros([6, 6])", "arange(6)"),
+        ),
+    ),
 }
 
 

@@ -31,6 +31,8 @@ from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.numbers import root_of
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, times
 from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 Pattern: TypeAlias = tuple[int, ...]
 Factor: TypeAlias = tuple[int, Pattern, Fraction]
@@ -101,6 +103,8 @@ class Algebra:
             return self.placed(inner, self._inner_places(inner, head[1], places))
         if head[0] == "one":
             return ((NONE, ()),)
+        if not terms.operands[term] and has_trait(str(head[0]), Trait.FILLED) and head[2][0] in (0, 1) and head[2][1] != "bool":
+            return ((NONE, ()),) if head[2][0] else ()
         if head[0] != SUM_OF_PRODUCTS:
             return ((NONE, (self._factor(term, places, ONE),)),)
         operands = iter(terms.operands[term])

@@ -126,6 +126,8 @@ def test_programs_that_cannot_be_replayed_are_refuted_where_their_gradients_diff
         at = next(i for i, line in enumerate(lines) if line.get("op", "").startswith("aten.gelu."))
         other = {**lines[at], "op": "aten.unknown.default"}
         verdict = proof(written(tmp_path, [*lines[:at], other, *lines[at + 1 :]]), "data_parallel_reference")
+        line = next((own.location.line for own in verdict.reasons if own.name == "other-recorded-gradient"), None)
+        assert line == (None if name == "data_parallel" else 27)
         found[name] = verdict.outcome, [own.name for own in verdict.reasons if own.name.startswith(("replay", "other-rec"))]
     assert found["data_parallel"] == (Outcome.UNKNOWN, ["replay-differs"])
     assert found["undivided_loss"] == (Outcome.REFUTED, ["other-recorded-gradient", "replay-differs"])

@@ -298,8 +298,9 @@ def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool,
     more = f" and of {len(different) - 1} more weights" if len(different) > 1 else ""
     text = f"the gradient of `{weight}`{more} that the program computed is not the reference's: off by {far:.2g} of its largest"
     open_ones = [reason for reason in verdict.reasons if not reason.refutes] if _by_numbers_alone(verdict) else []
-    first = next((reason.location for reason in (*open_ones, *verdict.reasons)), None)
-    location = first if first is not None and first.line is not None else Location(plan.path)
+    is_replayed = all(reason.name != "replay-differs" for reason in verdict.reasons)
+    first = next((reason.location for reason in (*open_ones, *verdict.reasons)), None) if is_replayed else None
+    location = first if first is not None and first.line is not None else _use_of(weight, plan)
     return replace(_reason("other-recorded-gradient", refutes, text, location), ranks=tuple(ranks))
 
 
@@ -308,7 +309,16 @@ def _other_weights(different: Mapping[str, tuple[float, list[int]]], plan: Plan)
     more = f" and {len(different) - 1} more weights" if len(different) > 1 else ""
     text = f"`{weight}`{more}, with the reference's gradients, changed otherwise in the step"
     text += f": off by {far:.2g} of the largest change"
-    return replace(_reason("other-recorded-weight", True, text, Location(plan.path)), ranks=tuple(ranks))
+    return replace(_reason("other-recorded-weight", True, text, _use_of(weight, plan)), ranks=tuple(ranks))
+
+
+def _use_of(weight: str, plan: Plan) -> Location:
+    """Return the first line of the program that uses a weight; its capture where none is known."""
+    for operator in (operator for segment in plan.segments.values() for operator in segment.operators):
+        place = operator.source
+        if weight in getattr(operator, "inputs", ()) and place is not None and place.line is not None:
+            return place
+    return Location(plan.path)
 
 
 def _by_numbers_alone(verdict: Verdict) -> bool:

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tvlint.checkout.following import content_listed
 from tvlint.ir.location import Location
@@ -44,6 +46,8 @@ class Source:
     nodes: tuple[ast.AST, ...]
     """All nodes of the tree."""
     lines: tuple[str, ...]
+    made: dict[object, Any] | None = None
+    """What was read from the tree, by what else it depends on; None where the tree is read once."""
 
     def at(self, node: ast.AST) -> Location:
         """Return the place of `node`, with the line that stands there, and the model's line from the comment above."""
@@ -86,7 +90,7 @@ def parse(path: str, data: bytes) -> Source:
     if found is None:
         found = _parsed(path, data)
         if sum(len(text) for _, text in kept) + len(data) <= _MOST_KEPT:
-            kept[path, data] = found
+            kept[path, data] = found = replace(found, made={})
     return found
 
 

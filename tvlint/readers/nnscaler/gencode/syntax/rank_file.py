@@ -12,7 +12,7 @@ from tvlint.readers.nnscaler.gencode.syntax.expressions import opaque_op
 from tvlint.readers.nnscaler.gencode.syntax.init_method import read_init
 from tvlint.readers.nnscaler.gencode.syntax.method_body import read_autograd, read_method
 from tvlint.readers.nnscaler.gencode.syntax.nodes import Nodes
-from tvlint.readers.nnscaler.gencode.syntax.records import Opaque, RankFile
+from tvlint.readers.nnscaler.gencode.syntax.records import Opaque, RankFile, copied
 from tvlint.readers.nnscaler.gencode.syntax.shadowed_names import only_own_names
 from tvlint.readers.nnscaler.gencode.syntax.train_step import METHOD, read_forward, read_train_step
 from tvlint.readers.sources.python_syntax import Source, dotted
@@ -23,7 +23,12 @@ FUNCTION = "torch.autograd.Function"
 
 def read_rank(source: Source, operators: tuple[Declared, ...] = ()) -> RankFile:
     """Return the records of a parsed file. Raises ReadError at the first construct that generated code is not known to hold."""
-    return _Reader(source, operators).read()
+    if source.made is None:
+        return _Reader(source, operators).read()
+    found: RankFile | None = source.made.get(operators)
+    if found is None:
+        found = source.made[operators] = _Reader(source, operators).read()
+    return copied(found)
 
 
 class _Reader:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
@@ -209,3 +210,13 @@ class RankFile:
     def path(self) -> str:
         """Return the path of the file."""
         return self.source.path
+
+
+def copied(file: RankFile) -> RankFile:
+    """Return the records with lists, dictionaries and sets of their own; what they hold never changes."""
+    found = copy(file)
+    for each in fields(file):
+        value = getattr(file, each.name)
+        if isinstance(value, list | dict | set):
+            setattr(found, each.name, value.copy())
+    return found

@@ -18,6 +18,8 @@ _OTHERS = {
 """Imports (from which module, what, as what) of names that stand for one thing each."""
 _NAMED = frozenset(bound for _, _, bound in _OTHERS)
 _FIRST = frozenset({"self", "model"})
+_KNOWN = MODULES | _BUILT_IN | _NAMED
+_ASSIGNED = _KNOWN | _FIRST | {"_train_step"}
 
 
 def only_own_names(nodes: Nodes) -> None:
@@ -31,8 +33,10 @@ def only_own_names(nodes: Nodes) -> None:
                 if names[0].name == "*" and module != "typing":
                     raise nodes.fail(node, "an import may give other things the names that generated code uses")
                 given = [(module or "", one.name, one.asname or one.name) for one in names]
-            case _:
+            case ast.Name() | ast.arg() | ast.FunctionDef() | ast.ClassDef():
                 _bound(nodes, node)
+                continue
+            case _:
                 continue
         for module, name, asname in given:
             bound = asname or name.partition(".")[0]
@@ -43,11 +47,10 @@ def only_own_names(nodes: Nodes) -> None:
 
 def _bound(nodes: Nodes, node: ast.AST) -> None:
     """Raise ReadError where an assignment, a deletion, an argument or a definition takes such a name."""
-    known = MODULES | _BUILT_IN | _NAMED
     match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name in known | _FIRST | {"_train_step"}:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name in _ASSIGNED:
             pass
-        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name) if name in known:
+        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name) if name in _KNOWN:
             pass
         case _:
             return

@@ -19,8 +19,8 @@ def with_equal_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
             lengths.setdefault(run.phase, {}).setdefault(run.micro_batch, []).append(len(run.operators))
     cuts: dict[str, list[int]] = {}
     for phase, by in lengths.items():
-        if len({sum(own) for own in by.values()}) == 1:
-            cuts[phase] = sorted({place for own in by.values() for place in accumulate(own)})
+        if len({sum(sizes) for sizes in by.values()}) == 1:
+            cuts[phase] = sorted({place for sizes in by.values() for place in accumulate(sizes)})
     places: dict[tuple[str, int], int] = {}
     return tuple(part for run in runs for part in _cut(run, cuts.get(run.phase, ()), places))
 

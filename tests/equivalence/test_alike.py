@@ -381,3 +381,20 @@ def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
     pair = plans(with_backward(IDIOMS[name].plan.replace(before, after)), with_backward(IDIOMS[name].reference))
     assert isinstance(on_numbers_of(*pair), Difference)
     assert not is_proved(*pair)
+
+
+ROUNDED = """weight w f32[3,4]
+input x f32[6,4]
+loss l
+program
+y = linear(x, w)
+l: f32[] = sum(y)
+e = backward l (grad(l))
+{cast}_, grad(w) = backward y (d)
+"""
+
+
+def test_a_cast_of_what_is_one_number_everywhere_is_not_left_out() -> None:
+    plan, reference = (ROUNDED.format(cast=cast) for cast in ("c = to(e, bf16)\nd = to(c, f32)\n", "d = identity(e)\n"))
+    assert is_proved(*plans(reference, reference))
+    assert not is_proved(*plans(plan, reference))

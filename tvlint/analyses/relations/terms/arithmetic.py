@@ -784,7 +784,10 @@ def _to_numbers(name: str, attributes: tuple[Any, ...]) -> bool:
 
 def _are_flags(terms: Terms, term: int, value: Expression) -> bool:
     """Return whether a term is one or zero everywhere, which numbers of every type are exactly: flags, or a product of them."""
-    return is_of_flags(terms, term) or (len(value) == 1 and value[0][0] == NONE and are_flags(terms, value[0][1]))
+    if is_of_flags(terms, term):
+        return True
+    ((constant, factors),) = value if len(value) == 1 else ((NONE, ()),)
+    return constant == NONE and bool(factors) and are_flags(terms, factors)
 
 
 def _expanded(algebra: Algebra, pattern: Sequence[int]) -> Indices:

@@ -182,7 +182,7 @@ def operator(number: int, signature: str, inputs: list[Any], outputs: list[Any],
             "_kwargs": arguments,
             "_mirror": None,
             "_comment": line,
-            "_annos_candidates": ("* -> *",),
+            "_annos_candidates": ("* -> 1" if signature == "torch.sum" and not arguments else "* -> *",),
         },
     )
 

@@ -329,3 +329,33 @@ def test_an_annotation_that_the_solver_refutes_makes_a_proof_unknown(monkeypatch
     assert verdict.outcome is Outcome.UNKNOWN
     assert set(reasons(verdict)) == {"annotation-refuted"}
     assert "`gelu` split along" in verdict.reasons[0].message
+
+
+OF_TWO = """
+weight w f32[8,8]
+input x f32[4,8]
+loss l
+program
+  h = linear(x, w)
+  y = OP(h, x)
+  l: f32[] = sum(y)
+  dy = backward l (grad(l))
+  dh, _ = backward y (dy)
+  _, grad(w) = backward h (dh)
+  update w
+"""
+
+
+@pytest.mark.parametrize("op", ["maximum", "minimum", "mul", "add"])
+def test_operands_of_commutative_operators_may_be_exchanged(op: str) -> None:
+    reference = OF_TWO.replace("OP", op)
+    exchanged = reference.replace("(h, x)", "(x, h)").replace("dh, _ = backward y", "_, dh = backward y")
+    assert verdict_on(exchanged, reference).outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize("op", ["maximum", "minimum", "mul", "sub"])
+def test_exchanged_operands_with_the_gradient_of_the_other_are_not_proved(op: str) -> None:
+    reference = OF_TWO.replace("OP", op)
+    for before, after in (("(h, x)", "(x, h)"), ("dh, _ = backward y", "_, dh = backward y")):
+        verdict = verdict_on(reference.replace(before, after), reference)
+        assert verdict.outcome is not Outcome.PROVED

@@ -74,7 +74,8 @@ def gradient_use(
     `gradients` are the gradients of the outputs, by position. For an operator that is linear in the operand the gradient
     needs the operands outside its linear group; otherwise it needs all. A dimension that the result lacks is summed; one that
     some of the gradients lack must be whole, since parts of it would add theirs more often than once. `parts` are
-    names that must be whole and need not be here, since the gradients are those of the merged results.
+    names that must be whole and need not be here, since the gradients are those of the merged results. Of a commutative operator
+    the gradient of the second operand is that of the first, of the operands exchanged.
     """
     outputs = [
         output
@@ -86,6 +87,9 @@ def gradient_use(
     reach = frozenset().union(*(bound.row_wise.get(output, frozenset(range(len(values)))) for output in outputs))
     group = next((g for g in bound.linear if operand in g), frozenset())
     needs = [i for i in sorted(reach) if i not in group and i not in bound.shape_only]
+    exchanged = bound.commutative and operand == 1 and needs[:2] == [0, 1]
+    if exchanged:
+        needs[:2] = 1, 0
     gradient_operands = [(bound.outputs[output], gradients[output]) for output in outputs]
     operands = [*gradient_operands, *((bound.operands[i], values[i]) for i in needs)]
     shape_only = frozenset({len(operands)})
@@ -100,7 +104,7 @@ def gradient_use(
     shared = [set(bound.outputs[output]) for output in outputs]
     uneven = frozenset().union(*shared) - frozenset.intersection(*map(frozenset, shared)) - frozenset(result) - {ONE}
     return Use(
-        head=(f"{op} gradient", () if symmetric else (operand, tuple(outputs)), bound.attributes),
+        head=(f"{op} gradient", () if symmetric else (0 if exchanged else operand, tuple(outputs)), bound.attributes),
         operands=tuple(operands),
         places=(*(~output for output in outputs), *needs, operand),
         result=result,

@@ -200,6 +200,8 @@ class Problem:
     message: str
     location: Location
     help: str = ""
+    unfinished: bool = False
+    """Whether time or memory ended before what is in the input was known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from tvlint.cli import main
+from tvlint.findings import Problem, Report
+from tvlint.ir.location import Location
+from tvlint.run.project.discovery import Candidates
 
 PIPELINE = "--pipeline-model-parallel-size 2"
 WRONG = f"#!/bin/bash\ntorchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 47 {PIPELINE} --hidden-size 64\n"
@@ -121,3 +124,19 @@ def test_it_is_loud_where_the_commit_is_not_known(revision: str, repository: Pat
     assert "fetch-depth: 0" in said
     assert "two files" not in said
     assert (f"no revision `{revision}`" in said) is (revision != "unrelated")
+
+
+def test_what_is_not_known_of_the_time_before_ends_the_run(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finding that was there would be told as new."""
+
+    def ended(candidates: Candidates, *_: object) -> tuple[Report, object]:
+        return Report(problems=(Problem("the file needs more than 1 seconds", Location(candidates.files[0]), "", True),)), None
+
+    monkeypatch.setattr("tvlint.run.change.new_from.check", ended)
+    with pytest.raises(SystemExit) as ending:
+        main(["check", "--no-cache", "--new-from", "main"])
+    assert ending.value.code == 2
+    said = capsys.readouterr().err
+    assert "what `old.sh` held before the change is not known: the file needs more than 1 seconds" in said

@@ -47,7 +47,8 @@ def compared_with(
     """Return which findings of the report were not there in a commit that has the files; it is taken out into the folder.
 
     Checked there are the files that findings are about, and, for those that it does not have, the files that are gone since. A
-    new finding stands where the change has written, if one of its places does.
+    new finding stands where the change has written, if one of its places does. Raises `RevisionError` where time or memory ends
+    before all that was there is known: a finding that was there would be new.
     """
     top = Path(checkout())
     about = {os.path.relpath(os.path.abspath(place_of(finding)), top).replace(os.sep, "/") for finding in report.findings}
@@ -56,6 +57,10 @@ def compared_with(
     take_out(files, folder)
     there = moved(project, folder / os.path.relpath(project.folder.absolute(), top))
     before, _ = check(Candidates(tuple(str(folder / name) for name in wanted)), rules, known, there, session)
+    unfinished = next((problem for problem in before.problems if problem.unfinished), None)
+    if unfinished is not None:
+        path = os.path.relpath(unfinished.location.path, folder)
+        raise RevisionError(f"what `{path}` held before the change is not known: {unfinished.message}", unfinished.help)
     found = compare(report, entries_of(before.findings, folder), top)
     is_written = _written(top, folder)
     return replace(found, new=tuple(at_change(finding, is_written) for finding in found.new))

@@ -36,7 +36,7 @@ class Steps:
         try:
             return work()
         except MemoryError:
-            return Problem(f"{what} needs more memory than there is", Location(path))
+            return Problem(f"{what} needs more memory than there is", Location(path), unfinished=True)
         except RecursionError:
             return _nested(path, what)
 
@@ -118,7 +118,7 @@ class _Limit:
         """Return that a step about `what` has reached the limit."""
         help = f"`--budget {self.name}={2 * self.amount:g}` gives more, or `budget` in the project file"
         needing = "the run" if self.of_run else what
-        return Problem(f"{needing} needs more than {words(self.name, self.amount)}", Location(path), help)
+        return Problem(f"{needing} needs more than {words(self.name, self.amount)}", Location(path), help, unfinished=True)
 
     @property
     def of_run(self) -> bool:
@@ -300,7 +300,7 @@ def _problem(begun: _Begun, death: int) -> Problem | None:
     if death == -signal.SIGVTALRM:
         help = "what it reads is corrupt or hostile; nothing of this size that is neither needs so much"
         return Problem(f"{begun.what} needs far more time than the size of what it reads explains", Location(begun.path), help)
-    return Problem(f"{begun.what} needs more {_what_of(death)} than there is", Location(begun.path))
+    return Problem(f"{begun.what} needs more {_what_of(death)} than there is", Location(begun.path), unfinished=True)
 
 
 def _what_of(death: int) -> str:

@@ -74,8 +74,8 @@ def gradient_use(
     `gradients` are the gradients of the outputs, by position. For an operator that is linear in the operand the gradient
     needs the operands outside its linear group; otherwise it needs all. A dimension that the result lacks is summed; one that
     some of the gradients lack must be whole, since parts of it would add theirs more often than once. `parts` are
-    names that must be whole and need not be here, since the gradients are those of the merged results. Of a commutative operator
-    the gradient of the second operand is that of the first, of the operands exchanged.
+    names that must be whole and need not be here, since the gradients are those of the merged results. Of a commutative
+    operator the gradient of the second operand is that of the first, of the operands exchanged.
     """
     outputs = [
         output

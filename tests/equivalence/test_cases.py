@@ -42,7 +42,7 @@ def _with_cases(patch: pytest.MonkeyPatch, make: Callable[[], Cases]) -> None:
 
 
 def told(monkeypatch: pytest.MonkeyPatch, parallel: Plan, reference: Plan, forgets: bool = False) -> Told:
-    """The verdict, and for every derivation what every operator gave, and all terms."""
+    """The verdict without repairs, and for every derivation what every operator gave, and all terms."""
     derivations: list[Any] = []
 
     def recorded(world: World, *arguments: Any, **named: Any) -> Derived:
@@ -54,6 +54,7 @@ def told(monkeypatch: pytest.MonkeyPatch, parallel: Plan, reference: Plan, forge
 
     with monkeypatch.context() as patch:
         patch.setattr("tvlint.equivalence.verdict.derivation.derive", recorded)
+        patch.setattr(prove, "_with_repair", lambda case, verdict: verdict)
         if forgets:
             _with_cases(patch, lambda: Cases(_Forgetful(), _Forgetful()))
             forward = "tvlint.analyses.relations.derivation.forward_rules"

@@ -37,6 +37,12 @@ def nothing_remembered_of_trees() -> None:
     forget()
 
 
+@pytest.fixture
+def without_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search no repair of what is refuted, where only verdicts and reasons are looked at: a search takes longer."""
+    monkeypatch.setattr("tvlint.equivalence.verdict.prove._with_repair", lambda case, verdict: verdict)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing with them")
     parser.addoption("--record-torch", action="store_true", help="record what torch computes, which must be installed")

@@ -16,6 +16,8 @@ from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
 from tvlint.readers.plan_text.reader import read
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 LENGTH = 8
 
 REFERENCE = f"""

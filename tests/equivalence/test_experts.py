@@ -12,6 +12,8 @@ from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 FORWARD = """  y = linear(x, w)
   s0 = linear(y, gate)
   s = sigmoid(s0)

@@ -194,7 +194,7 @@ def test_correct_plans_are_proved_folded_as_they_are_written(seed: int) -> None:
     assert folded_ == written
 
 
-@pytest.mark.usefixtures("of_one_replica")
+@pytest.mark.usefixtures("of_one_replica", "without_repairs")
 @pytest.mark.parametrize(("made", "every"), [(PAIRS[0], 61), (PAIRS[1], 83), (PAIRS[2], 97)], ids=named)
 def test_broken_plans_have_the_verdict_of_the_written_plan(made: Pair, every: int) -> None:
     plan = spread(made.parallel, "sum")
@@ -204,7 +204,7 @@ def test_broken_plans_have_the_verdict_of_the_written_plan(made: Pair, every: in
             assert one.outcome is all_ranks.outcome, f"{mutant.kind}: {mutant.description}"
 
 
-@pytest.mark.usefixtures("of_one_replica")
+@pytest.mark.usefixtures("of_one_replica", "without_repairs")
 @pytest.mark.parametrize("made", PAIRS, ids=named)
 def test_plans_with_another_axis_somewhere_have_the_verdict_of_the_written_plan(made: Pair) -> None:
     every = 7
@@ -233,6 +233,7 @@ def with_replicas(replicas: int, *changes: tuple[str, str]) -> Verdict:
     return prove(plan, plan_of(REFERENCE.replace("x  f32[16,8]", f"x  {rows}").replace("t  f32[16,8]", f"t  {rows}")))
 
 
+@pytest.mark.usefixtures("without_repairs")
 @pytest.mark.parametrize(
     ("changes", "outcome", "reason"),
     [

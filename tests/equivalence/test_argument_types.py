@@ -7,7 +7,7 @@ import pytest
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.analyses.dataflow.canonical_names import usual_name
-from tvlint.findings import Outcome
+from tvlint.findings import Outcome, Verdict
 from tvlint.ops.table import spec_of
 
 WHERE = """
@@ -97,17 +97,27 @@ def test_a_number_that_no_type_rounds_is_that_number(number: str) -> None:
     assert verdict_on(like_indices, like_numbers).outcome is Outcome.PROVED
 
 
-@pytest.mark.parametrize("call", ["mul(i, 0.5)", "div(i, 2)", "exp(i)", "mul(i, i)", "neg(i)"])
-@pytest.mark.parametrize("dtype", ["i64", "bool"])
-def test_what_whole_numbers_become_is_left_open_where_they_may_not_stay_whole(call: str, dtype: str) -> None:
-    """The plan does not say of which type `a` is, and torch makes real numbers of most of these."""
+def cast_before_and_after(call: str, dtype: str) -> Verdict:
+    """The verdict on a call of what is not a real number whose result is cast, against the call of what is cast."""
     head = f"weight w f32[8,8]\ninput i {dtype}[4,8]\nloss l\nprogram\n"
     tail = "h = linear(f, w)\nt = tanh(h)\nl = sum(t)\n"
     cast = f'a = {call} || none\nf: f32[4,8] = to(a, dtype="float32") || none\n'
     same = call.replace("(i", "(a").replace(", i", ", a")
     before = f'a: f32[4,8] = to(i, dtype="float32") || none\nf: f32[4,8] = {same} || none\n'
-    verdict = verdict_on(with_backward(head + cast + tail), with_backward(head + before + tail))
+    return verdict_on(with_backward(head + cast + tail), with_backward(head + before + tail))
+
+
+@pytest.mark.parametrize("call", ["mul(i, 0.5)", "div(i, 2)", "exp(i)", "neg(i)"])
+@pytest.mark.parametrize("dtype", ["i64", "bool"])
+def test_what_whole_numbers_become_is_left_open_where_they_may_not_stay_whole(call: str, dtype: str) -> None:
+    """The plan does not say of which type `a` is, and torch makes real numbers of most of these."""
+    verdict = cast_before_and_after(call, dtype)
     assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize(("dtype", "outcome"), [("i64", Outcome.UNKNOWN), ("bool", Outcome.PROVED)])
+def test_a_product_of_flags_is_a_flag_in_every_type_and_one_of_whole_numbers_may_not_fit(dtype: str, outcome: Outcome) -> None:
+    assert cast_before_and_after("mul(i, i)", dtype).outcome is outcome
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 FORWARD = """
   h = linear(x, w1)
   a = gelu(h)

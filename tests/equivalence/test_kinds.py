@@ -13,6 +13,8 @@ from tests.kinds import exchanged, layers, masks, micro_batches, pipelines, shar
 from tests.kinds.kind import Kind
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 KINDS = [kind for room in (sharded_data, layers, exchanged, masks, tables, pipelines, micro_batches) for kind in room.KINDS]
 
 

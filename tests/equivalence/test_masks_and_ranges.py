@@ -14,6 +14,8 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.on_numbers import Difference
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 IDIOMS = {
     "halves that are turned as one, and an activation of them": Idiom(
         """weight w f32[8,6]

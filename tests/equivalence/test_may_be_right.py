@@ -12,6 +12,8 @@ from tvlint.findings import Outcome, Verdict
 from tvlint.ops.annotations.declared import Declared
 from tvlint.ops.annotations.declaring import with_declared
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 LAYERS = """weight w f32[8,4]
 weight v f32[4,8]
 input x f32[6,4]

@@ -450,7 +450,7 @@ def declared_as_part(plan: Plan, name: str) -> Iterator[tuple[str, Plan]]:
             written = " ".join(f"{axis}:{'P' if how == 'sum' else 'P(avg)'}" for axis in chosen)
             changed = replace(tensor, placements=dict.fromkeys(chosen, Partial(how)), whole=tensor.whole or tensor.shape)
             tensors = {**plan.tensors, name: changed}
-            yield f"declare that the ranks return parts of `{name}`: `{written}`", replace(plan, tensors=tensors)
+            yield f"if the ranks are to return parts of `{name}`, declare it `{written}`", replace(plan, tensors=tensors)
 
 
 def _groups(plan: Plan, ranks: Iterable[int], axes: tuple[str, ...]) -> set[tuple[int, ...]]:

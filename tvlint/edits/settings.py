@@ -28,6 +28,8 @@ def edits_of(change: Change, configuration: Configuration, text: Text, path: str
         return ()
     if configuration.format == "megatron-shell":
         return _of_options(change, setting, text, path, beside)
+    if configuration.format == "hydra-overrides" and setting is not None and change.value is None:
+        return _override_removed(setting, text, path)
     if setting is None:
         return _line_added(change, text, path, beside)
     is_switch = isinstance(change.value, bool) and setting.written.startswith("--")
@@ -73,6 +75,20 @@ def _option_removed(setting: Setting, text: Text, path: str) -> tuple[Edit, ...]
         if between is None:
             return ()
         end = value[1] + (len(between[1]) if text.text.startswith(between[1], value[1]) else 0)
+    return _word_removed(text, path, start, end)
+
+
+def _override_removed(setting: Setting, text: Text, path: str) -> tuple[Edit, ...]:
+    """Return the edit that takes out `NAME=VALUE`, which is a word of its own."""
+    name, value = text.span(setting.name_location), text.span(setting.location)
+    if setting.name_location.path != path or name is None or value is None or text.text[name[1] : value[0]] != "=":
+        return ()
+    around = text.text[: name[0]][-1:], text.text[value[1] : value[1] + 1]
+    return _word_removed(text, path, name[0], value[1]) if all(each in ("", " ", "\t", "\n") for each in around) else ()
+
+
+def _word_removed(text: Text, path: str, start: int, end: int) -> tuple[Edit, ...]:
+    """Return the edit that takes out words of a command line, and the blanks on one side of them."""
     behind = _BEHIND.match(text.text, end)
     before = _BEFORE.search(text.text, 0, start)
     if behind is not None:

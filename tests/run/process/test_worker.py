@@ -255,8 +255,9 @@ FORMS = ("concise", "json", "sarif", "junit", "github", "gitlab", "rdjson", "mar
 
 @pytest.mark.parametrize("budget", ["run-cpu=2", "run-wall=4", "run-wall=0.001"])
 def test_a_run_without_time_left_gives_every_report_with_what_was_found_before(tmp_path: Path, budget: str) -> None:
+    """So large a file may take longer than the run, which therefore ends first."""
     (tmp_path / "a.sh").write_text(LAUNCH)
-    (tmp_path / "b.pkl").write_bytes(HASH_BOMB)
+    (tmp_path / "b.pkl").write_bytes(HASH_BOMB + bytes(20 << 20))
     (tmp_path / "c.sh").write_text(LAUNCH)
     (tmp_path / "tvlint.toml").write_text(
         'paths = ["a.sh", "b.pkl", "c.sh"]\n[[proof]]\nparallel = ["b.pkl"]\nreference = "b.pkl"\n'

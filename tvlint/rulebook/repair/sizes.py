@@ -18,6 +18,8 @@ WEIGHTS: Mapping[str, float] = {
     "num_layers_per_virtual_pipeline_stage": 1.0,
     "micro_batch_size": 1.0,
     "global_batch_size": 1.5,
+    "train_batch_size": 1.5,
+    "ppo_mini_batch_size": 1.5,
     "num_query_groups": 4.0,
     "num_attention_heads": 4.0,
     "num_layers": 4.0,

@@ -23,6 +23,8 @@ from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.field import Array
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 
 def reference(loss: str) -> str:
     return f"""

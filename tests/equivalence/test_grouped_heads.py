@@ -13,6 +13,8 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 ALONE = """
 weight q f32[1,8,2,2]
 weight k f32[1,2,2,2]

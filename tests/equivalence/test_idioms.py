@@ -13,6 +13,8 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.on_numbers import Difference
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 
 @dataclass(frozen=True)
 class Idiom:

@@ -15,6 +15,8 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 SQUARED = "s = pow(y, 2)\nl: f32[] = sum(s)\n"
 NORM = "weight g f32[8]\nweight b f32[8]\nweight w f32[8,8]\ninput x f32[6,8]{placed}\nloss l\nprogram\nz = linear(x, w)\n"
 VARIANCE = (

@@ -14,6 +14,8 @@ from tvlint.equivalence.verdict.on_numbers import Agreement
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 
 @dataclass(frozen=True)
 class Pair:

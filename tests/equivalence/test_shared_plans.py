@@ -86,6 +86,7 @@ def test_the_unbroken_control_is_proved() -> None:
     assert verdict_on("unbroken-control").outcome is Outcome.PROVED
 
 
+@pytest.mark.usefixtures("without_repairs")
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_plans_are_refuted_for_what_is_wrong_with_them(name: str) -> None:
     reason_name, words, ranks = BROKEN[name]

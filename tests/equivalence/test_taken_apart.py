@@ -14,6 +14,8 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 GATED = "weight w f32[16,4]{first}\nweight v f32[4,8]{second}\ninput x f32[6,4]\nloss l\nprogram\nz = linear(x, w)\n"
 IN_STEPS = "g = slice(z, 1, 0, {wide}, 2)\nu = slice(z, 1, 1, {wide}, 2)\n"
 INDEX_BY_INDEX = "z2 = view(z, [6, {half}, 2])\ng, u = unbind(z2, dim=-1)\n"

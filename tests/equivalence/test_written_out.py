@@ -14,6 +14,8 @@ from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 HEAD = """
 weight q f32[2,8,4]
 weight k f32[2,8,4]

@@ -10,7 +10,7 @@ from capture.test_capture_proofs import path_of
 
 from tvlint.findings import Problem
 from tvlint.readers.capture.reader import Recorded
-from tvlint.run.proof.captures import different_weights, read_captures
+from tvlint.run.proof.captures import different_weights, differently_clipped, read_captures
 
 RATE = 1e-3
 
@@ -70,6 +70,30 @@ def test_a_gradient_of_rounding_does_not_tell_a_step() -> None:
     assert different_weights(replace(parallel, after=after), reference).keys() == {"0.weight"}
     rounded = replace(reference, gradients={**reference.gradients, (0, "0.weight"): small})
     assert different_weights(replace(parallel, after=after), rounded) == {}
+
+
+def clipped(recorded: Recorded, factors: dict[int, float]) -> Recorded:
+    """Return a capture as if the optimizer had found the gradients of each rank times its factor."""
+    found = {key: None if array is None else array * factors[key[0]] for key, array in recorded.gradients.items()}
+    return replace(recorded, clipped=found)
+
+
+def test_gradients_that_both_programs_clip_alike_are_not_different() -> None:
+    parallel, reference = pair()
+    assert differently_clipped(clipped(parallel, {0: 0.5, 1: 0.5}), clipped(reference, {0: 0.5})) == {}
+
+
+def test_gradients_that_each_rank_clips_by_its_own_norm_are_different() -> None:
+    parallel, reference = pair()
+    found = differently_clipped(clipped(parallel, {0: 0.5, 1: 0.4}), clipped(reference, {0: 0.5}))
+    assert found.keys() == {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert all(ranks == [1] for _, ranks in found.values())
+
+
+def test_gradients_that_one_program_alone_clips_are_different() -> None:
+    parallel, reference = pair()
+    assert differently_clipped(clipped(parallel, {0: 0.5, 1: 0.5}), reference)
+    assert differently_clipped(parallel, clipped(reference, {0: 0.5}))
 
 
 def test_what_was_not_recorded_is_not_compared() -> None:

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tvlint.capture.launch import LaunchError
 from tvlint.capture.megatron_weights import fill, pieces_of, says_pieces
 from tvlint.capture.recorder import Recorder
-from tvlint.capture.weights import State, gradient_of, leaves_of, local_part, meshes, named_state, state_of
+from tvlint.capture.weights import State, gradient_of, leaves_of, local_part, meshes, named_state, placement_of, state_of
 
 _CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 """Functions of torch that stand between the backward passes and the optimizer."""
@@ -46,6 +46,8 @@ class Step:
         self.phase_before = ""
         self.begun: set[int] = set()
         self.compared: set[int] = set()
+        self.clips = False
+        self.clipped: dict[str, str] = {}
 
     def watch(self) -> None:
         """Follow the modules, the backward passes and the optimizers of this process."""
@@ -218,6 +220,7 @@ class Step:
                 self.replace("gradients that the program has before it clips them")
                 self.results()
                 self.recorder.phase = "optimizer"
+                self.clips = True
             return clip(*args, **kwargs)
 
         return clipped
@@ -227,6 +230,8 @@ class Step:
             self.stepping, self.phase_before = optimizer, self.recorder.phase
             self.begun |= _weights_of(optimizer)
             self.before_update(self._left())
+            if self.clips and not self.finished:
+                self.clipped = dict(self._clipped(_weights_of(optimizer)))
 
     def before_update(self, left: Container[int] = frozenset()) -> None:
         """Record the gradients where an optimizer begins its step, but for those of weights that are left for others."""
@@ -250,11 +255,20 @@ class Step:
             event: dict[str, Any] = {"update": [weight.name for weight in updated], "optimizer": optimizer}
             if held is not None:
                 event["values"] = {weight.name: self.recorder.values(weight.held) for weight in updated}
+                if self.clipped:
+                    event["clipped"] = self.clipped
             self.recorder.emit(event)
             if held is None:
                 self.begun.update(*map(_weights_of, self.optimizers))
             if not left:
                 self.end()
+
+    def _clipped(self, held: Container[int]) -> Iterator[tuple[str, str]]:
+        """Yield the gradients that lie as their weights do, where an optimizer finds them after they were clipped."""
+        for weight in (weight for key, weight in self.weights.items() if key in held):
+            found = gradient_of(weight)
+            if found is not None and found.held.shape == weight.held.shape and found.place == placement_of(weight.tensor):
+                yield weight.name, self.recorder.values(found.held)
 
     def _left(self) -> set[int]:
         """Return the weights of optimizers that have not begun to step, with gradients unless they are still to come."""

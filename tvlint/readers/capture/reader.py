@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tvlint.ir.location import Location
@@ -25,9 +25,9 @@ class Recorded:
 
     `given` are those of weights, buffers and inputs, by rank, name and micro-batch (-1: all); `gradients` those that the
     optimizer found, by rank and weight; `losses` those of the loss, by rank, in order; `after` those of weights behind
-    the step of an optimizer of torch, by rank and weight. `pieces` are the boxes of weights that
-    ranks hold, where the gradients are comparable with a reference's. `random` says that the program draws random numbers,
-    `different` where ranks run different collectives together.
+    the step of an optimizer of torch, by rank and weight, `clipped` those of gradients that it found clipped. `pieces` are
+    the boxes of weights that ranks hold, where the gradients are comparable with a reference's. `random` says that the
+    program draws random numbers, `different` where ranks run different collectives together.
     """
 
     plan: Plan
@@ -35,6 +35,7 @@ class Recorded:
     gradients: Mapping[tuple[int, str], Array | None]
     losses: Mapping[int, tuple[Array | None, ...]]
     after: Mapping[tuple[int, str], Array | None]
+    clipped: Mapping[tuple[int, str], Array | None]
     pieces: Mapping[tuple[int, str], Box]
     random: bool
     different: Different | None
@@ -84,12 +85,13 @@ def _recorded(lifting: Lifting) -> Recorded:
         if held.sure
     }
     completed, different = _completed(lifting, gradients), different_collectives(lifting.capture)
-    after = {
-        (rank, weight): numbers
-        for rank, prepared in enumerate(lifting.prepared)
-        for weight, numbers in prepared.lifted.program.after.items()
-    }
-    return Recorded(lifting.plan, given, completed, losses, after, pieces, _draws(lifting.capture), different)
+    programs = [prepared.lifted.program for prepared in lifting.prepared]
+    after, clipped = _by_rank([program.after for program in programs]), _by_rank([program.clipped for program in programs])
+    return Recorded(lifting.plan, given, completed, losses, after, clipped, pieces, _draws(lifting.capture), different)
+
+
+def _by_rank(numbers: Sequence[Mapping[str, Array | None]]) -> dict[tuple[int, str], Array | None]:
+    return {(rank, weight): array for rank, of_rank in enumerate(numbers) for weight, array in of_rank.items()}
 
 
 def _completed(lifting: Lifting, gradients: Mapping[tuple[int, str], Array | None]) -> dict[tuple[int, str], Array | None]:

@@ -119,8 +119,9 @@ class _Follower:
         elif isinstance(event, Update):
             self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
             for window, named in self.named.items():
-                if named.name in event.values:
-                    self.program.after[named.name] = _numbers(event.values[named.name], window)
+                for recorded, known in ((event.values, self.program.after), (event.clipped, self.program.clipped)):
+                    if named.name in recorded:
+                        known[named.name] = _numbers(recorded[named.name], window)
 
     def end(self) -> None:
         """Let what is sent, never waited for and not overwritten be sent by the end of the step."""

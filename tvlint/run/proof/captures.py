@@ -176,6 +176,28 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
     return None if incomplete and not found else found
 
 
+def differently_clipped(parallel: Recorded, reference: Recorded) -> dict[str, tuple[float, list[int]]]:
+    """Return the weights whose gradients are not the reference's where the optimizer finds them, if either program clips them.
+
+    The weights behind the step do not tell: the first step of Adam is as large for a gradient of any size.
+    """
+    found: dict[str, tuple[float, list[int]]] = {}
+    clipped = {weight for recorded in (parallel, reference) for _, weight in recorded.clipped}
+    limit = max(_MOST_MOVED, *(_FAR * _coarsest(recorded.plan) for recorded in (parallel, reference)))
+    least = _least_scale(reference)
+    for (rank, weight), box in parallel.pieces.items():
+        numbers, whole = (
+            recorded.clipped.get((at, weight), recorded.gradients.get((at, weight)))
+            for recorded, at in ((parallel, rank), (reference, 0))
+        )
+        cut = None if whole is None or weight not in clipped else whole[tuple(slice(low, high) for low, high in box)]
+        far = _distance(numbers, cut, least)
+        if far is not None and far > limit:
+            most, ranks = found.get(weight, (0.0, []))
+            found[weight] = (max(most, far), [*ranks, rank])
+    return found
+
+
 def different_weights(parallel: Recorded, reference: Recorded) -> dict[str, tuple[float, list[int]]]:
     """Return the weights that one step changed otherwise than the reference's did, with how far and on which ranks.
 
@@ -262,9 +284,10 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
         return replace(verdict, facts=(*facts, ("recorded gradients", "not comparable with the reference's")))
     if not different:
         said = ("recorded gradients", "agree with the reference's")
-        moved = different_weights(parallel, reference)
+        clipped = differently_clipped(parallel, reference)
+        moved = clipped or different_weights(parallel, reference)
         if moved:
-            reason = _other_weights(moved, parallel.plan)
+            reason = _other_weights(moved, bool(clipped), parallel.plan)
             facts += [said, ("weights behind the step", "are not the reference's")]
             return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *_open(verdict)), facts=tuple(facts))
         outcome = Outcome.UNKNOWN if _is_of_values(verdict) else verdict.outcome
@@ -304,11 +327,14 @@ def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool,
     return replace(_reason("other-recorded-gradient", refutes, text, location), ranks=tuple(ranks))
 
 
-def _other_weights(different: Mapping[str, tuple[float, list[int]]], plan: Plan) -> Reason:
+def _other_weights(different: Mapping[str, tuple[float, list[int]]], by_clipping: bool, plan: Plan) -> Reason:
     weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
     more = f" and {len(different) - 1} more weights" if len(different) > 1 else ""
     text = f"`{weight}`{more}, with the reference's gradients, changed otherwise in the step"
     text += f": off by {far:.2g} of the largest change"
+    if by_clipping:
+        text = f"the gradient of `{weight}`{more} is the reference's until it is clipped"
+        text += f", and then off by {far:.2g} of its largest"
     return replace(_reason("other-recorded-weight", True, text, _use_of(weight, plan)), ranks=tuple(ranks))
 
 

@@ -59,8 +59,9 @@ def without_uneven_shards(capture: Capture, programs: Sequence[Program]) -> list
     try:
         for weight in _weights(capture.tapes):
             wholes.take(weight)
-        for (rank, name), numbers in wholes.after.items():
-            wholes.programs[rank].after[name] = numbers
+        for program, after, clipped in zip(wholes.programs, wholes.after, wholes.clipped, strict=True):
+            program.after |= after
+            program.clipped |= clipped
     except _NotFollowedError as error:
         weight = error.weight
         one, other, *_ = dict.fromkeys(weight.shards.values())
@@ -92,7 +93,8 @@ class _Wholes:
 
     def __init__(self, programs: list[Program]) -> None:
         self.programs = programs
-        self.after: dict[tuple[int, str], Array | None] = {}
+        self.after: list[dict[str, Array | None]] = [{} for _ in programs]
+        self.clipped: list[dict[str, Array | None]] = [{} for _ in programs]
 
     def take(self, weight: _Weight) -> None:
         """Let each rank hold a weight and its gradient whole."""
@@ -109,9 +111,11 @@ class _Wholes:
             program.given[whole] = GivenValue(replace(known.named, whole=None, placements=None), numbers, known.mark)
             for _, gather in gathers[rank]:
                 self._read_whole(program, gather, whole, weight)
+            members = [self.programs[member] for member in group]
             if weight.name in program.after:
-                after = [self.programs[member].after.get(weight.name) for member in group]
-                self.after[rank, weight.name] = _joined(after, weight)
+                self.after[rank][weight.name] = _joined([member.after.get(weight.name) for member in members], weight)
+            if weight.name in program.clipped:
+                self.clipped[rank][weight.name] = _joined([member.clipped.get(weight.name) for member in members], weight)
         gradients = {rank: self.programs[rank].gradients.get(weight.name) for rank in weight.shards}
         for rank, gradient in gradients.items():
             if gradient is None:

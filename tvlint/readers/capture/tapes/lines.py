@@ -190,8 +190,10 @@ class _Rank:
             placed = _placements(line.get("placements"))
             return Gradient(line["gradient"], self._known(line["of"]), self._values(line), placed)
         if "update" in line:
-            values = {name: self._decoded(text) for name, text in line.get("values", {}).items()}
-            return Update(tuple(line["update"]), line.get("optimizer", ""), values)
+            values, clipped = (
+                {name: self._decoded(text) for name, text in line.get(key, {}).items()} for key in ("values", "clipped")
+            )
+            return Update(tuple(line["update"]), line.get("optimizer", ""), values, clipped)
         raise AssertionError(f"a line of a kind that the schema has: {line}")
 
     def _made(self, name: str, given: Iterable[int], outputs: Iterable[int]) -> None:

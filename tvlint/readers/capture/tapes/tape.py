@@ -139,11 +139,16 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An optimizer has stepped; `values` are the numbers of the weights then, where they were recorded."""
+    """An optimizer has stepped.
+
+    `values` are the numbers of the weights then, where they were recorded; `clipped` those of the gradients that it found,
+    where the program had clipped them.
+    """
 
     weights: tuple[str, ...]
     optimizer: str
     values: Mapping[str, bytes] = field(default_factory=dict)
+    clipped: Mapping[str, bytes] = field(default_factory=dict)
 
 
 Event: TypeAlias = Given | Named | Operation | Communication | Wait | Root | Gradient | Update

@@ -505,3 +505,17 @@ def test_parts_of_a_gather_that_are_cut_again_are_those_of_one_along_the_cut() -
     assert program.shape(gather.outputs[0]) == (3, 8)
     wanted = [cut(gather.outputs[0], 1, 4 * rank, 4, half) for rank, half in enumerate(halves)]
     assert cuts == [*wanted, *nodes[3:]]
+
+
+@pytest.mark.parametrize(("numbers", "is_count"), [([1.0, 0.0, 1.0], True), ([1.0, 0.5, 1.0], False), (None, False)])
+def test_the_cast_of_a_sum_of_whole_numbers_rounds_nothing(numbers: list[float] | None, is_count: bool) -> None:
+    bench = Bench()
+    types = Type((3,), "float32"), Type((), "float32"), Type((), "int32")
+    mask, total, count = map(bench.program.fresh, types)
+    bench.program.given[mask] = GivenValue(None, None if numbers is None else np.array(numbers))
+    bench.program.nodes.append(Apply("aten.sum.default", {"self": Ref(mask)}, (total,), MARK))
+    bench.program.nodes.append(Apply("aten._to_copy.default", {"self": Ref(total), "dtype": "int32"}, (count,), MARK))
+    lifted = lift(bench.program, EQUATIONS)
+    (made,) = (node for node in lifted.nodes if isinstance(node, Call) and node.outputs == (count,))
+    assert made.op == ("torch.sum" if is_count else "torch.Tensor.to")
+    assert lifted.counted == ([MARK] if is_count else [])

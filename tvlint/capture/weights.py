@@ -105,9 +105,8 @@ def plain_name(root: nn.Module, name: str) -> str:
     """Return the name of a parameter without what wrappers put in front of it."""
     for wrapper in _WRAPPERS:
         name = name.replace(wrapper, "")
-    if isinstance(root, nn.parallel.DistributedDataParallel):
-        name = name.removeprefix("module.")
-    return name
+    wraps = isinstance(root, nn.parallel.DistributedDataParallel) or type(root).__module__ == "deepspeed.runtime.engine"
+    return name.removeprefix("module.") if wraps else name
 
 
 def placement_of(tensor: Any) -> dict[str, Any]:
@@ -115,8 +114,7 @@ def placement_of(tensor: Any) -> dict[str, Any]:
     placements, mesh = getattr(tensor, "placements", None), getattr(tensor, "device_mesh", None)
     if placements is None or mesh is None:
         return {}
-    names = mesh.mesh_dim_names or tuple(f"axis{i}" for i in range(len(placements)))
-    lies = {name: _placement(placement) for name, placement in zip(names, placements, strict=True)}
+    lies = {name: _placement(placement) for name, placement in zip(_axes_of(mesh), placements, strict=True)}
     return {"whole": list(tensor.shape), "placements": lies}
 
 
@@ -136,13 +134,18 @@ def local_part(tensor: Any) -> torch.Tensor:
 
 
 def meshes() -> list[dict[str, Any]]:
-    """Return the named device meshes that exist, with their ranks in row-major order."""
+    """Return the device meshes that exist, with their ranks in row-major order."""
     from torch.distributed.device_mesh import DeviceMesh
 
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for get_object in gc.get_objects():
-        if isinstance(get_object, DeviceMesh) and get_object.mesh_dim_names:
-            ranks = get_object.mesh.flatten().tolist()
-            axes = [{"axis": n, "size": s} for n, s in zip(get_object.mesh_dim_names, get_object.mesh.shape, strict=True)]
-            found[tuple(get_object.mesh_dim_names), tuple(ranks)] = {"mesh": axes, "of": ranks}
+        if isinstance(get_object, DeviceMesh):
+            names, ranks = _axes_of(get_object), get_object.mesh.flatten().tolist()
+            axes = [{"axis": name, "size": size} for name, size in zip(names, get_object.mesh.shape, strict=True)]
+            found[names, tuple(ranks)] = {"mesh": axes, "of": ranks}
     return list(found.values())
+
+
+def _axes_of(mesh: Any) -> tuple[str, ...]:
+    """Return the names of a device mesh's axes, numbered where the program gives none."""
+    return tuple(mesh.mesh_dim_names or (f"axis{i}" for i in range(mesh.mesh.ndim)))

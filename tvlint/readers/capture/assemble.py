@@ -494,6 +494,8 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     constants = sorted({(_line_of(mark), number) for number, mark in given if number})
     said += [f"what the step is given at {line} is {number:g} throughout, as recorded" for line, number in constants if line]
     absent = sorted({(_line_of(mark), number) for each_prepared in prepared for number, mark in each_prepared.lifted.absent})
+    counted = sorted({_line_of(mark) for each_prepared in prepared for mark in each_prepared.lifted.counted})
+    said += [f"what is added up at {line} are whole numbers, as recorded" for line in counted if line]
     said += [f"what is compared with {number:g} at {line} is never {number:g}, as recorded" for line, number in absent if line]
     return (*said, *found.assumed)
 

@@ -19,6 +19,7 @@ from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
 from tvlint.readers.capture.rewriting.equal_runs import with_equal_runs
 from tvlint.readers.capture.rewriting.expansions import without_expansions
 from tvlint.readers.capture.rewriting.regather import with_dimensions
+from tvlint.readers.capture.rewriting.scaled_sums import with_scaled_addends
 from tvlint.readers.capture.rewriting.scattered_addends import with_scattered_addends
 from tvlint.readers.capture.tapes.tape import Mark, Tape
 from tvlint.readers.document import ReadError
@@ -61,7 +62,7 @@ def prepare(path: str, tape: Tape, program: Program, received: Mapping[str, floa
         if text:
             raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
     lifted = with_dimensions(without_expansions(without_dead(lifted)))
-    lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(lifted)))
+    lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(with_scaled_addends(lifted))))
     reduced = reducers_of(lifted)
     gradients: dict[str, tuple[str, Array | None]] = {
         f"{weight} {i}": (value, None) for weight, names in reduced.addends.items() for i, value in enumerate(names)
@@ -87,6 +88,7 @@ def group_along(tape: Tape, axes: tuple[str, ...]) -> tuple[int, ...]:
 
 def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
     """Return the program with each message, and what prepares data, in the micro-batch and phase that it is for."""
+    lifted = _with_exchanges_of_no_data_behind(lifted)
     readers: dict[str, list[LiftedNode]] = {}
     placed: dict[int, LiftedNode] = {}
     for node in reversed(lifted.nodes):
@@ -139,6 +141,30 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
         else:
             nodes.append(placed_node)
         makers.update(dict.fromkeys(outputs_of(placed_node), placed_node))
+    return replace(lifted, nodes=nodes)
+
+
+def _with_exchanges_of_no_data_behind(lifted: Lifted) -> Lifted:
+    """Return the program with collectives of numbers that a backward pass makes, whose results nothing reads, behind it.
+
+    So `DistributedDataParallel` with `find_unused_parameters` does in the last micro-batch, and in no other.
+    """
+    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+    readers: dict[str, list[LiftedNode]] = {}
+    for node in lifted.nodes:
+        for name in inputs_of(node):
+            readers.setdefault(name, []).append(node)
+    exchanges = [node for node in lifted.nodes if isinstance(node, Exchange) and node.mark.phase == "backward"]
+    behind: set[int] = set()
+    for node in (node for node in exchanges if not any(name in readers for name in node.outputs)):
+        sources = [makers.get(name) for name in node.inputs]
+        alone = all(readers[name] == [node] for name in node.inputs)
+        if alone and all(isinstance(source, Call) and not inputs_of(source) for source in sources):
+            behind |= {id(node), *map(id, sources)}
+    nodes = [
+        replace(node, mark=replace(node.mark, phase="reduce", micro_batch=-1)) if id(node) in behind else node
+        for node in lifted.nodes
+    ]
     return replace(lifted, nodes=nodes)
 
 

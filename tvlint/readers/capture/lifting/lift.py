@@ -65,7 +65,8 @@ class Lifted:
 
     `seeds` are the values that stand for the gradient of a root, by their names; `unlifted` the operators that no equation
     lifts; `unread` says of which arguments no equation speaks, and where; `absent` are the numbers that nothing recorded is,
-    with where it is compared with them; `numbers` those that values are throughout.
+    with where it is compared with them; `counted` is where sums of whole numbers are counts; `numbers` are those that values
+    are throughout.
     """
 
     program: Program
@@ -77,6 +78,7 @@ class Lifted:
     unlifted: list[Call] = field(default_factory=list)
     unread: list[tuple[str, Mark]] = field(default_factory=list)
     absent: list[tuple[float, Mark]] = field(default_factory=list)
+    counted: list[Mark] = field(default_factory=list)
     numbers: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from math import prod
 
+from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.readers.capture.lifting.equations.shapes import made_of
 from tvlint.readers.capture.lifting.lift import Equation, Lifting, given, is_move
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
@@ -262,6 +263,25 @@ def _cast(lifting: Lifting, node: Apply) -> bool:
     return isinstance(dtype, str) and lifting.call(node, "torch.Tensor.to", (given(node, "self"),), dtype=dtype)
 
 
+def _counted(lifting: Lifting, node: Apply) -> bool:
+    """Lift the cast of a sum of whole numbers that the step is given, as of a mask of tokens: it rounds nothing."""
+    call = lifting.call_of(str(lifting.value(given(node, "self"))))
+    if call is None or call.op != "torch.sum" or not isinstance(call.inputs[0], Ref):
+        return False
+    name = call.inputs[0].name
+    moved = lifting.call_of(name)
+    while moved is not None and is_move(moved.op) and isinstance(moved.inputs[0], Ref):
+        name = lifting.name(moved.inputs[0].name)
+        moved = lifting.call_of(name)
+    source = lifting.program.given.get(name)
+    is_whole = source is not None and source.numbers is not None and bool((source.numbers % 1 == 0).all())
+    if not is_whole or not holds_whole_numbers(lifting.dtype(node.outputs[0])):
+        return False
+    lifting.result.counted.append(node.mark)
+    lifting.emit(call.op, (call.inputs[0],), node.outputs, node.mark, call.attributes, node)
+    return True
+
+
 EQUATIONS = (
     *(Equation(name, f"{name}(x, c) is one flag where no x that is given is c", _never_marked) for name in ("eq", "ne")),
     *(Equation(name, f"{name} of one flag is one flag", _inverted) for name in ("logical_not", "bitwise_not")),
@@ -289,5 +309,6 @@ EQUATIONS = (
     Equation("clamp", "clamp(x, min, max) of a number throughout is the number, kept between them", _held),
     Equation("clamp", "clamp(x, min, max) is torch.clamp", _bounded),
     *(Equation(name, f"{name}(x, bool) is x != 0", _is_other_than_zero) for name in ("_to_copy", "to")),
+    *(Equation(name, f"{name}(sum(x), int) is sum(x) where x are whole numbers", _counted) for name in ("_to_copy", "to")),
     *(Equation(name, f"{name}(x, dtype) is x in another dtype", _cast) for name in ("_to_copy", "to")),
 )

@@ -85,6 +85,7 @@ def test_the_parallel_mlp_is_proved() -> None:
         ("input  x  f32[8,8]  dp:S(0)", "input  x  f32[8,8]", "wrong-gradient-scale"),
     ],
 )
+@pytest.mark.usefixtures("without_repairs")
 def test_one_wrong_line_is_not_proved_and_says_why(before: str, after: str, name: str) -> None:
     assert before in PARALLEL
     verdict = verdict_on(PARALLEL.replace(before, after))
@@ -176,6 +177,7 @@ def test_replicas_that_are_folded_are_proved_like_replicas_that_are_written_out(
         ("y = all-reduce(p) over tp", "y = all-reduce(p) over tp,dp", "mismatched-shards"),
     ],
 )
+@pytest.mark.usefixtures("without_repairs")
 def test_one_wrong_line_of_a_folded_plan_is_not_proved(before: str, after: str, name: str) -> None:
     verdict = verdict_on(FOLDED.replace(before, after))
     assert verdict.outcome is not Outcome.PROVED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,7 +135,7 @@ def test_any_rows_are_judged_and_drawn(rows: list[list[str]]) -> None:
             assert finding.location.path == "a.csv"
     drawn = summary(facts)
     assert schedule_text.write(drawn, 80, True).text
-    assert schedule_json.write(drawn).text
+    assert schedule_json.write(drawn, document.findings, Path()).text
     assert schedule_html.write(drawn, document.findings, "1").text
 
 

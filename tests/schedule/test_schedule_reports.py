@@ -54,7 +54,7 @@ def test_colours_go_around_steps_only() -> None:
 @pytest.mark.parametrize("rows", [families.dual_pipe_v(2, 6), [["0F0", "0B0"], ["1B0", "1F0"]], [["0F0", "1F0"], [""]]])
 def test_the_json_follows_its_schema(rows: families.Rows) -> None:
     schema = json.loads((data_path("schemas") / "schedule.schema.json").read_text(encoding="utf-8"))
-    content = json.loads(schedule_json.write(summary(facts_of(rows))).text)
+    content = json.loads(schedule_json.write(summary(facts_of(rows)), (), Path()).text)
     jsonschema.validate(content, schema, jsonschema.Draft202012Validator)
 
 
@@ -63,7 +63,7 @@ def test_ranks_that_wait_for_ever_have_no_timeline() -> None:
     assert drawn.timing is None
     assert "no timeline" in schedule_text.write(drawn, 80, False).text
     assert "no timeline" in schedule_html.write(drawn, (), "1").text
-    assert json.loads(schedule_json.write(drawn).text)["bubble"] is None
+    assert json.loads(schedule_json.write(drawn, (), Path()).text)["bubble"] is None
 
 
 def test_the_page_draws_every_step_and_loads_nothing() -> None:

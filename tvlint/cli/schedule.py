@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from tvlint import __version__
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.summary import Summary, summary
-from tvlint.cli.session import colored, judging_one, note, outputs, project, unreadable, width, write
+from tvlint.cli.session import colored, judging_one, note, outputs, project, refused, width, write
 from tvlint.findings import Problem, Report
 from tvlint.ir.location import Location
 from tvlint.ir.schedule import Schedule
@@ -35,12 +36,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         settings = judging_one(options, project(options, rules), rules, options.file)
     except ProjectError as error:
-        return unreadable(*error.problems)
+        return refused(options, wanted, *error.problems)
     if options.activation_budget is not None:
         settings = replace(settings, activation_budget=options.activation_budget)
     found = options.steps.do(options.file, lambda: _judged(options, settings, rules, wanted))
     if isinstance(found, Problem):
-        return unreadable(found)
+        return refused(options, wanted, found)
     report, text = found
     write(text)
     _mention(report, options)
@@ -70,7 +71,7 @@ def _read(path: str) -> Schedule | Problem:
 
 def _written(drawn: Summary, report: Report, output: Output, options: argparse.Namespace) -> Escaped:
     if output.format == "json":
-        return schedule_json.write(drawn)
+        return schedule_json.write(drawn, report.findings, Path.cwd())
     if output.format == "html":
         return schedule_html.write(drawn, report.findings, __version__)
     return schedule_text.write(drawn, width(40, 1000, 160), colored(options.color) and not output.path)

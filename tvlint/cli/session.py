@@ -18,6 +18,7 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.paths import place
 from tvlint.rule import Rule
+from tvlint.rulebook.pages import load_rules
 from tvlint.run.output.exit_code import INPUT
 from tvlint.run.output.outputs import Output, OutputError, parse_outputs, say, write_all
 from tvlint.run.output.report import rendered
@@ -43,6 +44,14 @@ def unreadable(*problems: Problem) -> int:
         help = (f"  help: {problem.help}",) if problem.help else ()
         say(f"{place(problem.location, Path.cwd())}: error: {problem.message}", *help)
     return INPUT
+
+
+def refused(options: argparse.Namespace, wanted: tuple[Output, ...], *problems: Problem) -> int:
+    """Say what is wrong with the input: on stderr, and as a report in what is no text for the screen. Return the exit code."""
+    elsewhere = tuple(output for output in wanted if output.format != "text" or output.path)
+    if elsewhere:
+        deliver(Report(problems=problems), elsewhere, options, load_rules())
+    return unreadable(*problems)
 
 
 def outputs(options: argparse.Namespace) -> tuple[Output, ...]:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from tvlint import __version__
-from tvlint.cli.session import bare_project, colored, judging_one, note, outputs, unreadable, width, write
+from tvlint.cli.session import bare_project, colored, judging_one, note, outputs, refused, width, write
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.escaped import Escaped
@@ -28,19 +28,23 @@ def run(options: argparse.Namespace) -> int:
     try:
         settings = judging_one(options, bare_project(options), None, options.file)
     except ProjectError as error:
-        return unreadable(*error.problems)
+        return refused(options, wanted, *error.problems)
     found = options.steps.do(options.file, lambda: _found(options, settings, wanted))
     if isinstance(found, Problem):
-        return unreadable(found)
-    if not found:
-        note(f"{options.file}: no parallel configuration or plan in it")
-        return NOTHING
-    write(found)
-    return CLEAN
+        return refused(options, wanted, found)
+    topologies, written = found
+    write(written)
+    if topologies:
+        return CLEAN
+    note(f"{options.file}: no parallel configuration or plan in it")
+    return NOTHING
 
 
-def _found(options: argparse.Namespace, settings: Project, wanted: tuple[Output, ...]) -> dict[Output, Escaped] | Problem:
-    """Return what follows, as each output has it; nothing where the file holds no configuration and no plan."""
+def _found(
+    options: argparse.Namespace, settings: Project, wanted: tuple[Output, ...]
+) -> tuple[int, dict[Output, Escaped]] | Problem:
+    """Return of how many configurations and plans something follows, and that as each output has it: nothing but an empty
+    list for programs where there are none."""
     document = read_document(options.file)
     if isinstance(document, Problem):
         return document
@@ -49,7 +53,7 @@ def _found(options: argparse.Namespace, settings: Project, wanted: tuple[Output,
     found = topologies(document, options.world_size, settings)
     if options.gpu is not None:
         found = tuple(_judged(each, options.gpu) for each in found)
-    return {output: _written(found, output, options) for output in wanted} if found else {}
+    return len(found), {output: _written(found, output, options) for output in wanted if found or output.format == "json"}
 
 
 def _judged(found: Topology | PlanTopology, gpu: Accelerator) -> Topology | PlanTopology:

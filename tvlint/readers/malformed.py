@@ -21,6 +21,10 @@ IN_TELLING = (b"batch_size", b"zero_optimization", b"spmd_descs", b"tvlint_plan"
 NAMED = (".json", ".toml", ".yaml", ".yml")
 TEMPLATED = re.compile(rb"\{\{|\{%|\$\{|[:=]\s*[A-Z][A-Z0-9_]+\s*[,}\n]")
 """What is filled in before the text is read, a word in capital letters (`"train_batch_size": CONFIG_BATCH_SIZE`) among it."""
+COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*(?:[\s\S]*?\*/|[\s\S]*)')
+"""A comment of JSON as editors write it, and outside of the group a string, in which nothing is one."""
+TRAILING = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|,(?=\s*[}\]])')
+"""A comma behind the last element, and a string."""
 LARGEST_UTF16 = 1 << 20
 """Bytes of the largest text that is looked at as UTF-16."""
 AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -45,6 +49,18 @@ def refuse_named(path: str, data: bytes) -> None:
         refuse_malformed(path, data)
 
 
+def refuse_found(path: str, data: bytes) -> None:
+    """Do so for a file of a folder. The JSON of editors may have comments, and a comma behind the last element."""
+    try:
+        refuse_named(path, data)
+    except ReadError:
+        if not path.lower().endswith(".json"):
+            raise
+        text = COMMENT.sub(r"\1", data.decode(errors="replace").removeprefix("\ufeff"))
+        if not _is_json(TRAILING.sub(r"\1", text)):
+            raise
+
+
 def refuse_utf16(path: str, data: bytes, is_known: Callable[[bytes], bool]) -> None:
     """Raise ReadError where the text is UTF-16, which no framework reads, and would be of a kind that is known."""
     if not data.startswith((b"\xff\xfe", b"\xfe\xff")) or len(data) > LARGEST_UTF16 or b"\0" not in data[2:4]:
@@ -67,6 +83,14 @@ def _refuse_json(path: str, data: bytes) -> None:
             raise ReadError(f"not JSON: {_lower(error.msg)}", Location(path, error.lineno, error.colno)) from None
     except (RecursionError, ValueError):
         raise ReadError("the JSON nests too deeply, or holds a number with too many digits", Location(path)) from None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (RecursionError, ValueError):
+        return False
+    return True
 
 
 def _refuse_toml(path: str, data: bytes) -> None:

@@ -25,11 +25,11 @@ def write(report: Report, context: Context) -> Escaped:
     document = {
         "format": FORMAT,
         "version": context.version,
-        "findings": [_finding(finding, root) for finding in by_place(report.findings)],
+        "findings": [finding_data(finding, root) for finding in by_place(report.findings)],
         "verdicts": [_verdict(verdict, root) for verdict in report.verdicts],
         "not_evaluated": [_not_evaluated(item, root) for item in report.not_evaluated],
         "silenced": {
-            name: [_finding(silenced.finding, root) for silenced in report.silenced if silenced.by_comment is by_comment]
+            name: [finding_data(silenced.finding, root) for silenced in report.silenced if silenced.by_comment is by_comment]
             for name, by_comment in (("by_comments", True), ("by_project", False))
         },
         "known": report.known,
@@ -62,7 +62,8 @@ def _related(related: Related, root: Path) -> dict[str, Any]:
     return {"message": related.message, **_location(related.location, root)}
 
 
-def _finding(finding: Finding, root: Path) -> dict[str, Any]:
+def finding_data(finding: Finding, root: Path) -> dict[str, Any]:
+    """Return a finding as the documents for programs have it."""
     return {
         "rule": finding.rule,
         "severity": finding.severity.value,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from tvlint.analyses.schedule.summary import Summary
+from tvlint.findings import Finding
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped
+from tvlint.reporters.json.report import finding_data
 
 
-def write(summary: Summary) -> Escaped:
-    """Family, sizes, bubble and peaks, and the start of every compute step."""
+def write(summary: Summary, findings: Sequence[Finding], root: Path) -> Escaped:
+    """Family, sizes, bubble and peaks, the start of every compute step, and what is wrong."""
     timing = summary.timing
     ranks = []
     for rank in range(summary.ranks):
@@ -31,5 +36,6 @@ def write(summary: Summary) -> Escaped:
         "makespan": timing.makespan if timing is not None else None,
         "bubble": round(timing.bubble, 6) if timing is not None else None,
         "ranks": ranks,
+        "findings": [finding_data(finding, root) for finding in findings],
     }
     return data(content)

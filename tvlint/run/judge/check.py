@@ -406,8 +406,12 @@ def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: P
     if document is None:
         if is_named and is_empty(path):
             said.problems.append(Problem("the file is empty", Location(path)))
-        elif is_named and (problem := _malformed(path)) is not None:
+            return None
+        problem = _malformed(path, is_named)
+        if problem is not None and is_named:
             said.problems.append(problem)
+        elif problem is not None:
+            said.findings.append(unjudged(path, problem.message, problem.location))
         elif is_named:
             said.skipped.append(path)
             said.findings.append(unjudged(path, "no configuration or plan that tvlint knows"))
@@ -436,13 +440,15 @@ def _check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: P
     return document.plan
 
 
-def _malformed(path: str) -> Problem | None:
+def _malformed(path: str, is_named: bool) -> Problem | None:
     """Return what keeps the file from being what its name says; None where nothing does."""
-    from tvlint.readers.malformed import refuse_named
+    from tvlint.readers.malformed import NAMED, refuse_found, refuse_named
     from tvlint.readers.read import unpacked
 
+    if not path.lower().endswith(NAMED):
+        return None
     try:
-        refuse_named(path, unpacked(path))
+        (refuse_named if is_named else refuse_found)(path, unpacked(path))
     except ReadError as error:
         return error.problem
     return None

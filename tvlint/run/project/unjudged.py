@@ -8,6 +8,6 @@ from tvlint.ir.location import Location
 RULE = "unjudged-file"
 
 
-def unjudged(path: str, reason: str) -> Finding:
-    """Return the finding that the file was not judged, for a reason."""
-    return Finding(RULE, Severity.NOTE, f"not judged: {reason}", Location(path))
+def unjudged(path: str, reason: str, location: Location | None = None) -> Finding:
+    """Return the finding that the file was not judged, for a reason, which may have a place in the file."""
+    return Finding(RULE, Severity.NOTE, f"not judged: {reason}", location or Location(path))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tvlint.ir.operators import Compute, Literal
+from tvlint.ops.spelling import OF_FLAGS
 from tvlint.readers.capture.lifting.equations.table import ALL, EQUATIONS
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, lift
 from tvlint.readers.capture.lifting.program import Apply, Argument, Exchange, GivenValue, Program, Ref, RootValue, Type
@@ -78,7 +79,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
         }.items()
     },
     "relu": ({"self": A}, np.maximum(A, 0)),
-    **{name: ({"self": MASK}, 1 - MASK) for name in ("logical_not", "bitwise_not")},
+    **{name: ({"self": MASK}, 1 - MASK) for name in ("logical_not", "bitwise_not", "__invert__", "invert")},
     **{
         name: ({"self": X, "other": Y}, value(X, Y))
         for name, value in {
@@ -87,8 +88,9 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
             "maximum": np.maximum, "minimum": np.minimum, "mul": np.multiply, "div": np.divide, "rsub": lambda a, b: b - a,
         }.items()
     },
-    **{name: ({"self": MASK, "other": OTHER}, MASK & OTHER) for name in ("logical_and", "bitwise_and", "__and__")},
-    **{name: ({"self": MASK, "other": OTHER}, MASK | OTHER) for name in ("logical_or", "bitwise_or", "__or__")},
+    **{name: ({"self": MASK, "other": OTHER}, MASK & OTHER) for name in ("logical_and", "bitwise_and", "__and__", "and_")},
+    **{name: ({"self": MASK, "other": OTHER}, MASK | OTHER) for name in ("logical_or", "bitwise_or", "__or__", "or_")},
+    **{name: ({"self": MASK, "other": OTHER}, MASK ^ OTHER) for name in ("logical_xor", "bitwise_xor", "__xor__", "xor")},
     "add": ({"self": X, "other": Y, "alpha": 0.5}, X + 0.5 * Y),
     "sub": ({"self": X, "other": Y, "alpha": 0.5}, X - 0.5 * Y),
     "pow": ({"self": X, "exponent": 3}, X**3),
@@ -215,7 +217,7 @@ class Bench:
 
     def apply(self, op: str, arguments: dict[str, Any], result: Array, mark: Mark | None = None) -> str:
         given = {name: own if isinstance(own, Ref) else self.give(name, own) for name, own in arguments.items()}
-        dtype = "bool" if op in ("bitwise_and", "bitwise_or", "__and__", "__or__", "bitwise_not") else "float64"
+        dtype = "bool" if op in OF_FLAGS else "float64"
         made = self.program.fresh(Type(np.shape(result), dtype))
         moves = ("permute", "view", "narrow", "expand", "cat")
         name = op if op in moves else f"aten.{op}.default"

@@ -80,6 +80,15 @@ def spellings(op: str) -> tuple[str, ...]:
     return tuple(f"{prefix}.{name}" for prefix in (module, *others))
 
 
+OF_FLAGS: Mapping[str, str] = {
+    "bitwise_and": "torch.logical_and", "bitwise_or": "torch.logical_or", "bitwise_not": "torch.logical_not",
+    "bitwise_xor": "torch.ne", "logical_xor": "torch.ne", "__and__": "torch.logical_and", "__or__": "torch.logical_or",
+    "__xor__": "torch.ne", "__invert__": "torch.logical_not", "and_": "torch.logical_and", "or_": "torch.logical_or",
+    "xor": "torch.ne", "invert": "torch.logical_not",
+}  # fmt: skip
+"""What functions that work bit by bit are of flags, by the last word of their names; of whole numbers they are others."""
+
+
 _OF_TWO = ("add", "sub", "mul", "div", "matmul", "maximum", "minimum", "eq", "ne", "lt", "gt", "le", "ge")
 _OF_WEIGHTS = ("linear", "layer_norm", "rms_norm", "group_norm", "conv1d", "conv2d", "conv3d", "embedding")
 _ATTENTIONS = ("scaled_dot_product_attention", "attention")

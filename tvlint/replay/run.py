@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from tvlint.analyses.dataflow.canonical_names import as_copy, as_of_flags
 from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.gradients.roots import made, named_after
 from tvlint.ir.location import Location
@@ -383,6 +384,7 @@ class _Rank:
         return np.where(mask != 0, 0.0, -np.inf) if dtype == "bool" else mask
 
     def _compute(self, operator: Compute) -> Turns[None]:
+        operator = as_copy(as_of_flags(operator, self.plan.tensors), self.plan.tensors)
         operands = yield from self._operands(operator)
         if operator.in_place and not operator.outputs:
             overwritten = tuple(str(operator.inputs[place]) for place in operator.in_place)

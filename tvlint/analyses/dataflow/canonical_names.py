@@ -7,13 +7,15 @@ spelling; the plan keeps its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
 from tvlint.ir.operators import Compute, Literal, Operand, Value
+from tvlint.ir.plan import Tensor
 from tvlint.ops.annotations.declared import PREFIX
 from tvlint.ops.spec import MisfitError
-from tvlint.ops.spelling import OF_ANOTHER_ORDER, spellings, without_overload
+from tvlint.ops.spelling import OF_ANOTHER_ORDER, OF_FLAGS, spellings, without_overload
 from tvlint.ops.table import canonical_name, spec_of
 
 _MODULES = frozenset({"torch", "nn", "functional", "F", "aten", "ops", "Tensor", "operator", "prims", "special", "_C", "_nn"})
@@ -44,6 +46,35 @@ def usual(operator: Compute) -> Compute:
     if op == operator.op and inputs == operator.inputs:
         return operator
     return replace(operator, op=op, inputs=inputs, attributes=attributes)
+
+
+def as_of_flags(operator: Compute, tensors: Mapping[str, Tensor]) -> Compute:
+    """Return what an operator that works bit by bit is of flags; the operator itself where some operand may be something else.
+    """
+    name = OF_FLAGS.get(without_overload(operator.op).rsplit(".", 1)[-1])
+    if name is None or operator.in_place or operator.attributes or spec_of(operator.op) is not None:
+        return operator
+    known = [tensors.get(operand) if isinstance(operand, str) else None for operand in operator.inputs]
+    return replace(operator, op=name) if all(each is not None and each.dtype == "bool" for each in known) else operator
+
+
+def as_copy(operator: Compute, tensors: Mapping[str, Tensor]) -> Compute:
+    """Return `w.copy_(x)` as what gives `w` anew: a copy of `x`, or its cast to the type of `w`.
+
+    What copies between tensors of other shapes, or of types that are not known, is returned as it is.
+    """
+    into, taken = (*operator.inputs, "", "")[:2]
+    if without_overload(operator.op).rsplit(".", 1)[-1] != "copy_" or operator.outputs or operator.in_place != (0,):
+        return operator
+    if len(operator.inputs) != 2 or not isinstance(into, str) or not isinstance(taken, str) or into == taken:
+        return operator
+    target, source = tensors.get(into), tensors.get(taken)
+    if operator.attributes.keys() - {"non_blocking"} or target is None or source is None or target.shape != source.shape:
+        return operator
+    if not target.dtype or not source.dtype:
+        return operator
+    op, how = ("torch.clone", {}) if target.dtype == source.dtype else ("torch.Tensor.to", {"dtype": target.dtype})
+    return replace(operator, op=op, inputs=(taken,), attributes=how, outputs=(into,), in_place=())
 
 
 @cache

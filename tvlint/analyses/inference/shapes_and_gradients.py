@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.attention import is_any_attention
-from tvlint.analyses.dataflow.canonical_names import flat_shape, target_shape, usual
+from tvlint.analyses.dataflow.canonical_names import as_of_flags, flat_shape, target_shape, usual
 from tvlint.analyses.inference.segments import reads, writes
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator
@@ -237,7 +237,7 @@ def _collective_shape(operator: Communicate, shape: tuple[int, ...], size: int) 
 def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[int, ...], str]]:
     cast = _cast_to(operator)
     flat = operator.op.rsplit(".", 1)[-1] == "flatten"
-    operator = usual(operator)
+    operator = usual(as_of_flags(operator, found))
     spec = spec_of(operator.op)
     bound = None if spec is None else _bound(spec, operator, found)
     if spec is not None and not spec.assumption:

@@ -2,7 +2,8 @@
 
 `x.float()` of a tensor of `float32`, and `x.type_as(y)` where both have one type, are `x`; `x.type_as(y)` of other types is the
 cast to that of `y`. Types are those that the plan declares or that follow from its operators; a cast from or to a type that is
-not known is left as it is, as is one that overwrites its operand.
+not known is left as it is, as is one that overwrites its operand. Operators that work bit by bit are known of flags only, which
+is a matter of types, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tvlint.analyses.dataflow.canonical_names import as_of_flags
 from tvlint.ir.operators import Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Tensor
 from tvlint.ops.spec import Call, Trait, UnsupportedError
@@ -23,6 +25,19 @@ def without_needless_casts(plan: Plan) -> Plan:
         for name, segment in plan.segments.items()
     }
     return plan if segments == dict(plan.segments) else replace(plan, segments=segments)
+
+
+def with_flags(plan: Plan) -> Plan:
+    """Return the plan with what operators that work bit by bit are of flags; the plan itself where none takes flags alone."""
+    segments = {
+        name: replace(segment, operators=tuple(_of_flags(operator, plan.tensors) for operator in segment.operators))
+        for name, segment in plan.segments.items()
+    }
+    return plan if segments == dict(plan.segments) else replace(plan, segments=segments)
+
+
+def _of_flags(operator: Operator, tensors: Mapping[str, Tensor]) -> Operator:
+    return as_of_flags(operator, tensors) if isinstance(operator, Compute) else operator
 
 
 def _instead(operator: Operator, tensors: Mapping[str, Tensor]) -> Operator:

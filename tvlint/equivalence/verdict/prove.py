@@ -26,7 +26,7 @@ from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_runs
 from tvlint.equivalence.verdict.assumptions import holds_on_any_numbers
 from tvlint.equivalence.verdict.attempt import Attempt
-from tvlint.equivalence.verdict.casts import without_needless_casts
+from tvlint.equivalence.verdict.casts import with_flags, without_needless_casts
 from tvlint.equivalence.verdict.held_weights import as_held
 from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
@@ -61,7 +61,7 @@ def prove(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        parallel, reference = as_held(parallel, reference)
+        parallel, reference = as_held(with_flags(parallel), with_flags(reference))
         case = pair(parallel, reference, assume)
         if isinstance(case, Defect):
             return state_gaps(parallel, reference, parallel, _not_understood(parallel) or [case])
@@ -88,7 +88,7 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
 
     All that `prove` proves is; what it finds a reason against before it asks for normal forms may be, too.
     """
-    parallel, reference = as_held(parallel, reference)
+    parallel, reference = as_held(with_flags(parallel), with_flags(reference))
     case = pair(parallel, reference, assume)
     if isinstance(case, Defect):
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
+from tvlint.analyses.dataflow.canonical_names import as_copy
 from tvlint.analyses.relations.derivation.state import Machine, RankState
 from tvlint.ir.operators import Collective, Communicate, Compute, Operand, Operator
 from tvlint.ir.plan import Phase, Role, Segment
@@ -26,14 +27,16 @@ _SHARES = frozenset(
 """Functions that may give the memory of their operand, all or some of it."""
 
 
-def as_function(segment: Segment, operator: Compute) -> Compute:
+def as_function(machine: Machine, segment: Segment, operator: Compute) -> Compute:
     """Return an operator that overwrites operands as the function that gives them anew, after the backward pass.
 
     Before, gradients need what forward operators read, and the operator is what it is.
     """
+    once = segment.phase in (Phase.REDUCE, Phase.OPTIMIZER) and not operator.outputs
+    if once and operator.in_place:
+        operator = as_copy(operator, machine.plan.tensors)
     spec = spec_of(operator.op)
     names = [operator.inputs[position] for position in operator.in_place if 0 <= position < len(operator.inputs)]
-    once = segment.phase in (Phase.REDUCE, Phase.OPTIMIZER) and not operator.outputs
     if not names or not once or spec is None or spec.family is not Family.INDEXED:
         return operator
     given = tuple(name for name in names if isinstance(name, str))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import prod
 
 from tvlint.ops.families.elementwise import holds_whole_numbers
+from tvlint.ops.spelling import OF_FLAGS
 from tvlint.readers.capture.lifting.equations.shapes import made_of
 from tvlint.readers.capture.lifting.lift import Equation, Lifting, given, is_move
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
@@ -23,10 +24,6 @@ _BINARY = {
     "logical_and": "torch.logical_and", "logical_or": "torch.logical_or", "maximum": "torch.maximum",
     "minimum": "torch.minimum", "floor_divide": "torch.floor_divide", "pow": "torch.pow", "remainder": "torch.remainder",
 }  # fmt: skip
-
-_FLAGS = {"bitwise_and": "torch.logical_and", "bitwise_or": "torch.logical_or", "__and__": "torch.logical_and",
-          "__or__": "torch.logical_or", "bitwise_not": "torch.logical_not"}  # fmt: skip
-
 
 def _unary(op: str) -> Callable[[Lifting, Apply], bool]:
     return lambda lifting, node: lifting.call(node, op, (given(node, "self"),))
@@ -293,7 +290,7 @@ EQUATIONS = (
     ),
     *(Equation(name, f"{name}(x) is {op}(x)", _unary(op)) for name, op in _UNARY.items()),
     *(Equation(name, f"{name}(a, b) is {op}(a, b)", _binary(op)) for name, op in _BINARY.items()),
-    *(Equation(name, f"{name} of flags is {op}", _flags(op)) for name, op in _FLAGS.items()),
+    *(Equation(name, f"{name} of flags is {op}", _flags(op)) for name, op in OF_FLAGS.items()),
     Equation("add", "a + alpha 0 = a, and 0 + a = a, in the dtype of the sum", _nothing_added),
     Equation("add", "add(a, b, alpha) = a + alpha b", _added),
     Equation("sub", "sub(a, b, alpha) = a - alpha b", _subtracted),

@@ -320,6 +320,7 @@ MORE_CASES: tuple[Case, ...] = (
     Case("zeros", N + "zeros", (), lambda: np.zeros((2, 4)), lambda t: t.zeros((2, 4)), {"size": (2, 4)}),
     Case("ones", N + "ones", (), lambda: np.ones(2), lambda t: t.ones(2), {"size": (2,)}),
     Case("full", N + "full", (Literal((2, 2)), Literal(0.5)), lambda: np.full((2, 2), 0.5), lambda t: t.full((2, 2), 0.5)),
+    Case("zeros of sizes in a row", "torch.zeros", (Literal(2), Literal(4)), lambda: np.zeros((2, 4)), lambda t: t.zeros(2, 4)),
     Case("zeros-like", "torch.zeros_like", ((4, 2),), np.zeros_like, lambda t, x: t.zeros_like(x)),
     Case("ones-like", "torch.ones_like", ((4, 2),), np.ones_like, lambda t, x: t.ones_like(x)),
     Case("full-like", "torch.full_like", ((4, 2), Literal(3)), lambda x: np.full_like(x, 3), lambda t, x: t.full_like(x, 3)),

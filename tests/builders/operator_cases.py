@@ -277,6 +277,8 @@ CASES: tuple[Case, ...] = (
          lambda t, x: x.permute(2, 0, 1)),
     Case("unsqueeze", "torch.unsqueeze", ((4, 2),), lambda x: x[:, None], lambda t, x: x.unsqueeze(1), {"dim": 1}),
     Case("squeeze", "torch.squeeze", ((4, 1, 2),), lambda x: x[:, 0], lambda t, x: x.squeeze(1), {"dim": 1}),
+    Case("expand to new dimensions", "torch.Tensor.expand", ((4, 2), Literal(3), Literal(5), Literal(-1), Literal(-1)),
+         lambda x: np.broadcast_to(x, (3, 5, 4, 2)), lambda t, x: x.expand(3, 5, -1, -1), outputs=((3, 5, 4, 2),)),
     Case("expand", "torch.Tensor.expand", ((4, 1, 2), Literal(3), Literal(-1), Literal(5), Literal(-1)),
          lambda x: np.broadcast_to(x, (3, 4, 5, 2)), lambda t, x: x.expand(3, -1, 5, -1)),
     Case("expand as another operand", "expand_as_wide", ((4, 1, 2), (3, 6)), lambda x, y: np.broadcast_to(x, (3, 4, 6, 2)),

@@ -313,6 +313,8 @@ class OpSpec:
     """For attention: the dimension of positions among four; None where callers keep no one layout."""
     undone_by: frozenset[str] = frozenset()
     """Operators of which some use gives back its operand, or the part of a sum that was in it, by their names."""
+    halves: tuple[int, str] | None = None
+    """For the product of the two halves of a dimension: which of them a function is taken of first, and the function."""
     dimension: tuple[int, int | None] | None = None
     """Which of its constants names the dimension that it works along, without an attribute for it, and which it is without."""
 

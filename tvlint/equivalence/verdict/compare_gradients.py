@@ -12,7 +12,7 @@ from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held, whole_shape
 from tvlint.analyses.relations.derivation.localisation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
-from tvlint.analyses.relations.terms.arithmetic import some_of
+from tvlint.analyses.relations.terms.arithmetic import is_equal_by_ranges, some_of
 from tvlint.analyses.relations.terms.loss_identities import multiplies_with_zero
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
@@ -165,7 +165,8 @@ def _of_the_reference(world: World, value: Value, right: Value, pieces: tuple[Pi
         if parts[0] is None or parts[1] is None:
             return value
         term, other = parts[0], parts[1]
-    return world.values.retermed(value, right.term) if term == other else value
+    same = term == other or is_equal_by_ranges(terms, term, other)
+    return world.values.retermed(value, right.term) if same else value
 
 
 def _made_under_another_name(plan: Plan, name: str, rank: int) -> str:

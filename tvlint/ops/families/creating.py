@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
 
-from tvlint.ir.operators import Value
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.slicing import whole_number
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, stars
@@ -54,7 +54,7 @@ def _bind_constant(call: Call) -> Bound:
     """`zeros`, `ones` and `full` of a size; what `full` makes has the type of its number: flags are no numbers."""
     value = {"zeros": 0, "ones": 1}.get(call.op.rsplit(".", 1)[-1])
     words = ("size", "fill_value") if value is None else ("size",)
-    call = call.with_arguments(*words)
+    call = call.with_arguments(*words) if value is None else _sizes_in_a_row(call).with_arguments(*words)
     call.reject_unknown(*words, *_KEYWORDS)
     call.expect(0)
     size = call.attributes.get("size")
@@ -65,6 +65,12 @@ def _bind_constant(call: Call) -> Bound:
         name = "bool" if isinstance(number, bool) else "int64"
         call = replace(call, attributes={**call.attributes, "dtype": name})
     return _made(call, [whole_number(call, "size", one) for one in (size if isinstance(size, tuple) else (size,))], (number,))
+
+
+def _sizes_in_a_row(call: Call) -> Call:
+    """Return the call with sizes that stand one after the other, `zeros(4, 2)`, as the one tuple that `zeros((4, 2))` takes."""
+    sizes = tuple(operand.value for operand in call.inputs if isinstance(operand, Literal) and isinstance(operand.value, int))
+    return replace(call, inputs=(Literal(sizes),)) if 1 < len(sizes) == len(call.inputs) else call
 
 
 def _constant(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:

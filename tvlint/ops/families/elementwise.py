@@ -469,8 +469,8 @@ SPECS = (
         (Trait.NONLINEAR,),
         OpSpec("addcmul", _torch("addcmul"), _added_product, steps=_added_steps("mul"), evaluate=_added_of("mul")),
         OpSpec("pow", (*_torch("square"), "square"), _squared, evaluate=_to_the_power),
-        OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu),
-        OpSpec("glu", ("torch.nn.functional.glu",), _bind_glu, evaluate=_glu),
+        OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu, halves=(0, "silu")),
+        OpSpec("glu", ("torch.nn.functional.glu",), _bind_glu, evaluate=_glu, halves=(1, "sigmoid")),
     ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),

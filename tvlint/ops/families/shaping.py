@@ -10,7 +10,7 @@ from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.slicing import dimension
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import contract, spread
-from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, Trait, UnsupportedError, having, stars
 
 AS_WIDE = "expand_as_wide"
 """`expand` to sizes of another operand: no framework has it, readers state it where that is what a number stands for."""
@@ -223,6 +223,19 @@ def _expanded(call: Call, as_wide: Mapping[int, str]) -> Bound:
     return Bound((tuple(operand),), (tuple(result),), linear=(frozenset({0}),), sizes=sizes)
 
 
+def _new_and_wide(call: Call) -> Steps:
+    """Return an expansion to new dimensions as what makes them, one long each, and what widens them."""
+    if call.op == AS_WIDE:
+        return ()
+    given = _sizes_as_one(call, "size")
+    size = given.attributes.get("size")
+    new = len(size) - len(call.shape(0)) if isinstance(size, tuple) else 0
+    if new < 1 or given.attributes.keys() != {"size"}:
+        return ()
+    made = [("unsqueeze", (PREVIOUS if number else 0, Literal(0))) for number in range(new)]
+    return (*made, ("expand", (PREVIOUS, Literal(size))))
+
+
 def _widen(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     import numpy as np
 
@@ -300,6 +313,7 @@ SPECS = (
             ),
             _expand,
             evaluate=_widen,
+            steps=_new_and_wide,
         ),
     ),
 )

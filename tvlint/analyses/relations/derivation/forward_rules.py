@@ -17,6 +17,7 @@ from tvlint.analyses.relations.derivation.operators.composite_operators import (
     of_one_head,
     repeated,
 )
+from tvlint.analyses.relations.derivation.operators.halves import of_halves
 from tvlint.analyses.relations.derivation.operators.implicit_causal_mask import below_the_diagonal
 from tvlint.analyses.relations.derivation.operators.packed import joined_together, taken_apart
 from tvlint.analyses.relations.derivation.operators.slices import (
@@ -55,6 +56,9 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
     except (Mismatch, UnsupportedError):
         if spec.may_draw:
             raise
+        halves = of_halves(machine, spec, form, values, lambda form, values: _evaluated(machine, form, values))
+        if halves is not None:
+            return halves
         alike = filled_alike(machine, spec, form, values)
         for cuts in (*([alike] if alike else ()), *as_slices(machine, values)):
             operands = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
@@ -68,6 +72,13 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
             last = (saved, tuple(order.get(place, place) for place in range(len(values))))
             return Saved(saved.op, saved.bound, Family.INDEXED, values, saved.outputs, (*steps, last))
         raise
+
+
+def _evaluated(machine: Machine, form: Form, values: tuple[Value, ...]) -> Saved:
+    """Return what an operator of the table gives, which another one is made of."""
+    if form.spec is None:
+        raise AssertionError(f"the operator table has no `{form.op}`")
+    return evaluated(machine, form, form.spec, values)
 
 
 def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:

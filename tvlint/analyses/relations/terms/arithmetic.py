@@ -35,8 +35,8 @@ from tvlint.analyses.relations.terms.sums_of_products import (
     parts_of,
 )
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
-from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.spec import OpSpec, Trait
+from tvlint.ops.table import has_trait, spec_of
 
 Head: TypeAlias = tuple[Any, ...]
 Indices: TypeAlias = frozenset[int]
@@ -401,17 +401,15 @@ def _loss(call: _Call) -> _Variable:
     return tape.plus(_log_sum(tape, scores, classes), counted, rational(-1))
 
 
-_HALVED = {"swiglu": (0, _silu), "glu": (1, _of_function("sigmoid"))}
-"""Operators that multiply the halves of a dimension: which half a function is taken of, and the function."""
-
-
-def _of_halves(tape: _Tape, name: str, values: Sequence[Expression], operand: Indices, made: Indices) -> Expression:
+def _of_halves(tape: _Tape, spec: OpSpec, values: Sequence[Expression], operand: Indices, made: Indices) -> Expression | None:
     """Return an operator on the halves of a dimension; its gradient, where there is one to begin with."""
-    algebra, (gated, function) = tape.algebra, _HALVED[name]
+    if spec.halves is None:
+        return None
+    algebra, (gated, function) = tape.algebra, spec.halves
     (whole,), (half,) = operand - made, made - operand
     size = algebra.sizes[half][0]
     parts = [tape.given(algebra.sliced(values[-1], whole, start, start + size, half), made) for start in (0, size)]
-    gate = function(_Call(tape, name, (), (parts[gated],), made, frozenset()))
+    gate = _RULES[function][0](_Call(tape, spec.name, (), (parts[gated],), made, frozenset()))
     product = tape.times(gate, parts[1 - gated])
     if len(values) == 1:
         return product.value
@@ -547,8 +545,8 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         made: Expression | None = special
     elif not gradient and _to_numbers(name, attributes) and _are_flags(terms, operands[0], values[0]):
         made = values[0]
-    elif name in _HALVED and whole:
-        made = _of_halves(tape, name, values, inside[-1], left if not gradient else inside[0])
+    elif whole and (spec := spec_of(name)) is not None and spec.halves is not None:
+        made = _of_halves(tape, spec, values, inside[-1], left if not gradient else inside[0])
     elif gradient:
         made = _gradient(tape, head, values, inside, left, over)
     else:
@@ -704,6 +702,28 @@ def some_of(terms: Terms, term: int, dim: int, start: int, stop: int) -> int | N
         return _laid_out(algebra, made, [*places[:dim], len(places), *places[dim + 1 :]]) if made else None
     except TooLargeError:
         return None
+
+
+def is_equal_by_ranges(terms: Terms, one: int, other: int) -> bool:
+    """Return whether two terms are equal on each of the ranges at which the first has values side by side, where these make up
+    a dimension.
+    """
+    algebra, places = Algebra(terms), range(len(terms.shape[one]))
+    try:
+        algebra.split([(one, places)])
+        found = algebra.ranges(algebra.of_term(one, places))
+    except TooLargeError:
+        return False
+    if found is None:
+        return False
+    dim, ranges = found
+    if dim >= len(terms.shape[one]) or sum(size for _, size in ranges) != terms.shape[one][dim]:
+        return False
+    for start, size in ranges:
+        part, right = (some_of(terms, term, dim, start, start + size) for term in (one, other))
+        if part is None or part != right:
+            return False
+    return True
 
 
 def among_zeros(terms: Terms, term: int, dim: int, start: int, size: int) -> int | None:

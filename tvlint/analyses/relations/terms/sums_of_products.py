@@ -67,6 +67,7 @@ _MOST_ADDENDS = 64
 _MOST_FACTORS = 64
 _MOST_POWERS = 4
 _MOST_MULTIPLIED_OUT = 16
+_MOST_MULTIPLIED = 20
 _MOST_TIES = 24
 _ANY, _NOT_NEGATIVE, _POSITIVE = range(3)
 _OF_ZERO: dict[str, Constant] = {"exp": NONE, "erf": (1, Fraction(0)), "tanh": (1, Fraction(0)), "sigmoid": (1, Fraction(1, 4))}
@@ -453,8 +454,26 @@ class Algebra:
             return self.multiplied(((constant, outer),), below)
         if not more and power == 1 and self.terms.keys[term][0] == TOTAL:
             inner, found = self._unfolded(term, [(index,) for index in pattern], found)
+        elif self.terms.multiplied_out:
+            inner, found = self._with_sums_inside(inner, found)
         made, places = self._summed(inner, found)
         return ((constant, self._powers((*outer, (made, places, ONE)))),)
+
+    def _with_sums_inside(self, factors: Sequence[Factor], over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
+        """Return a sum of products of sums as one sum over all their indices, where it has few factors: a product of matrices
+        is the same whichever of them are multiplied first.
+        """
+        inner, found = list(factors), over
+        while (place := next((i for i, (term, _, power) in enumerate(inner) if self._is_sum(term, power)), -1)) >= 0:
+            term, pattern, _ = inner[place]
+            if len(inner) - 1 + len(self.terms.operands[term]) > _MOST_MULTIPLIED:
+                break
+            more, found = self._unfolded(term, [(index,) for index in pattern], found)
+            inner[place : place + 1] = more
+        return inner, found
+
+    def _is_sum(self, term: int, power: Fraction) -> bool:
+        return power == ONE and self.terms.keys[term][0] == TOTAL
 
     def _total_at_place(
         self, constant: Constant, factors: tuple[Factor, ...], place: int, over: frozenset[int]
@@ -623,6 +642,16 @@ class Algebra:
             outer = self._slice_of_outermost(term, pattern, index, (start, stop), part)
             if outer is not None:
                 return outer
+        if head[0] == MERGE:
+            joined = self._slice_of_joined(term, pattern, dim, (start, stop), part)
+            if joined is not None:
+                return joined
+        if head[0] == SUM_OF_PRODUCTS:
+            made = self.sliced(self.placed(term, [(place,) for place in pattern]), index, start, stop, part)
+            if not made:
+                return ()
+            found, places, constant = self.as_factor(made)
+            return ((constant, ((found, places, ONE),)),)
         if head[0] == SLICE and head[1] == dim:
             (term,), start, stop = operands, start + head[2], stop + head[2]
         shape = (*terms.shape[term][:dim], stop - start, *terms.shape[term][dim + 1 :])
@@ -655,6 +684,27 @@ class Algebra:
         groups[dim] = inner if ends[1] - ends[0] == 1 else [part, *inner]
         return ((NONE, (self._factor(made, [tuple(group) for group in groups], ONE),)),)
 
+    def _slice_of_joined(self, term: int, pattern: Pattern, dim: int, ends: tuple[int, int], part: int) -> Expression | None:
+        """Return some of the values of an index that joins dimensions, as those of the outermost one; None for others."""
+        terms, parts = self.terms, parts_of(self.terms, term)
+        inner = parts[dim][1:]
+        step = prod(inner)
+        if not inner or any(end % step for end in ends) or any(len(sizes) > 1 for sizes in (*parts[:dim], *parts[dim + 1 :])):
+            return None
+        (base,), (start, stop) = terms.operands[term], (end // step for end in ends)
+        outer, kept = self._new_index(parts[dim][0]), inner if stop - start == 1 else (stop - start, *inner)
+        self._split_as(part, kept)
+        within = self.expanded(part)[-len(inner) :]
+        places = [(place,) for place in (*pattern[:dim], outer, *within, *pattern[dim + 1 :])]
+        if stop - start > 1:
+            return self.sliced(self.placed(base, places), outer, start, stop, self.expanded(part)[0])
+        one = self._new_index(1)
+        made = self.sliced(self.placed(base, places), outer, start, stop, one)
+        return tuple(
+            (constant, tuple((found, tuple(-1 if i == one else i for i in at), power) for found, at, power in factors))
+            for constant, factors in made
+        )
+
     def _slice_among_zeros(self, inner: int, pattern: Pattern, dim: int, ends: tuple[int, int], part: int) -> Expression:
         """Return some of the values of a value among zeros; `ends` are counted from its first that is none of them."""
         size, (start, stop) = self.terms.shape[inner][dim], ends
@@ -680,6 +730,7 @@ class Algebra:
     def padded(self, one: Expression, part: int, start: int, size: int, index: int) -> Expression:
         """Return the expression among zeros: its values of index `part` are those of `index` from `start` on."""
         self.sizes[index] = (size, False)
+        one = self._with_split(one, part)
         known = {index for _, factors in one for _, pattern, _ in factors for index in pattern}
         if known.isdisjoint(self.expanded(part)):
             if part not in self.sizes:
@@ -700,6 +751,20 @@ class Algebra:
             raise TooLargeError
         return ((constant, self._powers((*outer, (*self._pad(term, pattern, part, start, size, index), ONE)))),)
 
+    def _with_split(self, one: Expression, part: int) -> Expression:
+        """Return a value of which an index joins dimensions as what it joins, which has one layout."""
+        factors = [factor for _, each in one for factor in each if part in factor[1]]
+        if len(one) != 1 or len(factors) != 1 or self.terms.keys[factors[0][0]][0] != MERGE or part in self.parts:
+            return one
+        ((term, pattern, power),) = factors
+        dim, parts = pattern.index(part), parts_of(self.terms, term)
+        if pattern.count(part) > 1 or any(len(sizes) > 1 for sizes in (*parts[:dim], *parts[dim + 1 :])):
+            return one
+        self._split_as(part, parts[dim])
+        ((constant, rest),) = one
+        others = ((constant, tuple(factor for factor in rest if factor != factors[0])),)
+        return self.multiplied(others, self._raised(self.of_term(term, pattern), power))
+
     def side_by_side(self, one: Expression) -> Expression:
         """Return values side by side with one addend for each range that values stand at, and all else among the zeros.
 
@@ -707,6 +772,11 @@ class Algebra:
         """
         found = self._ranges(one)
         return one if found is None else self._beside_each_other(*found)
+
+    def ranges(self, one: Expression) -> tuple[int, list[tuple[int, int]]] | None:
+        """Return the index along which values stand side by side, and the start and the length of each; None where none do."""
+        found = self._ranges(one)
+        return None if found is None else (found[0], [*found[1]])
 
     def _ranges(self, one: Expression) -> tuple[int, _Ranges] | None:
         """Return the index along which values stand side by side, and by range the index of the value there and the value.

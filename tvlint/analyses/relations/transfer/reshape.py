@@ -130,9 +130,9 @@ def reshape_gradient(world: World, operand: Value, result: Value, gradient: Valu
     terms, values = world.terms, world.values
     if values.pieces_of(gradient) != values.pieces_of(result):
         raise Mismatch("mismatched-shards", "gets the gradient of another slice than its own", refutes=True)
-    runs = [(len(made), len(given)) for given, made in _groups(world.local_shape(operand), world.local_shape(result))]
     pieces = values.pieces_of(operand)
     operand, result, gradient = (values.out_of_pieces(value) for value in (operand, result, gradient))
+    runs = [(len(made), len(given)) for given, made in _groups(terms.shape[operand.term], terms.shape[result.term])]
     term = _in_arithmetic(world, gradient.term, runs, terms.shape[operand.term], terms.slot[operand.term])
     if term is None:
         head = ("view gradient", terms.keys[result.term], terms.shape[operand.term])

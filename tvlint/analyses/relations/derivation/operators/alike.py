@@ -78,12 +78,14 @@ def expanded_alike(machine: Machine, rank: RankState, saved: Saved) -> Saved:
     Which part it is said to be is free. It is one that the rank holds of other values of that size, where that is one only.
     """
     terms, (made,) = machine.world.terms, saved.outputs
-    if made is None or saved.steps or not made.clean or not terms.foreign(made.term):
+    if made is None or not made.clean or not terms.foreign(made.term):
         return saved
     for term in _expansions(machine).get(terms.operands[made.term], ()):
         box = _placed(terms, rank, made, term)
         if box is not None:
-            return replace(saved, outputs=(machine.world.values.clean(term, box),))
+            outputs = (machine.world.values.clean(term, box),)
+            last = tuple((replace(step, outputs=outputs), places) for step, places in saved.steps[-1:])
+            return replace(saved, outputs=outputs, steps=(*saved.steps[:-1], *last))
     return saved
 
 

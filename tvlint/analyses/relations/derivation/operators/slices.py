@@ -60,7 +60,9 @@ def sliced_locally(machine: Machine, spec: OpSpec, form: Form, call: Call, value
     if not machine.world.terms.normal or machine.world.terms.sealed < 0:
         return None
     try:
-        spec.bind(call)
+        bound = spec.bind(call)
+        if Trait.APART in spec.traits and len(bound.outputs) != len(form.outputs):
+            return _parts(machine, spec, form, value)
     except UnsupportedError:
         return _parts(machine, spec, form, value) if Trait.RANGES in spec.traits else _squeezed(machine, spec, form, value)
     return None

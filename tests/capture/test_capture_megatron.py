@@ -23,6 +23,8 @@ PROGRAMS = {
     "megatron_gpt_pp2_tied": ("megatron_gpt_tied_reference", "pp 2", "28"),
     "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
     "megatron_gpt_tp2_sp_bf16": ("megatron_gpt_bf16_reference", "tp 2", "29"),
+    "megatron_gpt_experts_allgather": ("megatron_gpt_experts_reference", "dp 2", "29"),
+    "megatron_gpt_experts_alltoall": ("megatron_gpt_experts_reference", "dp 2", "29"),
     "pretrain_gpt_llama_tp2_dp2": ("pretrain_gpt_llama_reference", "dp 2 x tp 2", "9"),
 }
 
@@ -151,7 +153,7 @@ def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", ["megatron_gpt_tp2_sp"])
+@pytest.mark.parametrize("name", ["megatron_gpt_tp2_sp", "megatron_gpt_experts_alltoall"])
 def test_no_mutant_of_a_step_of_megatron_is_proved(name: str, tmp_path: Path) -> None:
     count = 0
     for mutant, lines in list(mutants(lines_of(name)))[::4]:

@@ -201,3 +201,98 @@ def test_ranks_that_exchange_unequal_parts_which_fit_are_not_refuted() -> None:
 def test_ranks_that_exchange_unequal_parts_which_do_not_fit_are_refuted() -> None:
     found, messages = outcome(UNEVEN.replace("receive-splits=[3,2]) over dp", "receive-splits=[2,3]) over dp"), ALONE)
     assert found is Outcome.REFUTED, messages
+
+
+EXPERTS = """
+weight x f32[6,4,8]
+input m f32[6,4,4]
+loss l
+program
+  f = permute(m, dims=(2,0,1))
+  f4: f32[4,6,4,1] = view(f, (4,6,4,1))
+  x4: f32[1,6,4,8] = view(x, (1,6,4,8))
+  y = mul(x4, f4)
+  n0 = torch.narrow(y, 0, 0, 1)
+  n1 = torch.narrow(y, 0, 1, 1)
+  n2 = torch.narrow(y, 0, 2, 1)
+  n3 = torch.narrow(y, 0, 3, 1)
+  h0 = gelu(n0)
+  h1 = gelu(n1)
+  h2 = gelu(n2)
+  h3 = gelu(n3)
+  c = torch.cat([h0, h1, h2, h3], dim=0)
+  d = mul(c, f4)
+  o = torch.sum(d, dim=(0,))
+  g = gelu(o)
+  l = sum(g)
+  dg = backward l (grad(l))
+  do = backward g (dg)
+  do1 = backward o (do)
+  dc, _ = backward d (do1)
+  e0 = torch.narrow(dc, 0, 0, 1)
+  e1 = torch.narrow(dc, 0, 1, 1)
+  e2 = torch.narrow(dc, 0, 2, 1)
+  e3 = torch.narrow(dc, 0, 3, 1)
+  k0 = backward h0 (e0)
+  k1 = backward h1 (e1)
+  k2 = backward h2 (e2)
+  k3 = backward h3 (e3)
+  kk = torch.cat([k0, k1, k2, k3], dim=0)
+  q = mul(kk, f4)
+  grad(x) = torch.sum(q, dim=(0,))
+"""
+
+EXPERTS_ON_RANKS = """
+mesh ep=2
+weight x f32[6,4,8] ep:S(1)
+input m f32[6,4,4] ep:S(1)
+loss l ep:P
+program
+  f = permute(m, dims=(2,0,1))
+  f4: f32[4,6,2,1] = view(f, (4,6,2,1))
+  x4: f32[1,6,2,8] = view(x, (1,6,2,8))
+  y = mul(x4, f4)
+  z = all-to-all(y, dim=0, concat-dim=2) over ep
+  n0 = torch.narrow(z, 0, 0, 1)
+  n1 = torch.narrow(z, 0, 1, 1)
+  h0 = gelu(n0)
+  h1 = gelu(n1)
+  c1 = torch.cat([h0, h1], dim=0)
+  c = all-to-all(c1, dim=2, concat-dim=0) over ep
+  d = mul(c, f4)
+  o = torch.sum(d, dim=(0,))
+  g = gelu(o)
+  l = sum(g)
+  dg = backward l (grad(l))
+  do = backward g (dg)
+  do1 = backward o (do)
+  dc, _ = backward d (do1)
+  dc2 = all-to-all(dc, dim=0, concat-dim=2) over ep
+  e0 = torch.narrow(dc2, 0, 0, 1)
+  e1 = torch.narrow(dc2, 0, 1, 1)
+  k0 = backward h0 (e0)
+  k1 = backward h1 (e1)
+  k2 = torch.cat([k0, k1], dim=0)
+  kk = all-to-all(k2, dim=2, concat-dim=0) over ep
+  q = mul(kk, f4)
+  grad(x) = torch.sum(q, dim=(0,))
+"""
+
+
+def test_rows_of_experts_that_are_exchanged_are_those_of_all_experts_side_by_side() -> None:
+    assert outcome(EXPERTS_ON_RANKS, EXPERTS)[0] is Outcome.PROVED
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("torch.cat([h0, h1], dim=0)", "torch.cat([h1, h0], dim=0)"),
+        ("torch.cat([h0, h1], dim=0)", "torch.cat([h0, h0], dim=0)"),
+        ("torch.cat([k0, k1], dim=0)", "torch.cat([k1, k0], dim=0)"),
+        ("n1 = torch.narrow(z, 0, 1, 1)", "n1 = torch.narrow(z, 0, 0, 1)"),
+        ("e1 = torch.narrow(dc2, 0, 1, 1)", "e1 = torch.narrow(dc2, 0, 0, 1)"),
+        ("k2 = torch.cat([k0, k1], dim=0)", "k3 = torch.cat([k0, k1], dim=0)\n  k2 = mul(k3, 2.0)"),
+    ],
+)
+def test_rows_of_other_experts_are_not_proved(before: str, after: str, without_repairs: None) -> None:
+    assert outcome(changed(EXPERTS_ON_RANKS, (before, after)), EXPERTS)[0] is not Outcome.PROVED

@@ -59,10 +59,11 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     capture = without_equal_gathers(with_communicators(capture))
     followed = _with_negative([follow(tape) for tape in capture.tapes])
     programs = without_equal_broadcasts(without_uneven_shards(capture, followed))
-    ranks = [prepare(capture.path, *pair) for pair in zip(capture.tapes, programs, strict=True)]
+    tokens = reference.prepared[0].lifted.tokens
+    ranks = [prepare(capture.path, *pair, tokens=tokens) for pair in zip(capture.tapes, programs, strict=True)]
     for rank, received in enumerate(received_numbers([rank.lifted for rank in ranks])):
         if received:
-            ranks[rank] = prepare(capture.path, capture.tapes[rank], programs[rank], received)
+            ranks[rank] = prepare(capture.path, capture.tapes[rank], programs[rank], received, tokens)
     prepared = with_own_parts(ranks)
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     _add_units(prepared, found, reference)
@@ -494,6 +495,8 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     constants = sorted({(_line_of(mark), number) for number, mark in given if number})
     said += [f"what the step is given at {line} is {number:g} throughout, as recorded" for line, number in constants if line]
     absent = sorted({(_line_of(mark), number) for each_prepared in prepared for number, mark in each_prepared.lifted.absent})
+    if any(each_prepared.lifted.tokens for each_prepared in prepared):
+        said.append("the program does with any choice of experts what it did with the recorded one")
     counted = sorted({_line_of(mark) for each_prepared in prepared for mark in each_prepared.lifted.counted})
     said += [f"what is added up at {line} are whole numbers, as recorded" for line in counted if line]
     said += [f"what is compared with {number:g} at {line} is never {number:g}, as recorded" for line, number in absent if line]

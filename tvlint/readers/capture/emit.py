@@ -307,6 +307,8 @@ class Emitter:
             shape = self.factors.shape(self.factors.of(node.inputs[0]))
             inputs, dim = (self.as_shape(node.inputs[0], shape),), None
             outputs = (self._result(node.outputs[0], shape),)
+        elif node.joined is not None and node.joined != node.dim:
+            return self._exchange_across(node, node.dim, node.joined)
         else:
             dims = self.factors.of(node.inputs[0])
             before, after = self.factors.shape(dims[: node.dim]), self.factors.shape(dims[node.dim + 1 :])
@@ -318,6 +320,26 @@ class Emitter:
         return self._add(
             Communicate(
                 kind, inputs, outputs, group, reduce, dim, concatenated, node.root, node.splits, node.receive_splits,
+                handle=self._handle(node.handle), source=self._place(),
+            )
+        )  # fmt: skip
+
+    def _exchange_across(self, node: Exchange, split: int, joined: int) -> None:
+        """Write an all-to-all that splits one dimension and joins another one, which are no products of others there."""
+        shapes = [self.types[value].shape for value in (node.inputs[0], node.outputs[0])]
+        dims = self.factors.of(node.inputs[0])
+        rows: list[Shape] = [(), ()]
+        places: dict[int, int] = {}
+        for place, dim in enumerate(dims):
+            places[place] = len(rows[0])
+            factors = self.factors.shape([dim])
+            for number, shape in enumerate(shapes):
+                rows[number] += (shape[place],) if place in (split, joined) else factors
+        inputs, outputs = (self.as_shape(node.inputs[0], rows[0]),), (self._result(node.outputs[0], rows[1]),)
+        group = Group(ranks=tuple(sorted(node.group)))
+        self._add(
+            Communicate(
+                Collective.ALL_TO_ALL, inputs, outputs, group, "", places[split], places[joined],
                 handle=self._handle(node.handle), source=self._place(),
             )
         )  # fmt: skip

@@ -10,12 +10,13 @@ from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send
 from tvlint.readers.capture.emit import Emitter, Run, Shape
-from tvlint.readers.capture.lifting.dead import without_dead
+from tvlint.readers.capture.lifting.dead import with_nothing_in_unread_counts, without_dead
 from tvlint.readers.capture.lifting.equations.table import EQUATIONS
 from tvlint.readers.capture.lifting.factors import Factors, misfit
 from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, is_move, lift, outputs_of
 from tvlint.readers.capture.lifting.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
+from tvlint.readers.capture.rewriting.chosen_rows import with_all_rows
 from tvlint.readers.capture.rewriting.equal_runs import with_equal_runs
 from tvlint.readers.capture.rewriting.expansions import without_expansions
 from tvlint.readers.capture.rewriting.regather import with_dimensions
@@ -48,10 +49,17 @@ class RankProgram:
     updated: tuple[str, ...]
 
 
-def prepare(path: str, tape: Tape, program: Program, received: Mapping[str, float] | None = None) -> Prepared:
+def prepare(
+    path: str,
+    tape: Tape,
+    program: Program,
+    received: Mapping[str, float] | None = None,
+    tokens: tuple[tuple[int, int], ...] = (),
+) -> Prepared:
     """Return what one rank recorded, followed as `program`, in operators of the table, up to the optimizer.
 
-    `received` are the numbers that other ranks broadcast.
+    `received` are the numbers that other ranks broadcast, `tokens` the dimensions along which the single-device program counts
+    the tokens of experts.
 
     Raises ReadError where an operator cannot have given what was recorded, or may compute something else.
     """
@@ -61,6 +69,7 @@ def prepare(path: str, tape: Tape, program: Program, received: Mapping[str, floa
     for text, mark in (*unread, *misfits):
         if text:
             raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
+    lifted = with_all_rows(with_nothing_in_unread_counts(without_dead(lifted)), tokens)
     lifted = with_dimensions(without_expansions(without_dead(lifted)))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(with_scaled_addends(lifted))))
     reduced = reducers_of(lifted)

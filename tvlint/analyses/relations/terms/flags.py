@@ -28,6 +28,7 @@ from tvlint.analyses.relations.terms.sums_of_products import (
     Factor,
     Pattern,
     TooLargeError,
+    is_flag,
 )
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
@@ -281,11 +282,13 @@ def is_of_flags(terms: Terms, term: int) -> bool:
 def counts_flags(terms: Terms, term: int) -> bool:
     """Return whether the term is how many flags are set: a flag, or a sum of products of flags."""
     head, operands = terms.keys[term], terms.operands[term]
-    if head[0] == FLAG:
+    if is_flag(terms, term):
         return True
     if head[0] in (MERGE, SPLIT):
         return counts_flags(terms, operands[0])
     products = head[0] == TOTAL and all(power == ONE for _, power in head[1])
+    if head[0] == SUM_OF_PRODUCTS:
+        products = all(constant == NONE and all(power == ONE for _, power in factors) for constant, factors in head[1])
     return products and all(counts_flags(terms, operand) for operand in operands)
 
 

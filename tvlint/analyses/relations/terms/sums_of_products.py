@@ -78,6 +78,13 @@ class TooLargeError(Exception):
     """The expression is left as it is: it has too many addends or factors, or something whose size is not known here."""
 
 
+def is_flag(terms: Terms, term: int) -> bool:
+    """Return whether every element of the term is one or zero: it is a flag, or some of the indices of one."""
+    while terms.keys[term][0] == SLICE:
+        (term,) = terms.operands[term]
+    return bool(terms.keys[term][0] == FLAG)
+
+
 @dataclass(frozen=True, slots=True)
 class Algebra:
     """Arithmetic on expressions over one table of terms; `sizes` are those of indices, and whether the batch is cut there."""
@@ -268,7 +275,7 @@ class Algebra:
 
     def _has_flags(self, one: Expression, flags: Sequence[Factor]) -> bool:
         """Return whether every addend has these factors, all of which are flags, already."""
-        if not all(self.terms.keys[term][0] == FLAG for term, _, _ in flags):
+        if not all(is_flag(self.terms, term) for term, _, _ in flags):
             return False
         return all(set(flags) <= set(factors) for _, factors in one)
 
@@ -285,7 +292,7 @@ class Algebra:
         """Return a product of powers with one power of each factor, or one below and one above a fraction's bar."""
         known: dict[tuple[int, Pattern, bool], Fraction] = {}
         for term, pattern, power in factors:
-            if self.terms.keys[term][0] == FLAG:
+            if is_flag(self.terms, term):
                 if power < 0:
                     raise TooLargeError
                 known[term, pattern, True] = ONE

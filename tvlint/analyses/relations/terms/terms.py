@@ -51,6 +51,8 @@ class Terms:
         """The signs of the elements of sums of products, by term."""
         self.cuts: dict[int, set[tuple[int, int]]] = {}
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
+        self.joins: dict[int, list[tuple[int, int, int]]] = {}
+        """What the reference joins terms to, by each of them: the term, the dimension, and where in it this one begins."""
         self.ranges: dict[int, tuple[int, int, tuple[int, int]]] = {}
         """Terms that are some of the indices of a dimension of another one, in their places, and zeros elsewhere."""
         self.counted: dict[int, tuple[int, int, Any]] = {}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tvlint.ir.operators import Literal
+from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.lifting.program import Exchange
 
 
 def without_dead(lifted: Lifted) -> Lifted:
@@ -25,3 +28,23 @@ def without_dead(lifted: Lifted) -> Lifted:
             live.update(node.forward.outputs)
             live.update(inputs_of(node.forward))
     return replace(lifted, nodes=kept[::-1])
+
+
+def with_nothing_in_unread_counts(lifted: Lifted) -> Lifted:
+    """Return the program with zeros in the collectives of whole numbers whose results nothing reads.
+
+    So ranks tell each other how many tokens they send; the collective itself stays, since the others wait for it.
+    """
+    read = {name for node in lifted.nodes for name in inputs_of(node)}
+    read |= {name for node in lifted.nodes if isinstance(node, GradientOf) for name in inputs_of(node.forward)}
+    read |= {name for name, _ in lifted.gradients.values()} | {root.value for root in lifted.roots}
+    nodes: list[LiftedNode] = []
+    for node in lifted.nodes:
+        if isinstance(node, Exchange) and len(node.inputs) == 1 and read.isdisjoint(node.outputs):
+            type = lifted.program.types[node.inputs[0]]
+            if holds_whole_numbers(type.dtype):
+                zeros = lifted.program.fresh(type)
+                nodes.append(Call("torch.zeros", (Literal(type.shape),), {"dtype": type.dtype}, (zeros,), node.mark))
+                node = replace(node, inputs=(zeros,))
+        nodes.append(node)
+    return replace(lifted, nodes=nodes)

@@ -132,7 +132,7 @@ class Factors:
     def _exchanged(self, node: Exchange) -> None:
         for value, result in zip(node.inputs, node.outputs, strict=False):
             for at, (here, there) in enumerate(zip(self.of(value), self.of(result), strict=False)):
-                if at != node.dim:
+                if at not in (node.dim, node.joined):
                     self.equate([here], [there])
         if node.kind == "all-gather":  # weights in shards are gathered anew for their gradients
             self._alike(node.outputs[0], self.gathered.setdefault((node.inputs, node.group, node.dim), node.outputs[0]))

@@ -66,7 +66,7 @@ class Lifted:
     `seeds` are the values that stand for the gradient of a root, by their names; `unlifted` the operators that no equation
     lifts; `unread` says of which arguments no equation speaks, and where; `absent` are the numbers that nothing recorded is,
     with where it is compared with them; `counted` is where sums of whole numbers are counts; `numbers` are those that values
-    are throughout.
+    are throughout; `tokens` the dimensions along which the tokens of experts are counted.
     """
 
     program: Program
@@ -80,6 +80,7 @@ class Lifted:
     absent: list[tuple[float, Mark]] = field(default_factory=list)
     counted: list[Mark] = field(default_factory=list)
     numbers: Mapping[str, float] = field(default_factory=dict)
+    tokens: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

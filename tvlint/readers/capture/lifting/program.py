@@ -50,7 +50,10 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A collective on values; `handle` names its end where the program waits for it later."""
+    """A collective on values; `handle` names its end where the program waits for it later.
+
+    An all-to-all splits `dim` and joins what it is sent along `joined`, or along the same one.
+    """
 
     kind: str
     inputs: tuple[str, ...]
@@ -63,6 +66,7 @@ class Exchange:
     splits: tuple[int, ...] = ()
     receive_splits: tuple[int, ...] = ()
     handle: str = ""
+    joined: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tvlint.analyses.relations.derivation.state import Machine, Moved, Saved
 from tvlint.analyses.relations.terms.arithmetic import among_zeros, side_by_side, some_of
+from tvlint.analyses.relations.terms.product_normal_form import bare, times
 from tvlint.analyses.relations.terms.sums_of_products import is_joined
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch, World
@@ -201,8 +202,12 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     """
     terms = machine.world.terms
     dim = next((dim for dim, names in enumerate(zip(*bound.operands, strict=True)) if len(set(names)) > 1), None)
-    if not terms.arithmetic or terms.sealed < 0 or dim is None:
+    if not terms.arithmetic or dim is None:
         return ordinary()
+    if terms.sealed < 0:
+        as_reference = ordinary()
+        _note_joined(machine.world, values, as_reference.outputs[0], dim)
+        return as_reference
     saved, error = _attempt(ordinary)
     if saved is not None and _is_known(machine, saved):
         return saved
@@ -214,7 +219,8 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     if len(outside) > 1:
         found = _stacked_together(machine.world, values, dim)
     else:
-        found = of_one(machine.world, values, ways, dim) or _of_several(machine.world, values, ways, dim)
+        found = of_one(machine.world, values, ways, dim) or _of_joined(machine.world, values, ways, dim)
+        found = found or _of_several(machine.world, values, ways, dim)
     if found is None:
         return _as_attempted(saved, error)
     made, indices = found
@@ -356,6 +362,50 @@ def of_one(
     return world.values.with_pieces(first, (*ways[0][:dim], pieces, *ways[0][dim + 1 :])), everything
 
 
+def _note_joined(world: World, values: Sequence[Value], made: Value | None, dim: int) -> None:
+    """Note which indices each value has of what the reference joins."""
+    terms = world.terms
+    if made is None or not _are_alike((*values, made)):
+        return
+    wholes = [terms.whole(value.term) for value in values]
+    if any(terms.slot[term] == dim for term in wholes):
+        return
+    (joined_term, constant), parts = bare(terms, terms.whole(made.term)), [bare(terms, term) for term in wholes]
+    if any(factor != constant for _, factor in parts):
+        return
+    starts = accumulate((terms.shape[term][dim] for term in wholes), initial=0)
+    for (part, _), start in zip(parts, starts, strict=False):
+        terms.joins.setdefault(part, []).append((joined_term, dim, start))
+
+
+def _are_alike(values: Sequence[Value]) -> bool:
+    """Return whether values are one number times their terms, with no sum pending."""
+    return all(value.leaves == () and value.fold is None and value.coefficient == values[0].coefficient for value in values)
+
+
+def _of_joined(
+    world: World, values: Sequence[Value], ways: Sequence[tuple[Pieces, ...]], dim: int
+) -> tuple[Value, tuple[_Range, ...]] | None:
+    """Return what tensors are that the reference joins with others, one behind the other too; None where it joins none so."""
+    terms = world.terms
+    wholes = [terms.whole(value.term) for value in values]
+    sizes = [terms.shape[term][dim] for term in wholes]
+    if not _are_alike(values) or any(way[dim] != ((0, size),) for way, size in zip(ways, sizes, strict=True)):
+        return None
+    parts = [bare(terms, term) for term in wholes]
+    if any(constant != parts[0][1] for _, constant in parts):
+        return None
+    for whole, along, start in terms.joins.get(parts[0][0], ()):
+        ends = [*accumulate(sizes, initial=start)]
+        known = [terms.joins.get(part, ()) for part, _ in parts]
+        if along == dim and all((whole, dim, at) in places for at, places in zip(ends, known, strict=False)):
+            scaled = times(terms, whole, parts[0][1])
+            made = world.values.multiple(scaled, tuple((0, size) for size in terms.shape[whole]), values[0].coefficient)
+            pieces = (*ways[0][:dim], ((start, ends[-1]),), *ways[0][dim + 1 :])
+            return world.values.with_pieces(made, pieces), tuple(pairwise(ends))
+    return None
+
+
 def _of_several(
     world: World, values: Sequence[Value], ways: Sequence[tuple[Pieces, ...]], dim: int
 ) -> tuple[Value, tuple[_Range, ...]] | None:
@@ -461,7 +511,7 @@ def _within(world: World, value: Value, dim: int) -> tuple[Value, _Range]:
     ranges = sorted((stop - start, start, stop) for start, stop in terms.cuts.get(size, ()) if start <= low and high <= stop)
     for _, start, stop in ranges if value.fold is None and terms.arithmetic else ():
         term = some_of(terms, whole, dim, start, stop)
-        if term is not None and not terms.foreign(term):
+        if term is not None and not terms.foreign(bare(terms, term)[0]):
             return moved_into(world, value, term, dim, start), (start, stop)
     return value, (0, size)
 

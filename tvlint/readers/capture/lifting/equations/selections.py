@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from tvlint.ir.operators import Literal
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 from tvlint.readers.capture.lifting.factors import is_elementwise
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, Operand, given, whole
-from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
+from tvlint.readers.capture.lifting.program import Apply, Argument, Ref, Type
 
 LOOKUP = "torch.nn.functional.embedding"
 LOOKUP_IN_RANGE = "nnscaler.runtime.function.embedding"
@@ -371,10 +373,41 @@ def _gathered(lifting: Lifting, node: Apply) -> bool:
     return lifting.call(node, "torch.gather", (given(node, "self"), given(node, "index")), dim=_dim(lifting, node))
 
 
+def _put_among_zeros(lifting: Lifting, node: Apply, source: Argument) -> bool:
+    """Lift what puts numbers among zeros into places that were chosen from as many: a sum of one-hot rows, times the numbers.
+
+    No place is chosen twice.
+    """
+    base, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
+    chosen = lifting.call_of(index) if index is not None else None
+    if base is None or index is None or chosen is None or not has_trait(chosen.op, Trait.CHOICE):
+        return False
+    shape, places, dtype = lifting.shape(base), lifting.shape(index), lifting.dtype(node.outputs[0])
+    from_all = isinstance(chosen.inputs[0], Ref) and lifting.shape(chosen.inputs[0].name) == shape
+    last = len(shape) - 1
+    if lifting.number(Ref(base)) != 0 or not from_all or (chosen.attributes.get("dim"), _dim(lifting, node)) != (last, last):
+        return False
+    wide, types = (*places, shape[-1]), lifting.program.types
+    flags, numbers = lifting.program.fresh(Type(wide, "int64")), lifting.program.fresh(Type(wide, dtype))
+    lifting.emit("torch.nn.functional.one_hot", (Ref(index), shape[-1]), (flags,), node.mark, {}, node)
+    lifting.emit("torch.Tensor.to", (Ref(flags),), (numbers,), node.mark, {"dtype": dtype}, node)
+    if lifting.number(source) != 1:
+        name = lifting.value(source)
+        if name is None or types[name] != Type(places, dtype):
+            return False
+        factor = _as_shape(lifting, node, Ref(name), (*places, 1))
+        product = lifting.program.fresh(Type(wide, dtype))
+        lifting.emit("torch.mul", (Ref(numbers), factor), (product,), node.mark, {}, node)
+        numbers = product
+    return lifting.call(node, "torch.sum", (Ref(numbers),), dim=(last,), keepdim=False)
+
+
 def _put_at(op: str) -> Callable[[Lifting, Apply], bool]:
     def lift(lifting: Lifting, node: Apply) -> bool:
         if not isinstance(node.arguments.get("src"), Ref) or node.arguments.get("reduce") is not None:
             return False
+        if _put_among_zeros(lifting, node, given(node, "src")):
+            return True
         operands = tuple(given(node, name) for name in ("self", "index", "src"))
         return lifting.call(node, op, operands, dim=_dim(lifting, node))
 
@@ -398,6 +431,8 @@ def _number_put(lifting: Lifting, node: Apply) -> bool:
     number, index = lifting.number(node.arguments.get("value")), lifting.value(given(node, "index"))
     if number is None or index is None or node.arguments.get("reduce") is not None:
         return False
+    if number == 1 and _put_among_zeros(lifting, node, number):
+        return True
     shape, dtype = lifting.shape(index), lifting.dtype(node.outputs[0])
     filled = lifting.temporary(node, "torch.full", (shape, number), shape, dtype=dtype)
     return lifting.call(node, "torch.scatter", (given(node, "self"), Ref(index), filled), dim=_dim(lifting, node))

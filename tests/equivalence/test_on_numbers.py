@@ -316,3 +316,10 @@ def test_an_input_that_no_plan_reads_hides_no_difference() -> None:
     assert unread != REFERENCE
     verdict = verdict_on(_with_tril(unread), unread)
     assert [reason.name for reason in verdict.reasons if reason.refutes] == ["other-numbers"]
+
+
+def test_exchanged_layers_of_hundreds_of_rows_are_run() -> None:
+    weights = "weight a f32[520,520]\nweight b f32[520,520]\ninput x f32[2,520]\nloss l\nprogram\n"
+    layers = weights + "h = linear(x, a)\ny = linear(h, b)\nl: f32[] = sum(y)\n"
+    exchanged = layers.replace("linear(x, a)", "linear(x, b)").replace("linear(h, b)", "linear(h, a)")
+    assert verdict_on(with_backward(exchanged), with_backward(layers)).outcome is Outcome.REFUTED

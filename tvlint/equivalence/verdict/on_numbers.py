@@ -54,8 +54,11 @@ SEEDS = 3
 _MOST_RUNS = 4 * SEEDS
 """So many runs are made where some of them show a difference: what differs for some data may not show in each."""
 
-_MOST_NUMBERS = 1 << 20
+_MOST_NUMBERS = 1 << 23
 """Plans of which the ranks hold more numbers are not run."""
+
+_MOST_NUMBERS_OF_EDITS = 1 << 20
+"""Plans of which the ranks hold more numbers are not run again for each edit."""
 
 _MOST_OPERATORS = 20_000
 """Nor are plans of which the ranks run more operators."""
@@ -160,7 +163,7 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
 
     Where a run of the case shows a difference, a plan that cannot be run shows no agreement.
     """
-    if _is_too_large(case):
+    if _is_too_large(case, _MOST_NUMBERS_OF_EDITS):
         return lambda changed: True
     whole, memory = _numbers(0, _least_index(case.reference)), Memory()
     alone = _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole)
@@ -175,9 +178,9 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
     return agree
 
 
-def _is_too_large(case: Case) -> bool:
-    most, runs = _MOST_NUMBERS, _MOST_OPERATORS
-    return _size(case.parallel) > most or _runs(case.parallel) > runs or _size(case.reference) > most
+def _is_too_large(case: Case, most: int | None = None) -> bool:
+    most = _MOST_NUMBERS if most is None else most
+    return _size(case.parallel) > most or _runs(case.parallel) > _MOST_OPERATORS or _size(case.reference) > most
 
 
 def _weights_by_program(plan: Plan) -> Iterator[list[str]]:

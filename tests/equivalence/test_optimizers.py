@@ -284,3 +284,40 @@ def test_a_state_that_is_held_in_other_dimensions_is_not_compared() -> None:
     verdict = verdict_on(with_backward(FLAT_STATE), with_backward(WHOLE_STATE))
     assert verdict.outcome is Outcome.UNKNOWN
     assert {reason.name for reason in verdict.reasons} >= {"unknown-state"}
+
+
+COPIED = """weight w f32[4,4]
+weight v f32[4,4]
+input x f32[4,4]
+loss l
+program
+h = linear(x, w)
+y = linear(h, v)
+z = pow(y, 2)
+l: f32[] = mean(z)
+end sgd_step(v!, grad(v), lr=0.1)
+end dw = mul(grad(w), 0.1)
+"""
+LATER = "end nw = sub(w, dw)\nend copy_(w!, nw)\nend ow = mul(w, 0.5)\nend nv = sub(v, ow)\nend copy_(v!, nv)\n"
+ANEW = "end ow = mul(w, 0.5)\nend nw = sub(w, dw)\nend nv = sub(v, ow)\n"
+TURNED = COPIED + "end turned = transpose(w, 0, 1)\n"
+
+
+@pytest.mark.parametrize(
+    ("updates", "right"),
+    [
+        (ANEW + "end copy_(w!, nw)\nend copy_(v!, nv)\n", True),
+        ("end a = view(w, 4, 4)\n" + LATER.replace("mul(w,", "mul(a,"), False),
+        (LATER, False),
+    ],
+    ids=["copied last", "a view sees the copy", "the copy is read"],
+)
+def test_a_copy_gives_a_weight_anew_and_what_shares_its_memory(updates: str, right: bool) -> None:
+    reference = COPIED + ANEW + "end w = identity(nw)\nend v = identity(nv)\n"
+    verdict = verdict_on(with_backward(COPIED + updates), with_backward(reference))
+    assert (verdict.outcome is Outcome.PROVED) is right
+
+
+def test_what_a_copy_makes_of_its_own_memory_is_not_known() -> None:
+    plan, reference = TURNED + "end copy_(w!, turned)\n", TURNED + "end w = identity(turned)\n"
+    assert verdict_on(with_backward(plan), with_backward(reference)).outcome is Outcome.UNKNOWN

@@ -55,7 +55,7 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         note_step(machine, rank, operator)
         if machine.alone:
             check_states(machine, rank, operator)
-    written, operator = operator, as_function(machine, segment, operator)
+    written, operator = operator, as_function(machine, rank, segment, operator)
     stepped = _stepped(machine, rank, operator) if machine.alone and is_step(operator) and spec_of(operator.op) is None else {}
     try:
         results = forward(machine, rank, operator)
@@ -84,7 +84,7 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
     for name, value in zip(operator.outputs, results, strict=False):
         assign(machine, rank, operator, name, value, written.inputs)
     if operator is not written:
-        forget_what_shares(machine, rank, set(operator.outputs), f"`{operator.op}`")
+        forget_what_shares(machine, rank, set(operator.outputs), f"`{written.op}`")
     rank.local.update(stepped)
 
 

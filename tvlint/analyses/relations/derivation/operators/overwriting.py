@@ -27,13 +27,14 @@ _SHARES = frozenset(
 """Functions that may give the memory of their operand, all or some of it."""
 
 
-def as_function(machine: Machine, segment: Segment, operator: Compute) -> Compute:
+def as_function(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> Compute:
     """Return an operator that overwrites operands as the function that gives them anew, after the backward pass.
 
     Before, gradients need what forward operators read, and the operator is what it is.
     """
     once = segment.phase in (Phase.REDUCE, Phase.OPTIMIZER) and not operator.outputs
-    if once and operator.in_place:
+    roots = [rank.shares.get(name, name) for name in operator.inputs if isinstance(name, str)] if operator.in_place else []
+    if once and len(set(roots)) == len(roots):
         operator = as_copy(operator, machine.plan.tensors)
     spec = spec_of(operator.op)
     names = [operator.inputs[position] for position in operator.in_place if 0 <= position < len(operator.inputs)]

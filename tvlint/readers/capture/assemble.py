@@ -21,6 +21,7 @@ from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
+from tvlint.readers.capture.rewriting.turned_samples import with_samples_as_given
 from tvlint.readers.capture.rewriting.uneven_shards import without_uneven_shards
 from tvlint.readers.capture.rewriting.unit_dimensions import units_of, with_units
 from tvlint.readers.capture.storages import follow
@@ -58,6 +59,9 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     """
     capture = without_equal_gathers(with_communicators(capture))
     followed = _with_negative([follow(tape) for tape in capture.tapes])
+    inputs = [whole.numbers for whole in reference.found.wholes.values() if whole.role is Role.INPUT]
+    wholes = [numbers for numbers in inputs if numbers is not None]
+    followed = [with_samples_as_given(program, wholes) for program in followed]
     programs = without_equal_broadcasts(without_uneven_shards(capture, followed))
     tokens = reference.prepared[0].lifted.tokens
     ranks = [prepare(capture.path, *pair, tokens=tokens) for pair in zip(capture.tapes, programs, strict=True)]

@@ -555,12 +555,23 @@ class _Emit:
 
     def along(self) -> None:
         """Write an operator along one dimension, the others as factors."""
-        (value,) = self.values
-        dim = self.call.attributes["dim"]
+        value, dim = self.values[0], self.call.attributes["dim"]
         assert isinstance(dim, int)
+        names = (*self.values, *self.call.outputs)
+        others = {(*self.shape(name)[:dim], *self.shape(name)[dim + 1 :]) for name in names}
+        if len(others) > 1:
+            return self.as_called()
         before, after = self.emitter._around(value, dim)
-        shape = (*before, self.shape(value)[dim], *after)
-        self.emitter.write(self.call, [shape], [shape], dim=len(before))
+        operands, results = (
+            [(*before, self.shape(name)[dim], *after) for name in each] for each in (self.values, self.call.outputs)
+        )
+        return self.emitter.write(self.call, operands, results, dim=len(before))
+
+    def one_hot(self) -> None:
+        """Write flags of classes behind the dimensions of what says the class, those as factors."""
+        ((value,), (result,)) = self.values, self.call.outputs
+        shape = self.flat(value)
+        self.emitter.write(self.call, [shape], [(*shape, self.shape(result)[-1])])
 
     def made(self) -> None:
         """Write a tensor of one number, with its dimensions as factors."""
@@ -605,6 +616,9 @@ _SPECIAL = {
     "torch.softmax": _Emit.along,
     "torch.log_softmax": _Emit.along,
     "torch.cumsum": _Emit.along,
+    "torch.topk": _Emit.along,
+    "torch.gather": _Emit.along,
+    "torch.nn.functional.one_hot": _Emit.one_hot,
     "torch.ones": _Emit.made,
     "torch.zeros": _Emit.made,
     "torch.full": _Emit.made,

@@ -15,7 +15,7 @@ from tvlint.ops.table import has_trait, spec_of
 _GRADIENT = " gradient"
 _SEEDS = 3
 _LARGEST_WHOLE = 64
-_MOST_ELEMENTS = 4096
+_MOST_ELEMENTS = 1 << 16
 _MOST_TERMS = 64
 
 _EITHER_SIGN = (Trait.SUM, Trait.SCALING, Trait.PRODUCT, Trait.VIEW, Trait.NORMALISATION)

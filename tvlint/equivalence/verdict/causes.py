@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
+from tvlint.analyses.relations.derivation.state import computed_on
 from tvlint.equivalence.explain.counterexample import difference
 from tvlint.equivalence.verdict.attempt import Attempt, has_run
 from tvlint.equivalence.verdict.compare import compare
 from tvlint.equivalence.verdict.derivation import Derivation, derive_parallel
 from tvlint.equivalence.verdict.later_corrections import put_right_later
 from tvlint.equivalence.verdict.replica_folding import of_first_replica
+from tvlint.ir.plan import Plan
 
 FACTORS = ("scaled-output", "scaled-update", "wrong-gradient-scale")
 """Differences by a factor, which say nothing of a value in whose place the reference's was put."""
@@ -39,17 +41,18 @@ def recover(attempt: Attempt) -> Recovery:
     A value that the plan computes like the reference is not in the place of another.
     """
     case, reference = attempt.case, attempt.reference
-    nearest = Nearest(reference.world.terms, frozenset(attempt.derivation.derived.computed))
+    before = attempt.derivation.derived
+    nearest = Nearest(reference.world.terms, lambda rank: computed_on(case.parallel, before, rank))
     derivation = derive_parallel(case, reference, nearest)
     differences = compare(case, reference, derivation).differences
     is_complete = has_run(derivation.derived) and not differences and not attempt.violations
     return Recovery(derivation, differences, is_complete)
 
 
-def differing_operators(derivation: Derivation, explain_all: bool) -> list[Defect]:
+def differing_operators(plan: Plan, derivation: Derivation, explain_all: bool) -> list[Defect]:
     """Return the operators that differ from the reference's, with a number that shows it where one is found.
 
-    Where the plan computes what the reference computes as well, an operator is not in its place but one more. A number shows
+    Where the rank computes what the reference computes as well, an operator is not in its place but one more. A number shows
     that the plan is wrong only if the differences explain all: with the reference's operators in their places it proves.
     """
     terms, derived = derivation.world.terms, derivation.derived
@@ -60,7 +63,7 @@ def differing_operators(derivation: Derivation, explain_all: bool) -> list[Defec
         if terms.keys[entry.term][0].endswith(" gradient") and (defect.rank, entry.forward) in seen:
             continue
         seen.add((defect.rank, entry.forward))
-        extra = defect.name == "other-operator" and entry.nearest in derived.computed
+        extra = defect.name == "other-operator" and entry.nearest in computed_on(plan, derived, defect.rank)
         shown = difference(terms, entry.nearest, entry.term) if entry.nearest is not None and not extra else ""
         if shown:
             defect = replace(defect, refutes=defect.refutes or explain_all, message=f"{defect.message}: {shown}")

@@ -88,10 +88,10 @@ def explain(attempt: Attempt, progress: Progress, most_causes: int) -> Verdict:
     progress("looking for causes", 0.8)
     recovery = recover(attempt)
     derivation, explain_all = recovery.derivation, recovery.is_complete
-    differing = differing_operators(derivation, explain_all)
+    differing = differing_operators(attempt.case.parallel, derivation, explain_all)
     if not explain_all and any(defect.fix is not None for defect in differing):
         explain_all = find_repair(attempt.case, differing, progress, most_causes=1) is not None
-        differing = differing_operators(derivation, explain_all)
+        differing = differing_operators(attempt.case.parallel, derivation, explain_all)
     found = causes(attempt, recovery, differing)
     verdict = state_defects(attempt, derivation, found)
     if verdict.outcome is not Outcome.REFUTED and not any(isinstance(defect.fix, Declare) for defect in found):

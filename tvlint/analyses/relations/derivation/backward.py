@@ -259,7 +259,7 @@ def vjp(
         if len(inputs) < len(saved.inputs):
             return None
         found = machine.results[key] = evaluated_vjp(machine, saved, inputs, position, gradients)
-    if isinstance(found, str) or not noted(machine, (found,)):
+    if isinstance(found, str) or not noted(machine, rank, (found,)):
         return found
     (result,) = recovered(machine, rank, operator, (found,), (*saved.inputs, *gradients.values()))
     return result

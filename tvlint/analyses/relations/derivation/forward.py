@@ -34,7 +34,7 @@ from tvlint.analyses.relations.derivation.operators.unknown_operators import (
     other_values,
     why_unknown,
 )
-from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot
+from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot, computed_on
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -219,7 +219,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     if machine.alone and results:
         note_joined(machine, rank, operator, names, values, results[0])
         note_cut(machine, rank, operator, values, results[0])
-    if noted(machine, results):
+    if noted(machine, rank, results):
         results = recovered(machine, rank, operator, results, operands)
     rank.replaced.pop(operator.outputs, None)
     before, kept = rank.saved.get(operator.outputs, (operator, None))
@@ -257,12 +257,13 @@ def keeps_zero(machine: Machine, form: Form, name: str) -> bool:
     return frozenset({0}) in form.spec.bind(form.call([machine.plan.tensors[name].shape])).linear
 
 
-def noted(machine: Machine, results: tuple[Slot, ...]) -> bool:
+def noted(machine: Machine, rank: RankState, results: tuple[Slot, ...]) -> bool:
     """Return whether the reference never computes some of the results; all are noted to be computed."""
     terms, foreign = machine.world.terms, False
+    computed = computed_on(machine.plan, machine.derived, rank.number)
     for value in results:
         if value is not None:
-            machine.derived.computed.add(value.term)
+            computed.add(value.term)
             foreign = foreign or terms.foreign(value.term)
     return foreign
 
@@ -281,7 +282,7 @@ def recovered(
         if value is None or known_term or terms.keys[value.term][0] == "gradient-sum":
             replaced.append(value)
             continue
-        near = machine.nearest.to(value.term) if machine.nearest is not None else None
+        near = machine.nearest.to(value.term, rank.number) if machine.nearest is not None else None
         if near is not None and near.kind == "operator" and (not value.clean or _casts(operator)):
             near = None
         if near is not None and not _is_of_type(machine, name, near.term):

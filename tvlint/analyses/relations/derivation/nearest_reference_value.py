@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,15 +25,15 @@ class Near:
 class Nearest:
     """An index of the reference's terms by their operands."""
 
-    def __init__(self, terms: Terms, computed: frozenset[int]) -> None:
-        """`computed` are the terms that the plan computes anyway; they are in nobody's place."""
+    def __init__(self, terms: Terms, computed: Callable[[int], Set[int]]) -> None:
+        """`computed` gives the terms that a rank computes anyway; they are in nobody's place there."""
         self._terms = terms
         self._computed = computed
         self._by_operands: dict[tuple[int, ...], list[int]] = {}
         for term in range(terms.sealed):
             self._by_operands.setdefault(terms.operands[term], []).append(term)
 
-    def to(self, term: int) -> Near | None:
+    def to(self, term: int, rank: int) -> Near | None:
         """Return the reference's term with the same operands and shape that differs in attributes, else in its operator."""
         terms = self._terms
         operands = terms.operands[term]
@@ -45,7 +46,7 @@ class Nearest:
                 expected, actual = _difference(terms.keys[other], head)
                 text = f"uses {actual} where the reference uses {expected}"
                 return Near(other, "other-constant", text, str(expected), str(actual), (expected, actual))
-        near = [other for other in near if terms.keys[other][0] != head[0] and other not in self._computed]
+        near = [other for other in near if terms.keys[other][0] != head[0] and other not in self._computed(rank)]
         if len(near) == 1:
             expected, actual = str(terms.keys[near[0]][0]), str(head[0])
             text = f"applies `{actual}` where the reference applies `{expected}`"

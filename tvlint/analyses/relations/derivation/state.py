@@ -85,6 +85,15 @@ class Foreign:
     """The outputs of the forward operator that it is, or is the gradient of."""
 
 
+_MOST_RANKS_APART = 64
+"""So many ranks at most are noted one by one."""
+
+
+def computed_on(plan: Plan, derived: Derived, rank: int) -> set[int]:
+    """Return the terms that operators gave on a rank; of a plan of many ranks, on all of them."""
+    return derived.computed.setdefault(rank if plan.mesh.size <= _MOST_RANKS_APART else -1, set())
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
     """A value from which gradients start: its name, and what the rank holds of it."""
@@ -214,8 +223,8 @@ class Derived:
     """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False
     """Whether more gradients may start than `roots` has: at values that are not known, or from inputs and other values."""
-    computed: set[int] = field(default_factory=set)
-    """The terms that forward and gradient operators gave, before any recovery."""
+    computed: dict[int, set[int]] = field(default_factory=dict)
+    """The terms that forward and gradient operators gave on each rank, before any recovery; together where there are many."""
     assumptions: set[str] = field(default_factory=set)
     changed: set[tuple[int, str]] = field(default_factory=set)
     """What calls of unknown effect may have changed: (rank, tensor name)."""

@@ -142,6 +142,9 @@ def test_reductions_are_sums_unless_said() -> None:
         found = operator(f"y = {kind}(x, dim=0) over tp")
         assert isinstance(found, Communicate)
         assert found.reduce == reduce
+    averaged = operator("y = all-reduce mean(x) over tp")
+    assert isinstance(averaged, Communicate)
+    assert averaged.reduce == "avg"
 
 
 def test_a_word_that_is_also_a_collective_is_a_computation_without_over() -> None:

@@ -22,6 +22,12 @@ class ReadError(Exception):
         self.problem = Problem(message, location, help)
 
 
+def refuse_larger(path: str, data: bytes, largest: int, what: str = "file") -> None:
+    """Raise ReadError where the content is longer than the `largest` number of bytes that a reader takes."""
+    if len(data) > largest:
+        raise ReadError(f"the {what} is {len(data)} bytes long, more than the {largest} that are read", Location(path))
+
+
 NOTHING = ""
 """The format of a text that no reader follows; only findings are said of it."""
 

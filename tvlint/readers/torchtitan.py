@@ -7,7 +7,7 @@ import re
 from tvlint.frameworks.torchtitan import SECTIONS
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.sources.json_nodes import NotJson, parse
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.toml_text import NotToml, TooLarge
@@ -30,8 +30,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 def read(path: str, data: bytes) -> Document | None:
     """Return the configuration of the file, never complete; None where it is none of torchtitan."""
-    if len(data) > LARGEST:
-        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    refuse_larger(path, data, LARGEST)
     try:
         text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:

@@ -19,7 +19,7 @@ def combine(values: Sequence[Array], how: str, members: int = 0) -> Array:
     match how:
         case "" | "sum":
             return np.asarray(stacked.sum(axis=0))
-        case "avg" | "mean":
+        case "avg":
             return np.asarray(stacked.sum(axis=0) / (members or len(values)))
         case "max":
             return np.asarray(stacked.max(axis=0))

@@ -187,7 +187,7 @@ def averaged(facts: Facts) -> Iterator[Tied]:
                     for gradient in operator.outputs:
                         if gradient in owned:
                             uses.setdefault((number, owned[gradient]), set()).add(operator.forward.op)
-                elif isinstance(operator, Communicate) and operator.reduce in ("avg", "mean"):
+                elif isinstance(operator, Communicate) and operator.reduce == "avg":
                     read = [owned[given] for given in operator.inputs if given in owned]
                     averages |= {(number, weight): (name, index, operator.group) for weight in read}
     seen = set()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tvlint.analyses.dataflow.def_use import overwritten, writes
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.plan import Plan, Program, Role, Segment
+from tvlint.ir.reductions import ADDING
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, has_trait, spec_of
@@ -60,7 +61,7 @@ def lowered(plan: Plan) -> Iterator[Lowered]:
         for index, operator in enumerate(segment.operators):
             if not isinstance(operator, Communicate) or operator.kind not in _REDUCES:
                 continue
-            if operator.reduce not in ("", "sum", "avg"):
+            if operator.reduce not in ADDING:
                 continue
             for source, output in zip(operator.inputs, operator.outputs, strict=False):
                 word = plan.tensors[source].dtype if source in plan.tensors else ""

@@ -29,8 +29,6 @@ from tvlint.ir.operators import Operator, ReduceGradients
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Plan
 
-_AVERAGES = ("avg", "mean")
-
 
 @dataclass(frozen=True, slots=True)
 class Multiple:
@@ -308,8 +306,8 @@ def _averages(plan: Plan) -> bool:
         for operator in segment.operators
         if isinstance(operator, ReduceGradients)
     )
-    divided = any(reducer.reduce in _AVERAGES or reducer.divisor > 1 for reducer in reducers)
-    return divided or any(collective.reduce in _AVERAGES for collective in collectives(plan))
+    divided = any(reducer.reduce == "avg" or reducer.divisor > 1 for reducer in reducers)
+    return divided or any(collective.reduce == "avg" for collective in collectives(plan))
 
 
 def _likely(plan: Plan, batches: int) -> set[Fraction]:

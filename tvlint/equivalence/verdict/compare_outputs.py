@@ -25,6 +25,7 @@ from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf,
 from tvlint.ir.operators import Group
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan
+from tvlint.ir.reductions import EXTREMES
 
 OWN_MEAN = "`{}`, of which the plan does not say how the ranks' values belong together, is averaged over {} where it is read"
 
@@ -117,7 +118,7 @@ class Returned:
     def value(self, rank: int, name: str) -> Slot:
         """Return the value that `rank` returns as `name`, as far as it is known."""
         kinds = self._kinds(name)
-        if not _KNOWN.issuperset(kinds.values()):
+        if not {"sum", "avg", *EXTREMES}.issuperset(kinds.values()):
             return None
         return self._put_together(rank, name, {axis: kind for axis, kind in kinds.items() if kind in ("sum", "avg")})
 
@@ -177,10 +178,6 @@ class Returned:
 def _is_declared(plan: Plan, name: str) -> bool:
     tensor = plan.tensors.get(name)
     return tensor is not None and (tensor.placements is not None or tensor.region is not None or tensor.part != (0, 1))
-
-
-_KNOWN = frozenset({"sum", "avg", "max", "min"})
-"""How parts are put together; the greatest and the least of equal values are that value."""
 
 
 def _wrong_output(world: World, plan: Plan, name: str, rank: int, term: int, value: Slot) -> Defect:

@@ -1,4 +1,4 @@
-"""The greatest elements along a dimension, of which nothing reads where they are.
+"""The greatest or least elements along a dimension, of which nothing reads where they are.
 
 `max(x, dim)` gives the greatest elements and their places, `amax(x, dim)` the greatest elements alone, which ranks that hold
 parts of the dimension can complete. The gradient of `max` goes to one of several equal elements and that of `amax` to all of
@@ -14,11 +14,11 @@ from tvlint.analyses.dataflow.def_use import names_of, uses, writes
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Plan, Segment
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import canonical_name, has_trait
 
 
 def without_unread_places(plan: Plan) -> Plan:
-    """Return the plan with `amax` in the place of `max` whose places nothing reads; the plan itself where it has none."""
+    """Return the plan with `amax` for `max`, and `amin` for `min`, whose places nothing reads; itself where it has none."""
     operators = [operator for segment in plan.segments.values() for operator in segment.operators]
     if not any(_gives_places(operator) for operator in operators):
         return plan
@@ -40,7 +40,7 @@ def without_unread_places(plan: Plan) -> Plan:
 def _gives_places(operator: Operator) -> bool:
     if not isinstance(operator, Compute) or len(operator.outputs) != 2 or operator.in_place:
         return False
-    return has_trait(operator.op, Trait.PEAK) and operator.op.rsplit(".", 1)[-1] == "max"
+    return has_trait(operator.op, Trait.PEAK)
 
 
 def _backwards(operator: Operator) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def _without(segment: Segment, read: Collection[str]) -> Segment:
     for operator in segment.operators:
         if isinstance(operator, Compute) and _gives_places(operator) and operator.outputs[1] not in read:
             gone.add(operator.outputs[1])
-            operator = replace(operator, op="torch.amax", outputs=operator.outputs[:1])
+            operator = replace(operator, op=canonical_name(operator.op), outputs=operator.outputs[:1])
         operators.append(operator)
     outputs = tuple(name for name in segment.outputs if name not in gone)
     return segment if not gone else replace(segment, operators=tuple(operators), outputs=outputs)

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Configuration, Setting
-from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.sources.interpolation import Interpolation
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlScalar, mappings, merged, only_document
@@ -43,8 +42,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 def read(path: str, data: bytes) -> Document | None:
     """Return a configuration for each section that Megatron trains, none complete; None where there is none."""
-    if len(data) > LARGEST:
-        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    refuse_larger(path, data, LARGEST)
     root = only_document(path, data)
     if not isinstance(root, YamlMapping):
         return None

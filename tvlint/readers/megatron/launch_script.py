@@ -11,7 +11,7 @@ from tvlint.frameworks.megatron import hyphens, is_option
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.megatron import hydra_overrides
 from tvlint.readers.megatron.arguments import Arguments, flag_of, read_arguments
 from tvlint.readers.megatron.detect_framework import SWIFT, framework_of_launch, version_of_script
@@ -72,8 +72,7 @@ LINES = re.compile(r"[\\\n]")
 
 def read(path: str, data: bytes) -> Document | None:
     """Return the configurations of the script; None where it passes Megatron options to nothing."""
-    if len(data) > LARGEST:
-        raise ReadError(f"the script is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    refuse_larger(path, data, LARGEST, "script")
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise ReadError("the script contains a NUL byte", Location(path, line))

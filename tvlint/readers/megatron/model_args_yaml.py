@@ -10,7 +10,7 @@ from tvlint.frameworks.megatron import Option, option, option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_prose, is_yaml
 from tvlint.readers.megatron.functional_tests import gpus_of_case, program_of_case, ranks_of_case
 from tvlint.readers.megatron.gpus import generation_of
@@ -54,8 +54,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 def read(path: str, data: bytes) -> Document | None:
     """Return the configurations of the file; None where its mappings turn out to hold none."""
-    if len(data) > LARGEST:
-        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    refuse_larger(path, data, LARGEST)
     text = _decoded(path, data)
     visits = Visits(path)
     program = program_of_case(path)

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from tvlint.frameworks.deepspeed import NEOX
 from tvlint.ir.configuration import Configuration, Setting, Unknown
-from tvlint.ir.location import Location
 from tvlint.readers.deepspeed.sections import settings_of
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, only_document
 
@@ -45,8 +44,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 def read(path: str, data: bytes) -> Document | None:
     """Return the settings of the file, never complete; None where it is not surely one of GPT-NeoX."""
-    if len(data) > LARGEST:
-        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    refuse_larger(path, data, LARGEST)
     root = only_document(path, data)
     if not isinstance(root, YamlMapping):
         return None

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration
 from tvlint.ir.location import Location
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_prose, is_test
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.invalid_options import listed_option_mistakes, option_mistakes
@@ -101,8 +101,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 def read(path: str, data: bytes) -> Document | None:
     """Return the options that each function lists; None where none lists options that only Megatron has."""
-    if len(data) > LARGEST:
-        raise ReadError(f"the program is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    refuse_larger(path, data, LARGEST, "program")
     source = source_of(path, data)
     try:
         module = ast.parse(source.text)

@@ -14,6 +14,7 @@ from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import Backward, Compute, Group, Operator
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import Phase, Plan, Program, Replication, Role, Segment, Step, Tensor
+from tvlint.ir.reductions import reduction_named
 from tvlint.readers.plan_json.operators import OperatorBuilder, integers
 from tvlint.readers.plan_json.schema_checker import At, FormError
 
@@ -140,7 +141,7 @@ def _placement(value: dict[str, Any]) -> Placement:
         case "invariant":
             return Invariant()
         case "partial":
-            return Partial(value.get("reduce", "sum"))
+            return Partial(reduction_named(value.get("reduce", "sum")))
     return Shard(int(value["dim"]), tuple(map(integers, value.get("order", ()))), integers(value.get("parts", ())))
 
 

@@ -26,6 +26,7 @@ from tvlint.ir.operators import (
     Value,
     Wait,
 )
+from tvlint.ir.reductions import reduction_named
 from tvlint.ops.spelling import with_second_in_place
 from tvlint.readers.plan_json.positions import pointer
 from tvlint.readers.plan_json.schema_checker import At, FormError
@@ -66,14 +67,14 @@ class OperatorBuilder:
                 return Update(tuple(value["weights"]), *common)
             case "reduce-gradients":
                 return ReduceGradients(
-                    tuple(value["weights"]), self.group(value["group"], (at, "group")), value.get("reduce", "sum"),
-                    int(value.get("divisor", 1)), value.get("replicated", False), value.get("scatter", False),
-                    value.get("handle", ""), *common,
+                    tuple(value["weights"]), self.group(value["group"], (at, "group")),
+                    reduction_named(value.get("reduce", "sum")), int(value.get("divisor", 1)),
+                    value.get("replicated", False), value.get("scatter", False), value.get("handle", ""), *common,
                 )  # fmt: skip
         collective = Collective(kind)
         return Communicate(
             collective, tuple(value["inputs"]), tuple(value["outputs"]), self.group(value["group"], (at, "group")),
-            value.get("reduce", "sum" if collective in _REDUCING else ""), _optional(value.get("dim")),
+            reduction_named(value.get("reduce", "sum" if collective in _REDUCING else "")), _optional(value.get("dim")),
             _optional(value.get("concat_dim")), _optional(value.get("root")), integers(value.get("splits", ())),
             integers(value.get("receive_splits", ())), value.get("dtype", ""), value.get("handle", ""), *common,
         )  # fmt: skip

@@ -134,7 +134,7 @@ def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses
             case "batch":
                 clauses.batch = line.name("a batch")
             case "by":
-                clauses.reduce = line.string("a reduction") if line.peek()[:1] == '"' else line.name("a reduction")
+                clauses.reduce = line.reduction()
             case "divide":
                 clauses.divisor = 0 if line.accept("unknown") else line.integer("divisor", 1, 2**62)
             case "scatter":

@@ -19,10 +19,8 @@ def parse_collective(line: Line, scope: Scope, outputs: tuple[str, ...], kind: C
     """Return the collective whose name the line is at."""
     line.index += 1
     reduce = "sum" if kind in REDUCING else ""
-    if line.peek()[:1] == '"':
-        reduce = line.string("a reduction")
-    elif line.is_name() and line.peek() != "over":
-        reduce = line.name("a reduction")
+    if line.peek()[:1] == '"' or (line.is_name() and line.peek() != "over"):
+        reduce = line.reduction()
     operands: tuple[Operand, ...] = ()
     found: dict[str, int | str | tuple[int, ...]] = {}
     if kind is not Collective.BARRIER or line.peek() == "(":

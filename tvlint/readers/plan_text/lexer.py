@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
+from tvlint.ir.reductions import reduction_named
 from tvlint.readers.document import ReadError
 
 _WORD = r"[^\W\d][\w.]*(?:-[^\W\d][\w.]*)*"
@@ -96,6 +97,10 @@ class Line:
             self.fail(f"expected {what}, found {self.found()}")
         self.index += 1
         return token
+
+    def reduction(self) -> str:
+        """Return the name of a reduction, quoted or not, and go on behind it."""
+        return reduction_named(self.string("a reduction") if self.peek()[:1] == '"' else self.name("a reduction"))
 
     def string(self, what: str) -> str:
         """Return the string that must be next."""

@@ -171,7 +171,7 @@ def parse_placement(line: Line) -> Placement:
     if word == "P":
         if not line.accept("("):
             return Partial()
-        reduce = line.string("a reduction") if line.peek()[:1] == '"' else line.name("a reduction")
+        reduce = line.reduction()
         line.expect(")")
         return Partial(reduce)
     line.expect("(", "and the dimension that is sharded")

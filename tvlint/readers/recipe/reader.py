@@ -11,7 +11,7 @@ from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_test
 from tvlint.readers.recipe.objects import Attributes, Path
 from tvlint.readers.recipe.scopes import FUNCTIONS, Visible, bindings_of, constants_of, follow, parameters_of
@@ -54,8 +54,7 @@ def recognise(path: str, data: bytes) -> bool:
 def read(path: str, data: bytes) -> Document | None:
     """Return a configuration for each object that a function builds; None where none has parallel sizes, or a text shows code.
     """
-    if len(data) > LARGEST:
-        raise ReadError(f"the recipe is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    refuse_larger(path, data, LARGEST, "recipe")
     try:
         source = parse(path, data.removeprefix(b"\xef\xbb\xbf"))
     except ReadError:

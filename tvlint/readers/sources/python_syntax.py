@@ -14,7 +14,7 @@ from tvlint.checkout.following import content_listed
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
 from tvlint.ir.values import dataclass
-from tvlint.readers.document import ReadError
+from tvlint.readers.document import ReadError, refuse_larger
 from tvlint.readers.sources.resource_limits import bounded_memory, without_collection
 
 LARGEST = 16 << 20
@@ -95,8 +95,7 @@ def parse(path: str, data: bytes) -> Source:
 
 
 def _parsed(path: str, data: bytes) -> Source:
-    if len(data) > LARGEST:
-        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are parsed", Location(path))
+    refuse_larger(path, data, LARGEST)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

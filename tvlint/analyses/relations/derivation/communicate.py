@@ -44,6 +44,7 @@ from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_averag
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Group, Operator, Receive, Send
 from tvlint.ir.plan import Role
+from tvlint.ir.reductions import ADDING
 
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 """The collectives into which only the root puts something."""
@@ -280,7 +281,7 @@ def together(
             tell(machine, machine.ranks[member], table[member][0], Mismatch("absent-gradient", text, refutes=False))
             return None
     spanning = spans_replicas(machine.plan, first.group)
-    if spanning and (first.kind is not Collective.ALL_REDUCE or first.reduce not in ("", "sum", "avg")):
+    if spanning and (first.kind is not Collective.ALL_REDUCE or first.reduce not in ADDING):
         mismatch = Mismatch("across-replicas", "exchanges values between folded replicas", refutes=False)
         tell(machine, rank, first, mismatch, fatal=True)
         return None

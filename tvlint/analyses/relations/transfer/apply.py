@@ -20,7 +20,7 @@ from tvlint.analyses.relations.transfer.extents import Result, averaging, not_wh
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, Pieces, is_all_of, length
 from tvlint.analyses.relations.transfer.operator_uses import Use
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending
-from tvlint.analyses.relations.transfer.relation import Fold, Joined, Leaf, Value
+from tvlint.analyses.relations.transfer.relation import NEGATED, Fold, Joined, Leaf, Value
 from tvlint.ops.spec import ONE, Names, Trait
 from tvlint.ops.table import has_trait
 
@@ -227,6 +227,8 @@ def _linear_result(
         i, value = next((i, value) for i, value in unclean if value.fold is not None)
         if len(result.counted) == 1 and _moves(str(result.head[0])) and not pending and factor == 1:
             return values.through(value, term, 0, box, 1, pending)
+        if result.head[0] == "neg" and value.fold is not None and value.fold.kind in NEGATED and not pending:
+            return values.folded(term, box, value.fold._replace(kind=NEGATED[value.fold.kind]), value.coefficient)
         raise _incomplete(world, value, i)
     groups = {next((g for g in result.linear if i in g), None) for i, _ in unclean}
     if None in groups:
@@ -274,7 +276,7 @@ def _moves(op: str) -> bool:
 def fold_text(fold: Fold) -> str:
     """Return what a value is that has not seen all of a folded dimension."""
     seen = ", ".join(f"{low}:{high}" for low, high in fold.covered) or "none"
-    what = {"max": "a maximum", "merge": "attention", "gradient": "the gradient of attention"}[fold.kind]
+    what = {"max": "a maximum", "min": "a minimum", "merge": "attention", "gradient": "the gradient of attention"}[fold.kind]
     return f"{what} over indices {seen} of {fold.size}"
 
 

@@ -14,6 +14,7 @@ from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
 from tvlint.analyses.relations.transfer.reshape import stacked, unstacked
 from tvlint.ir.operators import Collective, Communicate
+from tvlint.ir.reductions import ADDING, EXTREMES
 from tvlint.ops.spec import Shape
 
 _GATHERS = (Collective.ALL_GATHER, Collective.GATHER)
@@ -105,17 +106,17 @@ def _dim(operator: Communicate, value: Value) -> int:
 
 
 def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) -> Value:
-    if operator.reduce in ("max", "min") and all(piece is pieces[0] and not piece.leaves for piece in pieces):
+    if operator.reduce in EXTREMES and all(piece is pieces[0] and not piece.leaves for piece in pieces):
         return pieces[0]
     part = next((piece.fold for piece in pieces if piece.fold is not None), None)
-    if part is not None and (operator.reduce != "max" or part.kind != "max"):
+    if part is not None and (operator.reduce not in EXTREMES or part.kind != operator.reduce):
         how = {"": "adds", "sum": "adds", "avg": "averages"}.get(operator.reduce, f"takes the `{operator.reduce}` of")
-        wrong = operator.reduce in ("", "sum", "avg", "max", "min") and part.kind != "gradient"
+        wrong = operator.reduce in ADDING | EXTREMES and part.kind != "gradient"
         raise Mismatch("wrong-reduce-op", f"{how} {fold_text(part)}", refutes=wrong)
     if part is not None:
-        return _greatest(world, pieces)
-    if operator.reduce not in ("", "sum", "avg"):
-        wrong = operator.reduce in ("max", "min") and any(piece.leaves for piece in pieces)
+        return _extreme(world, pieces)
+    if operator.reduce not in ADDING:
+        wrong = operator.reduce in EXTREMES and any(piece.leaves for piece in pieces)
         what = " of partial sums, which have to be added" if wrong else ""
         raise Mismatch("wrong-reduce-op", f"takes the `{operator.reduce}`{what}", refutes=wrong)
     if any(world.values.pieces_of(piece) != world.values.pieces_of(pieces[0]) for piece in pieces):
@@ -148,19 +149,19 @@ def _whole_sum(world: World, of: int, pieces: Sequence[Value]) -> Value | None:
     return total if world.terms.foreign(found.term) else found
 
 
-def _greatest(world: World, pieces: Sequence[Value]) -> Value:
-    """Return the maximum of maxima over parts of one dimension; parts may overlap."""
+def _extreme(world: World, pieces: Sequence[Value]) -> Value:
+    """Return the maximum of maxima, or the minimum of minima, over parts of one dimension; parts may overlap."""
     if any(world.values.pieces_of(piece) != world.values.pieces_of(pieces[0]) for piece in pieces):
-        raise Mismatch("mismatched-shards", "takes the maximum of different slices of a value", refutes=True)
+        raise Mismatch("mismatched-shards", "takes the greatest or least of different slices of a value", refutes=True)
     if any(piece.term != pieces[0].term for piece in pieces):
-        raise Mismatch("max-of-different-values", "takes the maximum of what are not parts of one value", refutes=False)
+        raise Mismatch("max-of-different-values", "takes the greatest or least of parts of several values", refutes=False)
     if any(piece.leaves or piece.coefficient != 1 for piece in pieces):
-        raise Mismatch("wrong-reduce-op", "takes the maximum of maxima and partial sums", refutes=False)
+        raise Mismatch("wrong-reduce-op", "takes the greatest or least of parts and of partial sums", refutes=False)
     folds = [piece.fold for piece in pieces if piece.fold is not None]
     if len(folds) < len(pieces):
         return next(piece for piece in pieces if piece.fold is None)
     if any((fold.kind, fold.number, fold.size) != (folds[0].kind, folds[0].number, folds[0].size) for fold in folds):
-        raise Mismatch("max-of-different-values", "takes the maximum of parts of different dimensions", refutes=False)
+        raise Mismatch("max-of-different-values", "takes the greatest or least of parts of different dimensions", refutes=False)
     covered = united(*(fold.covered for fold in folds))
     return world.values.folded(pieces[0].term, pieces[0].box, folds[0]._replace(covered=covered))
 

@@ -38,8 +38,9 @@ class Leaf(NamedTuple):
 class Fold(NamedTuple):
     """The part of a dimension that a maximum or merge went over so far: the indices `covered` of `0:size`.
 
-    `kind` says how parts are put together: `max` by taking the greatest, `merge` by weights of their log-sum-exps. `gradient`
-    marks the gradient of a part that is merged. `number` is the folded dimension of the operator that `term` goes back to.
+    `kind` says how parts are put together: `max` by taking the greatest, `min` the least, `merge` by weights of their
+    log-sum-exps. `gradient` marks the gradient of a part that is merged. `number` is the folded dimension of the operator that
+    `term` goes back to.
     """
 
     kind: str
@@ -50,6 +51,10 @@ class Fold(NamedTuple):
     def complete(self) -> bool:
         """Return whether nothing is left to put in."""
         return self.covered == ((0, self.size),)
+
+
+NEGATED = {"max": "min", "min": "max"}
+"""How the negatives of parts are put together: the greatest of `x` is the negative of the least of `-x`."""
 
 
 class AmbiguousSumError(Exception):

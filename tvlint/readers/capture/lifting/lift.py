@@ -11,6 +11,7 @@ from math import prod
 from typing import TypeAlias
 
 from tvlint.ir.operators import Literal, Value
+from tvlint.ir.reductions import ADDING, EXTREMES
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 from tvlint.readers.capture.lifting.program import (
@@ -358,7 +359,7 @@ def _exchange(lifting: Lifting, node: Exchange) -> None:
     for name in node.outputs:
         if name in lifting.received:
             lifting.numbers[name] = lifting.received[name]
-    if number is not None and node.reduce in ("sum", "avg", "max", "min"):
+    if number is not None and node.reduce in ADDING | EXTREMES:
         lifting.numbers[node.outputs[0]] = number * (len(node.group) if node.reduce == "sum" else 1)
     lifting.add(node)
 

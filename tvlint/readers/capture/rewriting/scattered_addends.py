@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tvlint.ir.reductions import ADDING
 from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, is_move, outputs_of, waited_in_time
 from tvlint.readers.capture.lifting.program import End, Exchange, Ref
 
@@ -35,7 +36,7 @@ class _Rewriting:
         """Return what stands in the place of a node: the sum of what the micro-batches scatter, or the node itself."""
         if isinstance(node, End) and node.handle in self.gone:
             return []
-        sums = isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.reduce in ("sum", "avg")
+        sums = isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.reduce in ADDING
         if not sums or not isinstance(node, Exchange) or node.handle not in self.ended:
             return [node]
         found = self._addends(node.inputs[0], ())

@@ -16,7 +16,7 @@ from tvlint.ir.operators import Compute, Literal, Operator
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.ops.annotations.declared import PREFIX, Declared
 from tvlint.ops.table import meant
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.nnscaler.gencode.lower.autograd import differentiated, gradient
 from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import as_expansion, makers, widened
 from tvlint.readers.nnscaler.gencode.lower.methods import GETATTR
@@ -105,8 +105,7 @@ def _by_name(forward: Sequence[Compute], variables: Mapping[str, str]) -> dict[s
 
 
 def _loaded(path: str, data: bytes) -> tuple[Loaded, Work]:
-    if len(data) > LARGEST:
-        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    refuse_larger(path, data, LARGEST)
     unpacked = decompress(data, path)
     return load(unpacked, path, ("nnscaler.",)), Work(_LEAST_WORK + len(unpacked))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tvlint.findings import Finding, Related, Severity
-from tvlint.readers.document import Document
+from tvlint.readers.document import Document, refuse_larger
 from tvlint.readers.nnscaler.trainer.constraints_against_graph import Constraint, constraint_misfits
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, only_document
@@ -28,8 +28,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 def read(path: str, data: bytes) -> Document | None:
     """Return what is wrong with the constraints of the file; None where it is no list of constraints."""
-    if len(data) > LARGEST:
-        return None
+    refuse_larger(path, data, LARGEST)
     root = only_document(path, data)
     if not isinstance(root, YamlSequence):
         return None

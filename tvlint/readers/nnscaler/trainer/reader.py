@@ -9,7 +9,7 @@ from tvlint.findings import Finding
 from tvlint.frameworks.nnscaler import NESTED, TRAINER
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
-from tvlint.readers.document import Document, ReadError
+from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.nnscaler.trainer import autodist_plan
 from tvlint.readers.nnscaler.trainer.arguments import module_mistakes, surplus_settings
@@ -43,8 +43,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 def read(path: str, data: bytes) -> Document | None:
     """Return the configurations of the file, one for each `compute_config`; None where it turns out to hold none."""
-    if len(data) > LARGEST:
-        raise ReadError(f"the file is {len(data)} bytes long, more than the {LARGEST} that are read", Location(path))
+    refuse_larger(path, data, LARGEST)
     try:
         text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:

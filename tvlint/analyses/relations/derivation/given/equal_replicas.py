@@ -18,8 +18,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 from tvlint.ir.placement import Invariant, Placement, Replicate, Shard
 from tvlint.ir.plan import Plan, Program, Replication, Role, Tensor
-
-_SUMS = ("", "sum", "avg")
+from tvlint.ir.reductions import ADDING
 
 
 def equal_replicas(plan: Plan, inputs: Inputs) -> tuple[str, tuple[int, ...], dict[str, Tensor]] | None:
@@ -46,7 +45,7 @@ def _only_sums(plan: Plan, axis: str) -> bool:
         if (
             isinstance(operator, Communicate)
             and along
-            and not (operator.kind is Collective.ALL_REDUCE and operator.reduce in _SUMS)
+            and not (operator.kind is Collective.ALL_REDUCE and operator.reduce in ADDING)
         ):
             return False
     return True

@@ -13,6 +13,7 @@ from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pendi
 from tvlint.analyses.relations.transfer.relation import Fold, Leaf, Value
 from tvlint.ir.placement import Invariant, Partial, Replicate, Shard
 from tvlint.ir.plan import Box, Phase, Plan, Role, Tensor
+from tvlint.ir.reductions import EXTREMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +191,9 @@ def as_declared(world: World, plan: Plan, tensor: Tensor, rank: int, head: tuple
         pending = frozenset(Pending(given, numbers[axis], at[axis], at[axis] + 1, sizes[axis], False, False) for axis in parts)
         coefficient: Coefficient = prod(sizes[axis] for axis, reduce in parts.items() if reduce == "avg")
         return world.values.of_leaves(term, box, (Leaf(world.terms.token(("given", given)), coefficient, pending),))
-    if list(parts.values()) == ["max"]:
-        (axis,) = parts
-        return world.values.folded(term, box, Fold("max", numbers[axis], ((at[axis], at[axis] + 1),), sizes[axis]))
+    if len(parts) == 1 and EXTREMES.issuperset(parts.values()):
+        ((axis, kind),) = parts.items()
+        return world.values.folded(term, box, Fold(kind, numbers[axis], ((at[axis], at[axis] + 1),), sizes[axis]))
     raise Mismatch("declared-partial", f"`{tensor.name}` is declared to be parts of several kinds", refutes=False)
 
 

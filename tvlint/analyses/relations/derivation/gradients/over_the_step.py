@@ -21,6 +21,7 @@ from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.ir.operators import Compute, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role, Tensor
+from tvlint.ir.reductions import ADDING
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
@@ -346,7 +347,7 @@ def _known_as(tensor: Tensor | None) -> str:
 
 
 def _total(world: World, plan: Plan, operator: ReduceGradients, name: str, values: list[Value], count: int) -> Value:
-    if operator.reduce not in ("sum", "avg"):
+    if operator.reduce not in ADDING:
         raise Mismatch("wrong-reduce-op", f"reduces with `{operator.reduce}`", refutes=False)
     if any(value.fold is not None for value in values):
         raise Mismatch("wrong-reduce-op", "adds results over parts, which have to be put together", refutes=False)

@@ -14,6 +14,7 @@ from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Operator
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Role, Tensor
+from tvlint.ir.reductions import EXTREMES
 
 
 def check_claims(machine: Machine, rank: RankState, operator: Operator, tensor: Tensor, value: Value) -> None:
@@ -61,7 +62,7 @@ def _wrong_part(tensor: Tensor, value: Value) -> str:
     partial = value.fold is not None or any((entry.low, entry.high) != (0, entry.size) for entry in ranges)
     if partial and tensor.placements is not None and not claimed:
         return f"is complete, and it is a part of a {kind}"
-    of_equals = bool(kinds) and kinds <= {"avg", "max", "min"}
+    of_equals = bool(kinds) and kinds <= {"avg", *EXTREMES}
     if claimed and not of_equals and not partial and not value.leaves and value.coefficient != 0:
         return "is a part, and it is complete"
     if partial and kinds - {"avg"} not in (set(), {kind}):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.reductions import ADDING, reduction_named
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.replica import Built
 from tvlint.readers.nnscaler.gencode.syntax.records import Execute, RankFile, Reducer, RunBackward
@@ -65,7 +66,7 @@ def reducers(file: RankFile) -> Iterator[Finding]:
             said = f"`{reducer.name}` is run on rank {file.rank} while `RuntimeFlag.skip_reducer` is on, and reduces nothing"
             help = "set it to False for the last backward, else gradients stay those of one replica"
             yield error("reducer-never-called", said, place, help, (Related("run here", source),), (file.rank,))
-        if reducer.reduce not in ("sum", "avg", "mean"):
+        if reduction_named(reducer.reduce) not in ADDING:
             said = f"`{reducer.name}` reduces gradients with `{reducer.reduce}`"
             yield error("wrong-reducer-group", said, reducer.source, "gradients of replicas are summed", ranks=(file.rank,))
 

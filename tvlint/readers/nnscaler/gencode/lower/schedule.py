@@ -9,6 +9,7 @@ from itertools import compress
 from tvlint.ir.location import Location
 from tvlint.ir.operators import NOT_UNDERSTOOD, Collective, Communicate, Compute, Group, Operator, ReduceGradients
 from tvlint.ir.plan import Phase, Role, Segment, Step
+from tvlint.ir.reductions import reduction_named
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.batch_dependent_sizes import as_expansion, makers, widened, widened_in_place
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Body, Gradual
@@ -235,7 +236,7 @@ class Steps:
             operator = ReduceGradients(
                 reducer.weights,
                 Group(ranks=base or reducer.ranks),
-                {"mean": "avg"}.get(reducer.reduce, reducer.reduce),
+                reduction_named(reducer.reduce),
                 divisor=0,
                 replicated=replicated,
                 scatter=reducer.zero,

@@ -1,0 +1,39 @@
+"""The greatest and the least elements, whose places nothing reads, on ranks that hold parts of what they are taken of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.used_plans import in_use
+from tvlint.equivalence.verdict.prove import prove
+from tvlint.findings import Outcome
+from tvlint.readers.plan_text.reader import read
+
+REFERENCE = "mesh tp=1\ninput x f32[4,8]\nloss l\nprogram\n  m, i = OP(x, dim=1)\n  l = sum(m)\n"
+PARALLEL = (
+    "mesh tp=2\ninput x f32[4,8] tp:S(1)\nloss l\nprogram\n"
+    "  p, i = OP(x, dim=1)\n  m = all-reduce HOW(p) over tp\n  l = sum(m)\n"
+)
+
+
+def outcome(op: str, how: str, more: str = "") -> Outcome:
+    plans = [read("a.plan", (text + more).replace("OP", op).replace("HOW", how)).plan for text in (PARALLEL, REFERENCE)]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    return prove(in_use(plans[0]), in_use(plans[1])).outcome
+
+
+@pytest.mark.parametrize(("op", "how"), [("max", "max"), ("torch.max", "max"), ("min", "min"), ("torch.Tensor.min", "min")])
+def test_the_parts_of_ranks_are_completed(op: str, how: str) -> None:
+    assert outcome(op, how) is Outcome.PROVED
+
+
+@pytest.mark.usefixtures("without_repairs")
+@pytest.mark.parametrize(("op", "how"), [("max", "min"), ("min", "max"), ("max", "sum")])
+def test_another_reduction_is_not(op: str, how: str) -> None:
+    assert outcome(op, how) is Outcome.REFUTED
+
+
+@pytest.mark.usefixtures("without_repairs")
+def test_places_that_are_read_are_those_of_a_part() -> None:
+    assert outcome("max", "max", "  k = gelu(i)\noutput k\n") is not Outcome.PROVED

@@ -43,14 +43,28 @@ def aligned(bound: Bound, operands: Sequence[Array], onto: Sequence[str]) -> lis
 def contract(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     """Return the product of the operands, summed over the names that the output lacks; averaged over `averaged` ones."""
     names = every_name(bound)
-    product = reduce(lambda left, right: left * right, aligned(bound, operands, names))
     (result,) = bound.outputs
+    if len(operands) > 1 and not bound.averaged and all(operand.dtype == float for operand in operands):
+        return (spread(_summed(bound, operands, names), [name for name in names if name in result], result),)
+    product = reduce(lambda left, right: left * right, aligned(bound, operands, names))
     gone = tuple(axis for axis, name in enumerate(names) if name not in result)
     total = product.sum(axis=gone) if gone else product
     for axis in gone:
         if names[axis] in bound.averaged:
             total = field.divide(total, field.number(product.shape[axis]))
     return (spread(as_array(total), [name for name in names if name in result], result),)
+
+
+def _summed(bound: Bound, operands: Sequence[Array], names: Sequence[str]) -> Array:
+    """Return the product of floating-point operands, summed as products of matrices are, without holding all of it."""
+    import numpy as np
+
+    factors: list[Any] = []
+    for operand, dimensions in zip(operands, bound.operands, strict=False):
+        sizes = [size for size, name in zip(operand.shape, dimensions, strict=True) if name != ONE]
+        factors += [operand.reshape(sizes), [names.index(name) for name in dimensions if name != ONE]]
+    kept = [at for at, name in enumerate(names) if name in bound.outputs[0]]
+    return np.asarray(np.einsum(*factors, kept, optimize=True))
 
 
 def as_array(value: Any) -> Array:

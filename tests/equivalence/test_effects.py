@@ -67,6 +67,7 @@ UNKNOWN = (
 
 INERT = (
     "torch.cuda.empty_cache()",
+    'q = nnscaler.runtime.function.anchor("a pivot of the pipeline")',
     "torch.cuda.synchronize()",
     'logging.info("step")',
     "logger.info(y)",

@@ -36,6 +36,7 @@ SPECS = (
     _spec("run-timer", *(f"{timer}.{name}" for timer in _TIMERS for name in ("start", "stop"))),
     _spec("write-log", *(f"{logger}.{level}" for logger in _LOGGERS for level in _LEVELS), "warnings.warn"),
     _spec("print", "print", "builtins.print"),
+    _spec("name-a-place", "nnscaler.runtime.function.anchor"),
     _spec("mark-range", *(f"torch.cuda.nvtx.{name}" for name in _RANGES)),
     _spec("check-assertion", "assert", *_ASSERTIONS, assumption=ASSERTED),
 )

@@ -64,6 +64,15 @@ def test_an_address_that_is_no_path_keeps_no_other_text_from_being_judged(client
     assert not client.ask("textDocument/codeAction", asked)
 
 
+@pytest.mark.parametrize("name", ["nosuch.sh", "pipe.sh", "a%00b.sh"])
+def test_a_text_that_is_not_open_has_no_answer_and_no_file_is_read_for_it(client: Client, tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe.sh")
+    uri, place = f"{tmp_path.as_uri()}/{name}", {"line": 0, "character": 0}
+    assert client.ask("textDocument/hover", {"textDocument": {"uri": uri}, "position": place}) is None
+    asked = {"textDocument": {"uri": uri}, "range": {"start": place, "end": place}, "context": {"diagnostics": []}}
+    assert client.ask("textDocument/codeAction", asked) == []
+
+
 def test_findings_come_as_one_types(client: Client) -> None:
     found = client.open("train.sh", SCRIPT)
     assert codes(found) == {"misspelled-option", "layers-not-divisible-by-pp"}

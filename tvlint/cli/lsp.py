@@ -172,7 +172,10 @@ class _Editor:
         return self.types.Range(*places)
 
     def _place(self, uri: str, position: Any) -> tuple[str, int, int]:
-        document = self.server.workspace.get_text_document(uri)
+        """Return the path, line and column; no path where the text is not open, of which no file is read instead."""
+        document = self.server.workspace.text_documents.get(uri)
+        if document is None:
+            return "", 1, 1
         line = (document.source.split("\n")[position.line : position.line + 1] or [""])[0]
         before = line.encode("utf-16-le", "surrogatepass")[: 2 * position.character].decode("utf-16-le", "replace")
         return document.path, position.line + 1, len(before) + 1

@@ -127,7 +127,8 @@ def _groups(plan: Plan, program: Program, group: Group, everywhere: bool) -> lis
     count, stride = plan.replication.count, plan.replication.stride
     if group.axes:
         first = program.ranks if count == 1 else tuple(rank + copy * stride for copy in range(count) for rank in program.ranks)
-        return list(dict.fromkeys(plan.mesh.along(rank, group.axes) for rank in first if rank < plan.mesh.size))
+        firsts = dict.fromkeys(plan.mesh.first(rank, group.axes) for rank in first if rank < plan.mesh.size)
+        return [plan.mesh.along(rank, group.axes) for rank in firsts]
     if everywhere:
         return [tuple(sorted(rank + copy * stride for copy in range(count) for rank in group.ranks))]
     return [tuple(sorted(rank + copy * stride for rank in group.ranks)) for copy in range(count)]

@@ -395,7 +395,9 @@ COMMANDS: dict[str, Case] = {
     "topology: ranks": Case(
         TOPOLOGY[:-2], 32, only("a.sh", lambda n: f"#!/bin/bash\n{LAUNCH.replace('8 p', f'8 --nnodes {n} p')}4\n"), 0
     ),
-    "topology: ranks of a plan along dp": Case(("topology", "a.plan", *TOPOLOGY[2:]), 200, only("a.plan", along("dp", "tp")), 0),
+    "topology: ranks of a plan along dp": Case(
+        ("topology", "a.plan", *TOPOLOGY[2:]), 200, only("a.plan", along("dp", "tp")), 0
+    ),
     "topology: layers": Case(TOPOLOGY, 64, only("a.sh", lambda n: f"#!/bin/bash\n{LAYERS.replace('#N', str(n))}"), 0),
     "diff: launches": Case(("diff", "one", "two"), 8, both("a.sh", launches(f"{LAUNCH}#N\n")), 0),
     "diff: options of a YAML": Case(

@@ -13,7 +13,7 @@ from tvlint.findings import Finding, Reason
 from tvlint.ir.patterns import Pattern
 
 _NAME = Pattern(r"`([^`]*)`")
-_GENERATED = Pattern(r"(?<![.\d])(?:_?\d+)+$")
+_GENERATED = Pattern(r"(?<![.\d])_?\d+(?:_\d+)*$")
 """The number at the end of a name that a tracer made: `t550`, `linear_25_1`; the next trace gives another one."""
 _LINE = Pattern(r"line \d+")
 """A section that has no name but the line at which it starts."""

@@ -32,7 +32,7 @@ def way(text: str, rule: str) -> list[tuple[int | None, str]]:
 
 def test_a_partial_value_is_followed_from_its_sum_to_its_use() -> None:
     assert way(PLAN, "partial-through-nonlinear") == [
-        (9, "`y` gets its placement here"),
+        (9, "`y` is a part of a sum from here on"),
         (10, "`q` is made of `y`"),
         (12, "`s` is made of `q`"),
     ]

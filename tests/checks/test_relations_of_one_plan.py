@@ -1,8 +1,6 @@
-"""What the relations of a plan on its own show, beside what placement rules find: run with `-s` to see the differences."""
+"""What the relations of a plan on its own show."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import pytest
 
@@ -11,12 +9,8 @@ from tests.builders.plan_findings import RULES, findings_of_text
 from tests.checks.test_scenarios import SCENARIOS
 from tests.scenarios.scenario import Scenario
 from tests.shared import SHARED, needs_shared
-from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.derivation.localisation.coverage import coverage_of
 from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone, sure_defects
-from tvlint.analyses.relations.findings import derived_findings
-from tvlint.checks import load_check
-from tvlint.findings import Finding, Severity
 from tvlint.ir.coverage import Coverage
 from tvlint.ir.plan import Plan
 from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
@@ -29,7 +23,6 @@ PAGES = [
     for example in read_examples(rule)
     if example.language == "plan"
 ]
-WRONG = [each for each in (*SCENARIOS, *PAGES) if each.rules]
 RIGHT = [each for each in (*SCENARIOS, *PAGES) if not each.rules]
 
 
@@ -62,27 +55,6 @@ def test_nothing_is_sure_to_be_wrong_with_right_exported_plans() -> None:
         assert (path.name, [defect.message for defect in sure_defects(found)]) == (path.name, [])
         coverage = coverage_of(found.plan, found.derived)
         assert coverage.understood == coverage.operators > 0, path.name
-
-
-def test_the_relations_find_mistakes_that_placements_do_not_and_the_other_way_round() -> None:
-    found: Counter[tuple[str, str]] = Counter()
-    for scenario in WRONG:
-        facts = Facts(plan_of(scenario.text))
-        placed = [own for rule in RULES.values() for own in load_check(rule)(facts) if own.severity is Severity.ERROR]
-        derived = list(derived_findings(facts, RULES, ()))
-        by = {(True, True): "both", (True, False): "placements", (False, True): "relations"}
-        for rule in scenario.rules:
-            found[by.get((names(placed, rule), bool(derived)), "neither"), rule] += 1
-    for (who, rule), count in sorted(found.items()):
-        print(f"{who:12}{count:4}  {rule}")
-    total = Counter[str]()
-    for (who, _), count in found.items():
-        total[who] += count
-    assert {"both", "placements", "relations"} <= total.keys()
-
-
-def names(found: list[Finding], rule: str) -> bool:
-    return any(own.rule == rule for own in found)
 
 
 CROSSED = """

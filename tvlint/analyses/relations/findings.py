@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from tvlint.analyses.dataflow.def_use import uses, writes
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.flow import way
+from tvlint.analyses.relations.declared_regions import contradictions
 from tvlint.analyses.relations.defect import Defect, reasons
 from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone, sure_defects
-from tvlint.findings import Finding, Reason, Severity
+from tvlint.analyses.relations.matchers.matched import matched
+from tvlint.findings import Finding, Reason, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute, Operator
 from tvlint.ir.patterns import Pattern
@@ -38,6 +41,10 @@ _NAMED = Pattern(r"`([^`]+)`")
 """What a finding is about is what its message names."""
 
 _HELP = {
+    "divergent-replicas": "let all ranks compute the value alike",
+    "choice-over-shards": "gather the dimension first, or gather what every rank found and compare that",
+    "scan-over-shards": "gather the dimension first, trade the split for one of channels, or hand on what the shards lack",
+    "wrong-all-to-all-dim": "concatenate along the dimension that is sharded, and split the other",
     "allreduce-of-shards": "gather the slices, or add up over the ranks that hold parts of a sum",
     "bias-added-to-partial": "add it after the sum, or on one rank only",
     "attention-over-local-keys": "gather the keys and values, or exchange heads for the sequence, before",
@@ -73,6 +80,7 @@ _HELP = {
     "wrong-collective-group": "name the ranks that hold the other parts of the sum, or the group that the rank is in",
     "wrong-draws": "let the operator draw over the axes that split the value, and over no others (`draws over tp`)",
     "wrong-gather-dim": "gather along the dimension in which the pieces differ",
+    "wrong-placement-claim": "insert the collective that leads from the one to the other, or correct the claim",
     "wrong-range": "state the indices that the rank holds",
     "wrong-reduce-op": "sum partial sums, and average what each rank has on its own",
 }
@@ -86,7 +94,9 @@ def relations(facts: Facts) -> Alone | None:
 def wrong_in_relations(facts: Facts) -> tuple[Defect, ...]:
     """Return what the relations of the plan show to be wrong; computed once."""
     alone = relations(facts)
-    return facts.derived("wrong in relations", lambda: tuple(sure_defects(alone)) if alone is not None else ())
+    if alone is None:
+        return facts.derived("contradictions", lambda: tuple(contradictions(facts)))
+    return facts.derived("wrong in relations", lambda: (*sure_defects(alone), *matched(facts, alone)))
 
 
 def is_wrong_in_relations(facts: Facts, operator: Operator) -> bool:
@@ -108,8 +118,9 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
     """
     alone = relations(facts)
     defects = [defect for defect in wrong_in_relations(facts) if _rule_of(facts, defect) in rules]
-    if alone is None or not defects:
+    if not defects:
         return
+    plan = facts.plan if alone is None else alone.plan
     reported = [finding for finding in found if finding.severity is Severity.ERROR]
     explained = _explained(facts, reported)
     known = {finding.rule for finding in reported} & {"pieces-not-in-rank-order"}
@@ -123,7 +134,7 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
     reported_at: set[Location] = set()
     for name, members in named.items():
         at: dict[Location, list[Reason]] = {}
-        for reason in reasons(alone.plan, members):
+        for reason in reasons(plan, members):
             at.setdefault(reason.location, []).append(reason)
         new = [alike for place, alike in at.items() if place not in reported_at]
         reported_at.update(at)
@@ -132,15 +143,41 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
                 min(alike, key=lambda sighting: sighting.ranks),
                 tuple(sorted({rank for reason in alike for rank in reason.ranks})),
             )
-            severity = Severity.WARNING if _may_be_stored_so(members) else Severity.ERROR
+            may_be_right = _may_be_stored_so(members) or _is_handed_on(members)
+            severity = Severity.WARNING if may_be_right else Severity.ERROR
             about = tuple(_NAMED.findall(first.message)) or None
-            yield Finding(name, severity, first.message, first.location, _HELP[name], first.related, ranks, about=about)
+            ways = (_way_of_partial(facts, alone, member, first.location) for member in members if alone)
+            related = first.related or next(filter(None, ways), ())
+            yield Finding(name, severity, first.message, first.location, _HELP[name], related, ranks, about=about)
+
+
+def _way_of_partial(facts: Facts, alone: Alone, defect: Defect, at: Location) -> tuple[Related, ...]:
+    """Return how a part of a sum comes from the operator that makes it to the one at a place that takes it for the whole."""
+    cause, segment, source = defect.cause, facts.plan.segments.get(defect.segment), defect.source
+    if segment is None or source is None or not isinstance(cause, tuple) or cause[0] != "use of partial":
+        return ()
+    if (source.path, source.line, source.column) != (at.path, at.line, at.column):
+        return ()
+    use = next((index for index, operator in enumerate(segment.operators) if operator is defect.place), 0)
+    held = alone.derived.locals.get((defect.rank, defect.segment), {})
+    for index, operator in enumerate(segment.operators[:use]):
+        for name in writes(operator):
+            value = held.get(name)
+            if value is not None and any(entry.origin == cause[1] for leaf in value.leaves for entry in leaf.pending):
+                made = f"`{name}` is a part of a sum from here on"
+                return way(facts, (defect.segment, index), (defect.segment, use), defect.subject, made)
+    return ()
 
 
 def _may_be_stored_so(members: Sequence[Defect]) -> bool:
     """Return whether two parts are taken from a shard: gated units are often stored with the parts of each rank in a row."""
     parts = [len(member.place.outputs) for member in members if isinstance(member.place, Compute)]
     return members[0].name == "packed-split-across-shards" and max(parts, default=0) <= 2
+
+
+def _is_handed_on(members: Sequence[Defect]) -> bool:
+    """Return whether ranks may hand on what the shards lack."""
+    return all(isinstance(member.cause, tuple) and member.cause[0] == "may be handed on" for member in members)
 
 
 def _rule_of(facts: Facts, defect: Defect) -> str:
@@ -154,6 +191,8 @@ def _rule_of(facts: Facts, defect: Defect) -> str:
         return ""
     used = isinstance(defect.cause, tuple) and defect.cause[:1] in (("use of partial",), ("missing-allreduce",))
     if defect.name == "missing-allreduce" and isinstance(place, Compute) and used:
+        return "partial-through-nonlinear"
+    if defect.name == "part-used-as-complete":
         return "partial-through-nonlinear"
     if defect.name.endswith("mismatched-shards") and facts.plan.mesh.size == 1:
         return "shape-mismatch"

@@ -218,11 +218,11 @@ SPECS = (
         _spec("tanhshrink", _tanhshrink),
         _spec("hardshrink", _hard_shrink, lambd=0.5, signs={"lambd": 0}),
         _spec("threshold", _threshold, threshold=None, value=None),
+        _spec("softplus", _softplus, beta=1, threshold=20, signs={"beta": 1}),
     ),
     *having(
         (Trait.ACTIVATION, Trait.RISING),
         _spec("selu", _selu),
-        _spec("softplus", _softplus, beta=1, threshold=20, signs={"beta": 1}),
         _spec("logsigmoid", _log_sigmoid, "log_sigmoid"),
         _spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0),
         _spec("relu6", _relu6),

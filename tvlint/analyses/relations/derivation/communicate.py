@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -40,6 +40,7 @@ from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
 from tvlint.analyses.relations.transfer.groups import Members, peer_of, spans_replicas
+from tvlint.analyses.relations.transfer.index_maps import joined
 from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_average, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Group, Operator, Receive, Send
@@ -57,6 +58,9 @@ NEXT: Need = ("next", "")
 
 BATCH: Need = ("batch", "")
 """An operator that is not in the batch under way needs all of it."""
+
+_GIVEN = ("weight", "buffer", "state", "input")
+"""The kinds of terms that a plan starts from."""
 
 _ROOTED = (*_FROM_ROOT, Collective.REDUCE, Collective.GATHER)
 
@@ -338,7 +342,23 @@ def together(
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)), runs=runs)
         if machine.alone and gathers and mismatch.name == "pieces-not-in-rank-order":
             return {**exchange(machine.world, first, members.ranks, given, -1, claimed={})}
+        if machine.alone and first.kind is Collective.ALL_GATHER and mismatch.name == "gathers-wrong-pieces":
+            value = None if mismatch.refutes else _with_gaps(machine, first, [given[member] for member in members.ranks])
+            return None if value is None else dict.fromkeys(members.ranks, value)
         return None
+
+
+def _with_gaps(machine: Machine, operator: Communicate, pieces: Sequence[Value]) -> Value | None:
+    """Return what a gather over the outer one of two axes makes of the pieces of a value that both split.
+
+    None for what is given, whose axes may split it in turns of their own.
+    """
+    terms, values = machine.world.terms, machine.world.values
+    term, dim = terms.whole(pieces[0].term), (operator.dim or 0) % len(pieces[0].box)
+    bounds = [piece.box[dim] for piece in pieces]
+    if terms.keys[term][0] in _GIVEN or terms.slot[term] == dim or term != pieces[0].term or bounds != sorted(bounds):
+        return None
+    return values.with_pieces(pieces[0], [joined(bounds) if at == dim else (bound,) for at, bound in enumerate(pieces[0].box)])
 
 
 def _put_in_order(
@@ -397,12 +417,20 @@ def _dtypes(machine: Machine, operators: Iterable[Communicate]) -> set[str]:
 
 def _blind(machine: Machine, operator: Communicate, given: Mapping[int, Value]) -> bool:
     """Return whether what is made of the result may be blind to the order along the dimension that is gathered."""
+    if machine.alone and any(_is_placed(machine, name) for name in operator.outputs):
+        return False
     rank = len(next(iter(given.values())).box)
     dim = operator.dim if operator.dim is not None else 0
     readers = machine.results.get("readers")
     if readers is None:
         readers = machine.results["readers"] = readers_of(machine.plan)
     return all(order_may_not_matter(machine.plan, readers, name, dim % rank) for name in operator.outputs)
+
+
+def _is_placed(machine: Machine, name: str) -> bool:
+    """Return whether the plan says which indices of a value the tensor holds."""
+    tensor = machine.plan.tensors.get(name)
+    return tensor is not None and (tensor.region is not None or tensor.placements is not None)
 
 
 def _splits_fit(members: Members, table: Mapping[int, tuple[Communicate, Slot | str]]) -> bool:

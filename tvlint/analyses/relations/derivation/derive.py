@@ -166,7 +166,7 @@ def _run_rank(machine: Machine, rank: RankState, steps: Sequence[Step]) -> Itera
                 name_shared(rank, inner, outer)
         rank.unbound = dict.fromkeys((name for name in segment.inputs if name not in rank.local), step.source)
         rank.zero = {inner for inner, outer in rank.inward.items() if outer in rank.zero_outside}
-        if machine.nearest is not None:
+        if machine.nearest is not None or machine.alone:
             machine.derived.locals[rank.number, segment.name] = rank.local
         rank.trail = machine.derived.trails[rank.number, index] = []
         for operator in segment.operators:

@@ -32,6 +32,7 @@ from tvlint.analyses.relations.derivation.operators.unknown_operators import (
     attended,
     forget_what_it_reaches,
     other_values,
+    takes_parts,
     why_unknown,
 )
 from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot, computed_on
@@ -75,6 +76,9 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         unlike = other_values(machine, rank, operator) if machine.alone else None
         if unlike is not None:
             tell(machine, rank, operator, unlike)
+        parts = takes_parts(machine, rank, operator) if machine.alone else None
+        if parts is not None:
+            blame(machine, rank, written, parts)
         if machine.alone and results and results[0] is None:
             results = (attended(machine, rank, operator), *results[1:])
     if machine.in_order:

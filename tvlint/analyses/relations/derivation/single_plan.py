@@ -13,8 +13,8 @@ from fractions import Fraction
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.mesh_axes import SEQUENCE_AXES, batch_axes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
-from tvlint.analyses.placement.axes import batch_axes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.given.equal_replicas import equal_replicas, first_replica
@@ -91,7 +91,7 @@ def derive_alone(plan: Plan) -> Alone | None:
         return None
     inputs, slots = inputs_of(plan), None
     found = equal_replicas(plan, inputs)
-    if found is not None and found[0] in batch_axes(plan):
+    if found is not None and found[0] in batch_axes(plan) - SEQUENCE_AXES:
         axis, slots, tensors = found
         plan = first_replica(plan, axis, tensors)
         inputs = inputs_of(plan)

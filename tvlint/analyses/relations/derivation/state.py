@@ -185,7 +185,7 @@ class Derived:
     reductions: list[Defect] = field(default_factory=list)
     """What went wrong as gradients were summed and reduced."""
     locals: dict[tuple[int, str], dict[str, Slot]] = field(default_factory=dict)
-    """What every (rank, segment) held at the end; only while the derivation recovers, to draw what went wrong."""
+    """What every (rank, segment) held at the end; only while the derivation recovers, and of a plan that is derived alone."""
     used: set[tuple[int, str]] = field(default_factory=set)
     """Parameters that ranks use: (rank, tensor name)."""
     defects: list[Defect] = field(default_factory=list)
@@ -361,6 +361,8 @@ class Machine:
     """All names that operators and runs give to something."""
     paired: set[tuple[str, str]] = field(default_factory=set)
     """What operators take and store as the gradient of what."""
+    sources: dict[tuple[str, Location], tuple[int, Compute]] = field(default_factory=dict)
+    """The term that an operator from a line of the model first made as a piece of a value, and that operator."""
     claimed: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The value that tensors are pieces of by their own claims, by its name: its term, and the first of them."""
     uses: dict[tuple[int, ...], Uses] = field(default_factory=dict)

@@ -179,7 +179,7 @@ def _applied(world: World, result: Result, operands: Sequence[Value]) -> Value:
         unfit = (i for i in sorted(result.counted) if not bare_operands[i].clean and (result.fold or bare_operands[i].fold))
         i = next(unfit, None)
         if i is not None:
-            raise _incomplete(world, bare_operands[i], i)
+            raise incomplete(world, bare_operands[i], i)
         if result.fold is not None:
             return values.folded(term, result.box, result.fold)
         return values.multiple(term, result.box, 0)
@@ -225,15 +225,16 @@ def _linear_result(
         return values.through(values.clean(term, box), term, "start", box, factor, pending)
     if any(value.fold is not None for _, value in unclean):
         i, value = next((i, value) for i, value in unclean if value.fold is not None)
-        if len(result.counted) == 1 and _moves(str(result.head[0])) and not pending and factor == 1:
+        follows = _moves(str(result.head[0])) or (value.fold is not None and _keeps(str(result.head[0]), value.fold))
+        if len(result.counted) == 1 and follows and not pending and factor == 1:
             return values.through(value, term, 0, box, 1, pending)
         if result.head[0] == "neg" and value.fold is not None and value.fold.kind in NEGATED and not pending:
             return values.folded(term, box, value.fold._replace(kind=NEGATED[value.fold.kind]), value.coefficient)
-        raise _incomplete(world, value, i)
+        raise incomplete(world, value, i)
     groups = {next((g for g in result.linear if i in g), None) for i, _ in unclean}
     if None in groups:
         i, value = next((i, v) for i, v in unclean if not any(i in g for g in result.linear))
-        raise _incomplete(world, value, i)
+        raise incomplete(world, value, i)
     parts = [(i, value) for i, value in unclean if value.leaves]
     partial_groups = {next(g for g in result.linear if i in g) for i, _ in parts}
     if len(partial_groups) > 1:
@@ -273,6 +274,14 @@ def _moves(op: str) -> bool:
     return has_trait(op, Trait.VIEW, Trait.BROADCAST)
 
 
+def _keeps(op: str, fold: Fold) -> bool:
+    """Return whether the operator grows with its operand: the greatest of the results is that of the greatest, as the least is.
+
+    A sum may have its one tensor on either side.
+    """
+    return fold.kind in NEGATED and has_trait(op, Trait.RISING) and not has_trait(op, Trait.SUM)
+
+
 def fold_text(fold: Fold) -> str:
     """Return what a value is that has not seen all of a folded dimension."""
     seen = ", ".join(f"{low}:{high}" for low, high in fold.covered) or "none"
@@ -280,7 +289,8 @@ def fold_text(fold: Fold) -> str:
     return f"{what} over indices {seen} of {fold.size}"
 
 
-def _incomplete(world: World, value: Value, operand: int) -> Mismatch:
+def incomplete(world: World, value: Value, operand: int) -> Mismatch:
+    """Return what is wrong where an operator needs the whole of an operand that is a part or a multiple."""
     if value.fold is not None:
         text = f"uses {fold_text(value.fold)} as if it were complete"
         wrong = value.fold.kind != "gradient" and bool(value.fold.covered)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tvlint.analyses.relations.terms.arithmetic import side_by_side, some_of
 from tvlint.analyses.relations.transfer.apply import fold_text
-from tvlint.analyses.relations.transfer.context import Mismatch, World
+from tvlint.analyses.relations.transfer.context import Mismatch, World, of_one_plan
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, joined
 from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
@@ -255,6 +255,9 @@ def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], me
         whole = _concatenate(world, pieces, concat, members, reorder=False)
         return {rank: chunk(world, whole, split, i, count) for i, rank in enumerate(members)}
     except Mismatch as mismatch:
+        if world.alone and mismatch.name == "wrong-gather-dim":
+            text = f"joins along dimension {concat} pieces that differ in another"
+            raise of_one_plan("wrong-all-to-all-dim", text) from mismatch
         raise Mismatch(mismatch.name, mismatch.message, refutes=False) from mismatch
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.placement.uneven_shards import remainders
+from tvlint.analyses.inference.uneven_shards import remainders
 from tvlint.findings import Finding
 from tvlint.ir.plan import Role
 from tvlint.rule import Rule

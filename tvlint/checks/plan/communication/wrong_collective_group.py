@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from tvlint.analyses.communication.calls import Call, Site
 from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.placement.domain import Defect
-from tvlint.analyses.placement.findings import report
 from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Communicate, ReduceGradients
 from tvlint.ir.ranks import describe
@@ -19,7 +17,6 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield groups without their own rank, with ranks that do not exist, and groups on which members differ."""
     yield from _outside(facts, rule)
     yield from _strangers(facts, rule)
-    yield from report(facts, rule, _other_axis, _over_other_axis)
     seen: set[tuple[object, ...]] = set()
     for found in disagreements(facts):
         if found.kind != "group":
@@ -39,14 +36,6 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             facts.fold.everywhere(tuple(sorted({ours.rank, theirs.rank}))),
             about=(_name(theirs),),
         )
-
-
-def _other_axis(_: Defect) -> str:
-    return "{operator} reduces `{name}` over `{other}`, but it is partial over `{axis}`"
-
-
-def _over_other_axis(_: Defect) -> str:
-    return "run it over `{axis}`"
 
 
 def _outside(facts: Facts, rule: Rule) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import unreduced
-from tvlint.analyses.placement.interpreter import defects
 from tvlint.analyses.relations.findings import noted_late
 from tvlint.analyses.relations.scales import place_of
 from tvlint.analyses.relations.unreduced_gradients import Unreduced, unreduced_gradients
@@ -18,9 +17,8 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Weights that are updated while their gradient is partial over an axis; only a warning where the plan ends with backward,
     since the loop around it may reduce what it leaves."""
-    explained = {defect.axis for defect in defects(facts)}
     for unreduced_gradient in unreduced_gradients(facts):
-        if unreduced_gradient.has != "differs" or not (noted_late(facts) or unreduced_gradient.axis in explained):
+        if unreduced_gradient.has != "differs" or not noted_late(facts):
             yield _finding(facts, rule, unreduced_gradient)
     for found in unreduced(facts.plan):
         more = f" (and {len(found.weights) - 1} more)" if len(found.weights) > 1 else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.placement.expert_scales import expert_shares
+from tvlint.analyses.gradients.expert_scales import expert_shares
 from tvlint.analyses.relations.scales import multiples
 from tvlint.findings import Finding, Severity
 from tvlint.rule import Rule

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from tvlint.analyses.communication.calls import Call, Meeting, Site
+from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.placement.domain import Defect
-from tvlint.analyses.placement.findings import report
 from tvlint.findings import Finding
 from tvlint.ir.operators import Collective, Communicate
 from tvlint.rule import Rule
@@ -15,7 +15,7 @@ from tvlint.rule import Rule
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield splits whose number or sum does not fit the group and the tensor, or of which two ranks differ."""
-    yield from report(facts, rule, _message, _help)
+    yield from _misfitting(facts, rule)
     seen: set[Site] = set()
     for meetings in facts.traffic.meetings.values():
         for meeting in meetings:
@@ -82,9 +82,39 @@ def _overfilled(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:
     return None, ""
 
 
-def _message(_: Defect) -> str:
-    return "{operator} of `{name}`: {other}"
+def _misfitting(facts: Facts, rule: Rule) -> Iterator[Finding]:
+    """Yield the all-to-alls whose splits are other than their group and tensor want, once each."""
+    for name, segment in facts.plan.segments.items():
+        ranks = facts.ranks_running(name)
+        for index, operator in of_kinds(segment.operators, {Communicate}) if ranks else ():
+            if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL:
+                continue
+            group = facts.fold.declared(operator.group)
+            every = [axis.name for axis in facts.plan.mesh.axes]
+            members = len(set(group.ranks)) or prod(facts.plan.mesh.axis_size(axis) for axis in group.axes or every)
+            for source in operator.inputs if members > 1 else ():
+                tensor = facts.plan.tensors.get(source)
+                fault = _fault(operator, tensor.shape, members) if tensor is not None else ""
+                if fault:
+                    yield rule.finding(
+                        f"{operator.kind.value} of `{source}`: {fault}",
+                        facts.place(name, index),
+                        "give one size per member, adding up to the dimension",
+                        ranks=facts.fold.everywhere(ranks),
+                        about=(source,),
+                    )
 
 
-def _help(_: Defect) -> str:
-    return "give one size per member, adding up to the dimension"
+def _fault(operator: Communicate, shape: tuple[int, ...], members: int) -> str:
+    """Return what is wrong with the sizes that an all-to-all sends and receives, in words; empty: nothing."""
+    for what, splits in (("splits", operator.splits), ("receive-splits", operator.receive_splits)):
+        if splits and len(splits) != members:
+            return f"{len(splits)} {what} for {members} ranks"
+    dim = operator.dim if operator.dim is not None else 0
+    if not -len(shape) <= dim < len(shape):
+        return ""
+    if operator.splits and sum(operator.splits) != shape[dim]:
+        return f"splits {list(operator.splits)} add up to {sum(operator.splits)}, the dimension has {shape[dim]}"
+    if not operator.splits and shape[dim] % members:
+        return f"a dimension of {shape[dim]} for {members} ranks"
+    return ""

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import averaged
-from tvlint.analyses.placement.domain import Defect
-from tvlint.analyses.placement.findings import report
 from tvlint.findings import Finding
 from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Yield reductions with an operation that does not complete the value."""
-    yield from report(facts, rule, _message, _help)
+    """Yield averages of gradients that are parts of one sum."""
     for found in averaged(facts):
         yield rule.finding(
             f"the gradients of `{found.weight}` are averaged over {facts.who(found.first)} and {facts.who(found.second)}, "
@@ -24,11 +21,3 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             ranks=facts.fold.everywhere(tuple(sorted({*found.first, *found.second}))),
             about=(found.weight,),
         )
-
-
-def _message(_: Defect) -> str:
-    return "{operator} takes the {other} of `{name}` over `{axis}`, but it is {has} there"
-
-
-def _help(_: Defect) -> str:
-    return "reduce with the operation that completes the value"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.placement.misfits import first_misfits, in_words, names_of
+from tvlint.analyses.inference.misfits import first_misfits, in_words, names_of
 from tvlint.findings import Finding
 from tvlint.ops.spec import DtypeError
 from tvlint.rule import Rule

@@ -94,7 +94,7 @@ def pieces_held(plan: Plan, tensor: Tensor, rank: int) -> tuple[Pieces, ...]:
     if _lies_anywhere(plan, tensor):
         raise Mismatch("declared-placement", f"of `{tensor.name}` no placement is declared", refutes=False)
     if tensor.placements and tensor.region is None:
-        pieces = _placed(plan, tensor, whole, rank)
+        pieces = pieces_placed(plan, tensor, whole, rank)
     else:
         pieces = tuple((bounds,) for bounds in tensor.region or tuple((0, size) for size in whole))
     held = tuple(piece[0] if len(piece) == 1 else piece for piece in pieces)
@@ -112,7 +112,11 @@ def _lies_anywhere(plan: Plan, tensor: Tensor) -> bool:
     return given and plan.mesh.size > 1 and tensor.region is None and tensor.placements is None and tensor.whole is None
 
 
-def _placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> tuple[Pieces, ...]:
+def pieces_placed(plan: Plan, tensor: Tensor, whole: tuple[int, ...], rank: int) -> tuple[Pieces, ...]:
+    """Return the pieces of each dimension of the whole that the placements of the tensor give `rank`.
+
+    Raises Mismatch for placements that do not say which.
+    """
     coordinates = plan.mesh.coordinates(rank)
     pieces: list[Pieces] = [((0, size),) for size in whole]
     for axis in plan.mesh.axes:

@@ -6,13 +6,16 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
+from tvlint.analyses.dataflow.operator_diff import difference
 from tvlint.analyses.relations.defect import Defect, at
-from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held, whole_shape
+from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held, pieces_placed, whole_shape
+from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.derivation.state import Machine, RankState
-from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
+from tvlint.analyses.relations.transfer.index_maps import Pieces, length
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Operator
-from tvlint.ir.placement import Partial
+from tvlint.ir.operators import Collective, Communicate, Compute, Operator
+from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Role, Tensor
 from tvlint.ir.reductions import EXTREMES
 
@@ -25,6 +28,74 @@ def check_claims(machine: Machine, rank: RankState, operator: Operator, tensor: 
         message = f"the plan claims that `{tensor.name}` on {{ranks}} {text}"
         wrong = Defect("wrong-placement-claim", False, message, rank.number)
         machine.derived.contradicted.append(at(operator, segment, wrong))
+
+
+def contradicts(machine: Machine, rank: RankState, operator: Operator, tensor: Tensor, value: Value) -> bool:
+    """Note what a plan without a reference states of a tensor that is made and is not so; return whether it does.
+
+    Nothing is said of what is known as a value of another shape, such as what a rank took of another one.
+    """
+    if tensor.role is not Role.ACTIVATION:
+        return False
+    found = _misplaced(machine, rank, operator, tensor, value)
+    if found is None and tensor.region is not None and isinstance(operator, Compute):
+        found = _unlike(machine, operator, tensor, value) or _incomplete(tensor, value)
+    if found is None:
+        return False
+    wrong = Defect(found.name, True, found.message, rank.number, cause=("claim", id(operator)))
+    machine.derived.contradicted.append(at(operator, rank.segment.name if rank.segment else "", wrong))
+    return True
+
+
+def _misplaced(machine: Machine, rank: RankState, operator: Operator, tensor: Tensor, value: Value) -> Mismatch | None:
+    """Return what is wrong with the indices that a tensor is declared to hold; of stated regions only where they are cut."""
+    terms, whole = machine.world.terms, whole_shape(tensor)
+    term = terms.whole(value.term)
+    stated = tensor.region is not None and isinstance(operator, Communicate) and operator.kind is Collective.CHUNK
+    if not (stated or (tensor.region is None and tensor.placements is not None)):
+        return None
+    if not value.clean or whole != terms.shape[term]:
+        return None
+    try:
+        if tensor.region is None:
+            claimed = pieces_placed(machine.plan, tensor, whole, rank.number)
+        else:
+            claimed = pieces_held(machine.plan, tensor, rank.number)
+    except Mismatch:
+        return None
+    for dim, (said, held) in enumerate(zip(claimed, machine.world.values.pieces_of(value), strict=True)):
+        if dim == terms.slot[term] or said == held:
+            continue
+        among = stated or any(isinstance(on, Shard) and on.dim % len(whole) == dim for on in (tensor.placements or {}).values())
+        name = "pieces-not-in-rank-order" if among and length(said) == length(held) else "wrong-placement-claim"
+        text = f"gives `{tensor.name}` on {{ranks}} indices {_listed(held)} of {whole[dim]} in dimension {dim}"
+        return of_one_plan(name, f"{name_of(operator)} {text}, and the plan says {_listed(said)}")
+    return None
+
+
+def _unlike(machine: Machine, operator: Compute, tensor: Tensor, value: Value) -> Mismatch | None:
+    """Return in what an operator differs from the one that makes a piece of the same value, where it makes another value."""
+    if not tensor.logical or operator.source is None:
+        return None
+    known = machine.sources.setdefault((tensor.logical, operator.source), (value.term, operator))
+    differs = difference(known[1], operator) if known[0] != value.term else ""
+    if not differs:
+        return None
+    text = f"{name_of(operator)} gives `{tensor.name}` on {{ranks}} another value than `{known[1].outputs[0]}` elsewhere"
+    return of_one_plan("divergent-replicas", f"{text}, which the plan says is the same: it is computed with {differs}")
+
+
+def _incomplete(tensor: Tensor, value: Value) -> Mismatch | None:
+    """Return what is wrong where a part of a sum is declared to be all of it."""
+    ranges = (entry for leaf in value.leaves for entry in leaf.pending)
+    if tensor.part != (0, 1) or all((entry.low, entry.high) == (0, entry.size) for entry in ranges):
+        return None
+    text = f"`{tensor.name}` on {{ranks}} is a part of a sum, and the plan says that it is complete"
+    return of_one_plan("missing-allreduce", text)
+
+
+def _listed(pieces: Pieces) -> str:
+    return ", ".join(f"{low}:{high}" for low, high in pieces)
 
 
 def _wrong_piece(machine: Machine, rank: RankState, tensor: Tensor, value: Value) -> str:

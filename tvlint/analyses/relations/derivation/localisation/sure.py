@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import takewhile
 
@@ -13,7 +13,7 @@ from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Collective, Communicate, Compute, Operator
+from tvlint.ir.operators import Collective, Communicate, Compute, Operator, Receive, Send
 from tvlint.ir.plan import Phase, Plan
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, has_trait
@@ -27,11 +27,16 @@ _FARTHEST = 64
 def is_sure(machine: Machine, rank: RankState, operator: Operator, mismatch: Mismatch) -> bool:
     """Return whether a defect that would refute a pair is one of the plan alone.
 
-    What is done to a maximum, a range or a norm of parts may be put right later; norms of weights and gradients may count what
-    ranks share as often as they share it.
+    What is done to a range or a norm of parts may be put right later, a rank may compare its own maximum with that of all, and
+    what travels around a ring is put together block by block; norms of weights and gradients may count what ranks share as
+    often as they share it.
     """
     if mismatch.name == "part-used-as-complete":
-        return False
+        value = _operand(rank, operator, mismatch)
+        greatest = value is not None and value.fold is not None and value.fold.kind == "max"
+        travels = rank.segment is not None and any(isinstance(each, Send | Receive) for each in rank.segment.operators)
+        compares = not isinstance(operator, Compute) or has_trait(operator.op, Trait.COMPARISON)
+        return greatest and not travels and not compares
     if mismatch.name == "scaled-value":
         return _is_activation(machine, rank, operator, mismatch)
     if mismatch.name == "split-dimension":
@@ -104,12 +109,14 @@ def is_recovered(derived: Derived, terms: Terms, value: Value) -> bool:
     return complete and not derived.recovered.isdisjoint(_nearest(terms, value.term))
 
 
-def scaling_before(derived: Derived, terms: Terms, value: Value) -> Scaling | None:
+def scaling_before(
+    derived: Derived, terms: Terms, value: Value, within: Callable[[int], bool] = lambda _: True
+) -> Scaling | None:
     """Return the collective by which a complete sum has other multiples of some addends than of others, where one made any."""
     if not counts_copies(value) or any(leaf.pending for leaf in value.leaves):
         return None
     found = {term: scalings[0] for (term, _), scalings in derived.scaling.items()}
-    return next((found[term] for term in _nearest(terms, value.term) if term in found), None)
+    return next((found[term] for term in takewhile(within, _nearest(terms, value.term)) if term in found), None)
 
 
 def lasting_scaling(derived: Derived, terms: Terms, value: Value, maker: Operator | None) -> Scaling | None:
@@ -117,7 +124,11 @@ def lasting_scaling(derived: Derived, terms: Terms, value: Value, maker: Operato
 
     It is the operator that makes the value, `maker`, if that is one.
     """
-    if value.leaves or value.fold is not None or value.coefficient in (0, 1) or not is_of_inputs(terms, value.term):
+    if value.fold is not None or value.coefficient == 0 or not is_of_inputs(terms, value.term):
+        return None
+    if value.leaves:
+        return scaling_before(derived, terms, value, lambda term: multiplied(terms, term) is None)
+    if value.coefficient == 1:
         return None
     return _made_by(derived, value, takewhile(lambda term: multiplied(terms, term) is None, _nearest(terms, value.term)), maker)
 

@@ -12,6 +12,7 @@ from tvlint.analyses.dataflow.attention import is_any_attention
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.analyses.relations.derivation.operators.overwriting import forget_what_was_read
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
+from tvlint.analyses.relations.transfer.apply import incomplete
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.index_maps import Pieces, in_pieces
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
@@ -19,7 +20,7 @@ from tvlint.analyses.relations.transfer.relation import Leaf, Value
 from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute
 from tvlint.ir.plan import Role
 from tvlint.ops.annotations.declared import AnnotationError, parse
-from tvlint.ops.table import row_of, spec_of
+from tvlint.ops.table import is_nonlinear, row_of, spec_of
 
 _RANDOM = re.compile(r"(?i)drop|noise|rand|sampl|bernoulli|gumbel|jitter|stochastic")
 """Names of functions that draw random numbers."""
@@ -107,6 +108,15 @@ def _attending(
     sizes = tuple(((0, size),) for size in terms.shape[terms.whole(given[1].term)])
     fits = len(queries) == len(keys) and all(len(piece) == 1 for piece in queries)
     return (given, (queries, keys)) if keys == others and fits and keys in (queries, sizes) else ([], ((), ()))
+
+
+def takes_parts(machine: Machine, rank: RankState, operator: Compute) -> Mismatch | None:
+    """Return what is wrong with a part of a sum that a function takes of which no more is known than that it is not linear."""
+    if not is_nonlinear(operator.op):
+        return None
+    held = ((place, rank.local.get(name)) for place, name in enumerate(operator.inputs) if isinstance(name, str))
+    parts = ((place, value) for place, value in held if value is not None and (value.leaves or value.fold is not None))
+    return next((incomplete(machine.world, value, place) for place, value in parts), None)
 
 
 def other_values(machine: Machine, rank: RankState, operator: Compute) -> Mismatch | None:

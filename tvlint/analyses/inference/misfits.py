@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.dataflow.def_use import uses, writes
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.inference.declared_shapes import called
 from tvlint.analyses.inference.operand_fit import Misfit, operand_fit
-from tvlint.analyses.placement.declared_regions import claim_defects
-from tvlint.analyses.placement.declared_shapes import called
-from tvlint.analyses.placement.interpreter import defects
-from tvlint.analyses.placement.uneven_shards import remainders
+from tvlint.analyses.inference.uneven_shards import remainders
 from tvlint.analyses.relations.findings import is_wrong_in_relations
 from tvlint.ir.operators import Communicate, Compute
 from tvlint.ops.spec import DtypeError
@@ -26,7 +24,7 @@ def _first_misfits(facts: Facts) -> Iterator[Misfit]:
     misfits = {(misfit.segment, misfit.index): misfit for misfit in operand_fit(facts).misfits}
     if not misfits:
         return
-    explained = {defect.where for defect in (*defects(facts), *claim_defects(facts))}
+    explained = set()
     for parted in disagreements(facts):
         explained |= {(call.site.segment, call.site.index) for call in (*parted.ours, *parted.theirs)}
     doubtful = {found.tensor.name for found in remainders(facts.plan)} | set(_changed_on_the_way(facts))

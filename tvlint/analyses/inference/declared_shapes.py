@@ -10,9 +10,7 @@ from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.dataflow.def_use import uses, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.inference.operand_fit import operand_fit
-from tvlint.analyses.placement.declared_regions import claim_defects
-from tvlint.analyses.placement.interpreter import defects
-from tvlint.analyses.placement.uneven_shards import remainders
+from tvlint.analyses.inference.uneven_shards import remainders
 from tvlint.analyses.relations.findings import is_wrong_in_relations
 from tvlint.ir.operators import Communicate, Compute
 
@@ -56,7 +54,7 @@ def called(operator: Compute | Communicate) -> str:
 
 def unexplained(facts: Facts) -> Iterator[Stated]:
     """Those of which nothing else that is wrong at the operator, or before, is the cause."""
-    explained = {defect.where for defect in (*defects(facts), *claim_defects(facts))}
+    explained = set()
     for parted in disagreements(facts):
         explained |= {(call.site.segment, call.site.index) for call in (*parted.ours, *parted.theirs)}
     doubtful = {found.tensor.name for found in remainders(facts.plan)}

@@ -1,1 +1,0 @@
-"""Infer placements (Replicate, Shard, Partial) of local tensors and the defects that they show."""

@@ -1,0 +1,23 @@
+"""All patterns of mistakes, on the relations of one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.relations.defect import Defect
+from tvlint.analyses.relations.derivation.single_plan import Alone
+from tvlint.analyses.relations.matchers.blocks import lone_blocks
+from tvlint.analyses.relations.matchers.divergent import computed_otherwise
+from tvlint.analyses.relations.matchers.piece_order import results_out_of_order
+from tvlint.analyses.relations.matchers.projection import Projection
+from tvlint.analyses.relations.matchers.shards import shards_of_all
+
+
+def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
+    """Yield what the placements that follow from the relations show to be wrong."""
+    projection = Projection(facts, alone)
+    yield from lone_blocks(projection)
+    yield from shards_of_all(projection)
+    yield from results_out_of_order(projection)
+    yield from computed_otherwise(projection)

@@ -32,6 +32,7 @@ from tvlint.readers.nnscaler.gencode.syntax.containers import Field, take_apart
 from tvlint.readers.nnscaler.gencode.syntax.nodes import Fails
 from tvlint.readers.nnscaler.gencode.syntax.rank_file import MODULE, read_rank
 from tvlint.readers.nnscaler.gencode.syntax.records import RankFile
+from tvlint.readers.nnscaler.graph_file import GRAPH
 from tvlint.readers.sources.python_syntax import Source, parse, read_bytes
 from tvlint.readers.sources.resource_limits import without_collection
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 _FILE = re.compile(r"gencode(0|[1-9]\d{0,6})\.py", re.ASCII)
 _VERSION = re.compile(rb"^runtime_version = ", re.MULTILINE)
-GRAPH = "graph.ckp"
 LARGEST_GRAPH = 4 << 30
 CONFIG = "compute_config.pt"
 _AGAIN = "generate the code of all ranks again"

@@ -9,7 +9,7 @@ from tvlint.checkout.opening import is_file
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Phase, Plan
 from tvlint.readers.document import ReadError
-from tvlint.readers.nnscaler.gencode.folder import GRAPH
+from tvlint.readers.nnscaler.graph_file import GRAPH
 
 
 def graph_beside(path: str) -> tuple[str, Plan] | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.callers_environment import is_the_callers
 from tests.skip_budget import over_budget, reason_of
@@ -16,6 +17,10 @@ from tests.skip_budget import report as lines_of
 
 os.environ["TVLINT_CACHE_KEY"] = "off"
 """No test remembers what another has found, or leaves files in the tree; those of the cache bring a key of their own."""
+
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
+"""A busy machine fails no test: time is not asserted."""
 
 GOLDEN = Path(__file__).parent / "data"
 

@@ -36,7 +36,7 @@ def test_a_report_comes_back_as_it_was(report: Report) -> None:
 
 
 @given(REPORTS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_value_of_a_report_comes_back_as_it_was(report: Report) -> None:
     assert decode(encode(report), Report) == report
 
@@ -54,7 +54,7 @@ def test_what_is_no_value_of_a_report_is_refused(value: object) -> None:
 
 
 @given(st.recursive(_PLAIN, st.lists, max_leaves=20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_other_data_are_refused_in_one_of_three_ways(data: object) -> None:
     try:
         found = decode(json.dumps(data).encode(), Verdict)

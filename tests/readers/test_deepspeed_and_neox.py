@@ -122,13 +122,13 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(VALUES, st.sampled_from([None, 1, "\t"]))
 def test_json_has_the_values_of_the_standard_parser(value: object, indent: int | str | None) -> None:
     assert plain(parse("file", json.dumps(value, indent=indent))) == value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(alphabet='{}[],:"\\0 1-.etrufalsn\n', max_size=30))
 def test_what_json_refuses_is_refused(text: str) -> None:
     try:

@@ -88,7 +88,7 @@ def test_the_documentation_has_a_row(format: Format) -> None:
 
 
 @formats
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_file_is_read_or_a_located_problem(format: Format, seed: int) -> None:
     chance = random.Random(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvlint.ir.configuration import Configuration
@@ -23,7 +23,7 @@ YAML = """
 MODEL_ARGS MODEL_ARGS_2 ENV_VARS --tensor-model-parallel-size --bf16 tensor_model_parallel_size sequence_parallel : - [ ] { } ,
 &a *a << ! !!int | > ' " # --- ... ? 1e-5 010 1:30 yes ${x} $x true ~ é 𝔸 \t \r \0 % @ ` \x85 \u2028
 """
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=150)
 
 
 def text_of(words: str) -> st.SearchStrategy[str]:

@@ -33,7 +33,7 @@ PIECES = st.one_of(
     st.integers(0, 20).map(lambda number: b"K" + bytes([number])),
     st.integers(0, 9).map(lambda number: b"h" + bytes([number])),
 )
-FEW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 
 
 def problem_of(data: bytes) -> Problem | None:

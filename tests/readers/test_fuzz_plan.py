@@ -43,14 +43,14 @@ def read(kind: str, text: str) -> Document | None:
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=st.text(alphabet=st.one_of(st.characters(), st.sampled_from('{}[]",:=()`#\n\\')), max_size=200))
 def test_any_text(kind: str, text: str) -> None:
     read(kind, text)
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(seed=st.integers(0, 2**32))
 def test_damaged_plans(kind: str, seed: int) -> None:
     chance = random.Random(seed)

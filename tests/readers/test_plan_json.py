@@ -169,7 +169,7 @@ LEAVES = st.one_of(
 KEYS = sorted({path[-1] for paths in PATHS for path in paths if path and isinstance(path[-1], str)} | {"", "reduce", "x"})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_the_reader_and_the_schema_accept_the_same_documents(data: st.DataObject) -> None:
     which = data.draw(st.sampled_from([0, 1]))

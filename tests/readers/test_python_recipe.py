@@ -258,7 +258,7 @@ def test_a_recipe_that_is_no_python_or_too_large_is_a_problem_and_a_text_that_sh
         read("recipe.py", (BRIDGE + "def f(): pass\n" * 2001 + "tensor_model_parallel_size = 4\n").encode())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.sampled_from(

@@ -123,7 +123,7 @@ def test_rows_in_which_nearly_everything_is_missing_do_not_square() -> None:
     assert len(findings_of([[f"{i}SEND_F{i}" for i in range(4000)], ["0F0", "0B0"]])) < 500
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.lists(st.sampled_from(CELLS), max_size=8), min_size=1, max_size=4))
 def test_any_rows_are_judged_and_drawn(rows: list[list[str]]) -> None:
     document = schedule_csv.read("a.csv", "\n".join(",".join(row) for row in rows))
@@ -139,7 +139,7 @@ def test_any_rows_are_judged_and_drawn(rows: list[list[str]]) -> None:
     assert schedule_html.write(drawn, document.findings, "1").text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text())
 def test_any_text_is_read_or_left_alone(text: str) -> None:
     assert recognise(text) in (True, False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tvlint.cli import main
@@ -156,7 +156,6 @@ FINDINGS = st.lists(
 )  # fmt: skip
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(FINDINGS, FINDINGS)
 def test_a_baseline_holds_what_it_was_made_of_and_no_more(old: list[Finding], new: list[Finding]) -> None:
     folder = Path.cwd()

@@ -13,7 +13,7 @@ from unicodedata import bidirectional, category
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tvlint
@@ -24,7 +24,6 @@ from tvlint.reporters.escape.terminal import Line, Span, Style, terminal
 from tvlint.reporters.escape.xml import xml
 
 ROOM = Path(tvlint.__file__).parent
-UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PIECES = ("::", "##[", "##", "[", "\n", "\r", "\x1b[2J", "\u202e", "\ud800", "\u00a0", "\u3164", " ", "<b>", '"', "`")
 HOSTILE = st.lists(
     st.sampled_from(
@@ -89,7 +88,6 @@ def test_a_writer_given_plain_text_does_not_pass_the_type_checker(tmp_path: Path
     assert [line.split(":")[1] for line in found.stdout.splitlines() if ": error:" in line] == ["5", "6", "7", "8", "9"]
 
 
-@UNTIMED
 @given(st.lists(HOSTILE, min_size=1, max_size=4), st.booleans(), HOSTILE)
 def test_a_line_stays_one_line_that_commands_nothing(parts: list[str], color: bool, address: str) -> None:
     links = (f"https://a.example/{address}", address)
@@ -118,7 +116,6 @@ def test_a_line_stays_one_line_that_commands_nothing(parts: list[str], color: bo
         assert terminal(shown[:-1].split("\n")).text == shown
 
 
-@UNTIMED
 @given(HOSTILE, HOSTILE)
 def test_markup_is_ours(text: str, other: str) -> None:
     page = html(tag("p", text, tag("b", other, kind=other), text)).text
@@ -132,13 +129,11 @@ def test_markup_is_ours(text: str, other: str) -> None:
     assert list(read) == []
 
 
-@UNTIMED
 @given(HOSTILE)
 def test_a_style_sheet_ends_where_it_ends(text: str) -> None:
     assert html(tag("style", text)).text.count("<") == 3
 
 
-@UNTIMED
 @given(HOSTILE)
 def test_data_is_read_back_and_commands_nothing(text: str) -> None:
     written = data({text: [text]}).text
@@ -147,7 +142,6 @@ def test_data_is_read_back_and_commands_nothing(text: str) -> None:
     assert written.isascii()
 
 
-@UNTIMED
 @given(HOSTILE)
 def test_markdown_has_no_character_that_formats(text: str) -> None:
     paragraph = blocks.markdown(blocks.Paragraph((text,))).text

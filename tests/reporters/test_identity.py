@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import reports
@@ -72,7 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("identity")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(
     st.lists(st.tuples(st.integers(0, len(SCRIPT) - 1), st.sampled_from(["", "# a note", "    # another"])), max_size=4),
     st.sampled_from(["train.sh", "other.sh", "sub/train.sh"]),
@@ -98,7 +98,7 @@ def plan_prints(text: str) -> Counter[tuple[str, str]]:
     return Counter((finding.rule, fingerprint(finding)) for finding in findings_of_plan(plan))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(st.lists(st.integers(7, 11), max_size=4), st.integers(0, 500))
 def test_operators_put_in_between_do_not_change_what_a_finding_is(at: list[int], shift: int) -> None:
     lines = PLAN.split("\n")
@@ -130,7 +130,7 @@ def cases(report: Report) -> set[str | None]:
     return {case.get("name") for case in suites.iter("testcase") if case.get("name") != "rules not evaluated"}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(st.lists(st.integers(2, len(SCRIPT) - 1), max_size=4), st.sampled_from(["new.sh", "sub/train.sh"]))
 def test_a_renamed_script_with_more_lines_keeps_its_baseline_cases_and_changes(folder: Path, at: list[int], name: str) -> None:
     (folder / "sub").mkdir(exist_ok=True)
@@ -146,7 +146,7 @@ def test_a_renamed_script_with_more_lines_keeps_its_baseline_cases_and_changes(f
     new.unlink()
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(st.lists(st.integers(7, 11), max_size=4), st.integers(0, 500), st.sampled_from(["new.plan", "sub/example.plan"]))
 def test_a_renamed_plan_with_more_operators_keeps_its_baseline_and_cases(
     folder: Path, at: list[int], shift: int, name: str

@@ -90,7 +90,7 @@ def root() -> Path:
     return folder
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(report=REPORTS)
 @pytest.mark.parametrize("name", [name for name in WRITERS if name not in FOR_MACHINES])
 def test_people_see_every_character(name: str, root: Path, report: Report) -> None:
@@ -101,7 +101,7 @@ def test_people_see_every_character(name: str, root: Path, report: Report) -> No
     shown.encode("utf-8")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(report=REPORTS)
 def test_machines_parse_it(root: Path, report: Report) -> None:
     context = reports.context(root)
@@ -119,7 +119,7 @@ def test_machines_parse_it(root: Path, report: Report) -> None:
         assert re.fullmatch(r"(file:///)?[^\s:\\]+", place["artifactLocation"]["uri"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(report=REPORTS)
 def test_a_line_that_starts_like_a_command_is_ours(root: Path, report: Report) -> None:
     for line in github.write(report, reports.context(root)).text.split("\n"):
@@ -129,14 +129,14 @@ def test_a_line_that_starts_like_a_command_is_ours(root: Path, report: Report) -
         assert not [line for line in write(report, reports.context(root)).text.split("\n") if line.lstrip().startswith("::")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(report=REPORTS)
 @pytest.mark.parametrize("name", FOR_MACHINES)
 def test_json_is_ascii_that_parses(name: str, root: Path, report: Report) -> None:
     json.loads(WRITERS[name](report, reports.context(root)).text.encode("ascii"))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(report=REPORTS)
 def test_a_report_is_written_the_same_twice(root: Path, report: Report) -> None:
     for write in (write for name, write in WRITERS.items() if name != WITH_A_TOKEN):

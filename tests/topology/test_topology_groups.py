@@ -30,7 +30,7 @@ def defined(order: str, sizes: dict[str, int], varying: tuple[str, ...]) -> list
     return sorted(groups.values())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SIZES, SIZES, SIZES, SIZES, SIZES, st.integers(1, 3), st.booleans())
 def test_groups_are_what_their_definition_says(
     tp: int, cp: int, pp: int, ep: int, expert_tp: int, copies: int, stages_before_data: bool

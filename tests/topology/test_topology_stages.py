@@ -54,7 +54,7 @@ def test_hybrid_patterns_are_cut_at_their_bars() -> None:
     assert letters(hybrid_layer_pattern="M-M*M-", pipeline_model_parallel_size=3) == [["Ett"], ["tt"], ["ttL"]]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.integers(1, 40), st.integers(1, 6), st.integers(1, 4), st.none() | st.integers(0, 9), st.none() | st.integers(0, 9),
     st.booleans(), st.booleans(), st.integers(0, 2),

@@ -111,15 +111,15 @@ def _contradiction(operator: Communicate, regions: Sequence[Box], givens: Sequen
     """Return the rule and what is said of the operator."""
     given, activation, box = givens[0].name, givens[0].role is Role.ACTIVATION, result.region or ()
     unfounded = f"cannot give `{result.name}` region {_box(box)} from {', '.join(map(_box, regions[:4]))}"
+    complete = activation and len(givens) > 1 and all(tensor.part == (0, 1) for tensor in givens)
     if operator.kind is Collective.ALL_REDUCE:
         if len(set(regions)) > 1:
             differing = " and ".join(map(_box, [*dict.fromkeys(regions)][:2]))
             return "allreduce-of-shards", f"adds up different pieces of `{given}`: {differing}"
         if regions[0] != box:
             return "unfounded-claim", unfounded
-        if activation and all(tensor.part == (0, 1) for tensor in givens) and (operator.reduce or "sum") == "sum":
+        if complete and (operator.reduce or "sum") == "sum":
             return "doubled-allreduce", f"sums `{given}`, which is complete before"
-    complete = activation and len(givens) > 1 and all(tensor.part == (0, 1) for tensor in givens)
     if operator.kind is Collective.REDUCE_SCATTER and complete and len(set(regions)) == 1:
         return "reduce-scatter-of-replicated", f"sums `{given}`, which is complete before"
     if operator.kind is not Collective.ALL_GATHER or operator.dim is None:

@@ -37,6 +37,12 @@ _SPLIT = {
     Trait.CLASS_LOSS: "loss-over-shards",
 }
 
+_MOST_PLACES = 3
+"""So many other places of a mistake are listed."""
+
+_REPEATED = frozenset({"pieces-not-in-rank-order"})
+"""What an exporter that does it once does wherever it exchanges pieces: a plan has one finding, with the other places."""
+
 _NAMED = Pattern(r"`([^`]+)`")
 """What a finding is about is what its message names."""
 
@@ -114,7 +120,7 @@ def noted_late(facts: Facts) -> bool:
 def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Finding]) -> Iterator[Finding]:
     """Yield what the relations show and nothing of what was `found` explains: at its operator, or before.
 
-    What was exchanged in another order is gathered so at many places; a collective out of turn puts all later ones out.
+    A collective out of turn puts all later ones out.
     """
     alone = relations(facts)
     defects = [defect for defect in wrong_in_relations(facts) if _rule_of(facts, defect) in rules]
@@ -123,7 +129,7 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
     plan = facts.plan if alone is None else alone.plan
     reported = [finding for finding in found if finding.severity is Severity.ERROR]
     explained = _explained(facts, reported)
-    known = {finding.rule for finding in reported} & {"pieces-not-in-rank-order"}
+    known = {finding.rule for finding in reported} & _REPEATED
     if any(finding.rule in rules and rules[finding.rule].topic == "plan/communication" for finding in reported):
         known.add("mismatched-collective")
     together = {defect.cause for defect in defects if defect.cause is not None and id(defect.place) in explained}
@@ -138,7 +144,8 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
             at.setdefault(reason.location, []).append(reason)
         new = [alike for place, alike in at.items() if place not in reported_at]
         reported_at.update(at)
-        for alike in new:
+        others = _also_at([alike[0].location for alike in new[1:]]) if name in _REPEATED else ""
+        for alike in new[:1] if others else new:
             first, ranks = (
                 min(alike, key=lambda sighting: sighting.ranks),
                 tuple(sorted({rank for reason in alike for rank in reason.ranks})),
@@ -148,7 +155,14 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
             about = tuple(_NAMED.findall(first.message)) or None
             ways = (_way_of_partial(facts, alone, member, first.location) for member in members if alone)
             related = first.related or next(filter(None, ways), ())
-            yield Finding(name, severity, first.message, first.location, _HELP[name], related, ranks, about=about)
+            yield Finding(name, severity, first.message + others, first.location, _HELP[name], related, ranks, about=about)
+
+
+def _also_at(places: Sequence[Location]) -> str:
+    """Return the words for the other places of a mistake; nothing where there are none."""
+    listed = [f"line {place.line}" if place.line else place.pointer for place in places[:_MOST_PLACES]]
+    more = f" and {len(places) - len(listed)} more" if len(places) > len(listed) else ""
+    return f"; the same at {', '.join(listed)}{more}" if listed else ""
 
 
 def _way_of_partial(facts: Facts, alone: Alone, defect: Defect, at: Location) -> tuple[Related, ...]:

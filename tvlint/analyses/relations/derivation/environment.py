@@ -13,7 +13,7 @@ from tvlint.analyses.relations.derivation.given.trusted_inputs import (
 )
 from tvlint.analyses.relations.derivation.gradients.over_the_step import of_all_micro_batches
 from tvlint.analyses.relations.derivation.gradients.starts import owners_of, unmade
-from tvlint.analyses.relations.derivation.localisation.claims import check_claims, contradicts
+from tvlint.analyses.relations.derivation.localisation.claims import check_claims, contradicted
 from tvlint.analyses.relations.derivation.localisation.localise import tell
 from tvlint.analyses.relations.derivation.operators.opaque_values import added, made_by, of_value
 from tvlint.analyses.relations.derivation.operators.overwriting import forget_what_shares, note_shared
@@ -259,8 +259,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
         tell(machine, rank, operator, Mismatch("overwritten", text, refutes=False), fatal=True)
     if value is not None and tensor is not None:
         shape = machine.world.local_shape(value)
-        if machine.alone and contradicts(machine, rank, operator, tensor, value):
-            value = value if tensor.shape == shape else None
+        instead = contradicted(machine, rank, operator, tensor, value) if machine.alone else None
+        if instead is not None:
+            value = instead if tensor.shape == shape else None
         elif tensor.shape != shape:
             mismatch = Mismatch(
                 "wrong-shape-claim", f"makes shape {shape} where `{name}` is declared {tensor.shape}", refutes=True

@@ -10,7 +10,7 @@ from tvlint.analyses.dataflow.mesh_axes import SEQUENCE_AXES, batch_axes
 from tvlint.analyses.dataflow.operator_diff import difference
 from tvlint.analyses.inference.per_rank_types import shared_name
 from tvlint.analyses.relations.defect import Defect, at
-from tvlint.analyses.relations.matchers.projection import Projection, Site, is_whole
+from tvlint.analyses.relations.matchers.projection import Projection, is_whole
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.placement import Shard
 from tvlint.ir.ranks import describe
@@ -31,7 +31,7 @@ def computed_otherwise(projection: Projection) -> Iterator[Defect]:
     plan, facts = projection.facts.plan, projection.facts
     if not 1 < len(plan.programs) <= _MOST_PROGRAMS or any(tensor.region is not None for tensor in plan.tensors.values()):
         return
-    by_key = _runs(facts)
+    by_key, lines = _runs(facts), dict[tuple[object, str, int], _Line]()
     apart = batch_axes(plan) | SEQUENCE_AXES
     for site in projection.sites():
         operator = site.operator
@@ -40,26 +40,43 @@ def computed_otherwise(projection: Projection) -> Iterator[Defect]:
         first, scaling = str(operator.inputs[0]), _scales(operator)
         for axis in projection.axes if len(by_key.get(_key(operator), ())) > 1 else ():
             on = site.on(first, axis)
-            concerns = isinstance(on, Shard) if scaling else (isinstance(on, Shard) or is_whole(on))
-            others = _others(site, axis, by_key[_key(operator)], operator) if concerns else []
-            if others and not (scaling and axis in apart):
-                ranks = describe(tuple(sorted(rank for run in others for rank in run[0])))
-                text = f"computes `{operator.outputs[0]}` on {{ranks}} otherwise than on {ranks} of `{axis}`: "
-                found = Defect("divergent-replicas", True, text + difference(operator, others[0][1]), site.rank)
+            if not (isinstance(on, Shard) if scaling else (isinstance(on, Shard) or is_whole(on))):
+                continue
+            place = (_key(operator), axis, plan.mesh.first(site.rank, (axis,)))
+            if place not in lines:
+                lines[place] = _Line(by_key[place[0]], frozenset(plan.mesh.along(site.rank, (axis,))))
+            others = lines[place].others(operator, site.rank)
+            if others is not None and not (scaling and axis in apart):
+                usual, ranks = others
+                text = f"computes `{operator.outputs[0]}` on {{ranks}} otherwise than on {describe(ranks)} of `{axis}`: "
+                found = Defect("divergent-replicas", True, text + difference(operator, usual), site.rank)
                 yield at(operator, site.segment.name, found)
                 break
 
 
-def _others(site: Site, axis: str, runs: Sequence[_Run], operator: Compute) -> list[_Run]:
-    """Return the runs on the rank's line of an axis that compute something else, where they are most; none where they are not.
-    """
-    line = frozenset(site.projection.plan.mesh.along(site.rank, (axis,)))
-    beside = [(run, len(line & run[0]), bool(difference(run[1], operator))) for run in runs]
-    alike = sum(count for _, count, differs in beside if not differs)
-    differing = sum(count for _, count, differs in beside if differs)
-    others = [run for run, count, differs in beside if count and differs]
-    most = others and (differing, site.rank) > (alike, min(others[0][0])) and differing >= alike
-    return others if most else []
+class _Line:
+    """The runs of one operator on the ranks of one line of an axis, those together that compute alike."""
+
+    def __init__(self, runs: Sequence[_Run], line: frozenset[int]) -> None:
+        kinds: dict[object, tuple[Compute, set[int]]] = {}
+        for ranks, operator in runs:
+            if not line.isdisjoint(ranks):
+                kinds.setdefault(_signature(operator), (operator, set()))[1].update(line & ranks)
+        self.kinds = tuple(kinds.values())
+        self.size = sum(len(ranks) for _, ranks in self.kinds)
+
+    def others(self, operator: Compute, rank: int) -> tuple[Compute, tuple[int, ...]] | None:
+        """Return what most ranks compute otherwise than the operator on `rank`, and they; None where they are not most."""
+        others = [kind for kind in self.kinds if difference(kind[0], operator)]
+        ranks = tuple(sorted(rank for _, members in others for rank in members))
+        alike = self.size - len(ranks)
+        most = others and (len(ranks), rank) > (alike, ranks[0]) and len(ranks) >= alike
+        return (others[0][0], ranks) if most else None
+
+
+def _signature(operator: Compute) -> object:
+    constants = tuple(repr(operand.value) for operand in operator.inputs if isinstance(operand, Literal))
+    return operator.op, constants, tuple(sorted((name, repr(value)) for name, value in operator.attributes.items()))
 
 
 def _scales(operator: Compute) -> bool:

@@ -76,24 +76,29 @@ class Projection:
         tensor = self.plan.tensors.get(name)
         if tensor is not None and tensor.role in _GIVEN and self.held.get(rank, {}).get(name) is None:
             return None if tensor.placements is None else tensor.placements.get(axis, Replicate())
-        key = (name, rank, axis)
+        if self.plan.replication.count > 1 and axis == self.plan.replication.axis:
+            return self._over_replicas(shared_name(name), rank)
+        key = (name, self.plan.mesh.first(rank, (axis,)), axis)
         if key not in self._known:
-            self._known[key] = self._derived(shared_name(name), rank, axis)
+            self._known[key] = self._derived(shared_name(name), *key[1:])
         return self._known[key]
 
-    def _derived(self, name: str, rank: int, axis: str) -> On:
-        values, terms = self.alone.world.values, self.alone.world.terms
-        here = self.held.get(rank, {}).get(name)
+    def _over_replicas(self, name: str, rank: int) -> On:
+        here, terms = self.held.get(rank, {}).get(name), self.alone.world.terms
         if here is None:
             return None
-        if self.plan.replication.count > 1 and axis == self.plan.replication.axis:
-            slot = terms.slot[terms.whole(here.term)]
-            one = any(entry.one_replica for leaf in here.leaves for entry in leaf.pending)
-            return Shard(slot) if slot >= 0 else Partial() if one else Replicate()
-        line = [self.held.get(other, {}).get(name) for other in self.plan.mesh.along(rank, (axis,))]
-        known = [value for value in line if value is not None]
-        if len(known) < len(line) or any(terms.whole(value.term) != terms.whole(here.term) for value in known):
+        slot = terms.slot[terms.whole(here.term)]
+        one = any(entry.one_replica for leaf in here.leaves for entry in leaf.pending)
+        return Shard(slot) if slot >= 0 else Partial() if one else Replicate()
+
+    def _derived(self, name: str, first: int, axis: str) -> On:
+        """Return how what the ranks hold that differ from `first` along the axis alone lies on it."""
+        values, terms = self.alone.world.values, self.alone.world.terms
+        line = {rank: self.held.get(rank, {}).get(name) for rank in self.plan.mesh.along(first, (axis,))}
+        known = [value for value in line.values() if value is not None]
+        if len(known) < len(line) or len({terms.whole(value.term) for value in known}) > 1:
             return None
+        here = known[0]
         held = [values.pieces_of(value) for value in known]
         dims = tuple(dim for dim in range(len(here.box)) if any(pieces[dim] != held[0][dim] for pieces in held))
         if len(dims) > 1:
@@ -105,7 +110,7 @@ class Projection:
         folds = {value.fold.kind for value in known if value.fold is not None}
         if folds:
             return Partial(next(iter(folds)))
-        return Partial() if is_part_over(self.plan, dict(self.held_as(name)), rank, axis) else None
+        return Partial() if is_part_over(self.plan, line, first, axis) else None
 
     def held_as(self, name: str) -> Iterator[tuple[int, Slot]]:
         """Yield each rank with what it holds as `name`."""

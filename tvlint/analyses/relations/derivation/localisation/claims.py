@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
@@ -30,21 +31,28 @@ def check_claims(machine: Machine, rank: RankState, operator: Operator, tensor: 
         machine.derived.contradicted.append(at(operator, segment, wrong))
 
 
-def contradicts(machine: Machine, rank: RankState, operator: Operator, tensor: Tensor, value: Value) -> bool:
-    """Note what a plan without a reference states of a tensor that is made and is not so; return whether it does.
+def contradicted(machine: Machine, rank: RankState, operator: Operator, tensor: Tensor, value: Value) -> Value | None:
+    """Note what a plan without a reference states of a tensor that is made and is not so; return what to go on with, if so.
 
-    Nothing is said of what is known as a value of another shape, such as what a rank took of another one.
+    What is stated to be complete is taken for complete. Nothing is said of what is known as a value of another shape, such as
+    what a rank took of another one.
     """
     if tensor.role is not Role.ACTIVATION:
-        return False
-    found = _misplaced(machine, rank, operator, tensor, value)
-    if found is None and tensor.region is not None and isinstance(operator, Compute):
-        found = _unlike(machine, operator, tensor, value) or _incomplete(tensor, value)
+        return None
+    found, goes_on = _misplaced(machine, rank, operator, tensor, value), value
+    cause: Hashable = id(operator)
+    if found is None and tensor.region is not None:
+        found = _unlike(machine, operator, tensor, value) if isinstance(operator, Compute) else None
+        if found is None and _is_incomplete(tensor, value):
+            text = "is a part of a sum, and the plan says that it is complete"
+            found = of_one_plan("missing-allreduce", f"{{subject}}, which {name_of(operator)} gives on {{ranks}}, {text}")
+            cause = tensor.logical or tensor.name
+            goes_on = machine.world.values.clean(value.term, value.box)
     if found is None:
-        return False
-    wrong = Defect(found.name, True, found.message, rank.number, cause=("claim", id(operator)))
+        return None
+    wrong = Defect(found.name, True, found.message, rank.number, subject=tensor.name, cause=("claim", found.name, cause))
     machine.derived.contradicted.append(at(operator, rank.segment.name if rank.segment else "", wrong))
-    return True
+    return goes_on
 
 
 def _misplaced(machine: Machine, rank: RankState, operator: Operator, tensor: Tensor, value: Value) -> Mismatch | None:
@@ -85,13 +93,10 @@ def _unlike(machine: Machine, operator: Compute, tensor: Tensor, value: Value) -
     return of_one_plan("divergent-replicas", f"{text}, which the plan says is the same: it is computed with {differs}")
 
 
-def _incomplete(tensor: Tensor, value: Value) -> Mismatch | None:
-    """Return what is wrong where a part of a sum is declared to be all of it."""
+def _is_incomplete(tensor: Tensor, value: Value) -> bool:
+    """Return whether a part of a sum is declared to be all of it."""
     ranges = (entry for leaf in value.leaves for entry in leaf.pending)
-    if tensor.part != (0, 1) or all((entry.low, entry.high) == (0, entry.size) for entry in ranges):
-        return None
-    text = f"`{tensor.name}` on {{ranks}} is a part of a sum, and the plan says that it is complete"
-    return of_one_plan("missing-allreduce", text)
+    return tensor.part == (0, 1) and any((entry.low, entry.high) != (0, entry.size) for entry in ranges)
 
 
 def _listed(pieces: Pieces) -> str:

@@ -79,6 +79,23 @@ def test_the_front_matter_is_yaml_and_follows_its_schema(rule: Rule) -> None:
         bounds(version_range)
 
 
+@pytest.mark.parametrize(
+    ("source", "is_valid"),
+    [
+        ("core_v0.19.0:megatron/training/arguments.py:570", True),
+        ("d98e8a64:megatron/training/arguments.py:941", True),
+        ("NVIDIA/Megatron-LM#7452", True),
+        ("megatron/training/arguments.py:570", False),
+        ("core_v0.19.0:megatron/training/arguments.py", False),
+        ("megatron/training/arguments.py", False),
+        (":megatron/training/arguments.py:570", False),
+    ],
+)
+def test_a_source_names_version_file_and_line_or_a_bug(source: str, is_valid: bool) -> None:
+    schema = SCHEMA["properties"]["sources"]
+    assert jsonschema.Draft202012Validator(schema).is_valid([source]) is is_valid
+
+
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_page_says_what_why_and_shows_twins(rule: Rule) -> None:
     headings = re.findall(r"^## (.*)$", rule.body, re.MULTILINE)

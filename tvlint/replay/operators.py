@@ -118,12 +118,13 @@ def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array], stand_ins: St
     bound = _bind(spec, call)
     if bound.draws is not None and len(operands) == len(bound.operands):
         raise NotReplayedError(f"`{call.op}` draws random numbers")
-    if spec.evaluate is None and stand_ins is not None:
-        return stand_ins.results(bound.given_draws(), call, operands)
-    if spec.evaluate is None:
+    if spec.evaluate is None and stand_ins is None:
         raise NotReplayedError(f"the operator table has no numbers for `{call.op}`")
-    _check_indices(bound, call, operands)
     try:
+        if spec.evaluate is None:
+            assert stand_ins is not None
+            return stand_ins.results(bound.given_draws(), call, operands)
+        _check_indices(bound, call, operands)
         with np.errstate(all="ignore"):
             return spec.evaluate(bound, operands, Floats())
     except UnsupportedError as error:
@@ -189,7 +190,10 @@ def _gradient(
         if contracted is not None:
             return contracted
     if spec.evaluate is None and stand_ins is not None:
-        return stand_ins.gradient(bound, call, operands, incoming, position)
+        try:
+            return stand_ins.gradient(bound, call, operands, incoming, position)
+        except UnsupportedError as error:
+            raise NotReplayedError(str(error)) from None
     return _by_steps(spec, call, bound, operands, incoming, position)
 
 

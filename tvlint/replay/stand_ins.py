@@ -25,10 +25,10 @@ _Factor = tuple[Any, Sequence[str]]
 
 
 class StandIns:
-    """Stand-ins for what has no numbers; `used` says whether any was asked for."""
+    """Stand-ins for what has no numbers; `used` says whether any was asked for, and `has_drawn` whether of random numbers."""
 
     def __init__(self) -> None:
-        self.used = False
+        self.used = self.has_drawn = False
 
     def drawn(self, bound: Bound, operands: Sequence[Array]) -> Array:
         """Return random numbers for an operator, each of which follows from the values that it is drawn for, wherever they
@@ -37,7 +37,7 @@ class StandIns:
         import numpy as np
 
         assert bound.draws is not None
-        self.used = True
+        self.used = self.has_drawn = True
         names, total = bound.draws.names, np.zeros(())
         for weight, place in enumerate(bound.draws.of, 1):
             spread = np.sin(3.7 * np.real(operands[place]) + weight) * weight
@@ -48,7 +48,8 @@ class StandIns:
         """Return what some function with the annotation of the call gives.
 
         Along a name that may be split it does the same at every index, and adds over the names that it sums; along a name that
-        may not, each index counts otherwise. It is linear in the operands in which the annotation says so.
+        may not, each index counts otherwise, and it takes the mean where that name is not left. It is linear in the operands in
+        which the annotation says so.
         """
         self.used = True
         return tuple(_result(bound, call, operands, place) for place in range(len(bound.outputs)))
@@ -89,10 +90,12 @@ def _products(bound: Bound, call: Call, operands: Sequence[Array], place: int) -
     import numpy as np
 
     names = tuple(name for name in bound.outputs[place] if name != ONE)
-    every = [*dict.fromkeys((*names, *(name for held in bound.operands for name in held if name != ONE)))]
-    sizes = bound.sizes_of(call.op, [operand.shape for operand in operands])
+    results = zip(bound.outputs, call.outputs, strict=False)
+    declared = {name: size for held, shape in results for name, size in zip(held, shape, strict=False)}
+    sizes = {**declared, **bound.sizes_of(call.op, [operand.shape for operand in operands])}
     seed = crc32(repr((call.op, bound.attributes, place)).encode()) % 97
-    chosen = bound.row_wise.get(place, frozenset(range(len(operands))))
+    chosen = bound.row_wise.get(place, frozenset(range(len(operands)))) - bound.shape_only
+    every = [*dict.fromkeys((*names, *(name for at in sorted(chosen) for name in bound.operands[at] if name != ONE)))]
     joint = next((group for group in bound.linear if len(group) > 1), frozenset())
     factors: dict[int, tuple[Array, Array]] = {}
     for at in sorted(chosen - joint):
@@ -101,10 +104,13 @@ def _products(bound: Bound, call: Call, operands: Sequence[Array], place: int) -
         else:
             factors[at] = np.sin(operands[at] + seed + at) + 2.0, np.cos(operands[at] + seed + at)
     weights: list[_Factor]
-    weights = [(1.0 + np.arange(sizes[name]) / sizes[name], (name,)) for name in every if name in bound.whole and name in sizes]
+    whole = [name for name in every if name in bound.whole and name in sizes]
+    weights = [(1.0 + np.arange(sizes[name]) / sizes[name], (name,)) for name in whole]
+    gone = prod(sizes[name] for name in whole if name not in names)
     weights.append((np.ones([sizes[name] for name in names]), names))
     added = {at: at + 1.0 for at in sorted(chosen & joint)}
-    return _Products(names, factors, weights, added, prod(sizes[name] for name in bound.averaged & sizes.keys()))
+    divisor = gone * prod(sizes[name] for name in bound.averaged & sizes.keys() - bound.whole)
+    return _Products(names, factors, weights, added, divisor)
 
 
 def _result(bound: Bound, call: Call, operands: Sequence[Array], place: int) -> Array:

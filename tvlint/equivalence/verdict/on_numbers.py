@@ -6,7 +6,11 @@ are, parts that are put right later, what is multiplied with zero, keys that a m
 run, it is run, also with masks in the place of its buffers and flags. Plans that agree in all gradients and returned values,
 and in what weights and states become where both write that out, are not refuted, and not proved either. Where random numbers
 are drawn, or a function has no numbers, something stands in for them (`tvlint/replay/stand_ins.py`): a difference then shows
-nothing.
+nothing, but for functions in code that a generator made of a traced graph. It splits a function by its annotation alone, so
+that what it makes is right for all functions with that annotation, or not right.
+
+A pair that is too large is run with smaller sizes (`tvlint/equivalence/sizes/shrink.py`, which says why a difference of that
+pair is one of the pair itself).
 
 A pair that the derivation leaves open is refuted where the gradient of a weight is another one in every run. Nothing is
 concluded from a difference where the numbers may be none that the plans are made for, or where the run does not show what
@@ -34,7 +38,8 @@ from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
-from tvlint.equivalence.verdict.pairing import Case, first_rank
+from tvlint.equivalence.sizes.shrink import shrink
+from tvlint.equivalence.verdict.pairing import Case, first_rank, pair
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, ReduceGradients, Update
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Plan, Program, Role, Tensor
@@ -63,12 +68,21 @@ _MOST_NUMBERS_OF_EDITS = 1 << 20
 _MOST_OPERATORS = 20_000
 """Nor are plans of which the ranks run more operators."""
 
+_MOST_SIZES = 3
+"""So many sizes that were made smaller are named."""
+
 _TOLERANCE = 1e-7
 _NOTHING = 1e-6
 """A gradient that is smaller throughout may be zero, but for rounding; its errors show nothing."""
 
 _CERTAIN = 1e-6
 """A gradient that is off by more than this part of the greatest element is another gradient, whatever rounding does."""
+
+_PLAIN = 1e-3
+"""Where something stands in for a function, which may make rounding errors larger, a gradient is off by more than this."""
+
+FUNCTIONS = "call what has no numbers"
+"""Of plans for whose functions something stood in, and for nothing else."""
 
 _RETURNED = "the gradients agree, and what is returned does not"
 
@@ -91,6 +105,8 @@ class Agreement:
 
     moved: frozenset[str] = frozenset()
     """The weights whose gradients are not zero throughout."""
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    """As in `Difference`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +115,8 @@ class Difference:
 
     `error` is the greatest error of the last run, where the greatest element of the reference's is `scale`. `first` is the
     first result in the order of the program that is not the reference's value of that name, and the operator that gives it.
-    `invented` says that something stood in for random numbers, or for a function that has none.
+    `invented` says for what something stood in, random numbers or functions that have none. `sizes` are those of dimensions
+    that were made smaller for the run, by what they are in the plan.
     """
 
     weight: str
@@ -107,7 +124,8 @@ class Difference:
     error: float
     scale: float
     first: tuple[str, int, Operator] | None
-    invented: bool = False
+    invented: str = ""
+    sizes: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +140,21 @@ def run_both(case: Case, any_numbers: bool = False) -> Agreement | Difference | 
 
     With `any_numbers` the plans are to agree on any numbers, whatever inputs and buffers are made for, as a proof says.
     """
+    small = _to_run(case)
+    if isinstance(small, NotRun):
+        return small
+    found = _shown(small.case, any_numbers)
+    if isinstance(found, NotRun):
+        return found
+    if isinstance(found, Difference) and found.first is not None:
+        name, rank, operator = found.first
+        found = replace(found, first=(name, rank, _in_plan(case.parallel, small.case.parallel, operator)))
+    return replace(found, sizes=small.sizes)
+
+
+def _shown(case: Case, any_numbers: bool) -> Agreement | Difference | NotRun:
+    """Return what runs of a pair show that is small enough."""
     parallel, reference = case.parallel, case.reference
-    if _is_too_large(case):
-        return NotRun("the plans are too large")
     below = _least_index(reference)
     found: list[Difference] = []
     for seed in range(_MOST_RUNS):
@@ -137,11 +167,52 @@ def run_both(case: Case, any_numbers: bool = False) -> Agreement | Difference | 
             break
     if not found:
         return Agreement()
-    invented = "the plans draw random numbers, or call what has no numbers" if found[-1].invented else ""
-    why = invented or _inconclusive(parallel, reference) or ("" if any_numbers else _of_other_content(case, below))
+    invented = found[-1].invented
+    if invented == FUNCTIONS and _is_generated(parallel, reference) and all(map(_is_plain, found)):
+        invented = ""
+    why = f"the plans {invented}" if invented else _inconclusive(parallel, reference)
+    why = why or ("" if any_numbers else _of_other_content(case, below))
     if why or len(found) < SEEDS:
         return NotRun(why or "runs on other numbers agree")
     return found[-1]
+
+
+def _is_plain(found: Difference) -> bool:
+    """Return whether a difference is far from what rounding makes of functions that stand in for others."""
+    return found.error > _PLAIN * found.scale
+
+
+@dataclass(frozen=True, slots=True)
+class _Small:
+    """A case that is small enough to be run, and the sizes that were made smaller for it."""
+
+    case: Case
+    sizes: Mapping[int, int] = field(default_factory=dict)
+
+
+def _to_run(case: Case, most: int | None = None) -> _Small | NotRun:
+    """Return the case, where it is too large with sizes as small as the plans allow."""
+    most = _MOST_NUMBERS if most is None else most
+    if _runs(case.parallel) > _MOST_OPERATORS:
+        return NotRun("the plans have too many operators")
+    if not _is_too_large(case, most):
+        return _Small(case)
+    found = shrink(case.parallel, case.reference, case.inputs, case.reference_inputs, case.batch)
+    if isinstance(found, str):
+        return NotRun(f"the plans are too large, and {found}")
+    small = pair(found.parallel, found.reference, case.assume)
+    if not isinstance(small, Case) or _is_too_large(small, most):
+        return NotRun("the plans are too large")
+    return _Small(small, found.sizes)
+
+
+def _in_plan(plan: Plan, small: Plan, operator: Operator) -> Operator:
+    """Return the operator of a plan that stands where one of the plan with smaller sizes does."""
+    for name, segment in small.segments.items():
+        for before, after in zip(plan.segments[name].operators, segment.operators, strict=True):
+            if after is operator:
+                return before
+    return operator
 
 
 def where_runs_agree(case: Case) -> str:
@@ -149,8 +220,10 @@ def where_runs_agree(case: Case) -> str:
 
     What a mask hides shows only where what it leaves moves each weight that random numbers move.
     """
-    if _is_too_large(case):
+    small = _to_run(case)
+    if isinstance(small, NotRun):
         return ""
+    case = small.case
     below = _least_index(case.reference)
     if all(isinstance(_compared(case, _numbers(seed, below)), Agreement) for seed in range(SEEDS)):
         return f"in {SEEDS} runs on random numbers"
@@ -163,8 +236,10 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
 
     Where a run of the case shows a difference, a plan that cannot be run shows no agreement.
     """
-    if _is_too_large(case, _MOST_NUMBERS_OF_EDITS):
+    small = _to_run(case, _MOST_NUMBERS_OF_EDITS)
+    if isinstance(small, NotRun):
         return lambda changed: True
+    is_small, case = small.case is case, small.case
     whole, memory = _numbers(0, _least_index(case.reference)), Memory()
     alone = _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole)
     if isinstance(alone, NotRun):
@@ -172,15 +247,19 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
     differs = isinstance(_compared(case, whole, alone, memory), Difference)
 
     def agree(changed: Case) -> bool:
+        if not is_small:
+            small = _to_run(changed, _MOST_NUMBERS_OF_EDITS)
+            if isinstance(small, NotRun):
+                return True
+            changed = small.case
         found = _compared(changed, whole, alone, memory)
         return isinstance(found, Agreement) or (isinstance(found, NotRun) and (not differs or found == NotRun(_RETURNED)))
 
     return agree
 
 
-def _is_too_large(case: Case, most: int | None = None) -> bool:
-    most = _MOST_NUMBERS if most is None else most
-    return _size(case.parallel) > most or _runs(case.parallel) > _MOST_OPERATORS or _size(case.reference) > most
+def _is_too_large(case: Case, most: int) -> bool:
+    return _size(case.parallel) > most or _size(case.reference) > most
 
 
 def _weights_by_program(plan: Plan) -> Iterator[list[str]]:
@@ -198,6 +277,14 @@ def _runs_of(program: Program) -> list[tuple[str, int]]:
     return [(step.segment, step.micro_batch) for step in program.steps]
 
 
+def runs(sizes: Mapping[int, int]) -> str:
+    """Return on what was run, with sizes that were made smaller."""
+    if not sizes:
+        return f"{SEEDS} runs on random numbers"
+    largest = [f"{after} for {before}" for before, after in sorted(sizes.items(), reverse=True)[:_MOST_SIZES]]
+    return f"{SEEDS} runs on random numbers, with smaller sizes ({', '.join(largest)})"
+
+
 def as_troubles(
     plan: Plan, found: Difference, refutes: bool, taken: tuple[str, Compute] | None = None
 ) -> tuple[Defect, ...]:
@@ -207,7 +294,7 @@ def as_troubles(
     Where all results are the reference's it is at the weight whose gradient differs.
     """
     text = (
-        f"the gradient of `{found.weight}` on {{ranks}} is another one in {SEEDS} runs on random numbers: "
+        f"the gradient of `{found.weight}` on {{ranks}} is another one in {runs(found.sizes)}: "
         f"off by {found.error:.3g}, where the greatest element is {found.scale:.3g}"
     )
     stride = plan.replication.stride if plan.replication.count > 1 else plan.mesh.size
@@ -517,7 +604,7 @@ def _compared(
     if different is not None:
         if case.reference_micro_batches == 1:
             different = _with_first(different, parallel, alone, many)
-        return replace(different, invented=alone.invented or many.invented)
+        return replace(different, invented=max(alone.invented, many.invented))
     if _same_returned(case, alone.found, many.found):
         return Agreement(_moved(expected))
     return NotRun(_RETURNED)
@@ -559,7 +646,7 @@ class _Run:
 
     found: Result = field(default_factory=Result)
     given: list[tuple[int, Operator, str, Array]] = field(default_factory=list)
-    invented: bool = False
+    invented: str = ""
 
 
 def _run(
@@ -595,7 +682,8 @@ def _run(
     try:
         with np.errstate(all="ignore"):
             run.found = replay(plan, given, lambda *each: run.given.append(each), stand_ins, memory)
-        run.invented = stand_ins.used
+        if stand_ins.used:
+            run.invented = "draw random numbers" if stand_ins.has_drawn else FUNCTIONS
     except UnreplayableError as error:
         return NotRun(str(error))
     except (Mismatch, NotReplayedError, ValueError, IndexError, KeyError, TypeError, ArithmeticError):

@@ -143,7 +143,7 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
         return verdict
     if any(reason.name not in OF_VALUES for reason in verdict.reasons):
         return verdict
-    from tvlint.equivalence.verdict.on_numbers import SEEDS, Agreement, Difference, as_troubles, run_both
+    from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, as_troubles, run_both, runs
 
     found = run_both(case, any_numbers=verdict.outcome is Outcome.PROVED and holds_on_any_numbers(verdict.assumptions))
     if isinstance(found, Difference):
@@ -157,7 +157,7 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
         outcome = Outcome.REFUTED if open_ else Outcome.UNKNOWN
         return replace(verdict, outcome=outcome, reasons=(*shown, *verdict.reasons), stages=stages)
     if isinstance(found, Agreement):
-        return replace(verdict, facts=(*verdict.facts, ("agrees with the reference on", f"{SEEDS} runs on random numbers")))
+        return replace(verdict, facts=(*verdict.facts, ("agrees with the reference on", runs(found.sizes))))
     return replace(verdict, facts=(*verdict.facts, ("not run on numbers, since", found.why)))
 
 

@@ -1,0 +1,195 @@
+"""Pairs with smaller sizes: right ones stay right, and what differs there differs in the pair itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+from oracle.generate import Pair as Made
+from oracle.generate import Way, pair
+from oracle.mutate import mutants
+from shared import ROOT, SHARED, needs_shared
+
+from tests.builders.numbers import on_numbers_of
+from tests.builders.plan_tapes import with_backward
+from tests.equivalence.test_attention import plans
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.sizes.factors import FactorTable
+from tvlint.equivalence.sizes.shrink import shrink
+from tvlint.equivalence.verdict import on_numbers, pairing
+from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, run_both
+from tvlint.equivalence.verdict.prove import prove
+from tvlint.findings import Outcome
+from tvlint.ir.plan import Plan
+from tvlint.run.proof.pair import Pair, Plans, read_pair
+
+FOLDERS = ROOT / "fixtures" / "nnscaler" / "folders"
+RIGHT = ("gpt--tp2", "moe--hybrid_pp2_tp2", "mlp--hybrid_pp2_tp2_dp2", "shaped--pp2", "transposed--dp2", "unbound--dp2")
+WRONG = ("hidden--tp2", "mlp--hybrid_pp2_tp4", "transposed--tp2")
+
+
+def smaller(parallel: Plan, reference: Plan, small: int = 2) -> pairing.Case | str:
+    case = pairing.pair(parallel, reference)
+    assert isinstance(case, pairing.Case)
+    found = shrink(parallel, reference, case.inputs, case.reference_inputs, case.batch, small)
+    if isinstance(found, str):
+        return found
+    made = pairing.pair(found.parallel, found.reference)
+    assert isinstance(made, pairing.Case)
+    return made
+
+
+def read(path: Path) -> tuple[Plan, Plan]:
+    found = read_pair(Pair(str(path), ""))
+    assert isinstance(found, Plans), found
+    return found.kinds[0], found.reference
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_folders_agree_with_smaller_sizes(name: str) -> None:
+    case = smaller(*read(FOLDERS / name))
+    assert isinstance(case, pairing.Case)
+    assert isinstance(run_both(case), Agreement)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_folders_differ_with_smaller_sizes(name: str) -> None:
+    case = smaller(*read(FOLDERS / name))
+    assert isinstance(case, pairing.Case)
+    assert isinstance(run_both(case), Difference)
+
+
+MADE = (
+    pair("mlp", Way(dp=2, tp=2, nm=2), seed=1),
+    pair("mlp", Way(pp=2, tp=2, nm=2, pieces=True), seed=2),
+    pair("mlp", Way(tp=2, rows=4), seed=4),
+)
+
+
+def _changed(reference: Plan, parallel: Plan) -> Iterator[tuple[pairing.Case, pairing.Case]]:
+    found = list(mutants(parallel))
+    Random(0).shuffle(found)
+    for mutant in found:
+        case = pairing.pair(mutant.plan, reference)
+        made = smaller(mutant.plan, reference) if isinstance(case, pairing.Case) else ""
+        if isinstance(case, pairing.Case) and isinstance(made, pairing.Case):
+            yield case, made
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("made", MADE, ids=[made.name for made in MADE])
+def test_mutants_differ_with_smaller_sizes_where_they_do_and_nowhere_else(made: Made) -> None:
+    differ = 0
+    for case, small in islice(_changed(made.reference, made.parallel), 30):
+        real, shown = run_both(case), run_both(small)
+        assert type(real) is type(shown)
+        differ += isinstance(shown, Difference)
+    assert differ
+
+
+HEAD = "weight w f32[32,16]{}\ninput x f32[8,16]{}\nloss l\nprogram\nh = linear(x, w)\na = gelu(h)\n"
+ALONE = HEAD.format("", "") + "l: f32[] = mean(a)\n"
+TIED = HEAD.format("", "") + "k: f32[] = sum(a)\nl: f32[] = mul(k, 0.00390625)\n"
+
+
+def test_a_number_that_stands_for_a_size_keeps_all_sizes() -> None:
+    parallel, reference = plans(with_backward(TIED), with_backward(ALONE))
+    case = pairing.pair(parallel, reference)
+    assert isinstance(case, pairing.Case)
+    assert isinstance(run_both(case), Agreement)
+    assert smaller(parallel, reference) == "the plan states numbers of `mul` that the reference does not"
+    assert smaller(reference, parallel) == "the reference states numbers of `mul` that the plan does not"
+
+
+def test_a_number_that_the_plan_uses_more_often_keeps_all_sizes() -> None:
+    scaled = "weight w f32[32,16]\ninput x f32[8,16]\nloss l\nprogram\nh = linear(x, w)\na = mul(h, 0.00390625)\n"
+    parallel, reference = plans(
+        with_backward(scaled + "k: f32[] = sum(a)\nl: f32[] = mul(k, 0.00390625)\n"),
+        with_backward(scaled + "l: f32[] = mean(a)\n"),
+    )
+    assert smaller(parallel, reference) == "the plan states numbers of `mul` that the reference does not"
+
+
+VOCABULARY = """{mesh}weight e f32[51200,512]{rows}
+weight w f32[51200,512]{rows}
+input t i64[4,64]
+input c i64[256]
+loss l
+program
+h = embedding(t, e{range})
+{gather}
+f: f32[256,512] = view(g, size=(256, 512))
+y = linear(f, w)
+{logits}
+l: f32[] = cross_entropy({last}, c)
+"""
+
+
+def _of_vocabulary(last: str = "z", gather: str = "g = all-reduce(h) over tp", dim: int = 1) -> str:
+    head, body = VOCABULARY.split("program\n")
+    found = "mesh tp=2\n" + head.format(mesh="", rows=" tp:S(0)")
+    for rank in (0, 1):
+        bounds = f", start={rank * 25600}, stop={rank * 25600 + 25600}"
+        gathered = f"q = copy(f) over tp\ny = linear(q, w)\nz = all-gather(y, dim={dim}) over tp || chunk"
+        lines = body.format(range=bounds, gather=gather, logits=gathered, last=last).replace("y = linear(f, w)\n", "", 1)
+        found += f"program tp={rank}\n{lines}"
+    return with_backward(found)
+
+
+def _whole() -> str:
+    given = {"mesh": "", "rows": "", "range": "", "gather": "g = identity(h)", "logits": "z = identity(y)", "last": "z"}
+    return with_backward(VOCABULARY.format(**given))
+
+
+def test_a_vocabulary_is_as_small_as_its_parts_allow() -> None:
+    parallel, reference = plans(_of_vocabulary(), _whole())
+    case = smaller(parallel, reference)
+    assert isinstance(case, pairing.Case)
+    assert case.parallel.tensors["e"].shape == (2, 2)
+    assert case.reference.tensors["e"].shape == (4, 2)
+    assert isinstance(run_both(case), Agreement)
+
+
+def test_a_pair_that_is_too_large_is_run_with_smaller_sizes() -> None:
+    assert verdict_on(_of_vocabulary(), _whole()).outcome is Outcome.PROVED
+    parallel, reference = plans(_of_vocabulary(), _whole())
+    again = prove(parallel, reference, replay=True)
+    assert again.outcome is Outcome.PROVED
+    said = "3 runs on random numbers, with smaller sizes (8 for 51200, 4 for 25600, 4 for 512)"
+    assert ("agrees with the reference on", said) in again.facts
+    wrong = plans(_of_vocabulary(gather="g0 = all-reduce(h) over tp\ng = relu(g0)"), _whole())
+    found = on_numbers_of(*wrong)
+    assert isinstance(found, Difference)
+    assert found.sizes[51200] == 8
+
+
+@needs_shared
+def test_generated_code_of_a_large_vocabulary_agrees() -> None:
+    assert SHARED is not None
+    folder = SHARED / "plans" / "gencode" / "v08--llama3_hybrid_dp2_pp2_tp2_nm2_gbs16_ly2_h8_hi256_sq32"
+    parallel, reference = read(folder)
+    assert on_numbers._size(reference) > on_numbers._MOST_NUMBERS
+    found = on_numbers_of(parallel, reference)
+    assert isinstance(found, Agreement)
+    assert found.sizes
+
+
+def test_dimensions_that_are_cut_otherwise_keep_their_size() -> None:
+    table = FactorTable()
+    whole = table.new(24)
+    table.equate(table.cut(4, table.new(6)), whole)
+    table.equate(table.cut(3, table.new(8)), whole)
+    assert table.shrunk(whole) == 24
+
+
+def test_a_view_is_the_same_in_smaller() -> None:
+    table = FactorTable(small=2)
+    heads, width, hidden = table.new(8), table.new(64), table.new(512)
+    table.equate((*heads, *width), hidden)
+    table.keep(width)
+    assert (table.shrunk(heads), table.shrunk(hidden)) == (2, 128)
+    table.equate(table.cut(2, table.new(4)), heads)
+    assert (table.shrunk(heads), table.shrunk(hidden)) == (4, 256)

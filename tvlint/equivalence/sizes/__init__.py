@@ -1,0 +1,1 @@
+"""A pair of plans with smaller sizes, which is right where the pair is."""

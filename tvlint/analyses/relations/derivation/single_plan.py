@@ -189,7 +189,7 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
     What ranks with batches of their own have may be a part of a loss, which the loop around the plan adds up.
     """
     plan, batch = alone.plan, batch_axes(alone.plan)
-    for name in plan.outputs:
+    for name in plan.outputs or _unnamed_results(plan):
         tensor = plan.tensors.get(name)
         placements = tensor.placements if tensor is not None else None
         if tensor is None or tensor.part != (0, 1) or any(isinstance(on, Partial) for on in (placements or {}).values()):
@@ -205,6 +205,21 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
                 text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
                 defect = Defect("missing-allreduce", True, text, rank)
                 yield from _at_maker(alone, name, defect)
+
+
+def _unnamed_results(plan: Plan) -> tuple[str, ...]:
+    """Return the tensors that a plan makes for its caller, where it names none: of one that is given no parts of sums.
+
+    A single number may be logged as each rank has it; where a name is misspelt, another value seems to be read by nobody.
+    """
+    given = [tensor for tensor in plan.tensors.values() if tensor.role is not Role.ACTIVATION]
+    parts = any(isinstance(on, Partial) for tensor in given for on in (tensor.placements or {}).values())
+    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    made = {name for operator in operators for name in writes(operator)}
+    given_names = {tensor.name for tensor in given}
+    if plan.losses or parts or any(name not in made | given_names for operator in operators for name in reads(operator)):
+        return ()
+    return tuple(name for name in results_of(plan) if name in plan.tensors and prod(plan.tensors[name].shape) > 1)
 
 
 def _invariants(alone: Alone) -> Iterator[Defect]:

@@ -210,7 +210,7 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
 def _unnamed_results(plan: Plan) -> tuple[str, ...]:
     """Return the tensors that a plan makes for its caller, where it names none: of one that is given no parts of sums.
 
-    A single number may be logged as each rank has it; where a name is misspelt, another value seems to be read by nobody.
+    A single number may be logged as each rank has it; where a name is misspelt, another value seems to be unread.
     """
     given = [tensor for tensor in plan.tensors.values() if tensor.role is not Role.ACTIVATION]
     parts = any(isinstance(on, Partial) for tensor in given for on in (tensor.placements or {}).values())

@@ -69,3 +69,22 @@ def test_a_test_case_runs_on_the_nodes_of_its_recipe(
     assert found == ([told] if ranks and "encoder" not in own else [])
     if size is not None:
         assert (size.location.path, size.location.line) == (str(tests / "test_utils/recipes/0/gpt.yaml"), 4)
+
+
+@pytest.mark.parametrize("is_started", [True, False])
+def test_false_is_a_word_after_the_switch_where_the_runner_of_test_cases_lies_around(
+    is_started: bool, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    texts = {"test_cases/gpt/one/model_config.yaml": "MODEL_ARGS:\n  --tensor-model-parallel-size: 2\n  --bf16: false\n"}
+    if is_started:
+        texts["shell_test_utils/_run_training.sh"] = STARTS
+    for name, text in texts.items():
+        file = tmp_path / "tests" / "functional_tests" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    file = tmp_path / "tests" / "functional_tests" / "test_cases" / "gpt" / "one" / "model_config.yaml"
+    document = read(str(file), file.read_bytes())
+    assert document is not None
+    found = [(finding.rule, finding.location.line) for finding in document.findings]
+    assert found == ([("value-after-complete-option", 3)] if is_started else [])

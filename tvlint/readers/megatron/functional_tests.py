@@ -59,6 +59,13 @@ def program_of_case(path: str) -> str:
     return programs.pop() if len(programs) == 1 else ""
 
 
+def is_run_by_shell(path: str) -> bool:
+    """Return whether the file is a test case that Megatron's own script starts, with its values as words of a command."""
+    tests = _tests_of(path)
+    starts = os.path.join(tests, STARTS)
+    return bool(tests) and content_within(folder_around(path), starts, starts, LARGEST) is not None
+
+
 def ranks_of_case(path: str) -> Setting | None:
     """Return how many ranks the test case runs on; None where no recipe tells, or two disagree."""
     recipes = _recipes_of(path)
@@ -74,14 +81,15 @@ def gpus_of_case(path: str) -> str:
 
 def _recipes_of(path: str) -> list[Recipe]:
     """Return the recipes that list the test case in the file."""
-    folder = os.path.dirname(os.path.abspath(path))
-    group = os.path.dirname(folder)
-    cases = os.path.dirname(group)
-    if not cases.endswith(f"{os.sep}{CASES}"):
-        return []
-    tests = cases.removesuffix(f"{os.sep}{CASES}")
-    case = f"{os.path.basename(group)}/{os.path.basename(folder)}"
-    return [recipe for recipe in _recipes(tests, folder_around(path)) if case in recipe.cases]
+    tests = _tests_of(path)
+    case = "/".join(os.path.abspath(path).split(os.sep)[-3:-1])
+    return [recipe for recipe in _recipes(tests, folder_around(path)) if case in recipe.cases] if tests else []
+
+
+def _tests_of(path: str) -> str:
+    """Return the folder `tests` around the file of a test case; empty for other files."""
+    cases = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(path))))
+    return cases.removesuffix(f"{os.sep}{CASES}") if cases.endswith(f"{os.sep}{CASES}") else ""
 
 
 @kept

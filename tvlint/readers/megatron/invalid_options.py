@@ -72,7 +72,9 @@ def option_mistakes(
             continue
         if known.kind == "store":
             yield from (each for each in _refused(setting, known) if _is_of_parser(each, setting, is_megatron, version, parser))
-        elif is_megatron and not (version and not takes_the_same(known.dest, version)):
+        elif (is_megatron and not (version and not takes_the_same(known.dest, version))) or _takes_as_few(
+            by_source, known, setting.written
+        ):
             yield from _switched(setting)
     for setting, word in surplus:
         known = option(setting.written)

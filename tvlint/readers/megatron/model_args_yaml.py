@@ -12,7 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_prose, is_yaml
-from tvlint.readers.megatron.functional_tests import gpus_of_case, program_of_case, ranks_of_case
+from tvlint.readers.megatron.functional_tests import gpus_of_case, is_run_by_shell, program_of_case, ranks_of_case
 from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import option_mistakes
 from tvlint.readers.megatron.sections import INTERPOLATED, PARALLEL, configurations
@@ -32,6 +32,7 @@ from tvlint.readers.sources.yaml_nodes import (
 
 FORMAT = "megatron-yaml"
 LARGEST = 8 << 20
+OFF = frozenset({"false", "False"})
 BLOCK = re.compile(r"MODEL_ARGS(?:_\d+)?")
 KEYS = re.compile(
     rb"^[ \t]*(?:- )?[\"']?(?:MODEL_ARGS(?:_\d+)?|(?:virtual_)?(?:tensor|pipeline|expert)_(?:model_)?(?:tensor_)?parallel_size"
@@ -62,7 +63,7 @@ def read(path: str, data: bytes) -> Document | None:
     findings: list[Finding] = []
     try:
         for number, root in enumerate(documents(path, text), 1):
-            found = list(_configurations(path, root, visits, program))
+            found = list(_configurations(path, root, visits))
             findings.extend(_duplicates(root, visits))
             findings.extend(_reinterpreted(root, visits))
             findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each, (), program)))
@@ -102,7 +103,7 @@ def _in_document(found: list[Configuration], number: int) -> list[Configuration]
     return [replace(each, section=f"{name}/{each.section}" if each.section else name) for each in found]
 
 
-def _configurations(path: str, root: YamlNode, visits: Visits, program: str) -> Iterator[Configuration]:
+def _configurations(path: str, root: YamlNode, visits: Visits) -> Iterator[Configuration]:
     if not isinstance(root, YamlMapping):
         return
     top = merged(root, visits)
@@ -112,7 +113,7 @@ def _configurations(path: str, root: YamlNode, visits: Visits, program: str) -> 
     found = False
     for key, value in blocks:
         assert isinstance(value, YamlMapping)
-        configuration = _block(path, key, value, (shared, yaml_mapping), visits, program)
+        configuration = _block(path, key, value, (shared, yaml_mapping), visits)
         if configuration is not None:
             found = True
             yield configuration
@@ -130,15 +131,15 @@ def _block(
     block: YamlMapping,
     environments: tuple[YamlMapping | None, YamlMapping | None],
     visits: Visits,
-    program: str,
 ) -> Configuration | None:
     settings: dict[str, Setting] = {}
     overridden: list[Setting] = []
     entries = merged(block, visits)
+    off = frozenset[str]() if is_run_by_shell(path) else OFF
     for name, value in entries:
         if not name.text.startswith("--"):
             continue
-        setting = _argument(name, value, program)
+        setting = _argument(name, value, off)
         if setting.name in settings:
             overridden.append(settings[setting.name])
         settings[setting.name] = setting
@@ -169,19 +170,19 @@ def _block(
     )
 
 
-def _argument(name: YamlScalar, value: YamlNode, program: str) -> Setting:
+def _argument(name: YamlScalar, value: YamlNode, off: frozenset[str]) -> Setting:
     known = option(name.text)
     setting = known.dest if known is not None else name.text[2:].replace("-", "_")
     if not isinstance(value, YamlScalar):
         return Setting(setting, _items(known, value), name.text, value.location, name.location)
-    return Setting(setting, _argument_value(known, name.text, value, program), name.text, value.location, name.location)
+    return Setting(setting, _argument_value(known, name.text, value, off), name.text, value.location, name.location)
 
 
-def _argument_value(known: Option | None, flag: str, value: YamlScalar, program: str) -> SettingValue | Unknown:
+def _argument_value(known: Option | None, flag: str, value: YamlScalar, off: frozenset[str]) -> SettingValue | Unknown:
     """Return the value as the command line gets it: the text between the quotes; brackets around it make a list of words.
 
-    A layout may hold backslashes for the shell that the text goes through (`Et\\|(tt\\|)*3L`). Where a `program` is started
-    by Megatron's test runner, that passes `true` as the option alone, and `false` as a word after it.
+    A layout may hold backslashes for the shell that the text goes through (`Et\\|(tt\\|)*3L`). `off` are values that leave
+    a switch out: Megatron's test runner passes `true` as the option alone, and `false` as a word after it.
     """
     text = value.text.strip()
     if INTERPOLATED.search(text):
@@ -190,8 +191,7 @@ def _argument_value(known: Option | None, flag: str, value: YamlScalar, program:
         text = text.replace("\\", "")
     if known is not None and known.kind != "store":
         sets = not flag.startswith("--no-") if known.kind == "boolean" else known.kind == "true"
-        taken_out = text in ("false", "False") and not program
-        return sets if text in ("true", "True", "") else not sets if taken_out else text
+        return sets if text in ("true", "True", "") else not sets if text in off else text
     words = text[1:-1].split() if text.startswith("[") and text.endswith("]") and "]" not in text[1:-1] else None
     if known is None and words is not None:
         return tuple(typed(None, word) for word in words)

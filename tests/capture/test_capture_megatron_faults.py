@@ -41,6 +41,11 @@ FAULTS = {
     "tied embeddings that are not summed": (
         "finalize._allreduce_word_embedding_grads = lambda *_: None", TIED, "other-recorded-gradient",
     ),
+    "a norm of the rank's own, by which it clips": (
+        "from megatron.core.optimizer import optimizer\n"
+        "optimizer.get_grad_norm_fp32 = lambda *_, **__: 4.0 + parallel_state.get_tensor_model_parallel_rank()",
+        SP, "other-recorded-weight",
+    ),
 }  # fmt: skip
 
 

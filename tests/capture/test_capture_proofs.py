@@ -83,6 +83,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("pipeline_messages", "pipeline_messages_reference", "pp 2", "4"),
         ("causal_lm", "causal_lm_reference", "dp 2", "1"),
         ("loss_scaling", "loss_scaling_reference", "dp 2", "1"),
+        ("sequence_parallel", "sequence_parallel_reference", "tp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -561,13 +562,15 @@ def test_shapes_and_results_that_fit_nothing_end_in_a_verdict_or_in_an_error(nam
     of_shape = [at for at, line in enumerate(lines) if line.get("shape")]
     of_aten = [at for at, line in enumerate(lines) if line.get("op", "").startswith("aten.") and line["outputs"]]
     of_results = [at for at in of_aten if "empty" not in lines[at]["op"]]
+    given = [argument for at in of_aten for argument in lines[at]["arguments"].values() if isinstance(argument, dict)]
+    read = min(argument["t"] for argument in given if "t" in argument)
     for at in random.sample(of_shape, 25):
         own = lines[at]
         changed = {**own, "shape": [random.choice((0, 1, size + 1, 2**31)) for size in own["shape"]]}
         report = prove_pair(Pair(written(tmp_path, [*lines[:at], changed, *lines[at + 1 :]]), path_of(reference)))
         assert report.problems or report.verdicts
     for at in random.sample(of_results, 25):
-        for outputs in ([], [*lines[at]["outputs"], 0]):
+        for outputs in ([], [*lines[at]["outputs"], read]):
             changed = {**lines[at], "outputs": outputs}
             report = prove_pair(Pair(written(tmp_path, [*lines[:at], changed, *lines[at + 1 :]]), path_of(reference)))
             assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts) or not outputs, lines[at]

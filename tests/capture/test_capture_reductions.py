@@ -29,7 +29,9 @@ def scaled(*, kind: str = "reduce", size: tuple[int, ...] = (), again: bool = Fa
 def test_a_sum_on_one_rank_times_a_number_is_the_sum_of_what_is_multiplied() -> None:
     lifted = scaled()
     reduced, product = lifted.nodes
-    first, second = with_scaled_addends(lifted).nodes
+    found = with_scaled_addends(lifted)
+    first, second = found.nodes
+    assert found.multiplied == (product.mark,)
     assert (inputs_of(first)[0], inputs_of(second)) == (inputs_of(reduced)[0], outputs_of(first))
     assert outputs_of(second) == outputs_of(product)
 

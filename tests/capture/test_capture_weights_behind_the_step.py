@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from capture.test_capture_proofs import path_of
+from capture.test_capture_proofs import Line, lines_of, path_of, proof, written
 
-from tvlint.findings import Problem
+from tvlint.findings import Outcome, Problem
 from tvlint.readers.capture.reader import Recorded
 from tvlint.run.proof.captures import different_weights, differently_clipped, read_captures
+from tvlint.run.proof.pair import Pair
+from tvlint.run.proof.prove import prove_pair
 
 RATE = 1e-3
 
@@ -80,23 +86,89 @@ def clipped(recorded: Recorded, factors: dict[int, float]) -> Recorded:
 
 def test_gradients_that_both_programs_clip_alike_are_not_different() -> None:
     parallel, reference = pair()
-    assert differently_clipped(clipped(parallel, {0: 0.5, 1: 0.5}), clipped(reference, {0: 0.5})) == {}
+    assert differently_clipped(clipped(parallel, {0: 0.5, 1: 0.5}), clipped(reference, {0: 0.5})) == ({}, [])
 
 
 def test_gradients_that_each_rank_clips_by_its_own_norm_are_different() -> None:
     parallel, reference = pair()
-    found = differently_clipped(clipped(parallel, {0: 0.5, 1: 0.4}), clipped(reference, {0: 0.5}))
+    found, _ = differently_clipped(clipped(parallel, {0: 0.5, 1: 0.4}), clipped(reference, {0: 0.5}))
     assert found.keys() == {"0.weight", "0.bias", "2.weight", "2.bias"}
     assert all(ranks == [1] for _, ranks in found.values())
 
 
 def test_gradients_that_one_program_alone_clips_are_different() -> None:
     parallel, reference = pair()
-    assert differently_clipped(clipped(parallel, {0: 0.5, 1: 0.5}), reference)
-    assert differently_clipped(parallel, clipped(reference, {0: 0.5}))
+    assert differently_clipped(clipped(parallel, {0: 0.5, 1: 0.5}), reference)[0]
+    assert differently_clipped(parallel, clipped(reference, {0: 0.5}))[0]
 
 
 def test_what_was_not_recorded_is_not_compared() -> None:
     parallel, reference = pair()
     assert different_weights(replace(stepped(parallel, 2 * RATE), pieces={}), reference) == {}
     assert different_weights(stepped(parallel, 2 * RATE), replace(reference, after={})) == {}
+
+
+def test_ranks_that_clip_by_norms_of_their_own_are_refuted() -> None:
+    verdict = proof(path_of("sequence_parallel_own_norm"), "sequence_parallel_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert verdict.reasons[0].name == "other-recorded-weight"
+    assert "and 6 more weights is the reference's until it is clipped" in verdict.reasons[0].message
+
+
+def clipped_otherwise(weight: str, change: Callable[[Line], Line]) -> list[Line]:
+    """Return the step in sequence parallelism with the clipped gradient of a weight changed on the last rank."""
+    lines = lines_of("sequence_parallel")
+    at = max(i for i, line in enumerate(lines) if "update" in line)
+    clipped = [change(entry) if entry["gradient"] == weight else entry for entry in lines[at]["clipped"]]
+    assert clipped != lines[at]["clipped"]
+    return [*lines[:at], {**lines[at], "clipped": clipped}, *lines[at + 1 :]]
+
+
+def scaled(entry: Line) -> Line:
+    numbers = np.frombuffer(base64.b64decode(entry["values"]), "<f4") * np.float32(1.2)
+    return {**entry, "values": base64.b64encode(numbers.tobytes()).decode()}
+
+
+@pytest.mark.parametrize("weight", ["norm.weight", "table.weight", "up.weight", "down.bias"])
+def test_each_gradient_that_a_rank_clips_otherwise_is_refuted_however_it_lies(weight: str, tmp_path: Path) -> None:
+    verdict = proof(written(tmp_path, clipped_otherwise(weight, scaled)), "sequence_parallel_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert f"`{weight}` is the reference's until it is clipped" in verdict.reasons[0].message
+
+
+def as_averages(entry: Line) -> Line:
+    return {**entry, "placements": {"tp": {"kind": "partial", "reduce": "avg"}}}
+
+
+def without_values(entry: Line) -> Line:
+    return {key: value for key, value in entry.items() if key != "values"}
+
+
+@pytest.mark.parametrize("change", [as_averages, without_values])
+def test_clipped_gradients_that_cannot_be_compared_are_unknown(change: Callable[[Line], Line], tmp_path: Path) -> None:
+    verdict = proof(written(tmp_path, clipped_otherwise("norm.weight", change)), "sequence_parallel_reference")
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert [reason.name for reason in verdict.reasons] == ["clipped-gradient-not-compared"]
+
+
+def test_a_capture_must_say_which_gradients_are_clipped(tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [
+        {key: value for key, value in line.items() if key != "clipped"} for line in lines_of("sequence_parallel")
+    ]
+    report = prove_pair(Pair(written(tmp_path, lines), path_of("sequence_parallel_reference")))
+    assert not report.verdicts
+    assert "clipped" in report.problems[0].message
+
+
+def from_zero(recorded: Recorded, dtype: str) -> Recorded:
+    """Return a capture of weights that are zero, in numbers of a type."""
+    given = {key: np.zeros_like(array) if key[2] < 0 else array for key, array in recorded.given.items()}
+    tensors = {name: replace(tensor, dtype=dtype) for name, tensor in recorded.plan.tensors.items()}
+    return replace(recorded, plan=replace(recorded.plan, tensors=tensors), given=given)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_doubled_step_is_different_in_coarse_numbers_too(dtype: str) -> None:
+    parallel, reference = (from_zero(each, dtype) for each in pair())
+    assert different_weights(stepped(parallel, RATE), stepped(reference, RATE)) == {}
+    assert different_weights(stepped(parallel, 2 * RATE), stepped(reference, RATE))

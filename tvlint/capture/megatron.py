@@ -105,15 +105,18 @@ def _mesh() -> dict[str, Any] | None:
 
 
 def _optimizers(module: Any, step: Step) -> None:
-    """End the training step where Megatron's optimizer begins, which finds gradients in buffers of its own."""
+    """End the training step where Megatron's optimizer begins, or where it has clipped the gradients in its buffers."""
     for kind in ("MixedPrecisionOptimizer", "FP32Optimizer", "ChainedOptimizer"):
         inner = getattr(module, kind, None)
         if inner is not None:
-            inner.step = _ended(step)
+            inner.step, inner.step_with_ready_grads = _ended(step, inner.step), _ended(step)
 
 
-def _ended(step: Step) -> Any:
-    def run(self: Any, *_: Any, **__: Any) -> Any:
+def _ended(step: Step, clip: Callable[..., object] | None = None) -> Any:
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if clip is not None and self.config.clip_grad > 0:
+            step.before_clipping()
+            clip(self, *args, **kwargs)
         step.before_update()
         step.after_update(type(self).__name__, None)
 

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tvlint.capture.launch import LaunchError
 from tvlint.capture.megatron_weights import fill, pieces_of, says_pieces
 from tvlint.capture.recorder import Recorder
-from tvlint.capture.weights import State, gradient_of, leaves_of, local_part, meshes, named_state, placement_of, state_of
+from tvlint.capture.weights import State, clipped_gradient_of, gradient_of, leaves_of, local_part, meshes, named_state, state_of
 
 _CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "get_total_norm", "clip_grads_with_norm_")
 """Functions of torch that stand between the backward passes and the optimizer."""
@@ -47,7 +47,7 @@ class Step:
         self.begun: set[int] = set()
         self.compared: set[int] = set()
         self.clips = False
-        self.clipped: dict[str, str] = {}
+        self.clipped: list[dict[str, Any]] = []
 
     def watch(self) -> None:
         """Follow the modules, the backward passes and the optimizers of this process."""
@@ -216,22 +216,26 @@ class Step:
         """Return a function that clips gradients, with the gradients recorded where it begins."""
 
         def clipped(*args: Any, **kwargs: Any) -> Any:
-            if self.recorder.recording and not self.finished and self.recorder.phase != "optimizer":
-                self.replace("gradients that the program has before it clips them")
-                self.results()
-                self.recorder.phase = "optimizer"
-                self.clips = True
+            self.before_clipping()
             return clip(*args, **kwargs)
 
         return clipped
+
+    def before_clipping(self) -> None:
+        """Record the gradients where the program begins to clip them; those that it steps by are recorded as well."""
+        if self.recorder.recording and not self.finished:
+            self.clips = True
+            if self.recorder.phase != "optimizer":
+                self.replace("gradients that the program has before it clips them")
+                self.results()
+                self.recorder.phase = "optimizer"
 
     def _before_update(self, optimizer: Any, *_: Any) -> None:
         if self.stepping is None:
             self.stepping, self.phase_before = optimizer, self.recorder.phase
             self.begun |= _weights_of(optimizer)
             self.before_update(self._left())
-            if self.clips and not self.finished:
-                self.clipped = dict(self._clipped(_weights_of(optimizer)))
+            self.clipped = self._clipped(_weights_of(optimizer))
 
     def before_update(self, left: Container[int] = frozenset()) -> None:
         """Record the gradients where an optimizer begins its step, but for those of weights that are left for others."""
@@ -252,23 +256,26 @@ class Step:
         """
         if self.recorder.recording and not self.finished:
             updated = [weight for key, weight in self.weights.items() if held is None or key in held]
-            event: dict[str, Any] = {"update": [weight.name for weight in updated], "optimizer": optimizer}
+            clipped = self._clipped(self.weights) if held is None else self.clipped
+            event: dict[str, Any] = {"update": [weight.name for weight in updated], "optimizer": optimizer, "clipped": clipped}
             if held is not None:
                 event["values"] = {weight.name: self.recorder.values(weight.held) for weight in updated}
-                if self.clipped:
-                    event["clipped"] = self.clipped
             self.recorder.emit(event)
             if held is None:
                 self.begun.update(*map(_weights_of, self.optimizers))
             if not left:
                 self.end()
 
-    def _clipped(self, held: Container[int]) -> Iterator[tuple[str, str]]:
-        """Yield the gradients that lie as their weights do, where an optimizer finds them after they were clipped."""
-        for weight in (weight for key, weight in self.weights.items() if key in held):
-            found = gradient_of(weight)
-            if found is not None and found.held.shape == weight.held.shape and found.place == placement_of(weight.tensor):
-                yield weight.name, self.recorder.values(found.held)
+    def _clipped(self, held: Container[int]) -> list[dict[str, Any]]:
+        """Return the gradients that an optimizer finds, where the program has clipped gradients."""
+        if not (self.clips and self.recorder.recording):
+            return []
+        every = [clipped_gradient_of(weight) for key, weight in self.weights.items() if key in held]
+        return [self._gradient(found) for found in every if found is not None]
+
+    def _gradient(self, found: State) -> dict[str, Any]:
+        number, values = self.recorder.identify(found.held), self.recorder.values(found.held)
+        return {"gradient": found.name, "of": number, "values": values, **found.place}
 
     def _left(self) -> set[int]:
         """Return the weights of optimizers that have not begun to step, with gradients unless they are still to come."""
@@ -312,12 +319,7 @@ class Step:
             if found is None:
                 continue
             self.compared.add(key)
-            event = {
-                "gradient": weight.name,
-                "of": self.recorder.identify(found.held),
-                "values": self.recorder.values(found.held),
-            }
-            self.recorder.emit_of(weight.held, {**event, **found.place})
+            self.recorder.emit_of(weight.held, self._gradient(found))
 
     def finish(self) -> None:
         """Record no more."""

@@ -85,6 +85,15 @@ def gradient_of(weight: State) -> State | None:
     return State(weight.name, "gradient", gradient, viewed, placement_of(gradient))
 
 
+def clipped_gradient_of(weight: State) -> State | None:
+    """Return the gradient that an optimizer steps by, which that of Megatron may hold beside the weight's."""
+    found, stepped = gradient_of(weight), getattr(getattr(weight.tensor, "main_param", None), "grad", None)
+    if stepped is None or (found is not None and stepped.untyped_storage()._cdata == found.held.untyped_storage()._cdata):
+        return found
+    held = stepped.view(weight.held.shape) if stepped.numel() == weight.held.numel() else stepped
+    return State(weight.name, "gradient", stepped, held)
+
+
 def leaves_of(roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the leaves that the backward pass from `roots` gives gradients, in the order in which they were used first."""
     found: dict[int, torch.Tensor] = {}

@@ -84,25 +84,32 @@ def _recorded(lifting: Lifting) -> Recorded:
         for held in by.values()
         if held.sure
     }
-    completed, different = _completed(lifting, gradients), different_collectives(lifting.capture)
+    completed = _completed(lifting, gradients, [prepared.lifted.program.partial for prepared in lifting.prepared])
+    clipped, different = _completed_clipped(lifting), different_collectives(lifting.capture)
     programs = [prepared.lifted.program for prepared in lifting.prepared]
-    after, clipped = _by_rank([program.after for program in programs]), _by_rank([program.clipped for program in programs])
+    after = {(rank, weight): array for rank, program in enumerate(programs) for weight, array in program.after.items()}
     return Recorded(lifting.plan, given, completed, losses, after, clipped, pieces, _draws(lifting.capture), different)
 
 
-def _by_rank(numbers: Sequence[Mapping[str, Array | None]]) -> dict[tuple[int, str], Array | None]:
-    return {(rank, weight): array for rank, of_rank in enumerate(numbers) for weight, array in of_rank.items()}
-
-
-def _completed(lifting: Lifting, gradients: Mapping[tuple[int, str], Array | None]) -> dict[tuple[int, str], Array | None]:
-    """Return the gradients with the sums over ranks that their framework says are left to the optimizer."""
+def _completed(
+    lifting: Lifting, gradients: Mapping[tuple[int, str], Array | None], partial: Sequence[Mapping[str, tuple[str, ...]]]
+) -> dict[tuple[int, str], Array | None]:
+    """Return the gradients with the sums over ranks, along axes for each rank, that are left to the optimizer."""
     found = dict(gradients)
     for rank, tape in enumerate(lifting.capture.tapes):
-        for weight, axes in lifting.prepared[rank].lifted.program.partial.items():
+        for weight, axes in partial[rank].items():
             parts = [gradients.get((member, weight)) for member in group_along(tape, axes)]
             known = [part for part in parts if part is not None]
             found[rank, weight] = sum(known[1:], known[0]) if known and len(known) == len(parts) else None
     return found
+
+
+def _completed_clipped(lifting: Lifting) -> dict[tuple[int, str], Array | None]:
+    """Return the clipped gradients with the sums over ranks that are left to the optimizer."""
+    every = [prepared.lifted.program.clipped for prepared in lifting.prepared]
+    numbers = {(rank, weight): array for rank, clipped in enumerate(every) for weight, (array, _) in clipped.items()}
+    partial = [{weight: axes for weight, (_, axes) in clipped.items() if axes} for clipped in every]
+    return _completed(lifting, numbers, partial)
 
 
 def _draws(capture: Capture) -> bool:

@@ -111,7 +111,7 @@ class _Follower:
         elif isinstance(event, Gradient):
             window = self.tape.windows[event.window]
             numbers = self._held(window, _numbers(event.values, window))
-            summed = tuple(axis for axis, placement in (event.placements or {}).items() if placement == Partial("sum"))
+            summed = _summed(event)
             if summed:
                 self.program.partial[event.name] = summed
             value = self.read(event.window, Mark("backward"))
@@ -119,9 +119,9 @@ class _Follower:
         elif isinstance(event, Update):
             self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
             for window, named in self.named.items():
-                for recorded, known in ((event.values, self.program.after), (event.clipped, self.program.clipped)):
-                    if named.name in recorded:
-                        known[named.name] = _numbers(recorded[named.name], window)
+                if named.name in event.values:
+                    self.program.after[named.name] = _numbers(event.values[named.name], window)
+            self.program.clipped.update((gradient.name, self._clipped(gradient)) for gradient in event.clipped)
 
     def end(self) -> None:
         """Let what is sent, never waited for and not overwritten be sent by the end of the step."""
@@ -131,20 +131,42 @@ class _Follower:
 
     def _own_part(self, event: Gradient, value: str, numbers: Array | None) -> tuple[str, Array | None]:
         """Return the rank's part of a gradient that its framework leaves whole where the weight is in shards."""
-        weight = next((named for named in self.named.values() if named.name == event.name), None)
-        if weight is None or weight.placements is None or event.placements is None:
-            return value, numbers
-        for axis, placement in weight.placements.items():
-            if not isinstance(placement, Shard) or not isinstance(event.placements.get(axis), Replicate):
-                continue
-            place, ranks = self._place_on(axis)
-            size, rest = divmod(self.program.shape(value)[placement.dim], ranks)
-            if rest:
-                return value, numbers
-            value = self._move(value, Narrow(placement.dim, place * size, size), Mark("backward"))
-            numbers = None if numbers is None else numbers.take(range(place * size, (place + 1) * size), placement.dim)
+        for cut in self._cuts(event, self.program.shape(value)):
+            value, numbers = self._move(value, cut, Mark("backward")), _taken(numbers, cut)
             self.program.whole.add(event.name)
         return value, numbers
+
+    def _cuts(self, event: Gradient, shape: tuple[int, ...]) -> Iterator[Narrow]:
+        """Yield the cuts that leave the rank's part of a gradient that lies whole where the weight is in shards."""
+        weight = next((named for named in self.named.values() if named.name == event.name), None)
+        placed = (weight.placements if weight is not None else None) or {}
+        for axis, placement in placed.items():
+            if not isinstance(placement, Shard) or not isinstance((event.placements or {}).get(axis), Replicate):
+                continue
+            place, ranks = self._place_on(axis)
+            size, rest = divmod(shape[placement.dim], ranks)
+            if rest:
+                return
+            shape = (*shape[: placement.dim], size, *shape[placement.dim :][1:])
+            yield Narrow(placement.dim, place * size, size)
+
+    def _clipped(self, event: Gradient) -> tuple[Array | None, tuple[str, ...]]:
+        """Return what the rank holds of a clipped gradient, and the axes over which it is a partial sum.
+
+        What was left to other ranks before it was clipped still is.
+        """
+        import numpy as np
+
+        window, summed = self.tape.windows[event.window], _summed(event)
+        numbers = _numbers(event.values, window)
+        for cut in self._cuts(event, window.shape):
+            numbers = _taken(numbers, cut)
+        if len(summed) < sum(isinstance(placement, Partial) for placement in (event.placements or {}).values()):
+            return None, ()
+        _, before = self.program.gradients.get(event.name, ("", None))
+        if isinstance(before, np.ma.MaskedArray) and numbers is not None and numbers.shape == before.shape:
+            numbers = np.ma.array(numbers, mask=before.mask)
+        return numbers, summed
 
     def _place_on(self, axis: str) -> tuple[int, int]:
         """Return the rank's place on an axis that the program names, and the size of that."""
@@ -904,6 +926,15 @@ def _array(values: bytes | None, dtype: str) -> Array | None:
     if dtype not in _NUMPY:
         return None
     return np.frombuffer(values[: len(values) // kind.itemsize * kind.itemsize], dtype=kind)
+
+
+def _summed(event: Gradient) -> tuple[str, ...]:
+    """Return the axes over which a gradient is left as a partial sum."""
+    return tuple(axis for axis, placement in (event.placements or {}).items() if placement == Partial("sum"))
+
+
+def _taken(numbers: Array | None, cut: Narrow) -> Array | None:
+    return None if numbers is None else numbers.take(range(cut.start, cut.start + cut.size), cut.dim)
 
 
 def _numbers(values: bytes | None, window: Window) -> Array | None:

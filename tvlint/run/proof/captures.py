@@ -19,6 +19,9 @@ ENDINGS = (".capture.jsonl.gz", ".capture.jsonl")
 _TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 0.05, "bfloat16": 0.2}
 """How far a replayed gradient may be from the recorded one, relative to its largest element, by what it is computed in."""
 
+_LAST_DIGIT = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""The last digit of a number between one and two; wider numbers than float32 are compared as that is."""
+
 _FAR = 10
 """Gradients of two programs that differ by so many tolerances are not the same."""
 
@@ -155,47 +158,44 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
     None where they cannot be compared: the programs draw random numbers, start from other numbers, or the parallel program
     lacks a gradient of a weight that the reference trains, on one rank that holds it or of some of its elements.
     """
+    found, left = _compared(parallel, reference)
+    return None if left and not found else found
+
+
+def differently_clipped(parallel: Recorded, reference: Recorded) -> tuple[dict[str, tuple[float, list[int]]], list[str]]:
+    """Return the weights whose gradients are not the reference's where the optimizer finds them, if either program clips any.
+
+    The second ones are those that cannot be compared. The weights behind the step do not tell: the first step of Adam is as
+    large for a gradient of any size.
+    """
+    if not parallel.clipped and not reference.clipped:
+        return {}, []
+    stepped = (replace(each, gradients={**each.gradients, **each.clipped}) for each in (parallel, reference))
+    return _compared(*stepped)
+
+
+def _compared(parallel: Recorded, reference: Recorded) -> tuple[dict[str, tuple[float, list[int]]], list[str]]:
+    """Return the weights whose gradients are not the reference's, with how far and on which ranks, and those left open."""
     if parallel.random or reference.random:
-        return None
+        return {}, sorted({weight for _, weight in reference.gradients})
     found: dict[str, tuple[float, list[int]]] = {}
     rounding = max(map(_coarsest, (parallel.plan, reference.plan)))
-    incomplete = not _has_every_gradient(parallel, reference)
+    left = _without_gradient(parallel, reference)
     least = _least_scale(reference)
     for (rank, weight), numbers in parallel.gradients.items():
         box, whole = parallel.pieces.get((rank, weight)), reference.gradients.get((0, weight))
         cut = None if box is None or whole is None else whole[tuple(slice(low, high) for low, high in box)]
         far = _distance(numbers, cut, least)
         if far is None:
-            incomplete = True
+            left.add(weight)
             continue
         limit = _FAR * max(rounding, _TOLERANCE.get(parallel.plan.tensors[weight].dtype, 1.0))
-        incomplete = incomplete or far > min(limit, _NEAR)
+        if far > min(limit, _NEAR):
+            left.add(weight)
         if far > min(limit, _MOST_ROUNDED):
             most, ranks = found.get(weight, (0.0, []))
             found[weight] = (max(most, far), [*ranks, rank])
-    return None if incomplete and not found else found
-
-
-def differently_clipped(parallel: Recorded, reference: Recorded) -> dict[str, tuple[float, list[int]]]:
-    """Return the weights whose gradients are not the reference's where the optimizer finds them, if either program clips them.
-
-    The weights behind the step do not tell: the first step of Adam is as large for a gradient of any size.
-    """
-    found: dict[str, tuple[float, list[int]]] = {}
-    clipped = {weight for recorded in (parallel, reference) for _, weight in recorded.clipped}
-    limit = max(_MOST_MOVED, *(_FAR * _coarsest(recorded.plan) for recorded in (parallel, reference)))
-    least = _least_scale(reference)
-    for (rank, weight), box in parallel.pieces.items():
-        numbers, whole = (
-            recorded.clipped.get((at, weight), recorded.gradients.get((at, weight)))
-            for recorded, at in ((parallel, rank), (reference, 0))
-        )
-        cut = None if whole is None or weight not in clipped else whole[tuple(slice(low, high) for low, high in box)]
-        far = _distance(numbers, cut, least)
-        if far is not None and far > limit:
-            most, ranks = found.get(weight, (0.0, []))
-            found[weight] = (max(most, far), [*ranks, rank])
-    return found
+    return found, sorted(left)
 
 
 def different_weights(parallel: Recorded, reference: Recorded) -> dict[str, tuple[float, list[int]]]:
@@ -206,7 +206,8 @@ def different_weights(parallel: Recorded, reference: Recorded) -> dict[str, tupl
     import numpy as np
 
     found: dict[str, tuple[float, list[int]]] = {}
-    limit = max(_MOST_MOVED, *(_FAR * _coarsest(recorded.plan) for recorded in (parallel, reference)))
+    rounding = max(map(_coarsest, (parallel.plan, reference.plan)))
+    limit = min(max(_MOST_MOVED, _FAR * rounding), _MOST_ROUNDED)
     least = _least_scale(reference)
     for (rank, weight), box in parallel.pieces.items():
         pieces = [parallel.given.get((rank, weight, -1)), parallel.after.get((rank, weight))]
@@ -217,35 +218,37 @@ def different_weights(parallel: Recorded, reference: Recorded) -> dict[str, tupl
         part = tuple(slice(low, high) for low, high in box)
         before, after, gradient = (np.asarray(np.ma.filled(array, 0)[part], dtype=float) for array in known[2:])
         changed, wanted = np.asarray(known[1], dtype=float) - known[0], after - before
-        large = np.abs(gradient) > max(float(np.abs(gradient).max(initial=0)) * _ROUNDED, least)
+        large = np.abs(gradient) > max(float(np.abs(gradient).max(initial=0)) * max(_ROUNDED, rounding), least)
         if changed.shape != wanted.shape or not large.any():
             continue
-        rounding = 4 * float(np.finfo(np.float32).eps) * float(np.abs(before).max())
-        off = float(np.abs(changed - wanted)[large].max()) - rounding
-        far = off / max(float(np.abs(wanted[large]).max()), rounding, 1e-12)
+        last = 4 * _LAST_DIGIT.get(parallel.plan.tensors[weight].dtype, _LAST_DIGIT["float32"]) * float(np.abs(before).max())
+        off = float(np.abs(changed - wanted)[large].max()) - last
+        far = off / max(float(np.abs(wanted[large]).max()), last, 1e-12)
         if far > limit:
             most, ranks = found.get(weight, (0.0, []))
             found[weight] = (max(most, far), [*ranks, rank])
     return found
 
 
-def _has_every_gradient(parallel: Recorded, reference: Recorded) -> bool:
-    """Return whether each rank has a gradient of every weight it holds that the reference trains, and every element has one.
+def _without_gradient(parallel: Recorded, reference: Recorded) -> set[str]:
+    """Return the weights that the reference trains and that have no gradient on a rank that holds them, or in some elements.
 
     An optimizer that is sharded has gradients of its own elements only; the others are masked.
     """
     import numpy as np
 
     left = {weight: np.ones(array.shape, dtype=bool) for (_, weight), array in reference.gradients.items() if array is not None}
+    lacking = {weight for _, weight in reference.gradients} - left.keys()
     for (rank, weight), box in parallel.pieces.items():
         if weight not in left:
             continue
         gradient = parallel.gradients.get((rank, weight))
         cut = left[weight][tuple(slice(low, high) for low, high in box)]
         if gradient is None or gradient.shape != cut.shape:
-            return False
-        cut &= np.ma.getmaskarray(gradient)
-    return {weight for _, weight in reference.gradients} <= left.keys() and not any(array.any() for array in left.values())
+            lacking.add(weight)
+        else:
+            cut &= np.ma.getmaskarray(gradient)
+    return lacking | {weight for weight, array in left.items() if array.any()}
 
 
 def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:
@@ -280,11 +283,12 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
             )
         )
     different = different_gradients(parallel, reference)
+    clipped, left = differently_clipped(parallel, reference)
     if different is None:
-        return replace(verdict, facts=(*facts, ("recorded gradients", "not comparable with the reference's")))
+        facts.append(("recorded gradients", "not comparable with the reference's"))
+        return _not_compared(replace(verdict, facts=tuple(facts)), left, parallel.plan)
     if not different:
         said = ("recorded gradients", "agree with the reference's")
-        clipped = differently_clipped(parallel, reference)
         moved = clipped or different_weights(parallel, reference)
         if moved:
             reason = _other_weights(moved, bool(clipped), parallel.plan)
@@ -292,7 +296,7 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
             return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *_open(verdict)), facts=tuple(facts))
         outcome = Outcome.UNKNOWN if _is_of_values(verdict) else verdict.outcome
         reasons = _open(verdict) if outcome is not verdict.outcome else verdict.reasons
-        return replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, said))
+        return _not_compared(replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, said)), left, parallel.plan)
     return _refuted(replace(verdict, facts=tuple(facts)), different, parallel.plan)
 
 
@@ -305,6 +309,17 @@ def _refuted(verdict: Verdict, different: Mapping[str, tuple[float, list[int]]],
     reasons = (*verdict.reasons, reason) if explained else (reason, *verdict.reasons)
     facts = (*verdict.facts, ("recorded gradients", "are not the reference's"))
     return replace(verdict, outcome=outcome, reasons=reasons, facts=facts)
+
+
+def _not_compared(verdict: Verdict, left: list[str], plan: Plan) -> Verdict:
+    """Return the verdict where clipped gradients of the weights `left` cannot be compared: nothing is proved then."""
+    if not left:
+        return verdict
+    more = f" and of {len(left) - 1} more weights" if len(left) > 1 else ""
+    text = f"the clipped gradient of `{left[0]}`{more} cannot be compared with the reference's"
+    reason = _reason("clipped-gradient-not-compared", False, text, _use_of(left[0], plan))
+    outcome = Outcome.UNKNOWN if verdict.outcome is Outcome.PROVED else verdict.outcome
+    return replace(verdict, outcome=outcome, reasons=(*verdict.reasons, reason))
 
 
 def _is_of_values(verdict: Verdict) -> bool:

@@ -125,7 +125,7 @@ class Program:
     `whole` are the weights in shards whose gradients their framework leaves whole.
     `gradients` are the gradients of weights by their names, as the optimizer finds them, with their recorded numbers;
     `updated` are the optimizers of weights by name, and `after` the recorded numbers of weights behind the step;
-    `clipped` are those of gradients that the optimizer finds after they were clipped;
+    `clipped` are those of gradients that the optimizer finds after any were clipped, and the axes over which they are partial;
     `operations` are the first results of the recorded operations by their numbers, to which `Mark.of` refers.
     """
 
@@ -143,7 +143,7 @@ class Program:
     gradients: dict[str, tuple[str, Array | None]] = field(default_factory=dict)
     updated: dict[str, str] = field(default_factory=dict)
     after: dict[str, Array | None] = field(default_factory=dict)
-    clipped: dict[str, Array | None] = field(default_factory=dict)
+    clipped: dict[str, tuple[Array | None, tuple[str, ...]]] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
     unfollowed: list[tuple[str, Mark]] = field(default_factory=list)
 

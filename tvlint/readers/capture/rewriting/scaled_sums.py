@@ -1,7 +1,7 @@
 """Sums that one rank alone is given, and that are multiplied by a number then, as by one over a count of tokens.
 
 A number times a sum is the sum of the number times each addend. So each rank multiplies what it adds, and the rank that is
-given the sum has it; the others multiplied what was no sum. That they multiply by the same number is left to the replay.
+given the sum has it; the others multiplied what was no sum. That they multiply by the same number is assumed, and listed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def with_scaled_addends(lifted: Lifted) -> Lifted:
             nodes += _of_addends(node, scaled[id(node)], lifted)
         elif id(node) not in gone and not (isinstance(node, End) and node.handle in handles):
             nodes.append(node)
-    return replace(lifted, nodes=nodes)
+    marks = tuple(node.mark for node in lifted.nodes if id(node) in scaled)
+    return replace(lifted, nodes=nodes, multiplied=marks)
 
 
 def _scaled(node: LiftedNode, lifted: Lifted) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ class _Wholes:
     def __init__(self, programs: list[Program]) -> None:
         self.programs = programs
         self.after: list[dict[str, Array | None]] = [{} for _ in programs]
-        self.clipped: list[dict[str, Array | None]] = [{} for _ in programs]
+        self.clipped: list[dict[str, tuple[Array | None, tuple[str, ...]]]] = [{} for _ in programs]
 
     def take(self, weight: _Weight) -> None:
         """Let each rank hold a weight and its gradient whole."""
@@ -115,7 +115,9 @@ class _Wholes:
             if weight.name in program.after:
                 self.after[rank][weight.name] = _joined([member.after.get(weight.name) for member in members], weight)
             if weight.name in program.clipped:
-                self.clipped[rank][weight.name] = _joined([member.clipped.get(weight.name) for member in members], weight)
+                clipped = [member.clipped.get(weight.name, (None, ())) for member in members]
+                whole_clipped = None if any(summed for _, summed in clipped) else _joined([part for part, _ in clipped], weight)
+                self.clipped[rank][weight.name] = whole_clipped, ()
         gradients = {rank: self.programs[rank].gradients.get(weight.name) for rank in weight.shards}
         for rank, gradient in gradients.items():
             if gradient is None:

@@ -187,14 +187,16 @@ class _Rank:
             start = self._known(line["from"]) if "from" in line else None
             return Root(self._known(line["root"]), start, self._values(line), self._mark(line))
         if "gradient" in line:
-            placed = _placements(line.get("placements"))
-            return Gradient(line["gradient"], self._known(line["of"]), self._values(line), placed)
+            return self._gradient(line)
         if "update" in line:
-            values, clipped = (
-                {name: self._decoded(text) for name, text in line.get(key, {}).items()} for key in ("values", "clipped")
-            )
+            values = {name: self._decoded(text) for name, text in line.get("values", {}).items()}
+            clipped = tuple(map(self._gradient, line["clipped"]))
             return Update(tuple(line["update"]), line.get("optimizer", ""), values, clipped)
         raise AssertionError(f"a line of a kind that the schema has: {line}")
+
+    def _gradient(self, line: dict[str, Any]) -> Gradient:
+        placed = _placements(line.get("placements"))
+        return Gradient(line["gradient"], self._known(line["of"]), self._values(line), placed)
 
     def _made(self, name: str, given: Iterable[int], outputs: Iterable[int]) -> None:
         """Refuse results of which two elements are one place, unless they are views of what is given."""

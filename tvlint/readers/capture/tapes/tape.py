@@ -141,14 +141,14 @@ class Gradient:
 class Update:
     """An optimizer has stepped.
 
-    `values` are the numbers of the weights then, where they were recorded; `clipped` those of the gradients that it found,
-    where the program had clipped them.
+    `values` are the numbers of the weights then, where they were recorded; `clipped` the gradients that it found,
+    where the program had clipped any.
     """
 
     weights: tuple[str, ...]
     optimizer: str
     values: Mapping[str, bytes] = field(default_factory=dict)
-    clipped: Mapping[str, bytes] = field(default_factory=dict)
+    clipped: tuple[Gradient, ...] = ()
 
 
 Event: TypeAlias = Given | Named | Operation | Communication | Wait | Root | Gradient | Update

@@ -502,7 +502,12 @@ def test_short_names_of_sizes_are_refused_of_programs_of_megatron_alone(options:
 
 @pytest.mark.parametrize(
     ("more", "found"),
-    [("", ["-tp", "-n4"]), ('\n    group.add_argument("-n", "--names")', ["-tp"]), ('\n    open("-tp", "-n", 1)', [])],
+    [
+        ("", ["-tp", "-n4"]),
+        ('\n    group.add_argument("-n", "--names")', ["-tp"]),
+        ('\n    open("-tp", "-n", 1)', []),
+        ('\n    open(["lsof", "-t", "-n"])', ["-tp", "-n4"]),
+    ],
 )
 def test_the_source_of_the_program_decides_which_short_options_there_are(more: str, found: list[str], tmp_path: Path) -> None:
     script = checkout(tmp_path, PARSER.replace("\n    return parser\n", f"{more}\n    return parser\n"))

@@ -23,6 +23,11 @@ def declared(parser: ParserSource, flag: str) -> Option | None:
     return _declared(flag, parser.naming.get(flag, ()), parser.checkout)
 
 
+def is_declared(parser: ParserSource, flag: str) -> bool:
+    """Return whether a module that names the flag hands it to a call, as a parser gets it: not in a list, as a command does."""
+    return any(name == flag for path in parser.naming.get(flag, ()) for name, _ in _declarations(path, parser.checkout))
+
+
 @kept
 def _declared(flag: str, modules: tuple[str, ...], checkout: str) -> Option | None:
     found = {option for path in modules for name, option in _declarations(path, checkout) if name == flag}
@@ -46,6 +51,8 @@ def _declarations(path: str, checkout: str) -> tuple[tuple[str, Option | None], 
                 whole = called == DECLARES and all(keyword.arg for keyword in node.keywords)
                 keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
                 found += ((name, _option(name, keywords) if whole else None) for name in _texts(node.args))
+            else:
+                found += ((name, None) for name in _texts(node.args) if not name.startswith("--"))
         elif isinstance(node, ast.Dict):
             keywords = {_text(key): value for key, value in zip(node.keys, node.values, strict=True) if key is not None}
             aliases = keywords.get(ALIASES)
@@ -75,7 +82,7 @@ def _choices(node: ast.expr | None) -> tuple[str | int | float, ...]:
 
 
 def _texts(nodes: list[ast.expr]) -> list[str]:
-    return [text for text in map(_text, nodes) if text.startswith("--")]
+    return [text for text in map(_text, nodes) if text.startswith("-")]
 
 
 def _text(node: ast.expr) -> str:

@@ -62,6 +62,8 @@ def program_of_case(path: str) -> str:
 def is_run_by_shell(path: str) -> bool:
     """Return whether the file is a test case that Megatron's own script starts, with its values as words of a command."""
     tests = _tests_of(path)
+    if program_of_case(path):
+        return True
     starts = os.path.join(tests, STARTS)
     return bool(tests) and content_within(folder_around(path), starts, starts, LARGEST) is not None
 

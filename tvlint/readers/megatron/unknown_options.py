@@ -215,13 +215,21 @@ def unknown_short_options(
     is_sure = known == "source" or (known == "megatron" and OF_MEGATRON.fullmatch(os.path.basename(program)) is not None)
     for setting in short:
         flag = setting.written
-        if parser is not None and any(flag.startswith(name) for name in parser.flags if not name.startswith("--")):
+        if parser is not None and _begins_with_a_short_option(flag, parser):
             continue
         near = _elsewhere(f"-{flag}")
         if parser is not None and parser.closed:
             yield _finding(setting, f"`{os.path.basename(parser.program)}`", near if near in parser.flags else "")
         elif is_sure and near and near not in given:
             yield _finding(setting, "Megatron", near)
+
+
+def _begins_with_a_short_option(flag: str, parser: ParserSource) -> bool:
+    """Return whether the parser takes the flag for one of its options with one hyphen, and what follows for its value."""
+    from tvlint.readers.megatron.declared_options import is_declared
+
+    begins = [name for name in parser.flags if not name.startswith("--") and flag.startswith(name)]
+    return any(not parser.naming.get(name) or is_declared(parser, name) for name in begins)
 
 
 def misspelled_keys(keys: Sequence[YamlScalar]) -> Iterator[Finding]:

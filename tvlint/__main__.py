@@ -3,7 +3,11 @@
 import os
 import sys
 
-sys.path[:] = [folder for folder in sys.path if folder not in ("", os.getcwd())]
+try:
+    current = os.getcwd()
+except FileNotFoundError:  # the folder is gone, so that nothing can be imported from it
+    current = ""
+sys.path[:] = [folder for folder in sys.path if folder not in ("", current)]
 
 from tvlint.cli import main  # noqa: E402
 

@@ -232,6 +232,19 @@ def test_an_interrupt_ends_the_program_at_once_and_in_silence(here: Path) -> Non
     assert process.returncode == -signal.SIGINT
 
 
+@pytest.mark.parametrize("command", ["check", "check a.sh", f"check {ROOT}/fixtures", "topology a.sh", "init"])
+def test_a_current_folder_that_is_gone_is_a_mistake_of_the_caller(tmp_path: Path, command: str) -> None:
+    (tmp_path / "gone").mkdir()
+    program = f"rmdir {tmp_path}/gone; exec {sys.executable} -m tvlint {command}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["sh", "-c", program], cwd=tmp_path / "gone", capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("tvlint: error: the current folder does not exist any more\n")
+    assert done.stdout == ""
+
+
 def test_a_reader_that_goes_away_is_no_error(here: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tvlint", "check", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

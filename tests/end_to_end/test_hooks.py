@@ -23,7 +23,8 @@ def test_the_entry_is_a_command_and_arguments_stay_free(name: str) -> None:
     command, *arguments = hook["entry"].removeprefix("python -I -m ").split()
     assert command == "tvlint"
     assert callable(parse([*arguments, "train.sh"] if hook.get("pass_filenames", True) else arguments).run)
-    assert not {"args", "verbose", "types_or"} & hook.keys()
+    assert not {"verbose", "types_or"} & hook.keys()
+    assert hook.get("args", ["--"]) == ["--"]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +140,28 @@ def test_an_option_of_the_user_is_never_swallowed_by_a_file_of_that_name(tmp_pat
     done = hook(tmp_path, "tvlint", "train.sh", args=("--fail-on=note",))
     assert done.returncode == 2
     assert "is an option and the name of a file here" in done.stderr
+
+
+def test_names_of_files_come_behind_two_hyphens_where_the_user_gives_no_arguments() -> None:
+    named = [name for name, hook in HOOKS.items() if hook.get("pass_filenames", True)]
+    assert named == ["tvlint"]
+    assert HOOKS["tvlint"]["args"] == ["--"]
+
+
+@pytest.mark.parametrize("evil", ["-o", "--output", "--fail-on"])
+def test_a_file_named_like_an_option_with_a_value_blocks_nothing(tmp_path: Path, evil: str) -> None:
+    (tmp_path / "train.sh").write_text(WRONG)
+    (tmp_path / "note").write_text("")
+    (tmp_path / evil).write_text("")
+    value = "warning" if evil == "--fail-on" else "github:report.txt"
+    done = hook(tmp_path, "tvlint", "train.sh", args=(evil, value))
+    assert done.returncode == 1, done.stderr
+    assert "47 layers" in done.stdout
+    # What may be the name of a file, with or without the next one, is still refused.
+    for files in ((evil,), (evil, "note"), ("train.sh", evil)):
+        done = hook(tmp_path, "tvlint", *files)
+        assert done.returncode == 2
+        assert f"`{evil}` is an option and the name of a file here" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["tvlint-full", "tvlint-prove"])

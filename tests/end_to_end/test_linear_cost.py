@@ -76,6 +76,13 @@ RECIPE = (
     "    cfg.train.micro_batch_size = 2\n    return cfg\n"
 )
 
+def unreduced(size: int) -> str:
+    """Return a plan whose ranks have programs of their own and step a weight with parts of its gradient."""
+    step = "  l#N: f32[] = sum(h#N)\n  l = all-reduce(l#N) over dp\n  d#N = backward l#N (grad(l))\n"
+    step = f"program dp=#N\n  h#N = linear(x, w)\n{step}  _, grad(w) = backward h#N (d#N)\n  update w\n"
+    return f"mesh dp={size}\nweight w f32[4,4]\ninput x f32[{2 * size},4] dp:S(0)\nloss l\n{each(step)(size)}"
+
+
 INPUTS: dict[str, tuple[str, int, Text]] = {
     "ranks along dp": ("a.plan", 100, along("dp", "tp")),
     "ranks along tp": ("a.plan", 100, along("tp", "dp")),
@@ -120,6 +127,7 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
         16,
         lambda n: f"mesh dp={n}\ninput x f32[4]\n" + each("program dp=#N\n  y = gelu(x)\n  z = all-reduce(y) over dp\n")(n),
     ),
+    "programs of ranks that step parts of a gradient": ("a.plan", 40, unreduced),
     "messages out of order": (
         "a.plan",
         20,

@@ -55,3 +55,27 @@ def test_a_wrong_bucket_is_refuted_beside_such_a_loss(before: str, after: str) -
     verdict = verdict_on(with_backward(BUCKET.replace(before, after)), with_backward(REFERENCE))
     assert verdict.outcome is Outcome.REFUTED
     assert {reason.name for reason in verdict.reasons if reason.refutes} != {"own-mean-returned"}
+
+
+STATISTICS = """buffer w f32[8,8]
+buffer running f32[8]
+input x f32[8,8]
+output y
+output kept
+program
+  h = linear(x, w)
+  m = mean(h, dim=0)
+  a = mul(running, 0.9)
+  b = mul(m, 0.1)
+  kept = add(a, b)
+  y = sub(h, m)
+"""
+
+
+def test_running_statistics_of_each_replica_are_not_taken_for_what_is_averaged() -> None:
+    right = STATISTICS.replace("x f32[8,8]", "x f32[8,8] dp:S(0)").replace("output y", "output y f32[8,8] dp:S(0)")
+    right = "mesh dp=2\n" + right.replace("m = mean(h, dim=0)", "m0 = mean(h, dim=0)\n  m = all-reduce avg(m0) over dp")
+    assert verdict_on(right, STATISTICS).outcome is Outcome.PROVED
+    verdict = verdict_on(right.replace("mul(m, 0.1)", "mul(m0, 0.1)"), STATISTICS)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "own-mean-returned" in {reason.name for reason in verdict.reasons}

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any, NoReturn
 
 from tvlint import __version__
@@ -192,7 +193,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     _refuse_unknown_command(argv)
     parser, commands = build(argv[:1] if argv and argv[0] in COMMANDS else ())
     actions = commands[argv[0]]._actions if argv and argv[0] in commands else []
-    known = {name for action in actions for name in action.option_strings}
+    known = {name: action.nargs is None for action in actions for name in action.option_strings}
     options: argparse.Namespace = parser.parse_args([*argv[:1], *_as_files(argv[1:], known)])
     if not hasattr(options, "run"):
         parser.print_help()
@@ -200,25 +201,32 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def _as_files(words: list[str], options: set[str]) -> Iterator[str]:
+def _as_files(words: list[str], options: dict[str, bool]) -> Iterator[str]:
     """Yield the arguments, files whose names begin with `-` as paths that cannot be taken for options.
 
     Names of files come from whoever writes a commit: by `tvlint check *`, or from pre-commit, which puts them behind the
     options of a hook. One that would be read as an option ends the process, since nobody knows which of the two is meant,
-    unless a `--` that is no file's name tells them apart.
+    unless a `--` that is no file's name tells them apart, or it is an option with a value (`options` says of each whether it
+    has one) before a word that no file is called.
     """
     trusted = "--" in words and not os.path.lexists("--")
     separated = False
-    for word in words:
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
         if word == "--" and not separated:
             separated = True
             yield word
-        elif not word.startswith("-") or word == "-" or not os.path.lexists(word) or (not separated and trusted):
+        elif separated and _is_hyphened_file(word):
+            yield os.path.join(os.curdir, word)
+        elif trusted or not _is_hyphened_file(word) or (options.get(word) and following and not os.path.lexists(following)):
             yield word
-        elif not separated and (word in options or word.partition("=")[0] in options or word[:2] in options):
+        elif word in options or word.partition("=")[0] in options or word[:2] in options:
             fail(f"`{word}` is an option and the name of a file here", f"rename the file, or write `./{word}` for it")
         else:
             yield os.path.join(os.curdir, word)
+
+
+def _is_hyphened_file(word: str) -> bool:
+    return word.startswith("-") and word != "-" and os.path.lexists(word)
 
 
 def _refuse_unknown_command(argv: list[str]) -> None:

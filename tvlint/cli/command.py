@@ -40,7 +40,19 @@ def _run(options: Namespace, steps: Steps) -> int:
         say(f"tvlint: error: {error}")
         return INPUT
     except Exception as error:
+        if _is_nowhere():
+            say("tvlint: error: the current folder does not exist any more", "  help: change to a folder that exists")
+            return INPUT
         return _internal(error, options.traceback or bool(os.environ.get("TVLINT_DEBUG")))
+
+
+def _is_nowhere() -> bool:
+    """Return whether the current folder was removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _internal(error: Exception, with_traceback: bool) -> int:

@@ -31,6 +31,8 @@ from tvlint.run.project.project_file import Project, ProjectError, find, load
 
 _MOST_PROBLEMS = 1000
 """Of a report that the budget has no room for, so many problems are told."""
+_ADVISED = 100
+"""Of unknown names of rules in a project file, so many are compared with the known ones."""
 
 
 def note(message: str) -> None:
@@ -159,7 +161,9 @@ def _known(found: Project, rules: Mapping[str, Rule]) -> Project:
 
     unknown = [(name, location) for name, location in found.names if name not in rules]
     if unknown:
-        raise ProjectError(tuple(Problem(f"unknown rule `{name}`", at, did_you_mean(name, rules)) for name, at in unknown))
+        helps = [did_you_mean(name, rules) for name, _ in unknown[:_ADVISED]] + [""] * (len(unknown) - _ADVISED)
+        advised = zip(unknown, helps, strict=True)
+        raise ProjectError(tuple(Problem(f"unknown rule `{name}`", at, help) for (name, at), help in advised))
     frameworks = {name for rule in rules.values() for name in rule.frameworks} - {ANY_FRAMEWORK}
     if found.framework_location is not None and found.framework not in frameworks:
         help = did_you_mean(found.framework, frameworks)

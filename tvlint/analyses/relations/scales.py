@@ -16,7 +16,6 @@ from math import prod
 
 from tvlint.analyses.dataflow.def_use import collectives, writes
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.findings import relations
@@ -163,7 +162,7 @@ def _against(alone: Alone, factor: Fraction, misfit: _Misfit | None, right: list
     if misfit is None or misfit.scaled or len(right) != 1:
         return misfit
     times = factor / right[0]
-    meant = misfit.may_be_meant and times not in _likely(alone.plan, micro_batches_of(alone.plan))
+    meant = misfit.may_be_meant and times not in _likely(alone.plan, alone.micro_batches)
     return replace(misfit, times=times, may_be_meant=meant)
 
 
@@ -173,7 +172,7 @@ def _divided(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> Fract
     It does where backward starts from what the plan returns as its loss, divided by a multiple of their number. None for 1, and
     where that is not known.
     """
-    batches, stated = micro_batches_of(alone.plan), _stated(alone, bare(alone, loss)[1])
+    batches, stated = alone.micro_batches, _stated(alone, bare(alone, loss)[1])
     if batches == 1 or len(stated) != 1 or not seed or min(stated) / seed % batches:
         return None
     sizes, counted = _elements(alone, bare(alone, loss)[1])
@@ -226,7 +225,7 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
     """
     if factor is None:
         return None
-    plan, batches = alone.plan, micro_batches_of(alone.plan)
+    plan, batches = alone.plan, alone.micro_batches
     sizes, counted = _elements(alone, bare(alone, loss)[1])
     every = factor / counted * prod(sizes)
     if _is_of_mean(alone, loss, factor):
@@ -236,7 +235,7 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
 
 def _is_of_mean(alone: Alone, loss: int, factor: Fraction) -> bool:
     """Return whether so many times what `loss` is made of is its mean, over the batch or over each micro-batch."""
-    right = {Fraction(1), Fraction(1, micro_batches_of(alone.plan))}
+    right = {Fraction(1), Fraction(1, alone.micro_batches)}
     sizes, counted = _elements(alone, bare(alone, loss)[1])
     chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
     return any(factor / counted * size in right for size in chosen)
@@ -244,7 +243,7 @@ def _is_of_mean(alone: Alone, loss: int, factor: Fraction) -> bool:
 
 def _fits(alone: Alone, loss: int, factor: Fraction) -> bool:
     """Return whether what is that many times the gradient of what `loss` is made of is its gradient over all micro-batches."""
-    batches = micro_batches_of(alone.plan)
+    batches = alone.micro_batches
     sizes, counted = _elements(alone, bare(alone, loss)[1])
     return factor / (1 if sizes and counted == 1 else batches) in (Fraction(1), Fraction(1, batches))
 
@@ -258,7 +257,7 @@ def _still_scaled(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> 
     if len(stated) != 1 or seed <= min(stated) or _fits(alone, loss, factor):
         return None
     times = factor / min(stated)
-    return None if _fits(alone, loss, times) else times / micro_batches_of(alone.plan)
+    return None if _fits(alone, loss, times) else times / alone.micro_batches
 
 
 def _stated(alone: Alone, inner: int) -> set[Fraction]:
@@ -271,7 +270,7 @@ def _stated(alone: Alone, inner: int) -> set[Fraction]:
 
 def _divided_in_part(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> Fraction | None:
     """Return how many times the gradient of the loss a step takes that is divided by another number than that of its parts."""
-    plan, batches = alone.plan, micro_batches_of(alone.plan)
+    plan, batches = alone.plan, alone.micro_batches
     most = prod(axis.size for axis in plan.mesh.axes) * batches
     divided, (sizes, counted) = factor / (seed or factor), _elements(alone, bare(alone, loss)[1])
     chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
@@ -283,7 +282,7 @@ def _divided_in_part(alone: Alone, loss: int, seed: Fraction, factor: Fraction) 
 
 def _elements(alone: Alone, term: int) -> tuple[list[int], int]:
     """Return the sizes that a sum or mean goes over in one micro-batch, and by how many elements it divides in all of them."""
-    terms, batches = alone.world.terms, micro_batches_of(alone.plan)
+    terms, batches = alone.world.terms, alone.micro_batches
     head, operands = terms.keys[term], terms.operands[term]
     pattern: tuple[tuple[int, ...], ...] = head[3] if len(head) == 5 else ()
     if len(pattern) < len(operands) + 3:

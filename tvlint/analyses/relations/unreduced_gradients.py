@@ -6,6 +6,7 @@ while ranks along an axis hold the other parts. A plan that ends before the step
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.final_gradients import final_axes
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.gradients.unreduced_moments import unshared
-from tvlint.analyses.relations.derivation.localisation.sure import is_mixed, is_other_part, joined_before
+from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, joined_before
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Opaque, Slot
 from tvlint.analyses.relations.findings import relations
@@ -61,12 +62,17 @@ def _stepped(alone: Alone) -> Iterator[Unreduced]:
     held: dict[str, dict[int, tuple[Slot, Opaque | None]]] = {}
     for step in alone.derived.steps:
         held.setdefault(step.weight, {})[step.rank] = step.gradient, step.opaque
+    parts: dict[str, Parts] = {}
+    numbers: dict[str, _Numbers] = {}
+    for weight, of_rank in held.items():
+        parts[weight] = Parts(alone.plan, {rank: gradient for rank, (gradient, _) in of_rank.items()}, of_rank)
+        numbers[weight] = _Numbers(alone.plan, {rank: opaque for rank, (_, opaque) in of_rank.items()})
     for step in alone.derived.steps:
-        gradients = {rank: gradient for rank, (gradient, _) in held[step.weight].items()}
-        opaque = {rank: opaque for rank, (_, opaque) in held[step.weight].items()}
-        differing = (axis for axis in _differing(alone, step.rank, opaque) if not _is_split(alone.plan, step.weight, axis))
-        parts = ((axis, "stepped") for axis in _partial_axes(alone, step.rank, gradients))
-        for axis, has in (*parts, *((axis, "differs") for axis in differing)):
+        gradient, opaque = held[step.weight][step.rank]
+        partial = ((axis, "stepped") for axis in _partial_axes(alone, step.rank, gradient, parts[step.weight]))
+        differing = (axis for axis in _differing(alone.plan, step.rank, opaque, numbers[step.weight]))
+        apart = ((axis, "differs") for axis in differing if not _is_split(alone.plan, step.weight, axis))
+        for axis, has in (*partial, *apart):
             if (step.weight, axis) not in reduced[step.rank]:
                 yield Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,))
 
@@ -101,8 +107,9 @@ def _left(facts: Facts, alone: Alone) -> Iterator[Unreduced]:
     weights = {name for gradients in alone.derived.gradients.values() for name in gradients} - done
     for weight in sorted(weights):
         gradients = {rank: value.get(weight) for rank, value in alone.derived.gradients.items()}
-        for rank in gradients:
-            for axis in _partial_axes(alone, rank, gradients):
+        parts = Parts(plan, gradients, gradients)
+        for rank, gradient in gradients.items():
+            for axis in _partial_axes(alone, rank, gradient, parts):
                 name, operator = _last(plan, weight, rank)
                 declared = plan.tensors[name].placements if name in plan.tensors else None
                 if operator is not None and not (name in plan.outputs and declared is not None):
@@ -120,12 +127,12 @@ def _last(plan: Plan, weight: str, rank: int) -> tuple[str, Operator | None]:
     return found[-1] if found else ("", None)
 
 
-def _partial_axes(alone: Alone, rank: int, held: Mapping[int, Slot]) -> list[str]:
+def _partial_axes(alone: Alone, rank: int, value: Slot, parts: Parts) -> list[str]:
     """Return the axes over which what a rank holds is a part of a sum, where others hold other parts, or what is unknown.
 
     A part of a sum that an operator took for complete before, or added something else to, is that mistake.
     """
-    plan, value = alone.plan, held.get(rank)
+    plan = alone.plan
     pending = {(entry.origin, entry.number) for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
     if value is None or not pending or not pending.isdisjoint(alone.derived.incomplete):
         return []
@@ -134,25 +141,38 @@ def _partial_axes(alone: Alone, rank: int, held: Mapping[int, Slot]) -> list[str
     found = [plan.replication.axis] if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending) else []
     unknown = []
     for axis in (axis.name for axis in plan.mesh.axes if axis.size > 1):
-        others = [held[other] for other in plan.mesh.along(rank, (axis,)) if other != rank and other in held]
-        parts = [each_value for each_value in others if each_value is not None and is_other_part(value, each_value)]
-        if others and len(parts) == len(others):
+        if parts.is_part_over(rank, axis):
             found.append(axis)
-        elif others and not any(value is not None for value in others):
+        elif any(True for _ in parts.beside(rank, axis)) and all(other is None for other in parts.beside(rank, axis)):
             unknown.append(axis)
     return found or unknown
 
 
-def _differing(alone: Alone, rank: int, held: Mapping[int, Opaque | None]) -> Iterator[str]:
+class _Numbers:
+    """The numbers of values of unknown relation that ranks hold, by lines of ranks."""
+
+    def __init__(self, plan: Plan, held: Mapping[int, Opaque | None]) -> None:
+        self._mesh, self._held = plan.mesh, held
+        self._lines: dict[tuple[str, int], Counter[int | None]] = {}
+
+    def is_alone(self, rank: int, axis: str, number: int) -> bool:
+        """Return whether all other ranks along an axis hold values of unknown relation, with other numbers."""
+        first = self._mesh.first(rank, (axis,))
+        if (axis, first) not in self._lines:
+            held = (self._held.get(other) for other in self._mesh.along(rank, (axis,)))
+            self._lines[axis, first] = Counter(None if opaque is None else opaque.number for opaque in held)
+        counts = self._lines[axis, first]
+        return counts[None] == 0 and counts[number] == 1
+
+
+def _differing(plan: Plan, rank: int, opaque: Opaque | None, numbers: _Numbers) -> Iterator[str]:
     """Yield the axes along which all ranks hold other values of unknown relation than a rank does."""
-    plan, opaque = alone.plan, held[rank]
     if opaque is None:
         return
     if opaque.of_replica and plan.replication.count > 1:
         yield plan.replication.axis
     for axis in (axis.name for axis in plan.mesh.axes if axis.size > 1):
-        others = [held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank]
-        if all(other is not None and other.number != opaque.number for other in others):
+        if numbers.is_alone(rank, axis, opaque.number):
             yield axis
 
 

@@ -127,11 +127,12 @@ class Returned:
         return _is_one_slot(self.world, value, self.replicas, self.micro_batches)
 
     def is_averaged(self, rank: int, name: str, term: int) -> bool:
-        """Return whether the rank returns a mean over its own part, of which nothing is declared, and the average over
-        some axes is all of it. That whoever reads it takes the average is then assumed.
+        """Return whether the rank returns a number that is a mean over its own part, of which nothing is declared, and the
+        average over some axes is all of it. That whoever reads it takes the average is then assumed, as loops do with losses;
+        they do not do so with tensors, such as the running statistics of a normalisation.
         """
         values, value = self.world.values, self.derived.environments[rank][name]
-        if value is None or _is_declared(self.plan, name):
+        if value is None or _is_declared(self.plan, name) or prod(self.world.terms.shape[term]) != 1:
             return False
         value = values.as_multiple(value, term)
         if value.term != term or not value.leaves or not _is_own_mean(self.world, self.plan, value):

@@ -64,7 +64,7 @@ def source_text(path: str, report: Report, context: Context) -> str | None:
 
 def _asked(report: Report, context: Context) -> frozenset[Path]:
     """Return the files and folders of generated code that a person named, and that were read."""
-    read = (*report.checked, *(problem.location.path for problem in report.problems))
+    read = dict.fromkeys((*report.checked, *(problem.location.path for problem in report.problems)))
     return context.named.intersection(resolved(path, context.root) for path in read)
 
 

@@ -21,7 +21,7 @@ from tvlint.analyses.relations.derivation.given.equal_replicas import equal_repl
 from tvlint.analyses.relations.derivation.given.trusted_inputs import inputs_of, told_in_two_ways
 from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
-from tvlint.analyses.relations.derivation.localisation.sure import is_mixed, is_part_over, lasting_scaling
+from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, lasting_scaling
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
@@ -47,9 +47,11 @@ class Alone:
     bare: dict[int, tuple[Fraction, int]] = field(default_factory=dict, compare=False)
     """What values are multiples of by constants, as far as it was asked for."""
     operators: _Operators = field(init=False, compare=False, repr=False)
+    micro_batches: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "operators", _Operators(self.plan))
+        object.__setattr__(self, "micro_batches", micro_batches_of(self.plan))
 
 
 class _Operators:
@@ -142,9 +144,10 @@ def _cut_parts(alone: Alone) -> Iterator[tuple[tuple[int, int, int], Defect]]:
     plan, blamed = alone.plan, set[tuple[int, int, int]]()
     for operator, held in alone.derived.cut.values():
         parts, made = ({rank: pair[at] for rank, pair in held.items()} for at in (0, 1))
+        together = Parts(plan, parts)
         for rank, part in parts.items():
             sums = {(entry.origin, entry.number, rank) for leaf in part.leaves for entry in leaf.pending}
-            axes = [axis.name for axis in plan.mesh.axes if is_part_over(plan, parts, rank, axis.name)]
+            axes = [axis.name for axis in plan.mesh.axes if together.is_part_over(rank, axis.name)]
             others = [made[other] for axis in axes for other in plan.mesh.along(rank, (axis,))]
             if is_mixed(part) or not blamed.isdisjoint(sums) or all(other.box == made[rank].box for other in others):
                 continue
@@ -177,10 +180,11 @@ def _never_summed(alone: Alone) -> Iterator[Defect]:
         declared = [plan.tensors[name].placements for name in writes(joined.operator) if name in plan.tensors]
         stated = any(isinstance(placement, Partial) for placements in declared for placement in (placements or {}).values())
         apart = batch if prod(terms.shape[term]) == 1 else _batch_axes(plan)
+        parts = Parts(plan, joined.given)
         for rank in joined.given if not stated and term not in alone.derived.summed else ():
-            if any(is_part_over(plan, joined.given, rank, axis.name) for axis in plan.mesh.axes if axis.name not in apart):
+            if any(parts.is_part_over(rank, axis.name) for axis in plan.mesh.axes if axis.name not in apart):
                 segment = alone.operators.segment_of(joined.operator)
-                yield from [joins(plan, joined, rank, segment)] if segment else []
+                yield from [joins(plan, joined, rank, segment, parts)] if segment else []
 
 
 def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
@@ -199,8 +203,9 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
         apart = batch if prod(tensor.shape) == 1 else _batch_axes(plan)
         shared = [axis.name for axis in plan.mesh.axes if axis.size > 1 and axis.name not in apart]
         held = {rank: value.get(name) for rank, value in alone.derived.environments.items()}
+        parts = Parts(plan, held)
         for rank in held:
-            axis = next((axis for axis in shared if is_part_over(plan, held, rank, axis)), "")
+            axis = next((axis for axis in shared if parts.is_part_over(rank, axis)), "")
             if axis and not is_mixed(held[rank]):
                 text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
                 defect = Defect("missing-allreduce", True, text, rank)
@@ -227,9 +232,12 @@ def _invariants(alone: Alone) -> Iterator[Defect]:
     plan = alone.plan
     for name, tensor in plan.tensors.items():
         axes = [axis for axis, placement in (tensor.placements or {}).items() if isinstance(placement, Invariant)]
+        if not axes or tensor.role is Role.WEIGHT:
+            continue
         held = {rank: value.get(tensor.gradient) for rank, value in alone.derived.environments.items()}
-        for rank, axis in ((rank, axis) for rank in held for axis in axes if tensor.role is not Role.WEIGHT):
-            if is_part_over(plan, held, rank, axis):
+        parts = Parts(plan, held)
+        for rank, axis in ((rank, axis) for rank in held for axis in axes):
+            if parts.is_part_over(rank, axis):
                 text = f"leaves `{tensor.gradient}`, the gradient of `{name}`, on {{ranks}} a part of a sum over `{axis}`"
                 defect = Defect("missing-gradient-reduction", True, text, rank)
                 yield from _at_maker(alone, tensor.gradient, defect)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.inference.per_rank_types import shared_name
-from tvlint.analyses.relations.derivation.localisation.sure import is_part_over
+from tvlint.analyses.relations.derivation.localisation.sure import parts_of_one_sum
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Slot
 from tvlint.analyses.relations.transfer.index_maps import Pieces, joined
@@ -110,7 +110,7 @@ class Projection:
         folds = {value.fold.kind for value in known if value.fold is not None}
         if folds:
             return Partial(next(iter(folds)))
-        return Partial() if is_part_over(self.plan, line, first, axis) else None
+        return Partial() if first in parts_of_one_sum(line) else None
 
     def held_as(self, name: str) -> Iterator[tuple[int, Slot]]:
         """Yield each rank with what it holds as `name`."""

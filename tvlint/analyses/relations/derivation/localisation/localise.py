@@ -9,7 +9,7 @@ from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.relations.defect import STOPS, Defect, Fix, Sum, at, source_of
 from tvlint.analyses.relations.derivation.localisation.runnable import may_run
 from tvlint.analyses.relations.derivation.localisation.sure import (
-    is_part_over,
+    Parts,
     is_recovered,
     is_sure,
     joined_before,
@@ -189,15 +189,16 @@ def tell_scaling(machine: Machine, rank: RankState, scaling: Scaling) -> None:
 
 def tell_joined(machine: Machine, rank: RankState, joined: Joined) -> None:
     """Tell the operator that adds what ranks hold alike to a part of a sum."""
-    machine.derived.defects.append(joins(machine.plan, joined, rank.number, segment_of(machine, rank.number, joined.operator)))
+    segment, parts = segment_of(machine, rank.number, joined.operator), Parts(machine.plan, joined.given)
+    machine.derived.defects.append(joins(machine.plan, joined, rank.number, segment, parts))
 
 
-def joins(plan: Plan, joined: Joined, rank: int, segment: str) -> Defect:
+def joins(plan: Plan, joined: Joined, rank: int, segment: str, parts: Parts) -> Defect:
     """Return what is wrong with an operator that adds what ranks hold alike to a part of a sum."""
     operator, tensor = joined.operator, plan.tensors.get(joined.whole)
     rule = "bias-added-to-partial" if tensor is not None and tensor.role is Role.WEIGHT else "missing-allreduce"
     text = f"{name_of(operator)} on {{ranks}} adds `{joined.whole}` to its part of a sum: once on every rank that has a part"
-    axis = next((axis.name for axis in plan.mesh.axes if is_part_over(plan, joined.given, rank, axis.name)), "")
+    axis = next((axis.name for axis in plan.mesh.axes if parts.is_part_over(rank, axis.name)), "")
     if joined.part and axis:
         text = f"`{joined.part}` on {{ranks}} is a part of a sum over `{axis}`, and every rank that has a part adds "
         text += f"`{joined.whole}` to it"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import takewhile
 
@@ -146,13 +147,42 @@ def is_other_part(one: Value, other: Value) -> bool:
     return one.term == other.term and bool(there) and here.isdisjoint(there)
 
 
-def is_part_over(plan: Plan, held: Mapping[int, Slot], rank: int, axis: str) -> bool:
-    """Return whether the ranks along an axis hold the other parts of the sum that a rank holds a part of."""
-    value = held.get(rank)
-    if value is None or not value.leaves or plan.mesh.axis_size(axis) == 1:
-        return False
-    others = (held.get(other) for other in plan.mesh.along(rank, (axis,)) if other != rank)
-    return all(each_value is not None and is_other_part(value, each_value) for each_value in others)
+class Parts:
+    """The parts of sums that ranks hold under one name; ranks that are left out of `ranks` need hold none."""
+
+    def __init__(self, plan: Plan, held: Mapping[int, Slot], ranks: Container[int] | None = None) -> None:
+        self._mesh, self._held = plan.mesh, held
+        self._ranks = range(plan.mesh.size) if ranks is None else ranks
+        self._lines: dict[tuple[str, int], tuple[dict[int, Slot], frozenset[int]]] = {}
+
+    def is_part_over(self, rank: int, axis: str) -> bool:
+        """Return whether the ranks along an axis hold the other parts of the sum that a rank holds a part of."""
+        return rank in self._along(rank, axis)[1]
+
+    def beside(self, rank: int, axis: str) -> Iterator[Slot]:
+        """Yield what the other ranks along an axis hold."""
+        yield from (value for other, value in self._along(rank, axis)[0].items() if other != rank)
+
+    def _along(self, rank: int, axis: str) -> tuple[dict[int, Slot], frozenset[int]]:
+        first = self._mesh.first(rank, (axis,))
+        if (axis, first) not in self._lines:
+            line = {other: self._held.get(other) for other in self._mesh.along(rank, (axis,)) if other in self._ranks}
+            self._lines[axis, first] = line, parts_of_one_sum(line)
+        return self._lines[axis, first]
+
+
+def parts_of_one_sum(line: Mapping[int, Slot]) -> frozenset[int]:
+    """Return the ranks that hold a part of a sum of which each of the others holds other parts (`is_other_part`)."""
+    values = {rank: value for rank, value in line.items() if value is not None}
+    if len(values) < max(2, len(line)) or len({value.term for value in values.values()}) > 1:
+        return frozenset()
+    parts = {rank: {leaf.pending for leaf in value.leaves if leaf.pending} for rank, value in values.items()}
+    holders = Counter(pending for held in parts.values() for pending in held)
+    whole = [rank for rank, held in parts.items() if not held]
+    candidates = whole or parts
+    if len(whole) > 1:
+        return frozenset()
+    return frozenset(rank for rank in candidates if values[rank].leaves and all(holders[each] == 1 for each in parts[rank]))
 
 
 def note_joined(

@@ -87,6 +87,8 @@ class Configuration:
     """The weights that the run starts from, where the file names them: their path or repository (`Qwen/Qwen3-8B`)."""
     gpus: str = ""
     """The generation of the GPUs that it runs on (`hopper`), where that is known."""
+    beside: Mapping[str, Setting] = field(default_factory=dict)
+    """What else the file sets, by its path, with its first configuration: a comparison shows it, and no rule reads it."""
     supposed: bool = False
     """Whether `elsewhere` is supposed to give nothing but what launches usually do."""
     condition: str = ""

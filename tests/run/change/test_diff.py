@@ -355,3 +355,50 @@ def test_a_mistake_stands_at_the_line_that_the_change_has_written(here: Path, ca
     silent = "# tvlint: ignore[heads-not-divisible-by-tp] tried\n"
     (here / "b.sh").write_text(launch.format(tp=3).replace("HEADS=8\n", f"HEADS=8 {silent}"))
     assert tvlint(capsys, "a.sh", "b.sh")[0] == 0
+
+
+VERL = """python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.tensor_model_parallel_size=2 \\
+  actor_rollout_ref.actor.optim.lr={lr} actor_rollout_ref.model.enable_gradient_checkpointing={checkpointing} \\
+  data.train_files=$HOME/data {more} "$@"
+"""
+SECTIONS = """trainer:
+  lr: {lr}
+actor:
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 1
+  micro_batch_size: 1
+  loss: {{agg_mode: {mode}, of: "${{trainer.lr}}"}}
+"""
+
+
+def test_overrides_beside_the_sizes_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(VERL.format(lr="1e-6", checkpointing="True", more=""))
+    (here / "b.sh").write_text(VERL.format(lr="1e-5", checkpointing="False", more="actor_rollout_ref.rollout.temperature=0.6"))
+    code, out, _ = tvlint(capsys, "a.sh", "b.sh")
+    told = {tuple(re.split("  +", row.strip())) for row in out.splitlines() if " -> " in row}
+    assert code == 0
+    assert told == {
+        ("actor_rollout_ref.actor.optim.lr", "1e-06 -> 1e-05"),
+        ("actor_rollout_ref.model.enable_gradient_checkpointing", "true -> false"),
+        ("actor_rollout_ref.rollout.temperature", "not given -> 0.6"),
+    }
+
+
+def test_what_stands_beside_a_section_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.yaml").write_text(SECTIONS.format(lr="1.0e-6", mode="token-mean"))
+    (here / "b.yaml").write_text(SECTIONS.format(lr="2.0e-6", mode="seq-mean"))
+    _, out, _ = tvlint(capsys, "a.yaml", "b.yaml")
+    told = {tuple(re.split("  +", row.strip())) for row in out.splitlines() if " -> " in row}
+    assert told == {("trainer.lr", "1e-06 -> 2e-06"), ("actor.loss.agg_mode", "token-mean -> seq-mean")}
+
+
+def test_mistakes_of_one_cause_stand_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.sh").write_text(SCRIPT.format(tp=2))
+    (here / "b.sh").write_text(SCRIPT.format(tp=3))
+    code, out, _ = tvlint(capsys, "a.sh", "b.sh")
+    assert code == 1
+    (head,) = [row for row in out.splitlines() if " error: " in row]
+    together = int(head.split(" error: ")[1].split(" mistakes of one cause")[0])
+    assert len(re.findall(r"^  - .* \[[\w-]+\]$", out, re.MULTILINE)) == together > 1
+    assert out.count("  help: all rules hold with") == out.count("all rules hold with") == 1
+    assert f"\n{together} errors" in out

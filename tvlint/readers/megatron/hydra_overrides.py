@@ -68,6 +68,7 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
         trainer = _of_trainer(overrides, composed_for(words, evaluation.source.path)) if is_trainer else {}
         world_size = _world_size(overrides)
         sections = dict.fromkeys(_section(path) for path in overrides if SIZES.fullmatch(path.rpartition(".")[2]))
+        found: list[Configuration] = []
         for section in sections:
             settings = {
                 setting.name: setting
@@ -79,9 +80,28 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
                 settings["world_size"] = world_size
             path = evaluation.source.path
             place = location_of(command.span)
-            yield Configuration(
-                path, FORMAT, framework, settings, {}, section, False, place, elsewhere=ELSEWHERE, model=_model(section, words)
+            found.append(
+                Configuration(
+                    path,
+                    FORMAT,
+                    framework,
+                    settings,
+                    {},
+                    section,
+                    False,
+                    place,
+                    elsewhere=ELSEWHERE,
+                    model=_model(section, words),
+                )
             )
+        yield from (replace(found[0], beside=_beside(found, overrides)), *found[1:]) if found else ()
+
+
+def _beside(found: Sequence[Configuration], overrides: dict[str, Setting]) -> dict[str, Setting]:
+    """Return the overrides that no configuration of the command has as a known setting."""
+    settings = (setting for each in found for setting in each.settings.values())
+    given = {setting.written for setting in settings if not isinstance(setting.value, Unknown)}
+    return {path: setting for path, setting in overrides.items() if path not in given}
 
 
 def _of_trainer(overrides: dict[str, Setting], composed: Composed | None) -> dict[str, Setting]:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.megatron import Option, option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
+from tvlint.ir.values import replace
 from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_sections
 from tvlint.readers.megatron.hydra_defaults import compose
 from tvlint.readers.megatron.primus import SPLIT_BY_HAND, with_presets
 from tvlint.readers.sources.interpolation import Interpolation
 from tvlint.readers.sources.scalar_values import typed, yaml_typed
-from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, mappings, merged
+from tvlint.readers.sources.yaml_nodes import (
+    Visits,
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    YamlSequence,
+    mappings,
+    merged,
+    plain_values,
+)
 
 FORMAT = "megatron-yaml"
 PARALLEL = frozenset(
@@ -46,6 +57,25 @@ ELSEWHERE = "another file"
 
 def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configuration]:
     """Yield the sections with parallel sizes of the file as it is composed with others."""
+    found = list(_sections(path, root, visits))
+    taken = {setting.location for each in found for setting in (*each.settings.values(), *each.overridden)}
+    yield from (replace(found[0], beside=_beside(root, taken, visits)), *found[1:]) if found else ()
+
+
+def _beside(root: YamlMapping, taken: Container[Location], visits: Visits) -> dict[str, Setting]:
+    """Return what the file sets outside its sections with parallel sizes, by its path."""
+    found: dict[str, Setting] = {}
+    for where, mapping in mappings(root, visits):
+        for key, value in mapping.entries:
+            if isinstance(key, YamlScalar) and not isinstance(value, YamlMapping) and value.location not in taken:
+                path = ".".join((*where, key.text))
+                plain = plain_values(value, lambda item: yaml_typed(None, item.text, item.plain))
+                if not isinstance(plain, Unknown):
+                    found[path] = Setting(path, plain, path, value.location, key.location)
+    return found
+
+
+def _sections(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configuration]:
     whole: frozenset[tuple[str, ...]] = frozenset()
     composed = compose(path, root)
     if composed is None and (found := with_presets(path, root)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tvlint.findings import Comparison, Difference
@@ -54,7 +54,8 @@ def compared(before: Configuration, after: Configuration, path: str) -> Comparis
         and not isinstance(value, Unknown)
         and not isinstance(old_facts.get(name), Unknown)
     )
-    lines.extend(_environment(before, after))
+    lines.extend(_differing(after.beside, before.beside))
+    lines.extend(_differing(after.environment, before.environment))
     return Comparison(path, after.section, tuple(lines), tuple(follow for follow in follows if follow.before != follow.after))
 
 
@@ -89,10 +90,10 @@ def _alike(old: Setting | None, new: Setting | None) -> bool:
     return all(isinstance(value, Unknown) for value in values) and len(reasons) == 1
 
 
-def _environment(before: Configuration, after: Configuration) -> Iterator[Difference]:
-    """Yield the variables of the run that have another value."""
-    for name in dict.fromkeys((*after.environment, *before.environment)):
-        old, new = before.environment.get(name), after.environment.get(name)
+def _differing(after: Mapping[str, Setting], before: Mapping[str, Setting]) -> Iterator[Difference]:
+    """Yield what has another value, where both values are known."""
+    for name in dict.fromkeys((*after, *before)):
+        old, new = before.get(name), after.get(name)
         if any(setting is not None and isinstance(setting.value, Unknown) for setting in (old, new)):
             continue
         if _given(old) != _given(new):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.shared import ROOT
+from tvlint.frameworks.kin import KNOWN
 from tvlint.readers.document import ReadError
 from tvlint.readers.read import CONFIGURATIONS, PLANS, Format, read
 
@@ -79,6 +80,13 @@ def test_the_example_is_read_by_the_reader_of_its_format_alone(format: Format) -
     assert document is not None
     again = format.reader.read("f", text if format in PLANS else data)
     assert repr(document) == repr(again)
+
+
+@pytest.mark.parametrize("format", CONFIGURATIONS, ids=lambda format: format.module)
+def test_a_framework_that_is_known_is_the_one_that_the_configurations_are_judged_as(format: Format) -> None:
+    document = read("f", example_of(format).encode())
+    assert document is not None
+    assert {each.framework for each in document.configurations} <= KNOWN
 
 
 @formats

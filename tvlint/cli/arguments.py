@@ -456,7 +456,7 @@ def _rules(commands: Any) -> None:
     )  # fmt: skip
     rules.add_argument("words", nargs="*", metavar="WORD", help="only rules with all these words in their name or page")
     rules.add_argument("--topic", default="", metavar="TOPIC", help="only rules of a topic, such as megatron/pipeline or plan")
-    rules.add_argument("--framework", default="", metavar="NAME", help="only rules for a framework, such as megatron-lm")
+    rules.add_argument("--framework", default="", metavar="NAME", help="only rules that hold for it, such as megatron-lm")
     kinds = [kind.value for kind in RuleKind]
     choice(rules, "--kind KIND", kinds, "only rules of this kind")
     choice(rules, "--severity SEVERITY", [severity.value for severity in Severity], "only rules of this severity")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tvlint.cli.arguments import fail
 from tvlint.cli.session import outputs, write
+from tvlint.frameworks.kin import KNOWN
+from tvlint.ir.configuration import Configuration
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.totals import counted
 from tvlint.rule import Rule
+from tvlint.rulebook.judge import version_range
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.output.exit_code import CLEAN, NOTHING
 from tvlint.run.output.outputs import say
@@ -24,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     wanted = outputs(options)
     known = tuple(load_rules().values())
     _refuse_unknown("topic", options.topic, [rule.topic for rule in known])
-    _refuse_unknown("framework", options.framework, [name for rule in known for name in rule.frameworks])
+    _refuse_unknown("framework", options.framework, KNOWN)
     rules = tuple(_found(known, options))
     write({output: _json(rules) if output.format == "json" else _text(rules) for output in wanted})
     if sys.stdout.isatty() or not rules:
@@ -33,20 +36,21 @@ def run(options: argparse.Namespace) -> int:
     return CLEAN if rules else NOTHING
 
 
-def _refuse_unknown(what: str, word: str, known: Sequence[str]) -> None:
+def _refuse_unknown(what: str, word: str, known: Collection[str]) -> None:
     if word and not any(name == word or name.startswith(f"{word}/") for name in known):
         fail(f"no rule has the {what} `{word}`", did_you_mean(word, {*known}))
 
 
 def _found(rules: Sequence[Rule], options: argparse.Namespace) -> Iterator[Rule]:
     words = [word.lower() for word in options.words]
+    wanted = Configuration("", "", options.framework, {})
     kept = [
         rule
         for rule in rules
         if options.kind in (None, rule.kind.value)
         and options.severity in (None, rule.severity.value)
         and (not options.topic or f"{rule.topic}/".startswith(f"{options.topic}/"))
-        and (not options.framework or not {options.framework, "any"}.isdisjoint(rule.frameworks))
+        and (not options.framework or version_range(rule, wanted) is not None)
     ]
     named = [rule for rule in kept if all(word in rule.name for word in words)]
     yield from named

@@ -157,16 +157,15 @@ def _heeds_comments(options: argparse.Namespace) -> bool:
 
 def _known(found: Project, rules: Mapping[str, Rule]) -> Project:
     """Return the project, or raise `ProjectError` where it names what does not exist."""
-    from tvlint.rulebook.judge import ANY_FRAMEWORK
+    from tvlint.frameworks.kin import KNOWN
 
     unknown = [(name, location) for name, location in found.names if name not in rules]
     if unknown:
         helps = [did_you_mean(name, rules) for name, _ in unknown[:_ADVISED]] + [""] * (len(unknown) - _ADVISED)
         advised = zip(unknown, helps, strict=True)
         raise ProjectError(tuple(Problem(f"unknown rule `{name}`", at, help) for (name, at), help in advised))
-    frameworks = {name for rule in rules.values() for name in rule.frameworks} - {ANY_FRAMEWORK}
-    if found.framework_location is not None and found.framework not in frameworks:
-        help = did_you_mean(found.framework, frameworks)
+    if found.framework_location is not None and found.framework not in KNOWN:
+        help = did_you_mean(found.framework, KNOWN)
         raise ProjectError((Problem(f"no rule knows the framework `{found.framework}`", found.framework_location, help),))
     for pair in found.proofs:
         if (name := _unknown_assumption(pair.assume)) is not None:

@@ -15,8 +15,9 @@ class Framework:
     `runs` are the frameworks whose checks it passes through: their rules hold for it too, but for those in `replaces`, each
     with the place where the framework does otherwise, and those in `replaces_with` where one of the settings is given that they
     are listed by. `defaults` are settings that it gives another default than the parser that it
-    runs. `packages` are the Python packages that its programs import. `version` is the release of Megatron core that it is a
-    fork of, where all its versions are of one.
+    runs. `packages` are the Python packages that its programs import. `folders` are those that its repositories are usually
+    cloned to, in lower case and without what joins their words. `version` is the release of Megatron core that it is a fork of,
+    where all its versions are of one. `has_roles`: sections of its files have roles of reinforcement learning.
     """
 
     runs: tuple[str, ...] = ()
@@ -24,7 +25,9 @@ class Framework:
     replaces_with: Mapping[str, frozenset[str]] = field(default_factory=dict)
     defaults: frozenset[str] = frozenset()
     packages: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     version: str = ""
+    has_roles: bool = False
 
 
 DISTINCT = frozenset({"nnscaler", "deepspeed", "gpt-neox", "torchtitan"})
@@ -56,6 +59,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
         # mindspeed_llm/features_manager/pipeline_parallel/num_layer_list.py:18
         dict.fromkeys(("num_layer_list", "noop_layers", "schedules_method"), _SPLIT_OF_LAYERS),
         packages=("mindspeed_llm", "mindspeed_mm", "mindspeed", "modellink", "ascendspeed"),
+        folders=("mindspeedllm",),
         # MindSpeed README.md at 028de58c: all that is supported are branches of core_r0.12.1, and older ones
         version="0.12",
     ),
@@ -77,12 +81,14 @@ FRAMEWORKS: Mapping[str, Framework] = {
             }
         ),
         packages=("slime", "miles"),
+        folders=("slime", "miles"),
     ),
-    "flagscale": Framework(_PARSER_AND_CORE, packages=("flagscale",)),
+    "flagscale": Framework(_PARSER_AND_CORE, packages=("flagscale",), folders=("flagscale",)),
     "pai": Framework(
         _PARSER_AND_CORE,
         {"several-data-sources": "megatron_patch/data/__init__.py takes each path for a dataset of its own"},
         packages=("megatron_patch",),
+        folders=("paimegatronpatch",),
     ),
     "primus": Framework(
         (CORE,),
@@ -92,10 +98,11 @@ FRAMEWORKS: Mapping[str, Framework] = {
             "pipeline-layout-mtp-count": "primus/backends/megatron/core/transformer/pipeline_parallel_layer_layout.py:13",
         },
         packages=("primus",),
+        folders=("primus",),
     ),
     "ms-swift": Framework((CORE,), packages=("swift",)),
-    "megatron-bridge": Framework((CORE,), packages=("megatron.bridge",)),
-    "nemo-rl": Framework((CORE,), packages=("nemo_rl",)),
+    "megatron-bridge": Framework((CORE,), packages=("megatron.bridge",), folders=("megatronbridge",)),
+    "nemo-rl": Framework((CORE,), packages=("nemo_rl",), folders=("nemorl",), has_roles=True),
     "nemo": Framework(
         (CORE,),
         {
@@ -104,15 +111,16 @@ FRAMEWORKS: Mapping[str, Framework] = {
             "cpu-offloading-of-all-layers": "nemo/collections/nlp/models/language_modeling/megatron_base_model.py:603",
         },
         packages=("nemo", "nemo_run"),
+        folders=("nemo",),
     ),
-    "verl": Framework((CORE,), packages=("verl",)),
+    "verl": Framework((CORE,), packages=("verl",), folders=("verl",), has_roles=True),
     "areal": Framework(
         (CORE,),
         # splits layers by their parameters
         dict.fromkeys(_SPLIT_OF_LAYERS, "areal/engine/megatron_utils/pipeline_parallel.py:65"),
         packages=("areal",),
     ),
-    "roll": Framework((CORE,), packages=("roll", "mcore_adapter")),
+    "roll": Framework((CORE,), packages=("roll", "mcore_adapter"), has_roles=True),
     "megatron-deepspeed": Framework(
         (MEGATRON,),
         {
@@ -124,6 +132,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
         # megatron/arguments.py:851
         defaults=frozenset({"recompute_num_layers"}),
         packages=("deepspeed",),
+        folders=("megatrondeepspeed",),
         version=BEFORE_RELEASES,
     ),
     MEGATRON: Framework(
@@ -141,10 +150,13 @@ FRAMEWORKS: Mapping[str, Framework] = {
             "custom_pipeline_recompute_layers": frozenset({"full-recompute-without-method"}),
         },
         packages=("megatron.training", "megatron.arguments", "megatron.initialize"),
+        folders=("megatronlm",),
     ),
     CORE: Framework(),
 }
 """By name; a program is of the first framework of which it imports a package, so that a user stands above what it runs."""
+KNOWN = DISTINCT | FRAMEWORKS.keys()
+"""The frameworks that a configuration may be of."""
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from tvlint.frameworks.kin import FRAMEWORKS
 from tvlint.ir.configuration import Configuration
 
 
@@ -19,10 +20,10 @@ class Role(Enum):
 
 _SERVES = frozenset({"rollout", "inference", "generation"})
 _SCORES = frozenset({"ref", "reference", "reward", "reward_model", "teacher"})
-_OF_RL = frozenset({"verl", "nemo-rl", "roll"})
 
 
 def role_of(configuration: Configuration) -> Role:
     """Return the role that frameworks of reinforcement learning give the section of their configuration."""
-    names = frozenset(configuration.section.split(".")) if configuration.framework in _OF_RL else frozenset[str]()
+    framework = FRAMEWORKS.get(configuration.framework)
+    names = frozenset(configuration.section.split(".") if framework is not None and framework.has_roles else ())
     return Role.SERVES if names & _SERVES else Role.SCORES if names & _SCORES else Role.TRAINS

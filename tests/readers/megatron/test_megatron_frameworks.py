@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tvlint.cli import main
 from tvlint.findings import Finding, Severity
 from tvlint.frameworks.defaults import KEPT
-from tvlint.frameworks.kin import FRAMEWORKS
+from tvlint.frameworks.kin import FRAMEWORKS, KNOWN
 from tvlint.frameworks.megatron import default, names
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
@@ -109,6 +110,29 @@ def test_the_table_of_frameworks_names_rules_and_settings_that_exist() -> None:
         assert named <= rules.keys()
         assert set(framework.runs) <= FRAMEWORKS.keys()
         assert framework.defaults <= set(names())
+
+
+@pytest.mark.parametrize("framework", sorted(KNOWN))
+def test_the_project_file_and_the_list_of_rules_know_each_framework(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], framework: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tvlint.toml").write_text(f'framework = "{framework}"\n')
+    assert main(["config", "verify"]) == 0
+    capsys.readouterr()
+    assert main(["rules", "--framework", framework]) == 0
+    listed = capsys.readouterr().out
+    assert ("\nheads-not-divisible-by-tp  " in listed) == (framework in FRAMEWORKS)
+
+
+@pytest.mark.parametrize("framework", [name for name, row in FRAMEWORKS.items() if row.folders])
+def test_a_program_in_a_folder_of_a_framework_is_of_that_framework(tmp_path: Path, framework: str) -> None:
+    for folder in FRAMEWORKS[framework].folders:
+        script = tmp_path / f"{folder}.sh"
+        script.write_text(f"python /opt/{folder}/gone.py --tensor-model-parallel-size 3 --num-layers 4\n")
+        document = read(str(script))
+        assert document is not None
+        assert document.configurations[0].framework == framework
 
 
 @pytest.mark.parametrize(

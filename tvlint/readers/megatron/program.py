@@ -15,21 +15,7 @@ from tvlint.readers.sources.sibling_files import content_within
 LARGEST = 1 << 20
 DEEPEST = 24
 IMPORT = Pattern(rb"^[ \t]*(?:from|import)[ \t]+([A-Za-z_][\w.]*)", re.MULTILINE)
-NAMES = {
-    "megatronlm": "megatron-lm",
-    "megatrondeepspeed": "megatron-deepspeed",
-    "megatronbridge": "megatron-bridge",
-    "mindspeedllm": "mindspeed",
-    "nemorl": "nemo-rl",
-    "nemo": "nemo",
-    "primus": "primus",
-    "flagscale": "flagscale",
-    "paimegatronpatch": "pai",
-    "slime": "slime",
-    "miles": "slime",
-    "verl": "verl",
-}
-"""Folders that repositories are usually cloned to, without what joins their words."""
+NAMES = {folder: name for name, framework in FRAMEWORKS.items() for folder in framework.folders}
 PACKAGES = tuple(
     (package.replace(".", os.sep), name)
     for name, framework in FRAMEWORKS.items()

@@ -11,6 +11,7 @@ from tests.scenarios.scenario import Scenario
 from tests.shared import SHARED, needs_shared
 from tvlint.analyses.relations.derivation.localisation.coverage import coverage_of
 from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone, sure_defects
+from tvlint.findings import Severity
 from tvlint.ir.coverage import Coverage
 from tvlint.ir.plan import Plan
 from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
@@ -278,3 +279,30 @@ def test_what_is_wrong_is_found_in_time_linear_in_the_operators(declared: str, o
 
     few, more, many = map(count, (40, 80, 160))
     assert many - more <= 2.4 * (more - few)
+
+
+NORM = """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+weight g f32[16]
+weight per_head f32[8]
+input x f32[4,8]
+program
+  h = linear(x, w)
+  part = chunk(g, dim=0) over tp
+  n = rms_norm(h, [8], part)
+"""
+
+
+@pytest.mark.parametrize(
+    ("norm", "found"),
+    [
+        ("rms_norm(h, [8], part)", {("norm-over-shards", Severity.WARNING)}),
+        ("rms_norm(h, part)", {("norm-over-shards", Severity.ERROR)}),
+        ("rms_norm(h, [8], per_head)", set()),
+        ("rms_norm(h, [8])", set()),
+    ],
+)
+def test_a_norm_that_states_the_size_of_its_shard_may_be_one_of_a_group(norm: str, found: set[tuple[str, Severity]]) -> None:
+    spoken = findings_of_text(NORM.replace("rms_norm(h, [8], part)", norm))
+    assert {(finding.rule, finding.severity) for finding in spoken if finding.rule == "norm-over-shards"} == found

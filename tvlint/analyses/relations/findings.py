@@ -14,8 +14,9 @@ from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone
 from tvlint.analyses.relations.matchers.matched import matched
 from tvlint.findings import Finding, Reason, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Compute, Operator
+from tvlint.ir.operators import Compute, Literal, Operator
 from tvlint.ir.patterns import Pattern
+from tvlint.ir.ranks import describe
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 from tvlint.rule import Rule
@@ -150,12 +151,14 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
                 min(alike, key=lambda sighting: sighting.ranks),
                 tuple(sorted({rank for reason in alike for rank in reason.ranks})),
             )
-            may_be_right = _may_be_stored_so(members) or _is_handed_on(members)
+            may_be_right = _may_be_stored_so(members) or _is_handed_on(members) or _may_be_groups(members)
             severity = Severity.WARNING if may_be_right else Severity.ERROR
             about = tuple(_NAMED.findall(first.message)) or None
             ways = (_way_of_partial(facts, alone, member, first.location) for member in members if alone)
             related = first.related or next(filter(None, ways), ())
-            yield Finding(name, severity, first.message + others, first.location, _HELP[name], related, ranks, about=about)
+            elsewhere = tuple(rank for rank in ranks if rank not in first.ranks)
+            message = first.message + (f"; the same on {describe(elsewhere, plan.mesh)}" if elsewhere else "") + others
+            yield Finding(name, severity, message, first.location, _HELP[name], related, ranks, about=about)
 
 
 def _also_at(places: Sequence[Location]) -> str:
@@ -187,6 +190,16 @@ def _may_be_stored_so(members: Sequence[Defect]) -> bool:
     """Return whether two parts are taken from a shard: gated units are often stored with the parts of each rank in a row."""
     parts = [len(member.place.outputs) for member in members if isinstance(member.place, Compute)]
     return members[0].name == "packed-split-across-shards" and max(parts, default=0) <= 2
+
+
+def _may_be_groups(members: Sequence[Defect]) -> bool:
+    """Return whether norms state the size of a shard: each rank may have one of the groups that are normalised apart."""
+    norms = [member.place for member in members if isinstance(member.place, Compute)]
+    return members[0].name == "split-dimension" and all(
+        has_trait(norm.op, Trait.NORMALISATION)
+        and ("normalized_shape" in norm.attributes or any(isinstance(given, Literal) for given in norm.inputs[1:2]))
+        for norm in norms
+    )
 
 
 def _is_handed_on(members: Sequence[Defect]) -> bool:

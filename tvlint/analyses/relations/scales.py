@@ -8,7 +8,7 @@ plan returns of it, where the step does not undo that. Weights of losses are non
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -107,6 +107,8 @@ def where_of(facts: Facts, operator: Operator) -> tuple[str, int]:
 def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, _Misfit]]:
     """Yield the steps with a multiple of the gradient of a mean loss: of several, of weights that only one of them uses."""
     starts = {(root.value.term, root.start) for root in alone.derived.roots}
+    if not starts and len(alone.derived.given_starts) == 1:
+        yield from _of_one_start(alone)
     if len(starts) == 1:
         used = {start: {step.weight for step in alone.derived.steps} for start in starts}
     else:
@@ -138,23 +140,43 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
     """
     seed = bare(alone, loss)[0]
     held: dict[tuple[int, ...], dict[Fraction, list[Stepped]]] = {}
-    for step in steps:
-        found = None if step.gradient is None or not _is_whole(step.gradient) else computed_factors(alone, step.gradient.term)
-        if found is None or step.gradient is None or not is_gradient(alone.world.terms, found[1]):
-            continue
-        open_numbers = tuple(number for number in found[2] if not _is_unscaled(alone, loss, start, number))
-        factor = step.gradient.coefficient * found[0] * seed
-        held.setdefault(open_numbers, {}).setdefault(factor, []).append(step)
+    for step, factor, numbers in _factors(alone, steps):
+        open_numbers = tuple(number for number in numbers if not _is_unscaled(alone, loss, start, number))
+        held.setdefault(open_numbers, {}).setdefault(factor * seed, []).append(step)
     for open_numbers, steps_of in held.items():
         misfits = {factor: None if open_numbers else _misfit(alone, loss, start * seed, factor) for factor in steps_of}
         right = [factor for factor, misfit in misfits.items() if misfit is None]
         misfits = {factor: _against(alone, factor, misfit, right) for factor, misfit in misfits.items()}
         judged = [(step, misfit) for factor, misfit in misfits.items() if misfit is not None for step in steps_of[factor]]
         yield from judged
-        if len(steps_of) > 1 and not judged:
-            usual, most = max(steps_of.items(), key=lambda item: (len(item[1]), -item[0]))
-            for factor, others in steps_of.items():
-                yield from ((step, _Misfit(factor / usual, most[0].weight)) for step in others if factor != usual)
+        if not judged:
+            yield from _unlike_most(steps_of)
+
+
+def _of_one_start(alone: Alone) -> Iterator[tuple[Stepped, _Misfit]]:
+    """Yield the steps with another multiple of their gradient than most, of a plan that is given where gradients start."""
+    held: dict[tuple[int, ...], dict[Fraction, list[Stepped]]] = {}
+    for step, factor, numbers in _factors(alone, alone.derived.steps):
+        held.setdefault(numbers, {}).setdefault(factor, []).append(step)
+    likely = _likely(alone.plan, micro_batches_of(alone.plan))
+    for steps_of in held.values():
+        yield from ((step, misfit) for step, misfit in _unlike_most(steps_of) if misfit.times in likely)
+
+
+def _factors(alone: Alone, steps: Sequence[Stepped]) -> Iterator[tuple[Stepped, Fraction, tuple[int, ...]]]:
+    """Yield the steps that take a multiple of a gradient, with its constant and the numbers of the run in it."""
+    for step in steps:
+        if step.gradient is not None and _is_whole(step.gradient):
+            factor, inner, numbers = computed_factors(alone, step.gradient.term)
+            if is_gradient(alone.world.terms, inner):
+                yield step, step.gradient.coefficient * factor, numbers
+
+
+def _unlike_most(steps_of: Mapping[Fraction, list[Stepped]]) -> Iterator[tuple[Stepped, _Misfit]]:
+    """Yield the steps with another factor than most, if there are several factors."""
+    usual, most = max(steps_of.items(), key=lambda item: (len(item[1]), -item[0]))
+    for factor, others in steps_of.items():
+        yield from ((step, _Misfit(factor / usual, most[0].weight)) for step in others if factor != usual)
 
 
 def _against(alone: Alone, factor: Fraction, misfit: _Misfit | None, right: list[Fraction]) -> _Misfit | None:

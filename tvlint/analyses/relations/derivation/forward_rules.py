@@ -38,7 +38,7 @@ from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
 from tvlint.ops.families.convolution import groups_of_all
 from tvlint.ops.families.shaping import view_sizes
-from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Shape, Trait, UnsupportedError
 
 
 def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
@@ -106,7 +106,7 @@ def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
             cut = sliced_locally(machine, spec, form, call, values[0])
             if cut is not None:
                 return cut
-        bound = spec.bind(call).given_draws()
+        bound = _bind(machine, form, spec, call, values).given_draws()
         if machine.alone:
             bound = _by_rows(bound, call)
         steps = spec.steps(call) if spec.steps is not None else ()
@@ -115,6 +115,29 @@ def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         everything = bool(values) and takes_everything(form, spec, machine.world.local_shape(values[0]))
         case = machine.cases.known[key] = Case(name, call, bound, steps, everything)
     return evaluated_case(machine, form, spec, case, values)
+
+
+def _bind(machine: Machine, form: Form, spec: OpSpec, call: Call, values: tuple[Value, ...]) -> Bound:
+    """Return the meaning of an operator on whole operands; raises Mismatch where it states the size of a shard in the place of
+    a dimension that it needs all of: a norm over what a rank has, with that part of its weight.
+
+    With a weight that is no shard, the rank's part may be one of several heads; with a reference, it may be a group.
+    """
+    try:
+        return spec.bind(call)
+    except MisfitError:
+        shapes = [machine.world.local_shape(value) for value in values]
+        whole = [machine.world.logical_shape(value, machine.total_slots) for value in values]
+        local = spec.bind(form.call(shapes))
+        for name in local.whole if len(local.operands) == len(values) else ():
+            places = [(at, names.index(name)) for at, names in enumerate(local.operands) if name in names]
+            sizes = {(whole[at][dim], shapes[at][dim]) for at, dim in places}
+            size, held = max(sizes)
+            if len(places) > 1 and len(sizes) == 1 and held < size:
+                low, high = values[places[0][0]].box[places[0][1]]
+                text = f"needs a whole dimension of {size} and gets indices {low}:{high} of it"
+                raise Mismatch("split-dimension", text, refutes=machine.alone, operand=places[0][0]) from None
+        raise
 
 
 def _of_packed(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved | None:

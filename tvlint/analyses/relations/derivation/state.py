@@ -223,6 +223,8 @@ class Derived:
     """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False
     """Whether more gradients may start than `roots` has: at values that are not known, or from inputs and other values."""
+    given_starts: set[int] = field(default_factory=set)
+    """The inputs and other values, none of them a gradient, from which gradients start."""
     computed: dict[int, set[int]] = field(default_factory=dict)
     """The terms that forward and gradient operators gave on each rank, before any recovery; together where there are many."""
     assumptions: set[str] = field(default_factory=set)

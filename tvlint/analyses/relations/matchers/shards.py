@@ -11,9 +11,11 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.mesh_axes import DATA_AXES, SEQUENCE_AXES, batch_axes, messaged_axes, traded_axes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
+from tvlint.analyses.relations.derivation.localisation.sure import SUMS
 from tvlint.analyses.relations.matchers.projection import On, Projection, Site, is_whole
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Send
 from tvlint.ir.placement import Shard
+from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, row_of
 
@@ -38,7 +40,7 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
                 text = text if keys else ""
             elif isinstance(on, Shard) and _chooses(site, operator, on, rank) and axis not in batch | SEQUENCE_AXES:
                 rule = "choice-over-shards"
-                if not _sent_on(site, [name for name in operator.outputs if name], axis):
+                if _reduces_places(site, operator, axis) or not _sent_on(site, list(filter(None, operator.outputs)), axis):
                     text = f"compares only a shard: its dimension of `{names[0]}` is split over `{axis}`"
             elif isinstance(on, Shard) and _runs_along(site, operator, on.dim % rank, axis, batch, axis in traded):
                 rule = "scan-over-shards"
@@ -137,6 +139,14 @@ def _exchanging(facts: Facts) -> frozenset[str]:
         axis for segment in facts.plan.segments.values() for operator in segment.operators
         if isinstance(operator, Communicate) and operator.kind in _CARRYING for axis in operator.group.axes or every
     )  # fmt: skip
+
+
+def _reduces_places(site: Site, operator: Compute, axis: str) -> bool:
+    """Return whether ranks reduce the places that each found in its own shard, which count from the start of that."""
+    tensors = site.projection.plan.tensors
+    places = {name for name in operator.outputs if name in tensors and holds_whole_numbers(tensors[name].dtype)}
+    sums = (each for each in site.segment.operators[site.index + 1 :] if isinstance(each, Communicate) and each.kind in SUMS)
+    return any(places.intersection(each_sum.inputs) and site.goes_over(each_sum, axis) for each_sum in sums)
 
 
 def _sent_on(site: Site, names: Collection[str], axis: str) -> bool:

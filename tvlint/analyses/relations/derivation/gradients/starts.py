@@ -106,6 +106,7 @@ def given(machine: Machine, rank: RankState, operator: Operator, of: str, value:
     number = number_of(head[2][0]) if has_trait(str(head[0]), Trait.FILLED) and gradient.clean else None
     if number is None or value is None:
         machine.derived.roots_open = True
+        machine.derived.given_starts.add(bare_term(terms, terms.whole(gradient.term)))
         return gradient
     segment = rank.segment.name if rank.segment else ""
     machine.derived.roots.append(Root(of, value, rank.number, segment, operator, Fraction(number)))

@@ -158,7 +158,7 @@ def _of_one_start(alone: Alone) -> Iterator[tuple[Stepped, _Misfit]]:
     held: dict[tuple[int, ...], dict[Fraction, list[Stepped]]] = {}
     for step, factor, numbers in _factors(alone, alone.derived.steps):
         held.setdefault(numbers, {}).setdefault(factor, []).append(step)
-    likely = _likely(alone.plan, micro_batches_of(alone.plan))
+    likely = _likely(alone.plan, alone.micro_batches)
     for steps_of in held.values():
         yield from ((step, misfit) for step, misfit in _unlike_most(steps_of) if misfit.times in likely)
 

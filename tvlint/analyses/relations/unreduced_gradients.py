@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import reads, writes
@@ -16,7 +17,7 @@ from tvlint.analyses.gradients.final_gradients import final_axes
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.gradients.unreduced_moments import unshared
 from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, joined_before
-from tvlint.analyses.relations.derivation.single_plan import Alone
+from tvlint.analyses.relations.derivation.single_plan import Alone, sums_taken_for_complete
 from tvlint.analyses.relations.derivation.state import Opaque, Slot
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.transfer.groups import resolved
@@ -47,7 +48,8 @@ def unreduced_gradients(facts: Facts) -> Iterator[Unreduced]:
     if alone is None:
         return
     ranks: dict[tuple[str, str, str, str], tuple[Operator, set[int]]] = {}
-    for unreduced in (*_stepped(alone), *_left(facts, alone), *_by_moments(facts.plan, alone)):
+    taken = sums_taken_for_complete(alone)
+    for unreduced in (*_stepped(alone, taken), *_left(facts, alone, taken), *_by_moments(facts.plan, alone)):
         ranks.setdefault((unreduced.weight, unreduced.name, unreduced.axis, unreduced.has), (unreduced.operator, set()))[
             1
         ].update(unreduced.ranks)
@@ -55,7 +57,7 @@ def unreduced_gradients(facts: Facts) -> Iterator[Unreduced]:
         yield Unreduced(weight, name, axis, has, operator, facts.fold.everywhere(tuple(sorted(members))))
 
 
-def _stepped(alone: Alone) -> Iterator[Unreduced]:
+def _stepped(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unreduced]:
     """Yield what weights, or copies of them, are stepped with; what is reduced after the step is another mistake."""
     programs = [(program, set(_reduced(alone.plan, program))) for program in alone.plan.programs]
     reduced = {rank: found for program, found in programs for rank in program.ranks}
@@ -69,7 +71,7 @@ def _stepped(alone: Alone) -> Iterator[Unreduced]:
         numbers[weight] = _Numbers(alone.plan, {rank: opaque for rank, (_, opaque) in of_rank.items()})
     for step in alone.derived.steps:
         gradient, opaque = held[step.weight][step.rank]
-        partial = ((axis, "stepped") for axis in _partial_axes(alone, step.rank, gradient, parts[step.weight]))
+        partial = ((axis, "stepped") for axis in _partial_axes(alone, taken, step.rank, gradient, parts[step.weight]))
         differing = (axis for axis in _differing(alone.plan, step.rank, opaque, numbers[step.weight]))
         apart = ((axis, "differs") for axis in differing if not _is_split(alone.plan, step.weight, axis))
         for axis, has in (*partial, *apart):
@@ -100,7 +102,7 @@ def _runs_along(plan: Plan, group: Group, axis: str) -> bool:
     return set(plan.mesh.along(group.ranks[0], (axis,))) <= set(group.ranks) if group.ranks[0] < plan.mesh.size else False
 
 
-def _left(facts: Facts, alone: Alone) -> Iterator[Unreduced]:
+def _left(facts: Facts, alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unreduced]:
     """Yield the parts that the plan leaves of gradients of weights that it does not step."""
     plan, done = alone.plan, updated_weights(alone.plan) | {step.weight for step in alone.derived.steps}
     final = facts.derived("axes of final gradients", lambda: final_axes(facts))
@@ -109,7 +111,7 @@ def _left(facts: Facts, alone: Alone) -> Iterator[Unreduced]:
         gradients = {rank: value.get(weight) for rank, value in alone.derived.gradients.items()}
         parts = Parts(plan, gradients, gradients)
         for rank, gradient in gradients.items():
-            for axis in _partial_axes(alone, rank, gradient, parts):
+            for axis in _partial_axes(alone, taken, rank, gradient, parts):
                 name, operator = _last(plan, weight, rank)
                 declared = plan.tensors[name].placements if name in plan.tensors else None
                 if operator is not None and not (name in plan.outputs and declared is not None):
@@ -127,14 +129,14 @@ def _last(plan: Plan, weight: str, rank: int) -> tuple[str, Operator | None]:
     return found[-1] if found else ("", None)
 
 
-def _partial_axes(alone: Alone, rank: int, value: Slot, parts: Parts) -> list[str]:
+def _partial_axes(alone: Alone, taken: AbstractSet[tuple[int, int]], rank: int, value: Slot, parts: Parts) -> list[str]:
     """Return the axes over which what a rank holds is a part of a sum, where others hold other parts, or what is unknown.
 
-    A part of a sum that an operator took for complete before, or added something else to, is that mistake.
+    A part of a sum that an operator took for complete before (`taken`), or added something else to, is that mistake.
     """
     plan = alone.plan
     pending = {(entry.origin, entry.number) for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
-    if value is None or not pending or not pending.isdisjoint(alone.derived.incomplete):
+    if value is None or not pending or not pending.isdisjoint(taken):
         return []
     if is_mixed(value) and joined_before(alone.derived, alone.world.terms, value) is not None:
         return []

@@ -160,6 +160,11 @@ def _cut_parts(alone: Alone) -> Iterator[tuple[tuple[int, int, int], Defect]]:
             yield from ((one_sum, defect) for one_sum in sums)
 
 
+def sums_taken_for_complete(alone: Alone) -> set[tuple[int, int]]:
+    """Return the sums, by where they start, of which an operator took a part for all: what follows is that mistake."""
+    return {*alone.derived.incomplete, *((origin, number) for (origin, number, _), _ in _cut_parts(alone))}
+
+
 def _follows(alone: Alone, defect: Defect, cut: Mapping[tuple[int, int, int], Defect]) -> bool:
     """Return whether a defect is of what was made of a piece of a part of a sum."""
     cause = defect.cause if cut and isinstance(defect.cause, tuple) else ()

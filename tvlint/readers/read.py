@@ -14,7 +14,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.document import NOTHING, Document, ReadError
-from tvlint.readers.languages import YAML_NAMES, names
+from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -115,8 +115,21 @@ def read(path: str, data: bytes | None = None, operators: tuple[Declared, ...] =
         return _generated_folder(os.path.dirname(path) or os.curdir, operators)
     found = _file(path, data)
     if found is None:
-        return _not_followed(path, data)
-    return found if found.plan is None else _with_operators(found, found.plan, operators)
+        found = _not_followed(path, data)
+    if path.lower().endswith(SHELL_NAMES):
+        return _with_broken(path, data, found)
+    return found if found is None or found.plan is None else _with_operators(found, found.plan, operators)
+
+
+def _with_broken(path: str, data: bytes, document: Document | None) -> Document | None:
+    """Return the document of a script with what keeps a shell from running it to its end."""
+    from tvlint.readers.shell.broken import broken
+
+    findings = tuple(broken(path, data))
+    if not findings:
+        return document
+    document = document or Document(path, NOTHING)
+    return replace(document, findings=(*document.findings, *findings))
 
 
 def _not_followed(path: str, data: bytes) -> Document | None:

@@ -167,6 +167,7 @@ CASES: tuple[Case, ...] = (
     Case("add twice", "torch.add", ((4, 2), (4, 2)), lambda x, y: x + 2 * y,
          lambda t, x, y: t.add(x, y, alpha=2), {"alpha": 2}),
     Case("add a constant", "torch.add", ((4, 2), Literal(0.5)), lambda x: x + 0.5, lambda t, x: t.add(x, 0.5)),
+    Case("logaddexp", "torch.logaddexp", ((4, 2), (4, 1)), np.logaddexp, lambda t, x, y: t.logaddexp(x, y)),
     Case("sub", "torch.sub", ((4, 2), (4, 1)), lambda x, y: x - y, lambda t, x, y: t.sub(x, y)),
     Case("sub twice", "torch.sub", ((4, 2), (4, 2)), lambda x, y: x - 2 * y,
          lambda t, x, y: t.sub(x, y, alpha=2), {"alpha": 2}),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from shared import ROOT
 
+from tvlint.reporters import FORMATS
+
 TOUR = ROOT / "fixtures" / "tour"
 SECRET = "hunter2secret"
 """A word of every file that no report may show; each file has a number of its own after it."""
@@ -390,9 +392,6 @@ class Call:
         return self.name in ("check-here", "check-proof-outside") or (
             self.name.startswith("diff") and "--" not in self.arguments
         )
-
-
-FORMATS = ("text", "concise", "json", "sarif", "junit", "github", "markdown", "html")
 
 
 def calls() -> tuple[Call, ...]:

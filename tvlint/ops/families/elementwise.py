@@ -450,6 +450,19 @@ _UNDONE_BY = {
     "rsqrt": frozenset({"reciprocal", "div", "pow"}),
 }
 
+def _log_sum(call: Call) -> Bound:
+    """The logarithm of the sum of two powers of e."""
+    call.reject_unknown()
+    call.expect(2)
+    operands, output, _ = broadcast(call)
+    return Bound(operands, (output,), commutative=True)
+
+
+def _log_of_sum(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    left, right = aligned(bound, operands, bound.outputs[0])
+    return (field.function("log", field.function("exp", left) + field.function("exp", right)),)
+
+
 SPECS = (
     *having(
         (Trait.SUM, Trait.RISING),
@@ -464,6 +477,7 @@ SPECS = (
         OpSpec("remainder", (*_torch("remainder"), "operator.mod"), _division, evaluate=_rest(_named_function("floor"))),
         OpSpec("fmod", _torch("fmod"), _division, evaluate=_rest(truncated)),
     ),
+    *having((Trait.NONLINEAR,), OpSpec("logaddexp", _torch("logaddexp"), _log_sum, evaluate=_log_of_sum)),
     OpSpec("lerp", _torch("lerp"), _interpolation, steps=_interpolation_steps, evaluate=_interpolated),
     *having(
         (Trait.NONLINEAR,),

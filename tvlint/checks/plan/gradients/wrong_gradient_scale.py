@@ -25,14 +25,14 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "micro-batches that are added up"
         )
         if multiple.other:
-            what = (
-                f"the gradient of the loss, if `{multiple.other}` is updated with that: their gradients are divided differently"
-            )
+            what = f"its gradient, and `{multiple.other}` with its whole gradient: the two are divided differently"
         help = "divide once by the ranks that share the batch and once by the micro-batches, in the loss or in the reduction"
         if multiple.factor.denominator == 1:
             help = f"divide the loss or the gradient by {multiple.factor} more: {help}"
         elif multiple.factor.numerator == 1:
             help = f"divide the loss or the gradient by {multiple.factor.denominator} less: {help}"
+        if multiple.other:
+            help = "sum gradients over ranks that have parts of them, average over ranks with batches, and divide all alike"
         if multiple.scaled:
             what = f"the gradient of the loss: backward starts from a multiple, which `{multiple.name}` does not undo"
             help = "divide the gradient by the loss scale before the update, once"

@@ -22,8 +22,8 @@ def test_every_room_has_its_row() -> None:
     assert sorted(set(re.findall(r"`tvlint/(\w+)/", table))) == packages(".")
 
 
-@pytest.mark.parametrize("room", ["analyses", "analyses/relations", "equivalence"])
-def test_the_rooms_of_the_proof_are_named(room: str) -> None:
+@pytest.mark.parametrize("room", ["analyses", "analyses/relations", "equivalence", "run"])
+def test_the_rooms_inside_a_room_are_named(room: str) -> None:
     assert [name for name in packages(room) if f"`{name}`" not in TEXT and f"`{room}/{name}`" not in TEXT] == []
 
 
@@ -44,6 +44,28 @@ def test_every_path_that_is_named_is_there(document: str) -> None:
     named = set(re.findall(r"`((?:tvlint|tests|rules|schemas|docs|benchmarks)/[\w/.]+)`", text))
     assert named
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_every_module_that_is_named_by_its_place_in_tvlint_is_there() -> None:
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", TEXT))
+    assert "run/output/outputs.py" in named
+    assert sorted(path for path in named if not (ROOT / path).exists() and not (PACKAGE / path).exists()) == []
+
+
+def test_the_figure_shows_rooms() -> None:
+    (figure,) = re.findall(r"```mermaid\n(.*?)```", TEXT, re.DOTALL)
+    arrows = re.findall(r"^ +(.*-->.*)$", figure, re.MULTILINE)
+    ends = {re.split(r"\W", end.strip())[0] for arrow in arrows for end in re.split(r"-->(?:\|[^|]*\|)?", arrow)}
+    assert ends - {"files", "program", "out", "rules"} <= {*packages(".")}
+
+
+def test_the_list_of_passes_of_a_proof_is_complete() -> None:
+    room = PACKAGE / "equivalence" / "verdict"
+    text = (room / "prove.py").read_text(encoding="utf-8")
+    listed = re.findall(r"`(\w+)\.(\w+)`", text.split('"""')[1])
+    modules = {path.stem: path.read_text(encoding="utf-8") for path in PACKAGE.glob("equivalence/**/*.py")}
+    assert [name for module, name in listed if not re.search(rf"^(?:def )?{name}\b", modules[module], re.MULTILINE)] == []
+    assert set(re.findall(r"from tvlint\.equivalence\.verdict\.(\w+) import", text)) <= {module for module, _ in listed}
 
 
 def test_the_order_of_rooms_is_that_of_the_contract() -> None:

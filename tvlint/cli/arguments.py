@@ -294,7 +294,7 @@ def _check(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--exit-zero", action="store_true", help="exit 0 despite findings and unproved pairs")
     parser.add_argument(
-        "--baseline", default="", metavar="FILE", help="report only what FILE lacks (default: the project's)"
+        "--baseline", default="", metavar="FILE", help="report only findings that FILE lacks (default: the project's)"
     )
     parser.add_argument("--no-baseline", action="store_true", help="also report what the baseline holds")
     parser.add_argument(
@@ -316,7 +316,10 @@ def _baseline(commands: Any) -> None:
     choices = ("write", "prune", "verify")
     parser.add_argument(
         "action", choices=choices, metavar="{write,prune,verify}",
-        help="`write` all findings (in CI it only shrinks), `prune` those that are no more, or `verify` that none is",
+        help=(
+            "`write` records all findings (in CI, it only removes some); `prune` removes those that are gone; "
+            "`verify` fails if some are gone"
+        ),
     )  # fmt: skip
     parser.add_argument("paths", nargs="*", type=path, metavar="PATH", help="files or folders (default: the project's paths)")
     parser.add_argument(
@@ -344,7 +347,7 @@ def _prove(commands: Any) -> None:
         "--captures", default="", metavar="FOLDER", help="with `--captured`: keep the captures in FOLDER"
     )
     parser.add_argument(
-        "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--captured`: most time (default: 600)"
+        "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--captured`: limit of a program (default: 600)"
     )
     _sizes(parser)
     parser.add_argument(
@@ -363,7 +366,7 @@ def _prove(commands: Any) -> None:
     )
     parser.add_argument(
         "--replay", action="store_true",
-        help="also run proved pairs on random numbers; undecided pairs are always run so",
+        help="run proved pairs on random numbers too; undecided pairs always are",
     )  # fmt: skip
     remembering(parser)
     quiet(parser)
@@ -391,7 +394,7 @@ def _capture(commands: Any) -> None:
         "--timeout", type=positive, default=600, metavar="SECONDS", help="limit of the program (default: 600)"
     )
     parser.add_argument(
-        "--reference", default="", metavar="CAPTURE", help="the single-device capture, for NAME.plan.json of several ranks"
+        "--reference", default="", metavar="CAPTURE", help="the single-device capture; NAME.plan.json is then written too"
     )
     _sizes(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command that starts the program")
@@ -443,7 +446,7 @@ def _diff(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "what", nargs="+", type=path, metavar="VERSION",
-        help="two files or folders; or a git revision, another one (default: what is on disk), and the files to compare",
+        help="two files or folders; or a git revision, a second one (default: the files on disk), and the files to compare",
     )  # fmt: skip
     judging(parser)
     reporting(parser)

@@ -61,7 +61,7 @@ def judging(parser: argparse.ArgumentParser) -> None:
     severities = [severity.value for severity in Severity]
     parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
     parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="leave these rules out")
-    choice(parser, "--fail-on SEVERITY", severities, "the mildest that exits 1 (default: error)")
+    choice(parser, "--fail-on SEVERITY", severities, "the mildest severity that exits 1 (default: error)")
     parser.add_argument(
         "--no-ignore-comments", action="store_true", help="also report what `tvlint: ignore` comments silence"
     )
@@ -78,7 +78,7 @@ def reporting(parser: argparse.ArgumentParser) -> None:
 
 def excluding(parser: argparse.ArgumentParser) -> None:
     """`--exclude`: files of folders that are left out."""
-    help = "files of folders to leave out; repeatable, or a,b,c"
+    help = "files in folders to leave out; repeatable, or a,b,c"
     parser.add_argument("--exclude", type=patterns, action="extend", default=[], metavar="PATTERN", help=help)
 
 
@@ -89,7 +89,7 @@ def quiet(parser: argparse.ArgumentParser) -> None:
 
 def fixing(parser: argparse.ArgumentParser) -> None:
     """`--fix`, what it does, and what it would do."""
-    parser.add_argument("--fix", action="store_true", help="repair what leaves no choice")
+    parser.add_argument("--fix", action="store_true", help="apply the fixes that leave no choice")
     parser.add_argument(
         "--unsafe-fixes", action="store_true", help="with `--fix`: also the first of several repairs"
     )

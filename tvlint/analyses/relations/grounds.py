@@ -10,7 +10,7 @@ class Ground(Enum):
     """The ground of a reason that refutes."""
 
     FAILS = "does not run to its end"
-    RACES = "reads or overwrites what is under way, so that its result depends on time"
+    RACES = "reads or overwrites what is in flight, so that its result depends on time"
     STATES = "says of itself what is not so, or what the theorem excludes"
     DIFFERS = "has another value than the reference, which numbers confirm where both plans can be run"
 

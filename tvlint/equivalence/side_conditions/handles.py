@@ -30,6 +30,6 @@ def reused_handles(plan: Plan) -> Iterator[Defect]:
                 handle = handle_of(each_operator)
                 if started.setdefault((handle, step.micro_batch), number) != number and handle not in reported:
                     reported.add(handle)
-                    text = f"`{handle}` on {{ranks}} is under way already, so that it is open what a wait for it completes"
+                    text = f"`{handle}` on {{ranks}} is in flight already: a wait for it may complete either communication"
                     for rank in program.ranks:
                         yield at(each_operator, step.segment, Defect("reused-handle", False, text, rank))

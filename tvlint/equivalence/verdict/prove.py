@@ -2,14 +2,23 @@
 
 The passes, in order, each a function from frozen values to a frozen value:
 
+- `casts.with_flags`, `held_weights.as_held`: two plans -> the same, with logic of flags in place of that of
+  bits, and weights in the shapes in which ranks hold them;
 - `pairing.pair`: two plans -> a `Case`, or the gap that keeps them from being compared;
-- `replica_folding.fold_replicas`: a case -> the case of one replica, where all are alike;
-- `derivation.derive_reference`, `derive_parallel`: a case -> the relations of both plans, in one table of terms;
-- `compare.compare`: relations -> what differs in gradients, states, outputs, updates and roots;
-- `attempt.attempt_proof`: a case -> an `Attempt`: what differs, which side conditions are violated, whether that is a proof;
-- `causes.recover`, `differing_operators`, `causes`: an attempt that proves nothing -> the defects and gaps that explain it;
-- `judge.judge`: a case -> the attempt that proves it, or the verdict that explains, with a repair;
-- `statement`: attempts and defects -> a verdict.
+- `repeated_runs.without_repeated_runs`, `casts.without_needless_casts`, `unread_places.without_unread_places`,
+  `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`: a plan -> one that computes the same;
+- `judge.judge`: a case -> the `Attempt` that proves it, or the verdict that explains, with a repair. It calls
+  - `replica_folding.fold_replicas`: a case -> the case of one replica, where all are alike;
+  - `attempt.attempt_proof`: a case -> an `Attempt`: what differs, which side conditions are violated, whether that is a proof,
+    by `derivation.derive_reference`, `derivation.derive_parallel` (the relations of both plans, in one table of terms) and
+    `compare.compare` (what differs in gradients, states, outputs, updates and roots);
+  - `causes.recover`, `causes.differing_operators`, `causes.causes`: an attempt that proves nothing -> the defects and gaps that
+    explain it;
+- `judge.find_proof`: a case whose values alone are open (`open_values.OF_VALUES`) -> a proof from normal forms;
+- `statement.state_proof`, `statement.state_gaps`: attempts and defects -> a verdict; `solver_recheck.with_opinion` asks z3;
+- `on_numbers.run_both`: a pair that is still open -> what runs on random numbers show; `assumptions.holds_on_any_numbers` says
+  on which, `mixed_parts.taken_with_what_is_complete` names a cause;
+- `repair_on_numbers.repaired_on_numbers`: a verdict without a repair -> the edit that makes the plan prove.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     for misread in misread_codes(facts.plan):
         of = f", the scale of `{misread.of}`" if misread.of else ""
         found = rule.finding(
-            f"`{misread.codes}` was quantised with `{misread.right}` and is taken back with `{misread.scale}`{of}",
+            f"`{misread.codes}` was quantised with `{misread.right}` and is dequantised with `{misread.scale}`{of}",
             facts.place(misread.segment, misread.index),
             f"take `{misread.codes}` back with `{misread.right}`, or with what is made of it",
             ranks=facts.fold.everywhere(misread.ranks),

@@ -22,6 +22,7 @@ PROGRAMS = {
     "megatron_gpt_dp2_overlap": ("megatron_gpt_reference", "dp 2", "29"),
     "megatron_gpt_pp2_tied": ("megatron_gpt_tied_reference", "pp 2", "28"),
     "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
+    "megatron_gpt_groups_tp2_sp": ("megatron_gpt_groups_reference", "tp 2", "15"),
     "megatron_gpt_tp2_sp_bf16": ("megatron_gpt_bf16_reference", "tp 2", "29"),
     "megatron_gpt_experts_allgather": ("megatron_gpt_experts_reference", "dp 2", "29"),
     "megatron_gpt_experts_alltoall": ("megatron_gpt_experts_reference", "dp 2", "29"),

@@ -7,13 +7,17 @@ import importlib.util
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from shared import ROOT
 
+from tests.builders.action_runner import new_runner, run
 from tests.builders.capture_programs import PROGRAMS, tvlint
 
 if importlib.util.find_spec("torch") is None:
@@ -36,6 +40,40 @@ def test_the_page_runs_as_it_is_written() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         if number == 0:
             assert re.sub(r"\S*/", "", done.stdout.splitlines()[0]) == outputs[0].strip()
+
+
+def hook_of(page: str) -> dict[str, Any]:
+    ((_, text),) = [(kind, text) for kind, text in re.findall(r"```(yaml hook)\n(.*?)```", page, re.DOTALL)]
+    ((hook,),) = [repo["hooks"] for repo in yaml.safe_load(text)["repos"]]
+    assert isinstance(hook, dict)
+    return hook
+
+
+def project_with_a_launch(folder: Path) -> None:
+    shutil.copy(PROGRAMS / "tensor_parallel_mlp.py", folder)
+    (folder / "tvlint.toml").write_text('[[proof]]\nlaunch = "torchrun --nproc-per-node 2 tensor_parallel_mlp.py"\n')
+
+
+def test_the_hook_of_the_page_runs_the_launches_of_the_project(tmp_path: Path) -> None:
+    project_with_a_launch(tmp_path)
+    python, *arguments = hook_of((ROOT / "docs" / "capture.md").read_text())["entry"].split()
+    assert (python, arguments[:2]) == ("python", ["-m", "tvlint"])
+    done = tvlint(*arguments[2:], cwd=tmp_path)
+    assert (done.returncode, "proved:" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_the_action_runs_the_launches_of_the_project(fault: bool, tmp_path: Path) -> None:
+    runner = new_runner(tmp_path)
+    project_with_a_launch(runner / "workspace")
+    program = runner / "workspace" / "tensor_parallel_mlp.py"
+    text = program.read_text()
+    program.write_text(text.replace("            dist.all_reduce(gradient)", "            pass") if fault else text)
+    assert (program.read_text() != text) == fault
+    step = run(runner, capture_python=sys.executable)
+    assert step.outputs["exit-code"] == ("1" if fault else "0"), step.log
+    assert "torchrun --nproc-per-node 2" in step.summary
+    assert ("refuted" if fault else "proved") in step.summary
 
 
 FAULTS = {

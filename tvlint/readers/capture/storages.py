@@ -80,7 +80,7 @@ class _Follower:
         self.named: dict[Window, Named] = {}
         self.handles: dict[int, list[str]] = {}
         self.immediate = _immediate_waits(tape)
-        self.moved: dict[tuple[str, Window, str, int], str] = {}
+        self.moved: dict[tuple[str, str, int], dict[Window, str]] = {}
         self.operations = 0
         self.columns = Columns()
         self.masks: dict[str, Array] = {}
@@ -226,10 +226,13 @@ class _Follower:
             if found is None and not entry.written:
                 continue
             if found is not None:
-                key = (entry.value, window, mark.phase, mark.micro_batch)
-                if key not in self.moved:
-                    self.moved[key] = self._moved(entry.value, found, window, mark)
-                return self.moved[key]
+                known = self.moved.setdefault((entry.value, mark.phase, mark.micro_batch), {})
+                if window not in known:
+                    source = entry.value
+                    if len(entry.window.shape) > 1:
+                        source, found = _nearest(known, window, source, found)
+                    known[window] = self._moved(source, found, window, mark)
+                return known[window]
             return self._composed(window, mark)
         whole = self._whole_of_name(window) if 0 not in window.shape else None
         if whole is not None and all(entry.window != whole for entry in entries):
@@ -926,6 +929,26 @@ def _array(values: bytes | None, dtype: str) -> Array | None:
     if dtype not in _NUMPY:
         return None
     return np.frombuffer(values[: len(values) // kind.itemsize * kind.itemsize], dtype=kind)
+
+
+def _nearest(known: Mapping[Window, str], window: Window, value: str, found: tuple[Move, ...]) -> tuple[str, tuple[Move, ...]]:
+    """Return what a part is read from, and how: the smallest view that is known, where no dimension of it has to be split."""
+    low, high = span(window)
+    around = [each for each in known if span(each)[0] <= low and high <= span(each)[1] and count(each) > count(window)]
+    for each_window in sorted(around, key=count):
+        shorter = moves(each_window, window)
+        if shorter is not None and not _splits(each_window, shorter):
+            return known[each_window], shorter
+    return value, found
+
+
+def _splits(source: Window, found: tuple[Move, ...]) -> bool:
+    """Return whether a dimension is split so that a range of one of its factors can be taken."""
+    sizes = sorted(size for size in source.shape if size != 1)
+    return any(
+        isinstance(one, View) and isinstance(other, Narrow) and sorted(size for size in one.shape if size != 1) != sizes
+        for one, other in pairwise(found)
+    )
 
 
 def _summed(event: Gradient) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -165,6 +165,34 @@ def _reordered(source: Window, target: Window) -> tuple[Move, ...] | None:
 
 
 def _direct(source: Window, target: Window) -> tuple[Move, ...] | None:
+    """Return the moves where the factors of the one are those of the other; of a dimension of the source a range is taken whole
+    before it is viewed as several.
+    """
+    joined = _joined(source, target)
+    found = _factored(source, joined)
+    if found is None or joined == target:
+        return found
+    return (*(found[:-1] if found and isinstance(found[-1], View) else found), View(target.shape))
+
+
+def _joined(source: Window, target: Window) -> Window:
+    """Return the target with neighbouring dimensions that are one range of a dimension of the source joined."""
+    shape: list[int] = []
+    stride: list[int] = []
+    for size, step in zip(target.shape, target.stride, strict=True):
+        inside = any(
+            here <= step and shape and shape[-1] * stride[-1] <= there * here
+            for there, here in zip(source.shape, source.stride, strict=True)
+        )
+        if shape and size > 1 and shape[-1] > 1 and step > 0 and stride[-1] == size * step and inside:
+            shape[-1], stride[-1] = shape[-1] * size, step
+        else:
+            shape.append(size)
+            stride.append(step)
+    return replace(target, shape=tuple(shape), stride=tuple(stride))
+
+
+def _factored(source: Window, target: Window) -> tuple[Move, ...] | None:
     """Return the moves where the factors of the one are those of the other.
 
     Both are split into the same factors: the source is put into the order of the storage and viewed as its factors, of each of

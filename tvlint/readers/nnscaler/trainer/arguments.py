@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from difflib import get_close_matches
 
 from tvlint.findings import Edit, Finding, Fix, Related, Severity
 from tvlint.frameworks.nnscaler import COMPUTE, EARLY_COMPUTE, FURTHER_POLICY, POLICY, SHIPPED
@@ -86,6 +85,8 @@ def _unknown(compute: Entries, known: Collection[str], otherwise: str) -> Iterat
 
 
 def _nearest(text: str, known: Collection[str]) -> str:
+    from difflib import get_close_matches
+
     return next(iter(get_close_matches(text[:LONGEST], known, 1)), "")
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Compute
-from tvlint.ir.plan import Plan
+from tvlint.ir.values import dataclass
 from tvlint.readers.document import Document
 from tvlint.readers.nnscaler.trainer.graph_beside import graph_beside, operators_of
 from tvlint.readers.sources.json_nodes import NotJson, parse
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence
+
+if TYPE_CHECKING:
+    from tvlint.ir.operators import Compute
+    from tvlint.ir.plan import Plan
 
 FORMAT = "autodist-plan"
 LARGEST = 4 << 20

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from tvlint.checkout.following import content_listed
 from tvlint.checkout.opening import is_file
-from tvlint.ir.operators import Compute
-from tvlint.ir.plan import Phase, Plan
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.graph_file import GRAPH
+
+if TYPE_CHECKING:
+    from tvlint.ir.operators import Compute
+    from tvlint.ir.plan import Plan
 
 
 def graph_beside(path: str) -> tuple[str, Plan] | None:
@@ -27,6 +30,9 @@ def graph_beside(path: str) -> tuple[str, Plan] | None:
 
 def operators_of(graph: Plan) -> dict[int, Compute]:
     """Return the operators of the traced graph by number."""
+    from tvlint.ir.operators import Compute
+    from tvlint.ir.plan import Phase
+
     found: dict[int, Compute] = {}
     for segment in graph.segments.values():
         for operator in segment.operators if segment.phase is Phase.FORWARD else ():

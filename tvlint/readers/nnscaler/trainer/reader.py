@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from tvlint.findings import Finding
 from tvlint.frameworks.nnscaler import NESTED, TRAINER
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
+from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.nnscaler.trainer import autodist_plan

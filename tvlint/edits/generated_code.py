@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import PurePath
 
 from tvlint.ir.operators import Compute, Literal, Value
@@ -32,12 +32,17 @@ _SPAN = re.compile(r"slice\((\d+), (\d+)")
 _RUN = re.compile(r"executor\.(?P<how>fexecute|aexecute|backward)\((?:'\w+', )?(?:model\.)?(?P<what>'?\w+'?)")
 _ALONG = ("allgather_split", "allgather_reducescatter", "split_allgather", "reducescatter_allgather")
 _WHOLE = ("allreduce_identity", "identity_allreduce")
+_HANDED_ON = re.compile(r" = nnscaler\.runtime\.function\.identity\((\w+)\)$")
 _ON_ITSELF = re.compile(r"\s*(\w+) = \1")
 _BEGIN = re.compile(r"\b\w+=(?!=)|\(")
 _END = re.compile(r", \w+=|\)")
 _LONGEST = 100
 """The longest line of code that a message shows whole."""
 _MOST_DIMENSIONS = 4
+_LEVELS = 8
+"""What a line uses was made by so many lines before it."""
+_CLOSE, _AROUND = 24, 4
+"""So many lines near the places are tried with the partners of their collectives, and so many with one behind them."""
 _SIZES = frozenset({"size", "shape", "start", "stop", "sizes"})
 """Keywords that each rank may have its own numbers for."""
 
@@ -90,6 +95,23 @@ class Code:
         return found
 
     @cached_property
+    def called(self) -> dict[str, set[str]]:
+        """What the files call to make what the graph calls by a name."""
+        found: dict[str, set[str]] = {}
+        for lines in self.lines.values():
+            for line in lines:
+                for name in _made(line)[:1]:
+                    found.setdefault(_stem(name), set()).add(line.text.partition(" = ")[2].partition("(")[0])
+        return found
+
+    def makers(self, names: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """Yield where segments make one of the names, from the last place on."""
+        for path, lines in self.lines.items():
+            for line in reversed(lines):
+                if line.method != "_train_step" and not set(_made(line)).isdisjoint(names):
+                    yield path, line.number
+
+    @cached_property
     def ranks(self) -> dict[str, int]:
         """The rank of each file."""
         return {path: rank for rank, path in enumerate(self.texts)}
@@ -140,7 +162,13 @@ def _proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Propos
     near = list(_near(code, places))
     yield from _like_the_graph(code)
     yield from _like_siblings(code)
+    for line in near[:_CLOSE]:
+        yield from _of_partners(code, line)
+    for line in near[:_CLOSE]:
+        yield from _exchanged_results(code, line)
     yield from _of_initialisation(code, near)
+    for line in near[:_AROUND]:
+        yield from _inserted(code, line)
     for line in near[:3]:
         yield from _of_communication(code, line)
     yield from _of_the_step(code, near)
@@ -182,13 +210,24 @@ def _near(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[_Line]:
     for line in list(found):
         siblings = [other for other in code.lines[line.path] if other.method == line.method != "__init__"]
         names = set(line.names)
-        for _ in range(2):
+        found.update(dict.fromkeys(_taking(code, line)))
+        for _ in range(_LEVELS):
             makers = [other for other in siblings if other.number < line.number and set(_made(other)) & names]
             found.update(dict.fromkeys(reversed(makers)))
             names |= {name for other in makers for name in other.names}
         found.update(dict.fromkeys(other for other in siblings if set(_made(line)) & set(other.names)))
         found.update(dict.fromkeys(other for other in siblings if abs(other.number - line.number) <= 8))
     yield from found
+
+
+def _taking(code: Code, line: _Line) -> Iterator[_Line]:
+    """Yield the collectives by which a segment takes the values of which a backward in the step gives the gradients."""
+    run = re.search(r"executor\.backward\('(\w+)'", line.text)
+    segment = "" if run is None else run[1]
+    for other in code.lines[line.path]:
+        match = _COLLECTIVE.search(other.text) if other.method == segment else None
+        if match is not None and _stem(match["operand"]) in map(_stem, line.names):
+            yield other
 
 
 def _made(line: _Line) -> list[str]:
@@ -216,6 +255,7 @@ def _instead(old: str, new: str) -> str:
     old, new = old.strip(), new.strip()
     first, last = _alike(old, new), _alike(old[::-1], new[::-1])
     begins = [match.end() if match[0] == "(" else match.start() for match in _BEGIN.finditer(new[: first + 1])]
+    begins = [at for at in begins if new[at:first].count(")") <= new[at:first].count("(")]
     end = _END.search(new, max(first, len(new) - min(last, len(old) - first, len(new) - first)))
     if len(new) <= _LONGEST or not begins or end is None or begins[-1] >= len(old) - (len(new) - end.start()):
         return f"write `{_short(new)}`"
@@ -255,7 +295,8 @@ def _like_the_graph(code: Code) -> Iterator[Proposal]:
         for line in lines:
             made = _made(line)
             traced = code.calls.get(_stem(made[0])) if made and line.method not in ("__init__", "_train_step") else None
-            new = _as_traced(line, traced, full, lines) if traced is not None else None
+            lost = traced is not None and traced.op not in code.called.get(_stem(made[0]), ())
+            new = _as_traced(line, traced, full, lines, lost) if traced is not None else None
             if new is not None and new.strip() != line.text.strip():
                 found.setdefault(_stem(made[0]), {})[line] = (new,)
     for edits in found.values():
@@ -267,8 +308,13 @@ def _like_the_graph(code: Code) -> Iterator[Proposal]:
         yield code.proposal(f"call the operators {names} as they were traced,", every)
 
 
-def _as_traced(line: _Line, traced: Compute, full: Mapping[str, str], lines: Sequence[_Line]) -> str | None:
-    """Return the statement as the graph has it; None where it is not one that can be compared with it."""
+def _as_traced(
+    line: _Line, traced: Compute, full: Mapping[str, str], lines: Sequence[_Line], lost: bool
+) -> str | None:
+    """Return the statement as the graph has it; None where it is not one that can be compared with it.
+
+    What hands a value on can be where the operator that makes it is `lost`.
+    """
     target, _, value = line.text.partition(" = ")
     try:
         call = ast.parse(value.strip(), mode="eval").body
@@ -280,7 +326,9 @@ def _as_traced(line: _Line, traced: Compute, full: Mapping[str, str], lines: Seq
         return None
     name = ast.unparse(call.func)
     indexed = name.endswith(("getitem", "fullslice")) and name == traced.op
-    if indexed or "adapter" in name or name.endswith(("multiref", "identity", "checkpoint")):
+    if indexed:
+        return _with_index(line, call, traced)
+    if "adapter" in name or name.endswith(("multiref", "checkpoint")) or (name.endswith("identity") and not lost):
         return None
     known = [name for other in lines if other.method == line.method and other.number < line.number for name in other.names]
     used = [name for other in lines if other.method == line.method and other.number != line.number for name in other.names]
@@ -307,6 +355,17 @@ def _as_traced(line: _Line, traced: Compute, full: Mapping[str, str], lines: Seq
         return None
     every = ", ".join((*arguments, *(f"{word}={name}" for word, name in words.items())))
     return f"{target} = {traced.op}({every})"
+
+
+def _with_index(line: _Line, call: ast.Call, traced: Compute) -> str | None:
+    """Return an indexing at the places of the graph; ranges may be those of a rank."""
+    given, wanted = [ast.unparse(each) for each in call.args], traced.inputs
+    if len(given) != len(wanted):
+        return None
+    for at, operand in enumerate(wanted):
+        if isinstance(operand, Literal) and isinstance(operand.value, int) and not _equal(given[at], operand.value):
+            given[at] = _literal(operand.value)
+    return f"{line.text.partition(' = ')[0]} = {traced.op}({', '.join(given)})"
 
 
 def _operand(
@@ -480,14 +539,15 @@ def _covering(code: Code) -> Iterator[Proposal]:
 def _of_the_step(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
     if not any(line.method == "_train_step" for line in near):
         return
+    steps = [[line for line in lines if line.method == "_train_step"] for lines in code.lines.values()]
+    for step in steps:
+        yield from _of_repeated_runs(code, step, near)
     flags = (line for lines in code.lines.values() for line in lines if "skip_reducer" in line.text)
     for line in flags:
         yield from _replaced(code, line, "True$", "False")
         yield from _replaced(code, line, "False$", "True")
-    steps = [[line for line in lines if line.method == "_train_step"] for lines in code.lines.values()]
     yield from _with_cleared_gradients(code, steps)
     for step in steps:
-        yield from _of_repeated_runs(code, step)
         close = [line for line in step if line in set(near)] or step
         for line in close:
             if "executor." in line.text:
@@ -500,17 +560,18 @@ def _with_cleared_gradients(code: Code, steps: Sequence[Sequence[_Line]]) -> Ite
         yield code.proposal("insert `model.zero_grad()`", {line: ("    model.zero_grad()", line.text) for line in firsts})
 
 
-def _of_repeated_runs(code: Code, step: Sequence[_Line]) -> Iterator[Proposal]:
-    """Runs with the values of one micro-batch, of which there are several, with those of another one."""
+def _of_repeated_runs(code: Code, step: Sequence[_Line], near: Sequence[_Line]) -> Iterator[Proposal]:
+    """Runs with the values of one micro-batch, of which there are several, with those of another one; those near first."""
     names: dict[str, list[str]] = {}
     for line in step:
         for name in _made(line):
             if name not in names.setdefault(_stem(name), []):
                 names[_stem(name)].append(name)
-    runs = [(line, line.text.partition("(model.")[2] or line.text) for line in step if _RUN.search(line.text)]
+    runs = [(line, line.text.partition(" model.")[2] or line.text.partition("(model.")[2]) for line in step]
+    runs = [(line, call or line.text) for line, call in runs if _RUN.search(line.text)]
     counts = Counter(call for _, call in runs)
     most = max(map(len, names.values()), default=0)
-    for line, call in reversed(runs):
+    for line, call in sorted(runs, key=lambda run: (run[0] not in near[:_CLOSE], -run[0].number)):
         for at in range(most) if counts[call] > 1 and "()" not in call else ():
             changes = {name: _of_batch(name, names, at) for name in re.findall(r"\w+_\d+", call.partition(",")[2])}
             yield from _rewritten(code, line, lambda each, changes=changes: _renamed_as(each.text, changes))  # type: ignore[misc]
@@ -592,11 +653,53 @@ _PARTNERS = {
 """By collective those that do the same in one of the two directions, or the other way round."""
 
 
+def _of_partners(code: Code, line: _Line) -> Iterator[Proposal]:
+    """Yield a collective as one that does the same in one direction, or the other way round."""
+    match = _COLLECTIVE.search(line.text)
+    for kind in _PARTNERS.get(match["kind"], ()) if match is not None else ():
+        along = re.search(r"(?<!o)(?<!i)dim=\d, ", line.text)
+        yield from _of_kind(code, line, kind, along[0] if along else "")
+
+
+def _exchanged_results(code: Code, line: _Line) -> Iterator[Proposal]:
+    """Yield the results of a call under each other's names."""
+    made = _made(line) if line.method not in ("__init__", "_train_step") else []
+    for one, other in combinations(made, 2) if "multiref" not in line.text else ():
+        at = made.index(one), made.index(other)
+        yield from _rewritten(code, line, lambda each, at=at: _with_exchanged(each.text, *at))  # type: ignore[misc]
+
+
+def _with_exchanged(text: str, one: int, other: int) -> str:
+    targets, _, value = text.strip().partition(" = ")
+    names = targets.split(", ")
+    names[one], names[other] = names[other], names[one]
+    return f"{text[: len(text) - len(text.lstrip())]}{', '.join(names)} = {value}"
+
+
+def _inserted(code: Code, line: _Line) -> Iterator[Proposal]:
+    """Yield a sum over a group, forwards or backwards, of what a line makes."""
+    if line.method in ("__init__", "_train_step") or _COLLECTIVE.search(line.text):
+        return
+    for place, name in enumerate(_made(line)):
+        for kind in _WHOLE:
+            for key in code.groups(line.path):
+                edits: dict[_Line, Sequence[str]] = {}
+                for each in code.alike[line.form, line.turn]:
+                    group, made = code.groups(each.path).get(key), _made(each)
+                    indent = each.text[: len(each.text) - len(each.text.lstrip())]
+                    handed = _HANDED_ON.search(each.text)
+                    call = f"nnscaler.runtime.adapter.nn.{kind}({made[place] if handed is None else handed[1]}, ranks={group})"
+                    if group is not None:
+                        rows = (each.text, f"{indent}{made[place]} = {call}")
+                        edits[each] = rows if handed is None else rows[1:]
+                if line in edits:
+                    how = "write" if len(edits[line]) == 1 else "insert"
+                    where = "" if how == "write" else f" after the line that makes `{name}`,"
+                    yield code.proposal(f"{how} `{_short(edits[line][-1])}`{where}", edits)
+
+
 def _of_gradients(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
     """Yield the collectives of the files that are named with another direction, from the loss on."""
     for path in dict.fromkeys(line.path for line in near):
         for line in reversed(code.lines[path]):
-            match = _COLLECTIVE.search(line.text)
-            for kind in _PARTNERS.get(match["kind"], ()) if match is not None else ():
-                along = re.search(r"(?<!o)(?<!i)dim=\d, ", line.text)
-                yield from _of_kind(code, line, kind, along[0] if along else "")
+            yield from _of_partners(code, line)

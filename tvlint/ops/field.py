@@ -92,3 +92,15 @@ class Floats:
         import numpy as np
 
         return np.where(mask, left, right)
+
+
+def peak(operand: Array, axes: int | tuple[int, ...], field: Field) -> Any:
+    """Return what to take from the operand before its powers are added up, so that none is too large: in floating point its
+    greatest element along the axes, where it has one, and nothing elsewhere.
+    """
+    import numpy as np
+
+    if not isinstance(field, Floats):
+        return field.number(0)
+    greatest = np.max(np.real(operand), axis=axes, keepdims=True, initial=-np.inf)
+    return np.where(np.isfinite(greatest), greatest, 0.0)

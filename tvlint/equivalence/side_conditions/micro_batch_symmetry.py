@@ -71,7 +71,8 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
             certain = _needed(plan, segment) and not _stands_in(plan, steps, name, lacking)
             if not certain:
                 text += ": write what all micro-batches do alike as one segment, and run it for each of them"
-            nearest = min(places, key=lambda step: abs(step.micro_batch - lacking[0]))
+            again = [step for at, step in enumerate(places) if step.micro_batch in {each.micro_batch for each in places[:at]}]
+            nearest = min(again or places, key=lambda step: abs(step.micro_batch - lacking[0]))
             yield Defect("missing-micro-batch", certain, text, -1, name, source=nearest.source)
         elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
             text = f"the {what} on {{ranks}} does not run as often for every micro-batch"

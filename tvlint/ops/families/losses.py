@@ -13,7 +13,7 @@ from functools import reduce
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.reductions import without_absent
 from tvlint.ops.families.slicing import dimension
-from tvlint.ops.field import Array, Field
+from tvlint.ops.field import Array, Field, peak
 from tvlint.ops.named_arrays import as_array
 from tvlint.ops.operator_sequence import OperatorSequence
 from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having
@@ -150,7 +150,8 @@ def _pick(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
 
 
 def _log_chances(scores: Array, field: Field) -> Array:
-    return scores - field.function("log", field.function("exp", scores).sum(axis=-1, keepdims=True))
+    below: Array = scores - peak(scores, -1, field)
+    return below - field.function("log", field.function("exp", below).sum(axis=-1, keepdims=True))
 
 
 def _smoothed(scores: Array, target: Array, smoothing: Value, field: Field) -> Array:

@@ -9,7 +9,7 @@ from math import prod
 
 from tvlint.ir.operators import Literal
 from tvlint.ops.families.elementwise import holds_whole_numbers
-from tvlint.ops.field import Array, Field
+from tvlint.ops.field import Array, Field, peak
 from tvlint.ops.named_arrays import align, contract, spread
 from tvlint.ops.spec import (
     ONE,
@@ -96,13 +96,14 @@ def _axes(bound: Bound) -> tuple[int, ...]:
 
 
 def _softmax(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    powers = field.function("exp", operands[0])
+    powers = field.function("exp", operands[0] - peak(operands[0], _axes(bound), field))
     return (field.divide(powers, powers.sum(axis=_axes(bound), keepdims=True)),)
 
 
 def _log_softmax(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    total = field.function("exp", operands[0]).sum(axis=_axes(bound), keepdims=True)
-    return (operands[0] - field.function("log", total),)
+    scores = operands[0] - peak(operands[0], _axes(bound), field)
+    total = field.function("exp", scores).sum(axis=_axes(bound), keepdims=True)
+    return (scores - field.function("log", total),)
 
 
 def _softmin_steps(call: Call) -> Steps:

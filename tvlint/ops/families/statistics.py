@@ -8,7 +8,7 @@ from math import prod
 
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.reductions import greatest_of_rows, reduced_dims
-from tvlint.ops.field import Array, Field
+from tvlint.ops.field import Array, Field, peak
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 
@@ -102,8 +102,9 @@ def _bind_log_sum_exp(call: Call) -> Bound:
 
 
 def _log_sum_exp(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    total = field.function("exp", operands[0]).sum(axis=_axes(bound), keepdims=True)
-    return _shaped(bound, field.function("log", total))
+    greatest = peak(operands[0], _axes(bound), field)
+    total = field.function("exp", operands[0] - greatest).sum(axis=_axes(bound), keepdims=True)
+    return _shaped(bound, greatest + field.function("log", total))
 
 
 def _bind_place(call: Call) -> Bound:

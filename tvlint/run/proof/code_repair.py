@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -39,7 +40,7 @@ def with_code_repair(pair: Pair, plans: Plans, verdict: Verdict) -> Verdict:
     if code is None or code.size > _LARGEST:
         return verdict
     trials = max(min(pair.trials, _MOST_LINES // max(code.size, 1)), min(_FEWEST, pair.trials))
-    found = islice(proposals(code, list(_places(verdict, plans.findings))), trials)
+    found = islice(proposals(code, list(_places(code, verdict, plans.findings))), trials)
     with parsing_once():
         change = first_proved((_candidate(proposal) for proposal in found), partial(_proves, pair))
     return verdict if change is None else replace(verdict, reasons=with_repair(verdict.reasons, change))
@@ -66,14 +67,18 @@ def _opened(pair: Pair) -> Code | None:
         return None
 
 
-def _places(verdict: Verdict, findings: tuple[Finding, ...]) -> Iterator[tuple[str, int]]:
-    """Yield where the verdict and the errors of the reader stand: what refutes first."""
+def _places(code: Code, verdict: Verdict, findings: tuple[Finding, ...]) -> Iterator[tuple[str, int]]:
+    """Yield where the verdict and the errors of the reader stand, or where the names that they are about are made: what refutes
+    first.
+    """
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     named: list[Reason | Finding] = [*sorted(verdict.reasons, key=lambda reason: not reason.refutes), *errors]
     for place in named:
         for location in (place.location, *(other.location for other in place.related)):
             if location.line is not None:
                 yield location.path, location.line
+        if place.location.line is None:
+            yield from code.makers(re.findall(r"`(\w+)`", place.message))
 
 
 def _proves(pair: Pair, contents: Mapping[str, str]) -> bool:

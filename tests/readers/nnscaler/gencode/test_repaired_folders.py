@@ -123,3 +123,73 @@ def test_nothing_is_proved_beside_an_error_of_the_code(tmp_path: Path) -> None:
     assert verdict.stages.unknown == 1
     assert {"undeclared-group", "wrong-reducer-group"} == {reason.name for reason in verdict.reasons}
     assert verdict.reasons[0].repair == "write `ranks=[2, 3]` instead of `ranks=[2, 3, 4]` at gencode3.py:46"
+
+
+MOE = "moe--hybrid_pp2_tp2"
+WITHIN = {
+    "another expert's weights": (MOE, (2, 3), r"(getitem_5_\d+ = .*), 2\)", r"\1, 3)", ", 2` instead of"),
+    "results of a split under each other's names": (
+        GPT,
+        (0, 1),
+        r"^( *)(split_\d+), (split_\d+), (split_\d+) = (torch\.split)",
+        r"\1\4, \3, \2 = \5",
+        " = torch.split(",
+    ),
+    "an operator that hands its operand on": (
+        MOE,
+        (2, 3),
+        r"torch\.nn\.functional\.silu\((linear_7_\d+), inplace=False\)",
+        r"nnscaler.runtime.function.identity(\1)",
+        "functional.silu(linear_7_",
+    ),
+    "positions that are not summed": (
+        GPT,
+        (0, 1),
+        r"nn\.reducescatter_allgather\((embedding_1)",
+        r"nn.split_allgather(\1",
+        "nn.reducescatter_allgather(",
+    ),
+    "a loss that is not summed": (
+        MOE,
+        (2, 3),
+        r"nnscaler\.runtime\.adapter\.nn\.allreduce_identity\((cross_entropy_\d+), ranks=\[2, 3\]\)",
+        r"nnscaler.runtime.function.identity(\1)",
+        "allreduce_identity(cross_entropy_",
+    ),
+}
+"""By mistake: the folder, the ranks, what the first line that is wrong has and what instead, and what the repair says."""
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_mistake_within_a_segment_is_told_at_its_line(name: str, tmp_path: Path) -> None:
+    base, ranks, right, wrong, repair = WITHIN[name]
+    folder = tmp_path / "folder"
+    shutil.copytree(FOLDERS / base, folder)
+    changed = []
+    for rank in ranks:
+        path = folder / f"gencode{rank}.py"
+        before = path.read_text()
+        after = re.sub(right, wrong, before, count=1, flags=re.MULTILINE)
+        rows = zip(before.split("\n"), after.split("\n"), strict=True)
+        changed += [(path.name, at) for at, (old, new) in enumerate(rows, 1) if old != new]
+        path.write_text(after)
+    (verdict,) = prove_pair(Pair(str(folder), "")).verdicts
+    first = verdict.reasons[0]
+    assert verdict.outcome is Outcome.REFUTED
+    assert (Path(first.location.path).name, first.location.line) == changed[0]
+    assert repair in first.repair
+
+
+def test_a_collective_that_lacks_is_inserted(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    shutil.copytree(FOLDERS / GPT, folder)
+    for rank in (0, 1):
+        path = folder / f"gencode{rank}.py"
+        rows = path.read_text().split("\n")
+        at = next(at for at, row in enumerate(rows) if "identity_allreduce(tokens_weight_400" in row)
+        path.write_text("\n".join((*rows[:at], *rows[at + 1 :])))
+    first = _first_reason(folder)
+    assert first.name == "missing-gradient-reduction"
+    assert first.location.line == 96
+    assert "insert `tokens_weight_400 = nnscaler.runtime.adapter.nn.identity_allreduce(" in first.repair

@@ -88,6 +88,14 @@ TRAINER: Mapping[str, SettingValue] = {
 }
 """The scalar trainer arguments that rules ask about (nnscaler/cli/trainer_args.py:560)."""
 
+TRAINER_FIELDS = frozenset(TRAINER) | {
+    *("init_module", "vars", "compute_config", "gen_savedir", "instance_name", "dummy_sample_gen_fn"),
+    *("dummy_sample_post_process_fn", "tracing_from_weights", "model", "optimizer", "dataset", "dataloader", "dataset_sampler"),
+    *("lr_scheduler", "checkpoint", "log", "hook", "debug", "max_val_steps", "val_every_n_train_steps", "val_every_n_epochs"),
+    *("enable_progress_bar", "log_progress_every_n_train_steps"),
+}
+"""Every argument of the trainer in some release; it refuses all others."""
+
 NESTED: Mapping[str, SettingValue] = {
     "checkpoint_save_type": "sharded",
     "checkpoint_every_n_epochs": None,

@@ -85,6 +85,22 @@ def test_a_misspelled_setting_is_reported_with_its_neighbour() -> None:
     assert (finding.location.line, finding.help) == (3, "did you mean `zero_ngroups`?")
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("max_epoch: 1", "max_epochs"),
+        ("global_batch_sise: 8", "global_batch_size"),
+        ("own_batches: 8", ""),
+        ("micro_batch_sizes: 8", ""),
+        ("val_every_n_train_tokens: 5", ""),
+    ],
+)
+def test_an_argument_of_the_trainer_is_misspelt_where_the_one_alike_is_not_given(line: str, meant: str) -> None:
+    text = f"compute_config:\n  plan_ngpus: 2\n  use_end2end: true\nmicro_batch_size: 2\n{line}\n"
+    found = [(finding.rule, finding.location.line, finding.help) for finding in document(text).findings]
+    assert found == ([("unknown-trainer-argument", 5, f"did you mean `{meant}`?")] if meant else [])
+
+
 OTHERS = [
     "plan_ngpus: 2\n",
     "compute_config: 3\nplan_ngpus: 2\n",

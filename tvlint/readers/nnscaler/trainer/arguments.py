@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from tvlint.findings import Edit, Finding, Fix, Related, Severity
-from tvlint.frameworks.nnscaler import COMPUTE, EARLY_COMPUTE, FURTHER_POLICY, POLICY, SHIPPED
+from tvlint.frameworks.nnscaler import COMPUTE, EARLY_COMPUTE, FURTHER_POLICY, POLICY, SHIPPED, TRAINER_FIELDS
 from tvlint.ir.location import Location
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged
 
 LONGEST = 80
+MISSPELT = 0.88
+"""From this share of common letters on, a key is another one with a letter or two changed."""
 OF_MODULES = frozenset(
     {
         *("constant_folding", "trace_strategy", "use_zero", "zero_ngroups", "zero_use_reduce_scatter", "use_async_reducer"),
@@ -36,6 +38,18 @@ def surplus_settings(compute: Entries, policy: str, visits: Visits) -> Iterator[
                 yield Finding(
                     "unread-policy-setting", Severity.WARNING, message, inner.location, help, fixes=_respelled(inner, near)
                 )
+
+
+def misspelled_arguments(entries: Entries) -> Iterator[Finding]:
+    """Yield findings about arguments of the trainer that are misspelt; a project may have more of its own."""
+    free = TRAINER_FIELDS - {key.text for key, _ in entries}
+    for key, _ in entries:
+        near = _nearest(key.text, free, MISSPELT) if key.text not in TRAINER_FIELDS else ""
+        if near:
+            message = f"the trainer has no argument `{key.text[:LONGEST]}`"
+            help = f"did you mean `{near}`?"
+            fixes = _respelled(key, near)
+            yield Finding("unknown-trainer-argument", Severity.ERROR, message, key.location, help, fixes=fixes)
 
 
 def module_mistakes(entries: Entries, visits: Visits) -> Iterator[Finding]:
@@ -84,10 +98,10 @@ def _unknown(compute: Entries, known: Collection[str], otherwise: str) -> Iterat
             yield Finding("unknown-compute-setting", Severity.WARNING, message, key.location, help, fixes=fixes)
 
 
-def _nearest(text: str, known: Collection[str]) -> str:
+def _nearest(text: str, known: Collection[str], alike: float = 0.6) -> str:
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(text[:LONGEST], known, 1)), "")
+    return next(iter(get_close_matches(text[:LONGEST], sorted(known), 1, alike)), "")
 
 
 def _respelled(key: YamlScalar, near: str) -> tuple[Fix, ...]:

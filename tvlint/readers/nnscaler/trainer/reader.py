@@ -12,7 +12,7 @@ from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.nnscaler.trainer import autodist_plan
-from tvlint.readers.nnscaler.trainer.arguments import module_mistakes, surplus_settings
+from tvlint.readers.nnscaler.trainer.arguments import misspelled_arguments, module_mistakes, surplus_settings
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.sibling_files import content_beside
 from tvlint.readers.sources.yaml_nodes import (
@@ -63,6 +63,7 @@ def read(path: str, data: bytes) -> Document | None:
             if not any(key.text == "plan_ngpus" for key, _ in inner):
                 continue
             configurations.append(_configuration(path, ".".join(where), entries, inner, visits, compute.location))
+            findings.extend(misspelled_arguments(entries) if configurations[-1].complete else ())
             findings.extend((*surplus_settings(inner, _policy(configurations[-1]), visits), *module_mistakes(entries, visits)))
     if not configurations:
         return None

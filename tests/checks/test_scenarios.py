@@ -48,9 +48,6 @@ NOT_FOUND = {
         "nothing is known of a view that takes pieces of a dimension apart",
     ),
     "a mixer with channels over ranks: not reduced": "a convolution with the padding `same` is not in the operator table",
-    "gated linear unit: row weight on the wrong rank half (gathered value x sharded weight)": (
-        "a slice that all ranks take alike is a value of its own, which only its whole shape contradicts"
-    ),
 }
 """Mistakes that the relations of a plan do not show, by scenario, and why."""
 

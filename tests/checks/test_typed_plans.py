@@ -692,10 +692,7 @@ program cp=1
         ("narrow(e, 0, 0, 8)", "narrow(e, 0, 8, 8)", set()),
         ("full([8, 8], 1.0)", "full([8, 8], 1.0)", set()),
         ("full([8, 8], 1.0)", "full([8, 8], 2.0)", set()),
-        pytest.param(
-            *("narrow(e, 0, 0, 8)", "narrow(e, 0, 0, 8)", {"mismatched-shards"}),
-            marks=pytest.mark.xfail(strict=True, reason="a slice that all ranks take alike is a value of its own"),
-        ),
+        ("narrow(e, 0, 0, 8)", "narrow(e, 0, 0, 8)", {"mismatched-shards"}),
     ],
 )
 def test_what_each_rank_makes_or_cuts_for_itself_lies_as_nobody_knows(first: str, second: str, rules: set[str]) -> None:

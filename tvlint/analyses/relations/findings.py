@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tvlint.analyses.dataflow.def_use import uses, writes
+from tvlint.analyses.dataflow.def_use import reads, uses, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.flow import way
 from tvlint.analyses.relations.declared_regions import contradictions
@@ -152,6 +152,7 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
                 tuple(sorted({rank for reason in alike for rank in reason.ranks})),
             )
             may_be_right = _may_be_stored_so(members) or _is_handed_on(members) or _may_be_groups(members)
+            may_be_right = may_be_right or (alone is not None and _may_start_anew(alone, members))
             severity = Severity.WARNING if may_be_right else Severity.ERROR
             about = tuple(_NAMED.findall(first.message)) or None
             ways = (_way_of_partial(facts, alone, member, first.location) for member in members if alone)
@@ -200,6 +201,19 @@ def _may_be_groups(members: Sequence[Defect]) -> bool:
         and ("normalized_shape" in norm.attributes or any(isinstance(given, Literal) for given in norm.inputs[1:2]))
         for norm in norms
     )
+
+
+def _may_start_anew(alone: Alone, members: Sequence[Defect]) -> bool:
+    """Return whether elements are combined with a slice that every rank takes alike: each shard may start anew, as positions do
+    in sequences of their own.
+    """
+    return members[0].name == "mismatched-shards" and all(_takes_a_slice(alone, member) for member in members)
+
+
+def _takes_a_slice(alone: Alone, defect: Defect) -> bool:
+    makers = alone.operators.makers_on(defect.rank)
+    made = (makers[name][1] for name in (reads(defect.place) if defect.place is not None else ()) if name in makers)
+    return any(isinstance(maker, Compute) and has_trait(maker.op, Trait.RANGES) for maker in made)
 
 
 def _is_handed_on(members: Sequence[Defect]) -> bool:

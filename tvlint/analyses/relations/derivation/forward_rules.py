@@ -39,6 +39,7 @@ from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, 
 from tvlint.ops.families.convolution import groups_of_all
 from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Shape, Trait, UnsupportedError
+from tvlint.ops.table import has_trait
 
 
 def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
@@ -53,7 +54,9 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
     """
     try:
         return _of_parts(machine, form, spec, values)
-    except (Mismatch, UnsupportedError):
+    except (Mismatch, UnsupportedError) as failed:
+        if machine.alone and isinstance(failed, MisfitError):
+            _check_pieces(machine, form, spec, values)
         if spec.may_draw:
             raise
         halves = of_halves(machine, spec, form, values, lambda form, values: _evaluated(machine, form, values))
@@ -72,6 +75,33 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
             last = (saved, tuple(order.get(place, place) for place in range(len(values))))
             return Saved(saved.op, saved.bound, Family.INDEXED, values, saved.outputs, (*steps, last))
         raise
+
+
+def _check_pieces(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> None:
+    """Raise Mismatch for an operator that takes indices of a value which do not fit the piece that the rank has of another:
+    whole, the two do not fit at all.
+    """
+    pieces = tuple(_cut_piece(machine, value) for value in values)
+    if pieces != values:
+        try:
+            _of_parts(machine, form, spec, pieces)
+        except Mismatch as mismatch:
+            if mismatch.refutes and mismatch.name.endswith("mismatched-shards"):
+                raise
+        except UnsupportedError:
+            return
+
+
+def _cut_piece(machine: Machine, value: Value) -> Value:
+    """Return the piece of a value that a slice of it is; the value itself where it is none."""
+    terms = machine.world.terms
+    head, operands = terms.keys[value.term], terms.operands[value.term]
+    ranges = head[2] if len(head) > 2 and has_trait(str(head[0]), Trait.RANGES) and len(operands) == 1 else ()
+    if len(ranges) != len(value.box) or not value.clean or any(cut is not None and cut[2] != 1 for cut in ranges):
+        return value
+    box = tuple(bounds if cut is None else cut[:2] for bounds, cut in zip(value.box, ranges, strict=True))
+    whole = all(cut is None or bounds == (0, cut[1] - cut[0]) for bounds, cut in zip(value.box, ranges, strict=True))
+    return machine.world.values.clean(operands[0], box) if whole else value
 
 
 def _evaluated(machine: Machine, form: Form, values: tuple[Value, ...]) -> Saved:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,7 @@ from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
 from tvlint.run.proof.pair import Pair, Plans, read_pair
+from tvlint.run.proof.prove import prove_pair
 
 FOLDERS = ROOT / "fixtures" / "nnscaler" / "folders"
 RIGHT = ("gpt--tp2", "moe--hybrid_pp2_tp2", "mlp--hybrid_pp2_tp2_dp2", "shaped--pp2", "transposed--dp2", "unbound--dp2")
@@ -193,3 +195,15 @@ def test_a_view_is_the_same_in_smaller() -> None:
     assert (table.shrunk(heads), table.shrunk(hidden)) == (2, 128)
     table.equate(table.cut(2, table.new(4)), heads)
     assert (table.shrunk(heads), table.shrunk(hidden)) == (4, 256)
+
+
+@pytest.mark.parametrize(("change", "outcome"), [("sum", Outcome.PROVED), ("mean", Outcome.REFUTED)])
+def test_generated_code_whose_loss_is_a_multiple_is_refuted_where_no_count_of_parts_explains_it(
+    tmp_path: Path, change: str, outcome: Outcome
+) -> None:
+    folder = Path(shutil.copytree(FOLDERS / "moe--hybrid_pp2_tp2", tmp_path / "code"))
+    for rank in (2, 3):
+        file = folder / f"gencode{rank}.py"
+        file.write_text(file.read_text().replace("reduction='sum'", f"reduction='{change}'"))
+    (verdict,) = prove_pair(Pair(str(folder), "", trials=0)).verdicts
+    assert verdict.outcome is outcome

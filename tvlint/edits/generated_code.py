@@ -392,7 +392,8 @@ def _equal(text: str | None, wanted: Value) -> bool:
     if text is None:
         return False
     try:
-        return bool(ast.literal_eval(text) == wanted) or isinstance(wanted, str)
+        given = ast.literal_eval(text)
+        return bool(given == wanted) or (isinstance(wanted, str) and not isinstance(given, str))
     except (ValueError, SyntaxError):
         return True
 

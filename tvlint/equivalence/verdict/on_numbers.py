@@ -598,7 +598,8 @@ def _compared(
     if not _are_left(parallel, left, many.found):
         return NotRun("weights or states become something else")
     updated = {name for name in left if name in {_full_name(parallel, held) for _, held in many.found.left}}
-    different = _other_gradient(parallel, expected, many.found, updated)
+    parts = parallel.mesh.size * micro_batches_of(parallel) if _is_generated(parallel, reference) else 0
+    different = _other_gradient(parallel, expected, many.found, updated, parts)
     if isinstance(different, NotRun):
         return different
     if different is not None:
@@ -718,10 +719,13 @@ def _places(plan: Plan, tensor: Tensor, rank: int) -> tuple[Any, ...]:
     return np.ix_(*held)
 
 
-def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result, updated: Set[str]) -> Difference | NotRun | None:
+def _other_gradient(
+    plan: Plan, expected: Mapping[str, Array], many: Result, updated: Set[str], parts: int
+) -> Difference | NotRun | None:
     """Return where a rank has another gradient of a piece of a weight that it uses than the reference; None where none has.
 
-    Of the weights that are `updated` in both plans no gradient need be left.
+    Of the weights that are `updated` in both plans no gradient need be left. Where a plan does not say by what it divides, it
+    may be by numbers of its `parts`, if these are known, else by anything.
     """
     import numpy as np
 
@@ -751,7 +755,7 @@ def _other_gradient(plan: Plan, expected: Mapping[str, Array], many: Result, upd
         scale = float(np.abs(right).max(initial=0))
         if _close(held, piece, scale):
             continue
-        if name in undivided and _is_multiple(held, piece, scale):
+        if name in undivided and _is_multiple(held, piece, scale, parts):
             scaled = name
         else:
             errors.setdefault(name, {})[rank] = float(np.abs(held - piece).max())
@@ -776,11 +780,18 @@ def _undivided(plan: Plan) -> set[str]:
     }
 
 
-def _is_multiple(held: Array, piece: Array, scale: float) -> bool:
-    """Return whether a gradient is the reference's, multiplied with one number."""
+def _is_multiple(held: Array, piece: Array, scale: float, parts: int) -> bool:
+    """Return whether a gradient is the reference's, multiplied with one number.
+
+    Where `parts` are known it is to be a ratio of divisors of these.
+    """
     norm = float((piece * piece).sum())
     factor = float((held * piece).sum()) / norm if norm else 0.0
-    return factor > 0 and _close(held / factor, piece, scale)
+    if factor <= 0 or not _close(held / factor, piece, scale):
+        return False
+    ratio = Fraction(factor).limit_denominator(max(1, parts))
+    divides = ratio > 0 and parts % ratio.numerator == parts % ratio.denominator == 0
+    return not parts or (divides and abs(factor / float(ratio) - 1) < _CERTAIN)
 
 
 def _with_first(difference: Difference, plan: Plan, alone: _Run, many: _Run) -> Difference:

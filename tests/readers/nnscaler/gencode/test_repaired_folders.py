@@ -149,6 +149,7 @@ WITHIN = {
         r"nn.split_allgather(\1",
         "nn.reducescatter_allgather(",
     ),
+    "a mean instead of a sum": (MOE, (2, 3), r"reduction='sum'", "reduction='mean'", "reduction='sum'"),
     "a loss that is not summed": (
         MOE,
         (2, 3),

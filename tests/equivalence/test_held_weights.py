@@ -6,8 +6,8 @@ import pytest
 
 from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
+from tests.equivalence.idiom import Idiom, twins
 from tests.equivalence.test_attention import plans
-from tests.equivalence.test_idioms import Idiom
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.held_weights import as_held
 from tvlint.equivalence.verdict.on_numbers import Difference
@@ -153,23 +153,19 @@ end update w
         (("start=0, length=15", "start=1, length=15"), ("end grad(w) = div(grad(w), 2)\n", "")),
     ),
 }
-TWINS = [(name, before, after) for name, idiom in IDIOMS.items() for before, after in idiom.wrong]
 
 
 @pytest.mark.parametrize("name", IDIOMS)
 def test_a_weight_that_is_held_otherwise_is_proved(name: str) -> None:
-    reference, plan = (with_backward(text) for text in (IDIOMS[name].reference, IDIOMS[name].plan))
-    verdict = verdict_on(plan, reference)
+    verdict = IDIOMS[name].verdict()
     assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
     assert any("elements of the reference's" in text for text in verdict.assumptions)
-    assert not isinstance(on_numbers_of(*as_held(*plans(plan, reference))), Difference)
+    assert not isinstance(on_numbers_of(*as_held(*IDIOMS[name].plans())), Difference)
 
 
-@pytest.mark.parametrize(("name", "before", "after"), TWINS)
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
 def test_its_wrong_twins_are_refuted(name: str, before: str, after: str) -> None:
-    assert before in IDIOMS[name].plan
-    reference, plan = with_backward(IDIOMS[name].reference), with_backward(IDIOMS[name].plan.replace(before, after))
-    assert verdict_on(plan, reference).outcome is Outcome.REFUTED
+    assert IDIOMS[name].verdict(before, after).outcome is Outcome.REFUTED
 
 
 @pytest.mark.parametrize("shape", ["f32[12,8]", "f32[8,6]", "f32[59]"])

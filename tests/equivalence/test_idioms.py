@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from tests.builders.numbers import on_numbers_of
-from tests.builders.plan_tapes import with_backward
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
 from tvlint.equivalence.verdict.on_numbers import Difference
 from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
-
-
-@dataclass(frozen=True)
-class Idiom:
-    """A reference, a plan that trains the same, and edits of it after which it does not."""
-
-    reference: str
-    plan: str
-    wrong: tuple[tuple[str, str], ...]
 
 
 MOMENTS_SPLIT = Idiom(
@@ -808,20 +795,14 @@ IDIOMS = {
     "weights of experts that are scattered": SCATTERED_ROUTER,
     "an adapter that is added to the weight": MERGED_ADAPTER,
 }
-TWINS = [(name, before, after) for name, idiom in IDIOMS.items() for before, after in idiom.wrong]
 
 
 @pytest.mark.parametrize("name", IDIOMS)
 def test_an_idiom_is_proved(name: str) -> None:
-    reference, plan = (with_backward(text) for text in (IDIOMS[name].reference, IDIOMS[name].plan))
-    verdict = verdict_on(plan, reference)
-    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
-    assert not isinstance(on_numbers_of(*plans(plan, reference)), Difference)
+    numbers_of_proved(IDIOMS[name])
 
 
-@pytest.mark.parametrize(("name", "before", "after"), TWINS)
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
 def test_its_wrong_twins_are_refuted(name: str, before: str, after: str) -> None:
-    assert before in IDIOMS[name].plan
-    reference, plan = with_backward(IDIOMS[name].reference), with_backward(IDIOMS[name].plan.replace(before, after))
-    assert isinstance(on_numbers_of(*plans(plan, reference)), Difference)
-    assert verdict_on(plan, reference).outcome is Outcome.REFUTED
+    assert isinstance(on_numbers_of(*IDIOMS[name].plans(before, after)), Difference)
+    assert IDIOMS[name].verdict(before, after).outcome is Outcome.REFUTED

@@ -8,8 +8,7 @@ import pytest
 
 from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_idioms import Idiom
+from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.on_numbers import Difference
 from tvlint.findings import Outcome
@@ -532,24 +531,18 @@ end update w, g, b
         (("True, 0.1, 0.01", "True, 0.1, 0.1"), ("end grad(w) = div(grad(w), 2)\n", "")),
     ),
 }
-TWINS = [(name, before, after) for name, idiom in IDIOMS.items() for before, after in idiom.wrong]
 
 
 @pytest.mark.parametrize("name", IDIOMS)
 def test_an_idiom_is_proved(name: str) -> None:
-    reference, plan = (with_backward(text) for text in (IDIOMS[name].reference, IDIOMS[name].plan))
-    verdict = verdict_on(plan, reference)
-    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
-    assert not isinstance(on_numbers_of(*plans(plan, reference)), Difference)
+    numbers_of_proved(IDIOMS[name])
 
 
-@pytest.mark.parametrize(("name", "before", "after"), TWINS)
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
 def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
-    assert before in IDIOMS[name].plan
-    reference, plan = with_backward(IDIOMS[name].reference), with_backward(IDIOMS[name].plan.replace(before, after))
-    outcome = verdict_on(plan, reference).outcome
+    outcome = IDIOMS[name].verdict(before, after).outcome
     assert outcome is not Outcome.PROVED
-    if isinstance(on_numbers_of(*plans(plan, reference)), Difference):
+    if isinstance(on_numbers_of(*IDIOMS[name].plans(before, after)), Difference):
         assert outcome is Outcome.REFUTED
 
 

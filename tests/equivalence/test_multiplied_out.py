@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
-from oracle.judge import is_proved
-from oracle.mutate import mutants
 
-from tests.builders.numbers import on_numbers_of
-from tests.builders.plan_tapes import with_backward
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_text_plans import verdict_on
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
+from tests.equivalence.idiom import Idiom, assert_wrong_mutants_are_not_proved, numbers_of_proved, twins
+from tvlint.equivalence.verdict.on_numbers import Agreement
 from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
@@ -53,33 +46,25 @@ def _expert(rank: int) -> str:
     )
 
 
-class Twin(NamedTuple):
-    """A plan, its reference, and edits of one program that make it compute something else."""
-
-    reference: str
-    parallel: str
-    wrong: tuple[tuple[str, str], ...]
-
-
-TWINS = {
-    "a variance as the mean of squares less the square of the mean": Twin(
+IDIOMS = {
+    "a variance as the mean of squares less the square of the mean": Idiom(
         NORM.format(placed="") + "y = layer_norm(z, [8], g, b)\n" + SQUARED,
         "mesh dp=2\n" + NORM.format(placed=" dp:S(0)") + VARIANCE + SQUARED.replace("l:", "l0:")
         + "l: f32[] = all-reduce(l0) over dp\nend reduce-gradients g, b, w over dp\n",
         (("va = sub(e2, mm)", "va = sub(e2, mu)"), ("rsqrt(ve)", "rsqrt(va)"), ("add(va, 1e-05)", "add(va, 1e-06)")),
     ),
-    "an activation written out with its polynomial in another order": Twin(
+    "an activation written out with its polynomial in another order": Idiom(
         ACTIVATION.format(first="", second="") + 'a = gelu(h, approximate="tanh")\ny = linear(a, v)\n' + SQUARED,
         "mesh tp=2\n" + ACTIVATION.format(first=" tp:S(0)", second=" tp:S(1)") + TANH + SQUARED,
         (("h8 = add(h7, 1.0)", "h8 = add(h7, 2.0)"), ("0.044715", "0.04"), ("h2 = mul(h, h)", "h2 = add(h, h)")),
     ),
-    "the square of a logarithm of sums that was shifted": Twin(
+    "the square of a logarithm of sums that was shifted": Idiom(
         LOGITS.format(placed="") + "program\nz = linear(x, w)\n"
         + "ce: f32[] = cross_entropy(z, t)\nq = logsumexp(z, dim=-1)\n" + BOTH,
         "mesh tp=2\n" + LOGITS.format(placed=" tp:S(0)") + _logits(0) + _logits(1),
         (("q2 = pow(q, 2)", "q2 = pow(lg, 2)"), ("kk = mul(k, 0.0001)", "kk = mul(k, 0.001)")),
     ),
-    "one expert on each rank, its dimension left out": Twin(
+    "one expert on each rank, its dimension left out": Idiom(
         EXPERTS.format(placed="") + "program\n" + ROUTER
         + "w0 = select(w, 0, 0)\nw1 = select(w, 0, 1)\nh0 = matmul(x, w0)\nh1 = matmul(x, w1)\ng0 = narrow(p, 1, 0, 1)\n"
         + "g1 = narrow(p, 1, 1, 1)\no0 = mul(h0, g0)\no1 = mul(h1, g1)\ny = add(o0, o1)\n" + SQUARED,
@@ -89,26 +74,19 @@ TWINS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", IDIOMS)
 def test_what_is_the_same_multiplied_out_is_proved(name: str) -> None:
-    verdict = verdict_on(with_backward(TWINS[name].parallel), with_backward(TWINS[name].reference))
-    assert verdict.outcome is Outcome.PROVED, verdict.reasons
+    assert isinstance(numbers_of_proved(IDIOMS[name]), Agreement)
 
 
-@pytest.mark.parametrize(("name", "before", "after"), [(name, *edit) for name, twin in TWINS.items() for edit in twin.wrong])
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
 def test_what_differs_is_not_proved(name: str, before: str, after: str) -> None:
-    wrong = TWINS[name].parallel.replace(before, after)
-    assert wrong != TWINS[name].parallel
-    verdict = verdict_on(with_backward(wrong), with_backward(TWINS[name].reference))
+    verdict = IDIOMS[name].verdict(before, after)
     assert verdict.outcome is not Outcome.PROVED
     assert verdict.reasons
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", IDIOMS)
 def test_no_mutant_that_computes_something_else_is_proved(name: str) -> None:
-    parallel, reference = plans(with_backward(TWINS[name].parallel), with_backward(TWINS[name].reference))
-    proved = [each.plan for each in list(mutants(parallel))[::3] if is_proved(each.plan, reference)]
-    shown = [on_numbers_of(each, reference, any_numbers=True) for each in (parallel, *proved)]
-    assert isinstance(shown[0], Agreement)
-    assert not [each for each in shown if isinstance(each, Difference)]
+    assert_wrong_mutants_are_not_proved(IDIOMS[name])

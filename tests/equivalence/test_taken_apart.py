@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from oracle.judge import is_proved
-from oracle.mutate import mutants
 
-from tests.builders.numbers import on_numbers_of
-from tests.builders.plan_tapes import with_backward
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_multiplied_out import SQUARED, Twin
-from tests.equivalence.test_text_plans import verdict_on
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
+from tests.equivalence.idiom import Idiom, assert_wrong_mutants_are_not_proved, numbers_of_proved, twins
+from tests.equivalence.test_multiplied_out import SQUARED
+from tvlint.equivalence.verdict.on_numbers import Agreement
 from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
@@ -51,28 +46,28 @@ SEQUENCE_FIRST = (
     "am = reshape(at, [4, 2, 4])\ny0 = linear(am, o)\ny1 = all-reduce(y0) over tp\ny = transpose(y1, 0, 1)\n" + SQUARED
 )  # fmt: skip
 
-TWINS = {
-    "gate and up in steps": Twin(
+IDIOMS = {
+    "gate and up in steps": Idiom(
         ONE + IN_STEPS.format(wide=16) + WHOLE,
         PARTS + IN_STEPS.format(wide=8) + SUMMED,
         ((" tp:S(0)", " tp:S(0, parts=[8,8])"), ("slice(z, 1, 1, 8, 2)", "slice(z, 1, 0, 8, 2)")),
     ),
-    "gate and up index by index": Twin(
+    "gate and up index by index": Idiom(
         ONE + INDEX_BY_INDEX.format(half=8) + WHOLE,
         PARTS + INDEX_BY_INDEX.format(half=4) + SUMMED,
         (("g, u = unbind", "u, g = unbind"), (" tp:S(1)", " tp:S(1, order=[[1],[0]])")),
     ),
-    "in steps for index by index": Twin(
+    "in steps for index by index": Idiom(
         ONE + INDEX_BY_INDEX.format(half=8) + WHOLE,
         PARTS + IN_STEPS.format(wide=8) + SUMMED,
         (("slice(z, 1, 0, 8, 2)", "slice(z, 1, 0, 4, 1)"), ("slice(z, 1, 0, 8, 2)", "slice(z, 1, 1, 8, 2)")),
     ),
-    "index by index for in steps": Twin(
+    "index by index for in steps": Idiom(
         ONE + IN_STEPS.format(wide=16) + WHOLE,
         PARTS + INDEX_BY_INDEX.format(half=4) + SUMMED,
         (("[6, 4, 2])\ng, u = unbind(z2, dim=-1)", "[6, 2, 4])\ng, u = unbind(z2, dim=1)"),),
     ),
-    "rotary embedding with the sequence first": Twin(
+    "rotary embedding with the sequence first": Idiom(
         BATCH_FIRST,
         SEQUENCE_FIRST,
         (("qn = neg(q2)", "qn = neg(q1)"), ("kr = cat([kn, k1], dim=-1)", "kr = cat([k1, kn], dim=-1)")),
@@ -80,26 +75,19 @@ TWINS = {
 }
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", IDIOMS)
 def test_a_right_plan_is_proved(name: str) -> None:
-    verdict = verdict_on(with_backward(TWINS[name].parallel), with_backward(TWINS[name].reference))
-    assert verdict.outcome is Outcome.PROVED, verdict.reasons
+    assert isinstance(numbers_of_proved(IDIOMS[name]), Agreement)
 
 
-@pytest.mark.parametrize(("name", "before", "after"), [(name, *edit) for name, twin in TWINS.items() for edit in twin.wrong])
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
 def test_what_differs_is_not_proved(name: str, before: str, after: str) -> None:
-    wrong = TWINS[name].parallel.replace(before, after)
-    assert wrong != TWINS[name].parallel
-    verdict = verdict_on(with_backward(wrong), with_backward(TWINS[name].reference))
+    verdict = IDIOMS[name].verdict(before, after)
     assert verdict.outcome is not Outcome.PROVED
     assert verdict.reasons
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", IDIOMS)
 def test_no_mutant_that_computes_something_else_is_proved(name: str) -> None:
-    parallel, reference = plans(with_backward(TWINS[name].parallel), with_backward(TWINS[name].reference))
-    proved = [each.plan for each in list(mutants(parallel))[::3] if is_proved(each.plan, reference)]
-    shown = [on_numbers_of(each, reference, any_numbers=True) for each in (parallel, *proved)]
-    assert isinstance(shown[0], Agreement)
-    assert not [each for each in shown if isinstance(each, Difference)]
+    assert_wrong_mutants_are_not_proved(IDIOMS[name])

@@ -122,3 +122,13 @@ def with_second_in_place(
     if len(operands) == 2 and given == "operand 1":
         return operands, left
     return operands, dict(attributes)
+
+
+def in_torch(*names: str) -> tuple[str, ...]:
+    """Return the functions of the names, and the methods of tensors."""
+    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor"))
+
+
+def in_functional(*names: str) -> tuple[str, ...]:
+    """Return the functions of the names, also those of `torch.nn.functional`, and the methods of tensors."""
+    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "torch.nn.functional"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvlint.ir.operators import Value
-from tvlint.ops.families.elementwise import sigmoid, truncated
+from tvlint.ops.families.elementwise import constant, sigmoid, truncated
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
@@ -37,16 +37,10 @@ def _bind(defaults: dict[str, Value], signs: dict[str, int]) -> Callable[[Call],
 
 def _evaluate(function: _Function) -> Callable[[Bound, Sequence[Array], Field], tuple[Array, ...]]:
     def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-        constants = [None if value is None else field.number(_number(value)) for value in bound.attributes]
+        constants = [None if value is None else field.number(constant(value)) for value in bound.attributes]
         return (function(operands[0], field, *constants),)
 
     return evaluate
-
-
-def _number(value: Value) -> int | float:
-    if not isinstance(value, int | float):
-        raise UnsupportedError(f"the constant {value}")
-    return value
 
 
 def _positive(x: Array, field: Field) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvlint.ops.families.elementwise import broadcast, pair, placed
+from tvlint.ops.families.elementwise import broadcast, pair, placed, two_tensors
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
@@ -30,13 +30,6 @@ def _mask(symmetric: bool) -> Callable[[Call], Bound]:
         )
 
     return bind
-
-
-def _two(call: Call) -> Bound:
-    call.reject_unknown()
-    call.expect(2)
-    operands, output, _ = broadcast(call)
-    return Bound(operands, (output,), commutative=True)
 
 
 def _compared(compare: _Compare) -> Callable[[Bound, Sequence[Array], Field], tuple[Array, ...]]:
@@ -94,6 +87,6 @@ SPECS = (
         OpSpec("logical-or", ("torch.logical_or", "torch.Tensor.logical_or"), _mask(True), evaluate=_compared(_either)),
         OpSpec("logical-not", ("torch.logical_not", "torch.Tensor.logical_not"), _not, evaluate=_negated),
     ),
-    OpSpec("maximum", _names("maximum", "fmax"), _two, evaluate=_compared(_MORE), traits=frozenset({Trait.RISING})),
-    OpSpec("minimum", _names("minimum", "fmin"), _two, evaluate=_compared(_LESS)),
+    OpSpec("maximum", _names("maximum", "fmax"), two_tensors, evaluate=_compared(_MORE), traits=frozenset({Trait.RISING})),
+    OpSpec("minimum", _names("minimum", "fmin"), two_tensors, evaluate=_compared(_LESS)),
 )

@@ -26,6 +26,7 @@ from tvlint.ops.spec import (
     having,
     stars,
 )
+from tvlint.ops.spelling import in_functional
 
 
 def broadcast(call: Call) -> tuple[tuple[Names, ...], Names, tuple[Value, ...]]:
@@ -107,15 +108,23 @@ def _quotient(call: Call) -> Bound:
 
 def _floor_division(call: Call) -> Bound:
     """Quotients that are rounded, which torch does not differentiate."""
-    bound = _division(call)
+    bound = _two_numbers(call)
     return replace(bound, zero_gradient=frozenset(range(len(bound.operands))))
 
 
-def _division(call: Call) -> Bound:
-    """Return what is left of a division whose quotient is rounded."""
+def _two_numbers(call: Call) -> Bound:
+    """Return a function of two numbers of which nothing is known, such as a power or what is left of a division."""
     call.reject_unknown()
     operands, output, literals = _two(call)
     return Bound(operands, (output,), attributes=literals)
+
+
+def two_tensors(call: Call) -> Bound:
+    """Bind a function of two tensors that may be exchanged, which is linear in neither."""
+    call.reject_unknown()
+    call.expect(2)
+    operands, output, _ = broadcast(call)
+    return Bound(operands, (output,), commutative=True)
 
 
 def _interpolation(call: Call) -> Bound:
@@ -138,11 +147,12 @@ def _interpolation_steps(call: Call) -> Steps:
 
 def _interpolated(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     first, second, *weight = aligned(bound, operands, bound.outputs[0])
-    scale = weight[0] if weight else field.number(_constant(bound.attributes[0]))
+    scale = weight[0] if weight else field.number(constant(bound.attributes[0]))
     return (first + scale * (second - first),)
 
 
-def _constant(value: Value) -> int | float:
+def constant(value: Value) -> int | float:
+    """Return a constant that is a number; raises UnsupportedError for any other."""
     if not isinstance(value, int | float):
         raise UnsupportedError(f"the constant {value}")
     return value
@@ -179,17 +189,11 @@ def _added_of(op: str) -> Callable[[Bound, Sequence[Array], Field], tuple[Array,
     return evaluate
 
 
-def _power(call: Call) -> Bound:
-    call.reject_unknown()
-    operands, output, literals = _two(call)
-    return Bound(operands, (output,), attributes=literals)
-
-
 def _squared(call: Call) -> Bound:
     """`square` is the power of 2, under its name."""
     call.reject_unknown()
     call.expect(1)
-    return _power(replace(call, inputs=(call.inputs[0], Literal(2))))
+    return _two_numbers(replace(call, inputs=(call.inputs[0], Literal(2))))
 
 
 def _unary(*attributes: str) -> Callable[[Call], Bound]:
@@ -400,10 +404,6 @@ def _bind_glu(call: Call) -> Bound:
     return Bound((names,), ((*names[:at], "half", *names[at + 1 :]),), whole=frozenset({names[at], "half"}), sizes=sizes)
 
 
-def _torch(*names: str) -> tuple[str, ...]:
-    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "torch.nn.functional"))
-
-
 def _cast(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     """Return the operand; flags of what is no zero; whole floats as they are, without a gradient."""
     import numpy as np
@@ -450,14 +450,6 @@ _UNDONE_BY = {
     "rsqrt": frozenset({"reciprocal", "div", "pow"}),
 }
 
-def _log_sum(call: Call) -> Bound:
-    """The logarithm of the sum of two powers of e."""
-    call.reject_unknown()
-    call.expect(2)
-    operands, output, _ = broadcast(call)
-    return Bound(operands, (output,), commutative=True)
-
-
 def _log_of_sum(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     left, right = aligned(bound, operands, bound.outputs[0])
     return (field.function("log", field.function("exp", left) + field.function("exp", right)),)
@@ -466,38 +458,56 @@ def _log_of_sum(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[
 SPECS = (
     *having(
         (Trait.SUM, Trait.RISING),
-        OpSpec("add", (*_torch("add"), "operator.add"), _sum, evaluate=_linear_combination(1)),
-        OpSpec("sub", (*_torch("sub"), "operator.sub"), _sum, evaluate=_linear_combination(-1)),
+        OpSpec("add", (*in_functional("add"), "operator.add"), _sum, evaluate=_linear_combination(1)),
+        OpSpec("sub", (*in_functional("sub"), "operator.sub"), _sum, evaluate=_linear_combination(-1)),
     ),
-    *having((Trait.SCALING, Trait.PRODUCT), OpSpec("mul", (*_torch("mul"), "operator.mul"), _product, evaluate=_times)),
-    *having((Trait.SCALING, Trait.RESTRICTED), OpSpec("div", (*_torch("div"), "operator.truediv"), _quotient, evaluate=_over)),
+    *having((Trait.SCALING, Trait.PRODUCT), OpSpec("mul", (*in_functional("mul"), "operator.mul"), _product, evaluate=_times)),
+    *having(
+        (Trait.SCALING, Trait.RESTRICTED),
+        OpSpec("div", (*in_functional("div"), "operator.truediv"), _quotient, evaluate=_over),
+    ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),
-        OpSpec("floor-divide", (*_torch("floor_divide"), "operator.floordiv"), _floor_division, evaluate=_floor_quotient),
-        OpSpec("remainder", (*_torch("remainder"), "operator.mod"), _division, evaluate=_rest(_named_function("floor"))),
-        OpSpec("fmod", _torch("fmod"), _division, evaluate=_rest(truncated)),
+        OpSpec(
+            "floor-divide",
+            (*in_functional("floor_divide"), "operator.floordiv"),
+            _floor_division,
+            evaluate=_floor_quotient,
+        ),
+        OpSpec(
+            "remainder",
+            (*in_functional("remainder"), "operator.mod"),
+            _two_numbers,
+            evaluate=_rest(_named_function("floor")),
+        ),
+        OpSpec("fmod", in_functional("fmod"), _two_numbers, evaluate=_rest(truncated)),
     ),
-    *having((Trait.NONLINEAR,), OpSpec("logaddexp", _torch("logaddexp"), _log_sum, evaluate=_log_of_sum)),
-    OpSpec("lerp", _torch("lerp"), _interpolation, steps=_interpolation_steps, evaluate=_interpolated),
+    *having((Trait.NONLINEAR,), OpSpec("logaddexp", in_functional("logaddexp"), two_tensors, evaluate=_log_of_sum)),
+    OpSpec("lerp", in_functional("lerp"), _interpolation, steps=_interpolation_steps, evaluate=_interpolated),
     *having(
         (Trait.NONLINEAR,),
-        OpSpec("addcmul", _torch("addcmul"), _added_product, steps=_added_steps("mul"), evaluate=_added_of("mul")),
-        OpSpec("pow", (*_torch("square"), "square"), _squared, evaluate=_to_the_power),
+        OpSpec("addcmul", in_functional("addcmul"), _added_product, steps=_added_steps("mul"), evaluate=_added_of("mul")),
+        OpSpec("pow", (*in_functional("square"), "square"), _squared, evaluate=_to_the_power),
         OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu, halves=(0, "silu")),
         OpSpec("glu", ("torch.nn.functional.glu",), _bind_glu, evaluate=_glu, halves=(1, "sigmoid")),
     ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),
-        OpSpec("addcdiv", _torch("addcdiv"), _added_product, steps=_added_steps("div"), evaluate=_added_of("div")),
+        OpSpec("addcdiv", in_functional("addcdiv"), _added_product, steps=_added_steps("div"), evaluate=_added_of("div")),
         OpSpec(
             "pow",
-            (*_torch("pow"), "operator.pow", "_operator.pow"),
-            _power,
+            (*in_functional("pow"), "operator.pow", "_operator.pow"),
+            _two_numbers,
             evaluate=_to_the_power,
             undone_by=_SQUARES | {"sqrt"},
         ),
     ),
-    OpSpec("neg", (*_torch("neg"), "operator.neg", "_operator.neg"), _linear_unary(), evaluate=_of_one(lambda x, field: -x)),
+    OpSpec(
+        "neg",
+        (*in_functional("neg"), "operator.neg", "_operator.neg"),
+        _linear_unary(),
+        evaluate=_of_one(lambda x, field: -x),
+    ),
     *having(
         (Trait.CONVERSION,),
         OpSpec("to", ("torch.Tensor.float", "float"), _cast_to("float32"), evaluate=_SAME),
@@ -514,7 +524,7 @@ SPECS = (
     *(
         OpSpec(
             name,
-            _torch(name),
+            in_functional(name),
             _unary(),
             evaluate=_of_one(function),
             traits=frozenset(_TRAITS.get(name, ())),
@@ -522,5 +532,5 @@ SPECS = (
         )
         for name, function in _FUNCTIONS.items()
     ),
-    *having((Trait.ACTIVATION, Trait.REAL), OpSpec("gelu", _torch("gelu"), _unary("approximate"), evaluate=_gelu)),
+    *having((Trait.ACTIVATION, Trait.REAL), OpSpec("gelu", in_functional("gelu"), _unary("approximate"), evaluate=_gelu)),
 )

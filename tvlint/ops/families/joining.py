@@ -11,6 +11,7 @@ from typing import Any
 from tvlint.ops.families.slicing import dimension, whole_number
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spelling import in_torch
 
 
 def _concatenate(call: Call) -> Bound:
@@ -137,10 +138,6 @@ def _repeated(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Ar
     return (np.repeat(operands[0], repeats if isinstance(repeats, int) else 1, axis=axis),)
 
 
-def _torch(*names: str) -> tuple[str, ...]:
-    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor"))
-
-
 SPECS = (
     *having(
         (Trait.JOIN,),
@@ -150,6 +147,6 @@ SPECS = (
     *having(
         (Trait.POSITIONAL,),
         OpSpec("pad", ("torch.nn.functional.pad", "nnscaler.runtime.function.pad"), _pad, evaluate=_surround),
-        OpSpec("repeat-interleave", _torch("repeat_interleave"), _repeat, evaluate=_repeated),
+        OpSpec("repeat-interleave", in_torch("repeat_interleave"), _repeat, evaluate=_repeated),
     ),
 )

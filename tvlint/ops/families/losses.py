@@ -17,6 +17,7 @@ from tvlint.ops.field import Array, Field, peak
 from tvlint.ops.named_arrays import as_array
 from tvlint.ops.operator_sequence import OperatorSequence
 from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having
+from tvlint.ops.spelling import in_functional
 
 _NEVER = -100
 """The target that the losses ignore unless they are told another."""
@@ -208,16 +209,12 @@ def _reduced(bound: Bound, rows: Array, operands: Sequence[Array], field: Field)
     return (total.reshape([1] * len(bound.outputs[0])),)
 
 
-def _torch(name: str) -> tuple[str, ...]:
-    return tuple(f"{module}.{name}" for module in ("torch", "torch.Tensor", "torch.nn.functional"))
-
-
 SPECS = (
     *having(
         (Trait.CLASS_LOSS, Trait.NONLINEAR),
         OpSpec(
             "cross-entropy",
-            _torch("cross_entropy"),
+            in_functional("cross_entropy"),
             _loss("label_smoothing"),
             steps=_in_rows("cross-entropy-rows"),
             evaluate=_cross_entropy,
@@ -225,7 +222,7 @@ SPECS = (
     ),
     *having(
         (Trait.CLASS_LOSS,),
-        OpSpec("nll-loss", _torch("nll_loss"), _loss(), steps=_in_rows("nll-rows"), evaluate=_likelihood),
+        OpSpec("nll-loss", in_functional("nll_loss"), _loss(), steps=_in_rows("nll-rows"), evaluate=_likelihood),
     ),
     *having((Trait.CLASS_LOSS, Trait.NONLINEAR, Trait.PICK), OpSpec("cross-entropy-rows", (), _rows, evaluate=_entropies)),
     OpSpec("nll-rows", (), _linear_rows, evaluate=_picked_rows, traits=frozenset({Trait.PICK})),

@@ -9,6 +9,7 @@ from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.slicing import dimension, whole_number
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spelling import in_torch
 
 _FIRST = (frozenset({0}),)
 _MOST_PARTS = 4096
@@ -177,19 +178,15 @@ def _same(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
     return (operands[0],)
 
 
-def _torch(*names: str) -> tuple[str, ...]:
-    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor"))
-
-
 SPECS = (
-    OpSpec("repeat", (*_torch("tile"), "torch.Tensor.repeat"), _repeat, evaluate=_tile),
-    *having((Trait.APART, Trait.SELECTION), OpSpec("unbind", _torch("unbind"), _unbind, evaluate=_parts)),
+    OpSpec("repeat", (*in_torch("tile"), "torch.Tensor.repeat"), _repeat, evaluate=_tile),
+    *having((Trait.APART, Trait.SELECTION), OpSpec("unbind", in_torch("unbind"), _unbind, evaluate=_parts)),
     *having(
         (Trait.SCAN,),
-        OpSpec("flip", _torch("flip"), _flip, evaluate=_turn, dimension=(0, None)),
-        OpSpec("roll", _torch("roll"), _roll, evaluate=_rolled, dimension=(1, None)),
+        OpSpec("flip", in_torch("flip"), _flip, evaluate=_turn, dimension=(0, None)),
+        OpSpec("roll", in_torch("roll"), _roll, evaluate=_rolled, dimension=(1, None)),
     ),
-    OpSpec("tril", _torch("tril", "triu"), _triangle, evaluate=_cut),
-    OpSpec("diagonal", _torch("diagonal"), _diagonal, evaluate=_crossing),
-    *having((Trait.DETACHED,), OpSpec("detach", _torch("detach"), _detached, evaluate=_same)),
+    OpSpec("tril", in_torch("tril", "triu"), _triangle, evaluate=_cut),
+    OpSpec("diagonal", in_torch("diagonal"), _diagonal, evaluate=_crossing),
+    *having((Trait.DETACHED,), OpSpec("detach", in_torch("detach"), _detached, evaluate=_same)),
 )

@@ -9,6 +9,7 @@ from tvlint.ops.families.elementwise import broadcast, pair, placed, reject_flag
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import aligned, every_name
 from tvlint.ops.spec import DRAWS, Bound, Call, Drawn, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spelling import in_functional
 
 
 def _bind_dropout(call: Call) -> Bound:
@@ -87,14 +88,10 @@ def _where(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array
     return placed(bound, names, field.where(field.equal(mask, 0), right, left))
 
 
-def _torch(*names: str) -> tuple[str, ...]:
-    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "torch.nn.functional"))
-
-
 SPECS = (
     OpSpec(
         "dropout",
-        (*_torch("dropout"), "nnscaler.runtime.function.dropout"),
+        (*in_functional("dropout"), "nnscaler.runtime.function.dropout"),
         _bind_dropout,
         evaluate=_dropout,
         may_draw=True,
@@ -102,7 +99,7 @@ SPECS = (
     ),
     *having(
         (Trait.MASKING,),
-        OpSpec("masked-fill", _torch("masked_fill"), _bind_masked_fill, evaluate=_masked_fill),
+        OpSpec("masked-fill", in_functional("masked_fill"), _bind_masked_fill, evaluate=_masked_fill),
         OpSpec("where", ("torch.where",), _bind_where, evaluate=_where),
     ),
 )

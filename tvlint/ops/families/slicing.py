@@ -26,6 +26,7 @@ from tvlint.ops.spec import (
     having,
     stars,
 )
+from tvlint.ops.spelling import in_torch
 
 _FIRST = (frozenset({0}),)
 
@@ -463,10 +464,6 @@ def _choose(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
     return (total,)
 
 
-def _torch(*names: str) -> tuple[str, ...]:
-    return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor"))
-
-
 SPECS = (
     *having(
         (Trait.RANGES, Trait.POSITIONAL),
@@ -478,16 +475,19 @@ SPECS = (
             evaluate=_taken_at,
         ),
         OpSpec("narrow", ("torch.ops.aten.slice", "slice"), _slice, evaluate=_take),
-        OpSpec("narrow", _torch("narrow"), _narrow, evaluate=_take),
-        *having((Trait.APART,), OpSpec("split", (*_torch("split", "chunk"), "torch.functional.split"), _split, evaluate=_cut)),
+        OpSpec("narrow", in_torch("narrow"), _narrow, evaluate=_take),
+        *having(
+            (Trait.APART,),
+            OpSpec("split", (*in_torch("split", "chunk"), "torch.functional.split"), _split, evaluate=_cut),
+        ),
     ),
-    *having((Trait.SELECTION, Trait.POSITIONAL), OpSpec("select", _torch("select"), _select, evaluate=_take)),
-    OpSpec("index-select", _torch("index_select"), _index_select, evaluate=_choose),
+    *having((Trait.SELECTION, Trait.POSITIONAL), OpSpec("select", in_torch("select"), _select, evaluate=_take)),
+    OpSpec("index-select", in_torch("index_select"), _index_select, evaluate=_choose),
     OpSpec("index-at", (), _index_at, evaluate=_choose),
-    OpSpec("gather", _torch("gather"), _gather, evaluate=_choose, traits=frozenset({Trait.PICK})),
-    OpSpec("scatter", _torch("scatter"), _scatter, evaluate=_put),
+    OpSpec("gather", in_torch("gather"), _gather, evaluate=_choose, traits=frozenset({Trait.PICK})),
+    OpSpec("scatter", in_torch("scatter"), _scatter, evaluate=_put),
     OpSpec("one-hot", ("torch.nn.functional.one_hot",), _one_hot, evaluate=_marked, traits=frozenset({Trait.POSITIONAL})),
     OpSpec("index-sum", (), _index_sum, evaluate=_sum_at),
-    OpSpec("index-add", _torch("index_add", "scatter_add"), _add_at, steps=_in_two_steps, evaluate=_sum_added),
-    OpSpec("index-reduce", _torch("index_reduce", "scatter_reduce"), _extreme_at, evaluate=_compared),
+    OpSpec("index-add", in_torch("index_add", "scatter_add"), _add_at, steps=_in_two_steps, evaluate=_sum_added),
+    OpSpec("index-reduce", in_torch("index_reduce", "scatter_reduce"), _extreme_at, evaluate=_compared),
 )

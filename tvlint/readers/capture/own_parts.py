@@ -13,6 +13,7 @@ from tvlint.ir.operators import Literal
 from tvlint.readers.capture.lifting.lift import Call, LiftedNode
 from tvlint.readers.capture.lifting.program import Exchange
 from tvlint.readers.capture.rank import Prepared
+from tvlint.readers.capture.rewriting.regather import bounds_of
 
 _RANGE = "torch.narrow"
 
@@ -42,21 +43,12 @@ def _kinds(nodes: Sequence[LiftedNode]) -> list[str]:
     return [node.op if isinstance(node, Call) else type(node).__name__ for node in nodes]
 
 
-def _bounds(call: Call) -> tuple[int, int, int]:
-    """Return the dimension, the start and the length of a range."""
-    dim, start, length = (argument.value for argument in call.inputs[1:] if isinstance(argument, Literal))
-    assert isinstance(dim, int)
-    assert isinstance(start, int)
-    assert isinstance(length, int)
-    return dim, start, length
-
-
 def _are_own(ranges: Sequence[Call], prepared: Sequence[Prepared], group: Sequence[int]) -> bool:
-    dim, _, length = _bounds(ranges[0])
+    dim, _, length = bounds_of(ranges[0])
     for place, (call, rank) in enumerate(zip(ranges, group, strict=True)):
         source = call.inputs[0]
         size = prepared[rank].lifted.program.shape(source.name)[dim] if not isinstance(source, Literal) else 0
-        if _bounds(call) != (dim, place * length, length) or size != len(group) * length:
+        if bounds_of(call) != (dim, place * length, length) or size != len(group) * length:
             return False
     return True
 
@@ -64,4 +56,4 @@ def _are_own(ranges: Sequence[Call], prepared: Sequence[Prepared], group: Sequen
 def _own(call: Call, group: tuple[int, ...]) -> Exchange:
     source = call.inputs[0]
     assert not isinstance(source, Literal)
-    return Exchange("chunk", (source.name,), call.outputs, group, call.mark, dim=_bounds(call)[0])
+    return Exchange("chunk", (source.name,), call.outputs, group, call.mark, dim=bounds_of(call)[0])

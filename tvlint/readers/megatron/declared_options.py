@@ -8,7 +8,7 @@ from tvlint.checkout.opening import kept
 from tvlint.frameworks.megatron import Option
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.parser_source import LARGEST, ParserSource
-from tvlint.readers.sources.python_syntax import parse
+from tvlint.readers.sources.python_syntax import parse, text_of
 from tvlint.readers.sources.sibling_files import content_within
 
 DECLARES = "add_argument"
@@ -54,7 +54,7 @@ def _declarations(path: str, checkout: str) -> tuple[tuple[str, Option | None], 
             else:
                 found += ((name, None) for name in _texts(node.args) if not name.startswith("--"))
         elif isinstance(node, ast.Dict):
-            keywords = {_text(key): value for key, value in zip(node.keys, node.values, strict=True) if key is not None}
+            keywords = {text_of(key): value for key, value in zip(node.keys, node.values, strict=True) if key is not None}
             aliases = keywords.get(ALIASES)
             if isinstance(aliases, ast.List | ast.Tuple):
                 read_option = _option if "action" in keywords else lambda _name, _keywords: None
@@ -63,7 +63,7 @@ def _declarations(path: str, checkout: str) -> tuple[tuple[str, Option | None], 
 
 
 def _option(flag: str, keywords: dict[str, ast.expr]) -> Option | None:
-    action = _text(keywords["action"]) if "action" in keywords else "store"
+    action = text_of(keywords["action"]) if "action" in keywords else "store"
     nargs = keywords.get("nargs", ast.Constant(None))
     if action not in KINDS or not isinstance(nargs, ast.Constant) or not isinstance(nargs.value, int | str | None):
         return None
@@ -82,8 +82,4 @@ def _choices(node: ast.expr | None) -> tuple[str | int | float, ...]:
 
 
 def _texts(nodes: list[ast.expr]) -> list[str]:
-    return [text for text in map(_text, nodes) if text.startswith("-")]
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    return [text for text in map(text_of, nodes) if text.startswith("-")]

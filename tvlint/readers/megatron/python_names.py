@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tvlint.readers.shell.values import Value
+from tvlint.readers.sources.python_syntax import text_of
 
 STEPS = 300_000
 MOST_CALLS = 100
@@ -104,14 +105,10 @@ def _fields(node: ast.ClassDef) -> dict[str, ast.expr]:
 def _option(options: dict[str, ast.expr | None], call: ast.Call) -> None:
     """Put in the default of an option; one of two options of a name that have different ones is not known."""
     given = {keyword.arg: keyword.value for keyword in call.keywords}
-    named = given.get("dest") or next((argument for argument in call.args if _text(argument).startswith("--")), None)
-    if named is None or not _text(named):
+    named = given.get("dest") or next((argument for argument in call.args if text_of(argument).startswith("--")), None)
+    if named is None or not text_of(named):
         return
-    name, default = _text(named).lstrip("-").replace("-", "_"), given.get("default")
+    name, default = text_of(named).lstrip("-").replace("-", "_"), given.get("default")
     known = options.setdefault(name, default)
     if known is not default and (known is None or default is None or ast.dump(known) != ast.dump(default)):
         options[name] = None
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tvlint.ir.patterns import Pattern
@@ -96,17 +96,20 @@ def follow_if(state: State, node: Node) -> None:
         state.follow_all(clauses[0][1])
         mark_replaceable(state, defaulted)
         return
+    _follow_first(state, node, ((_condition(state, condition), body) for condition, body in clauses))
+
+
+def _follow_first(state: State, node: Node, clauses: Iterable[tuple[bool | None, Sequence[Node]]]) -> None:
+    """Follow each clause that may be the one that runs, up to the first that surely is: whether it runs, and its body."""
     since = state.now()
     branches: list[State] = []
-    for condition, body in clauses:
-        decided = _condition(state, condition)
+    for decided, body in clauses:
         if decided is False:
             continue
         branch = _branch(state, body)
-        if decided and _goes_on(state, branch):
-            branches.append(branch)
-            break
         branches.append(branch)
+        if decided and _goes_on(state, branch):
+            break
     else:
         branches.append(state.fork())
     join_branches(state, branches, node, since)
@@ -168,24 +171,15 @@ def _default_for(state: State, clauses: list[tuple[list[Node], list[Node]]]) -> 
 def follow_case(state: State, node: Node) -> None:
     value = node.child_by_field_name("value")
     text = known_text(expand_text(state, value)) if value is not None else None
-    since = state.now()
-    branches: list[State] = []
+    _follow_first(state, node, _cases(state, node, text))
+
+
+def _cases(state: State, node: Node, text: str | None) -> Iterator[tuple[bool | None, Sequence[Node]]]:
+    """Yield for each item of a `case` whether it is the one for the text, and its body."""
     for item in node.children:
-        if item.type != "case_item":
-            continue
-        patterns = item.children_by_field_name("value")
-        body = [child for child in item.named_children if child not in patterns]
-        decided = _any_matches(state, text, patterns)
-        if decided is False:
-            continue
-        branch = _branch(state, body)
-        if decided and _goes_on(state, branch):
-            branches.append(branch)
-            break
-        branches.append(branch)
-    else:
-        branches.append(state.fork())
-    join_branches(state, branches, node, since)
+        if item.type == "case_item":
+            patterns = item.children_by_field_name("value")
+            yield _any_matches(state, text, patterns), [child for child in item.named_children if child not in patterns]
 
 
 def _any_matches(state: State, text: str | None, patterns: Sequence[Node]) -> bool | None:

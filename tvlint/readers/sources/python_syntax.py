@@ -210,3 +210,8 @@ def integers(node: ast.AST) -> tuple[int, ...]:
         if len(found) == len(value):
             return found
     raise NotConstant("no list of whole numbers")
+
+
+def text_of(node: ast.expr) -> str:
+    """Return the text that an expression is; empty for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

@@ -162,7 +162,7 @@ def _bind(machine: Machine, form: Form, spec: OpSpec, call: Call, values: tuple[
         for name in local.whole if len(local.operands) == len(values) else ():
             places = [(at, names.index(name)) for at, names in enumerate(local.operands) if name in names]
             sizes = {(whole[at][dim], shapes[at][dim]) for at, dim in places}
-            size, held = max(sizes)
+            size, held = max(sizes, default=(0, 0))
             if len(places) > 1 and len(sizes) == 1 and held < size:
                 low, high = values[places[0][0]].box[places[0][1]]
                 text = f"needs a whole dimension of {size} and gets indices {low}:{high} of it"

@@ -65,7 +65,7 @@ def _with_parts_along_joins(lifted: Lifted) -> Lifted:
         name = lifted.program.fresh(lifted.program.types[gathered].of_shape(wide))
         changed[id(node)] = replace(node, outputs=(name,), dim=dim)
         for part in parts:
-            place = _bounds(part)[1] // shape[0]
+            place = bounds_of(part)[1] // shape[0]
             changed[id(part)] = replace(part, inputs=(Ref(name), *map(Literal, (dim, place * size, size))))
     return replace(lifted, nodes=[changed.get(id(node), node) for node in lifted.nodes])
 
@@ -73,17 +73,17 @@ def _with_parts_along_joins(lifted: Lifted) -> Lifted:
 def _uncut(name: str, dim: int, makers: dict[str, LiftedNode]) -> str:
     """Return the value that a value is a range of along a dimension, of none but whole ranges along others."""
     maker = makers.get(name)
-    while isinstance(maker, Call) and maker.op == "torch.narrow" and _bounds(maker)[0] == dim:
+    while isinstance(maker, Call) and maker.op == "torch.narrow" and bounds_of(maker)[0] == dim:
         name = inputs_of(maker)[0]
         maker = makers.get(name)
     return name
 
 
 def _is_part(call: Call, size: int) -> bool:
-    return call.op == "torch.narrow" and (_bounds(call)[0], _bounds(call)[1] % size, _bounds(call)[2]) == (0, 0, size)
+    return call.op == "torch.narrow" and (bounds_of(call)[0], bounds_of(call)[1] % size, bounds_of(call)[2]) == (0, 0, size)
 
 
-def _bounds(call: Call) -> tuple[int, int, int]:
+def bounds_of(call: Call) -> tuple[int, int, int]:
     """Return the dimension, the start and the length of a range."""
     dim, start, length = (argument.value for argument in call.inputs[1:] if isinstance(argument, Literal))
     assert isinstance(dim, int)
@@ -105,7 +105,7 @@ def _parts_of(call: Call, makers: dict[str, LiftedNode]) -> tuple[str, int] | No
         part = makers.get(each_input.name) if isinstance(each_input, Ref) else None
         if not isinstance(part, Call) or part.op != "torch.narrow" or not isinstance(part.inputs[0], Ref):
             return None
-        found.append((part.inputs[0].name, *_bounds(part)))
+        found.append((part.inputs[0].name, *bounds_of(part)))
     name, dim, _, size = found[0]
     if any(part != (name, dim, at * size, size) for at, part in enumerate(found)):
         return None

@@ -6,12 +6,10 @@ import pytest
 
 from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
+from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
 from tests.equivalence.test_attention import plans
-from tests.equivalence.test_idioms import Idiom
-from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
 from tvlint.equivalence.verdict.prove import is_proved
-from tvlint.findings import Outcome
 
 IDIOMS = {
     "rotary positions by halves": Idiom(
@@ -501,21 +499,16 @@ l = add(c, m, alpha=0.001)
         ),
     ),
 }
-TWINS = [(name, before, after) for name, idiom in IDIOMS.items() for before, after in idiom.wrong]
 
 
 @pytest.mark.parametrize("name", IDIOMS)
 def test_an_idiom_is_proved(name: str) -> None:
-    reference, plan = (with_backward(text) for text in (IDIOMS[name].reference, IDIOMS[name].plan))
-    verdict = verdict_on(plan, reference)
-    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
-    assert on_numbers_of(*plans(plan, reference)) == Agreement()
+    assert isinstance(numbers_of_proved(IDIOMS[name]), Agreement)
 
 
-@pytest.mark.parametrize(("name", "before", "after"), TWINS)
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
 def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
-    assert before in IDIOMS[name].plan
-    pair = plans(with_backward(IDIOMS[name].plan.replace(before, after)), with_backward(IDIOMS[name].reference))
+    pair = IDIOMS[name].plans(before, after)
     assert isinstance(on_numbers_of(*pair), Difference)
     assert not is_proved(*pair)
 

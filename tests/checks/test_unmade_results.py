@@ -46,3 +46,19 @@ def test_plan_json_says_so_too() -> None:
     again = json_reader.read("example.json", json_writer.write(plan)).plan
     assert again is not None
     assert [finding.location.pointer for finding in findings_of_plan(again)] == ["outputs"]
+
+
+def test_a_result_of_another_shape_than_declared_is_made_all_the_same() -> None:
+    text = """mesh pp=2 dp=2
+weight a f32[8,8]
+weight b f32[8,8]
+input x f32[4,8] dp:S(0)
+output y f32[4,8] dp:S(0)
+program pp=0
+  h = linear(x, a)
+  send h to pp+1
+program pp=1
+  recv h: f32[4,8] from pp-1
+  y = linear(h, b)
+"""
+    assert [finding.rule for finding in findings_of_text(text)] == ["mismatched-message"]

@@ -10,6 +10,7 @@ from functools import cache
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.gradients.roots import named_after
+from tvlint.analyses.inference.per_rank_types import shared_name
 from tvlint.ir.operators import Backward, Send
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 
@@ -60,7 +61,7 @@ class Unmade:
 def unmade(plan: Plan) -> Iterator[Unmade]:
     """Yield the values that leave segments which do not make them, and the outputs of the plan that nothing makes.
 
-    A gradient that nothing makes is zero, or starts there.
+    A gradient that nothing makes is zero, or starts there; a rank may make an output of another type than is declared.
     """
     run = {step.segment for program in plan.programs for step in program.steps}
     left = set[str]()
@@ -71,6 +72,7 @@ def unmade(plan: Plan) -> Iterator[Unmade]:
                 left.add(name)
                 yield Unmade(name, segment.name)
     named = _named(plan).union(*(step.outputs or () for program in plan.programs for step in program.steps))
+    named |= {shared_name(name) for name in named}
     yield from (Unmade(name) for name in plan.outputs if name not in named | left and not _needs_no_maker(plan, name))
 
 

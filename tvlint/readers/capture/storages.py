@@ -507,14 +507,17 @@ class _Follower:
         name = value.name
         if self.program.shape(name) != window.shape:
             name = self._move(name, Expand(window.shape), event.mark)
-        if self.program.types[name].dtype != window.dtype:
-            cast = self.program.fresh(Type(window.shape, window.dtype))
-            self.program.nodes.append(
-                Apply("aten._to_copy.default", {"self": Ref(name), "dtype": window.dtype}, (cast,), event.mark)
-            )
-            name = cast
+        name = self._cast(name, window.dtype, event.mark)
         self._put(window, name)
         return name
+
+    def _cast(self, value: str, dtype: str, mark: Mark) -> str:
+        """Return a value in the numbers of what it is written to."""
+        if self.program.types[value].dtype == dtype:
+            return value
+        made = self.program.fresh(Type(self.program.shape(value), dtype))
+        self.program.nodes.append(Apply("aten._to_copy.default", {"self": Ref(value), "dtype": dtype}, (made,), mark))
+        return made
 
     def _copied_in_pieces(self, number: int, target: Window, mark: Mark) -> bool:
         """Copy a flat buffer piece by piece; return whether it is several pieces."""
@@ -718,13 +721,17 @@ class _Follower:
         values = [self.read(tensor.window, event.mark) for tensor in tensors if isinstance(tensor, recorded.Tensor)]
         if not isinstance(ranks, int) or ranks < 1 or any(not self.program.shape(value) for value in values):
             return False
-        values = [self._filled_up(value, ranks, event.mark) for value in values]
+        values = [self._filled_up(self._cast(value, target.dtype, event.mark), ranks, event.mark) for value in values]
         shapes = [self.program.shape(value) for value in values]
         self.storages[target.storage] = []
         self.columns.forget(target.storage)
         at = target.offset
         for value, shape in zip(values, shapes, strict=True):
-            self.columns.put(target.storage, at, Column(value, prod(shape) // ranks))
+            if ranks == 1:
+                piece = Window(target.storage, at, shape, strides_of(shape), target.dtype)
+                self.storages[target.storage].append(Entry(piece, value))
+            else:
+                self.columns.put(target.storage, at, Column(value, prod(shape) // ranks))
             at += prod(shape) // ranks
         return at == target.offset + target.shape[1]
 

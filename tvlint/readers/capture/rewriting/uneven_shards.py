@@ -184,6 +184,8 @@ class _Wholes:
                 rows.add(node.outputs[0])
             elif node.op == "narrow" and rows.issuperset(reads(node)) and _bounds(node) == (0, 0, weight.whole[0]):
                 kept.append(replace(node, op="view", arguments={"self": Ref(whole), "size": weight.whole}))
+            elif node.op == "narrow" and len(program.shape(gathered)) == 1 and _bounds(node) == (0, 0, prod(weight.whole)):
+                kept.append(replace(node, op="view", arguments={"self": Ref(whole), "size": (prod(weight.whole),)}))
             else:
                 raise _NotFollowedError(weight, node.mark)
         program.nodes[:] = kept

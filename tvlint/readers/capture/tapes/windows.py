@@ -169,10 +169,40 @@ def _direct(source: Window, target: Window) -> tuple[Move, ...] | None:
     before it is viewed as several.
     """
     joined = _joined(source, target)
-    found = _factored(source, joined)
+    found = _ranges(source, joined)
+    if found is None:
+        found = _factored(source, joined)
     if found is None or joined == target:
         return found
     return (*(found[:-1] if found and isinstance(found[-1], View) else found), View(target.shape))
+
+
+def _ranges(source: Window, target: Window) -> tuple[Move, ...] | None:
+    """Return the moves where each dimension of the target is a range of one of the source; None where all of each is taken."""
+    held = {stride: i for i, (size, stride) in enumerate(zip(source.shape, source.stride, strict=True)) if size != 1}
+    kept = [(size, stride) for size, stride in zip(target.shape, target.stride, strict=True) if size != 1]
+    places = [held.get(stride) for _, stride in kept]
+    if 0 in held or len(held) < sum(size != 1 for size in source.shape) or None in places or len({*places}) < len(places):
+        return None
+    taken = {at: size for at, (size, _) in zip(places, kept, strict=True)}
+    found: list[Move] = []
+    shape, offset = list(source.shape), target.offset - source.offset
+    for stride, at in sorted(held.items(), reverse=True):
+        start, offset = divmod(offset, stride)
+        size = taken.get(at, 1)
+        if start < 0 or start + size > source.shape[at]:
+            return None
+        if size != source.shape[at]:
+            found.append(Narrow(at, start, size))
+            shape[at] = size
+    if offset or not found:
+        return None
+    order = [at for at in places if at is not None]
+    if order != sorted(order):
+        order += [at for at in range(len(shape)) if at not in order]
+        found.append(Permute(tuple(order)))
+        shape = [shape[at] for at in order]
+    return tuple(found) if tuple(shape) == target.shape else (*found, View(target.shape))
 
 
 def _joined(source: Window, target: Window) -> Window:

@@ -6,12 +6,12 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from tests.builders import reports
+from tests.builders.html_page import Page
 from tvlint.findings import Report
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.outline import Cell, Lane, Outline
@@ -24,36 +24,6 @@ from tvlint.run.proof.proofs import joined
 from tvlint.run.proof.prove import prove_pair
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-VOID = {"meta", "br"}
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text, and whether every tag is closed by its own end."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.text = ""
-        self.feed(source)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def written(report: Report, root: Path) -> str:

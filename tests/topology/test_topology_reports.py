@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from html.parser import HTMLParser
 from pathlib import Path
 
 import jsonschema
 import pytest
 from shared import ROOT, SHARED, needs_shared
 
+from tests.builders.html_page import Page
 from tests.builders.topologies import LLAMA, shipped, topology
 from tvlint.cli import main
 from tvlint.data import data_path
@@ -39,35 +39,6 @@ pas_policy: hybrid
 global_batch_size: 64
 micro_batch_size: 4
 """
-
-
-class Page(HTMLParser):
-    """The text and tags of a page, and whether each tag is closed by its own end."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.text = ""
-        self.feed(source)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def plans() -> list[object]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests.builders.checkout import commit_all
 from tvlint.cli import main
 from tvlint.data import data_path
 
@@ -105,13 +106,9 @@ def test_revisions_are_compared_from_a_folder_inside(
 
 
 def test_a_script_changes_with_the_file_that_it_reads(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def git(*arguments: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=repository, check=True)
-
     (repository / "sizes.sh").write_text("TP=2\n")
     (repository / "run.sh").write_text(". sizes.sh\n" + SCRIPT.format(tp="$TP"))
-    git("add", "-A")
-    git("commit", "-qm", "sizes")
+    commit_all(repository)
     (repository / "sizes.sh").write_text("TP=4\n")
     code, out, _ = tvlint(capsys, "HEAD")
     assert code == 0
@@ -161,12 +158,8 @@ def test_what_is_no_revision_is_said(repository: Path, revision: str, capsys: py
 
 
 def test_links_in_a_revision_are_not_followed(repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def git(*arguments: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=repository, check=True)
-
     (repository / "link.sh").symlink_to("/etc/passwd")
-    git("add", "-A")
-    git("commit", "-qm", "link")
+    commit_all(repository)
     (repository / "link.sh").unlink()
     (repository / "link.sh").write_text(SCRIPT.format(tp=2))
     code, out, err = tvlint(capsys, "HEAD", "--", "link.sh")
@@ -287,8 +280,7 @@ def test_long_values_are_shown_where_they_differ(
 
 def test_what_is_no_configuration_is_told_of_a_named_file_alone(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (repository / "README.md").write_text("one")
-    subprocess.run(["git", "add", "-A"], cwd=repository, check=True)
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "text"], cwd=repository, check=True)
+    commit_all(repository)
     (repository / "README.md").write_text("two")
     assert "README" not in tvlint(capsys, "HEAD")[2]
     (repository / "OTHER.md").write_text("other")
@@ -316,13 +308,9 @@ def test_of_an_inference_engine_follow_its_replicas_alone(here: Path, capsys: py
 def test_files_that_came_moved_and_are_gone_are_told(
     repository: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def git(*command: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=repository, check=True)
-
     before = "\n".join(f"export NAME_{number}=1" for number in range(9)) + "\n" + SCRIPT.format(tp=2)
     (repository / "old.sh").write_text(before)
-    git("add", "-A")
-    git("commit", "-qm", "one")
+    commit_all(repository)
     (repository / "old.sh").unlink()
     (repository / "moved.sh").write_text(before.replace("-size 2", "-size 4"))
     (repository / "same.sh").unlink()
@@ -330,8 +318,7 @@ def test_files_that_came_moved_and_are_gone_are_told(
     heads = " --num-attention-heads 6 --hidden-size 60 --num-layers 1"
     (repository / "wrong.sh").write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 4{heads}\n")
     if len(arguments) == 2:
-        git("add", "-A")
-        git("commit", "-qm", "two")
+        commit_all(repository)
     code, out, err = tvlint(capsys, *arguments)
     assert (code, err) == (1, "")
     assert "moved.sh:\n  written:\n    the file                      old.sh -> moved.sh\n" in out

@@ -515,3 +515,13 @@ def test_the_source_of_the_program_decides_which_short_options_there_are(more: s
     assert [message for rule, message, _ in findings(script) if rule == "unknown-option"] == [
         f"`pretrain_gpt.py` has no option `{name}`" for name in found
     ]
+
+
+@pytest.mark.parametrize(("program", "found"), [("pretrain_gpt.py", ["--num-layer"]), ("train.py", [])])
+def test_the_beginning_of_a_name_is_no_option_of_megatron(program: str, found: list[str], tmp_path: Path) -> None:
+    """Megatron's own programs take no abbreviations; a program with its options may."""
+    script = tmp_path / "train.sh"
+    script.write_text(f"torchrun --nproc-per-node 8 {program} {SIZES.replace('--num-layers', '--num-layer')}\n")
+    assert [message for rule, message, _ in findings(script) if rule == "misspelled-option"] == [
+        f"Megatron has no option `{name}`" for name in found
+    ]

@@ -44,12 +44,14 @@ WITHOUT = frozenset(
         *("saved-plan-for-other-gpus", "seed-missing", "several-data-sources", "train-batch-not-multiple"),
         *("train-batch-not-product", "trainer-part-without-type", "training-length-missing", "two-half-precisions"),
         *("unknown-world-size", "weight-decay-ends-missing", "weight-decay-ends-without-style", "world-size-not-divisible"),
-        *("zero-experts", "zero-groups-below-one", "micro-batch-given-twice"),
+        *("zero-experts", "zero-groups-below-one", "micro-batch-given-twice", "required-setting-missing"),
+        "negative-experts",
     }
 )
 """Rules about one configuration with a mistake on their page that no fix repairs; the list only becomes shorter.
 
-An override of Hydra that is removed leaves the default of a file that the pages do not have.
+No launch is repaired by what ends its training. An override of Hydra that is removed leaves the default of a file that the
+pages do not have.
 """
 PAGES = [
     pytest.param(
@@ -179,6 +181,13 @@ def test_one_mistake_in_many_launches_is_repaired_in_all_at_once_as_it_is_one_by
     assert together.count("--num-layers 25") == (0 if options else 6)
     assert "paralel" not in together
     assert trials < more
+
+
+def test_no_launch_is_repaired_by_not_training(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("train.sh").write_text(BROKEN.replace("paralel", "parallel").replace("--bf16 true --num-layers 25", "--train-iters 9"))
+    assert main(["check", "--unsafe-fixes", "--fix", "train.sh", "--no-cache", "-o", "concise"]) == 1
+    assert "`--num-layers` is required and not given" in capsys.readouterr().out
+    assert "--train-iters" in Path("train.sh").read_text()
 
 
 def test_diff_shows_a_patch_that_applies_and_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:

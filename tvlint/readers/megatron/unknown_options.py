@@ -191,7 +191,7 @@ def unknown_options(
             is_sure = known == "source" or other in SIZES or (other == _elsewhere(flag) and OF_MEGATRON.fullmatch(name))
             meant = other if is_sure else ""
         near = "" if is_option(flag) else _option_near(hyphens(flag), known)
-        if near.startswith(flag):
+        if near.startswith(flag) and not OF_MEGATRON.fullmatch(name):
             continue
         if near:
             message = f"Megatron has no option `{flag[:LONGEST]}`"

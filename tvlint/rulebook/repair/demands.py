@@ -27,6 +27,8 @@ MOST = 12
 MOST_SHOWN = 2
 """Of more changes that satisfy a rule, only the first are shown."""
 _MOST_ITEMS = 4
+_TRAINS = frozenset({"train_iters", "train_samples"})
+"""What says that a launch trains, and how long: without it most rules are satisfied, and nothing is repaired."""
 _FLIPPED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
 }  # fmt: skip
@@ -50,7 +52,9 @@ def proposed(rule: Rule, values: Values) -> Iterator[Changes]:
             if {change.name for change in changes} <= {*rule.location}
         )
     distinct = (tuple(dict.fromkeys(changes)) for changes in found)
-    yield from islice((fromkey for fromkey in dict.fromkeys(distinct) if _is_sensible(fromkey)), MOST)
+    settings = values.configuration.settings
+    sensible = (each for each in dict.fromkeys(distinct) if _is_sensible(each) and not _ends_training(each, settings))
+    yield from islice(sensible, MOST)
 
 
 def demanded(rule: Rule, values: Values, rules: Sequence[Rule]) -> str:
@@ -98,6 +102,12 @@ def _is_sensible(changes: Changes) -> bool:
     names = {change.name for change in changes}
     removed = [change.name for change in changes if change.value is None]
     return 0 < len(names) == len(changes) and all(WEIGHTS.get(name, 0) < MODEL for name in removed)
+
+
+def _ends_training(changes: Changes, settings: Mapping[str, Setting]) -> bool:
+    """Return whether the changes leave out all that says how long the launch trains."""
+    removed = {change.name for change in changes if change.value is None}
+    return bool(removed & _TRAINS) and not (_TRAINS - removed) & settings.keys()
 
 
 def _made(expression: Expression, wanted: bool, values: Values) -> Iterator[Changes]:

@@ -79,3 +79,26 @@ def test_running_statistics_of_each_replica_are_not_taken_for_what_is_averaged()
     verdict = verdict_on(right.replace("mul(m, 0.1)", "mul(m0, 0.1)"), STATISTICS)
     assert verdict.outcome is Outcome.UNKNOWN
     assert "own-mean-returned" in {reason.name for reason in verdict.reasons}
+
+
+NUMBER = """buffer running f32[]
+input x f32[8,8]
+output y
+output kept
+program
+  q = pow(x, 2)
+  m: f32[] = mean(q)
+  a = mul(running, 0.9)
+  b = mul(m, 0.1)
+  k = add(a, b)
+  kept = add(a, b)
+  y = div(x, k)
+"""
+
+
+def test_a_running_number_of_each_replica_is_not_taken_for_what_is_averaged() -> None:
+    right = NUMBER.replace("x f32[8,8]", "x f32[8,8] dp:S(0)").replace("output y", "output y f32[8,8] dp:S(0)")
+    right = "mesh dp=2\n" + right.replace("m: f32[] = mean(q)", "m0: f32[] = mean(q)\n  m = all-reduce avg(m0) over dp")
+    assert verdict_on(right, NUMBER).outcome is Outcome.PROVED
+    wrong = right.replace("kept = add(a, b)", "b0 = mul(m0, 0.1)\n  kept = add(a, b0)")
+    assert verdict_on(wrong, NUMBER).outcome is Outcome.UNKNOWN

@@ -14,6 +14,7 @@ from tvlint.analyses.relations.derivation.gradients.over_the_step import accumul
 from tvlint.analyses.relations.derivation.localisation.localise import scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.terms.loss_identities import multiplied
+from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.collectives import over_replicas
@@ -129,10 +130,10 @@ class Returned:
     def is_averaged(self, rank: int, name: str, term: int) -> bool:
         """Return whether the rank returns a number that is a mean over its own part, of which nothing is declared, and the
         average over some axes is all of it. That whoever reads it takes the average is then assumed, as loops do with losses;
-        they do not do so with tensors, such as the running statistics of a normalisation.
+        they do not do so with tensors or with numbers that go on from those of the step before, as running statistics do.
         """
         values, value = self.world.values, self.derived.environments[rank][name]
-        if value is None or _is_declared(self.plan, name) or prod(self.world.terms.shape[term]) != 1:
+        if value is None or _is_declared(self.plan, name) or not _is_number_of_step(self.world.terms, term):
             return False
         value = values.as_multiple(value, term)
         if value.term != term or not value.leaves or not _is_own_mean(self.world, self.plan, value):
@@ -179,6 +180,19 @@ class Returned:
 def _is_declared(plan: Plan, name: str) -> bool:
     tensor = plan.tensors.get(name)
     return tensor is not None and (tensor.placements is not None or tensor.region is not None or tensor.part != (0, 1))
+
+
+def _is_number_of_step(terms: Terms, term: int) -> bool:
+    """Return whether a term is one number, and is not computed from numbers that the plan starts with by numbers alone."""
+    seen, waiting = {term}, [term]
+    while waiting:
+        each = waiting.pop()
+        if prod(terms.shape[each]) == 1:
+            if terms.keys[each][0] in ("buffer", "state"):
+                return False
+            waiting.extend(set(terms.operands[each]) - seen)
+            seen.update(terms.operands[each])
+    return prod(terms.shape[term]) == 1
 
 
 def _wrong_output(world: World, plan: Plan, name: str, rank: int, term: int, value: Slot) -> Defect:

@@ -84,6 +84,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("causal_lm", "causal_lm_reference", "dp 2", "1"),
         ("loss_scaling", "loss_scaling_reference", "dp 2", "1"),
         ("sequence_parallel", "sequence_parallel_reference", "tp 2", "1"),
+        ("mixed_precision", "mixed_precision_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -387,6 +388,7 @@ def counts_of_one_rank(lines: list[Line]) -> list[Line]:
         ("token_counts", "token_counts_reference", counts_of_one_rank, "is 2 times the reference's"),
         ("sharded_heads", "sharded_heads_reference", other_reductions, "is 2 times the reference's"),
         ("fully_sharded", "fully_sharded_reference", other_reductions, "is 2 times the reference's"),
+        ("mixed_precision", "mixed_precision_reference", other_reductions, "is 2 times the reference's"),
         ("pipeline_1f1b", "pipeline_reference", other_divisions, "is 4 times the reference's"),
     ],
 )

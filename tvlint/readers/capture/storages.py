@@ -22,6 +22,7 @@ from tvlint.readers.capture.lifting.program import (
     Ref,
     RootValue,
     Type,
+    references,
 )
 from tvlint.readers.capture.tapes import tape as recorded
 from tvlint.readers.capture.tapes.columns import Column, Columns, strides_of
@@ -692,9 +693,25 @@ class _Follower:
             ):
                 number = next((key for key, each in self.tape.windows.items() if each == each_window), None)
                 if number is not None:
-                    return each_window.shape, self.read(number, mark)
+                    window = each_window
+                    break
         number = next(key for key, each in self.tape.windows.items() if each == window)
-        return window.shape, self.read(number, mark)
+        value = self._before_it_was_flattened(self.read(number, mark), mark)
+        return self.program.shape(value), value
+
+    def _before_it_was_flattened(self, value: str, mark: Mark) -> str:
+        """Return the cast of what was flattened before it was cast, or the value itself."""
+        cast = self._maker(value, "aten._to_copy.default")
+        flattened = None if cast is None else self._maker(next(iter(references(cast.arguments["self"])), ""), "view")
+        source = None if flattened is None else flattened.arguments["self"]
+        if len(self.program.shape(value)) != 1 or not isinstance(source, Ref) or not self.program.shape(source.name):
+            return value
+        return self._cast(source.name, self.program.types[value].dtype, mark)
+
+    def _maker(self, value: str, op: str) -> Apply | None:
+        """Return the operator that made a value, where it is of this kind."""
+        made = next((node for node in reversed(self.program.nodes) if isinstance(node, Apply) and value in node.outputs), None)
+        return made if made is not None and made.op == op else None
 
     def _split_columns(self, event: Operation) -> bool:
         """Give each column of a buffer as the whole value that it is the parts of."""

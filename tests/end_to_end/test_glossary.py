@@ -74,6 +74,17 @@ def test_docstrings_of_functions_are_imperatives() -> None:
     assert len(others) * 33 < len(functions), f"begin with a verb (Return, Yield, Raise ...): {others}"
 
 
+def test_no_docstring_of_a_function_opens_with_a_question_word() -> None:
+    asked = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "tvlint").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and re.match(r"(What|Whether|How|Which|Who|When|Where|Why)\b", ast.get_docstring(node) or "")
+    ]
+    assert asked == []
+
+
 def _is_property(node: ast.FunctionDef) -> bool:
     return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
 

@@ -57,7 +57,7 @@ def world_size(parser: argparse.ArgumentParser) -> None:
 
 
 def judging(parser: argparse.ArgumentParser) -> None:
-    """Which rules judge, which findings fail, and what is told."""
+    """Add the options that say which rules judge and which findings fail the run."""
     severities = [severity.value for severity in Severity]
     parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
     parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="leave these rules out")
@@ -70,7 +70,7 @@ def judging(parser: argparse.ArgumentParser) -> None:
 
 
 def reporting(parser: argparse.ArgumentParser) -> None:
-    """Where a report goes and how it looks, and the project file."""
+    """Add the options that say where a report goes and how it looks, and which project file counts."""
     outputs(parser, tuple(FORMATS))
     color(parser)
     project_file(parser)

@@ -96,7 +96,7 @@ class Code:
 
     @cached_property
     def called(self) -> dict[str, set[str]]:
-        """What the files call to make what the graph calls by a name."""
+        """Return what the files call to make what the graph calls by a name."""
         found: dict[str, set[str]] = {}
         for lines in self.lines.values():
             for line in lines:
@@ -128,7 +128,7 @@ class Code:
 
     @property
     def size(self) -> int:
-        """How many lines are read again for each proposal."""
+        """Return how many lines are read again for each proposal."""
         return sum(map(len, self.lines.values()))
 
     def proposal(self, message: str, edits: Mapping[_Line, Sequence[str]]) -> Proposal:

@@ -28,7 +28,7 @@ class Fit:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the memory is enough; None where that depends on what is not known, or on the last tenth of the memory.
+        """Return whether the memory is enough; None where that depends on what is unknown, or on its last tenth.
 
         An accelerator that is sold with 80 GB offers 79.1 GiB, one with 48 GB 44.4; the CUDA context, communicators and the
         allocator take their part of that. vLLM leaves them a tenth by default (`gpu_memory_utilization`).

@@ -27,7 +27,7 @@ class Timed:
 
     @property
     def end(self) -> int:
-        """When it ends."""
+        """Return when it ends."""
         return self.start + DURATIONS[self.step.kind]
 
 
@@ -39,7 +39,7 @@ class Timing:
 
     @property
     def makespan(self) -> int:
-        """When the last step ends."""
+        """Return when the last step ends."""
         return max((row[-1].end for row in self.ranks if row), default=0)
 
     @property

@@ -110,7 +110,7 @@ def _judged(
 ) -> Iterator[Defect]:
     subject = f"the gradient of `{name}` on {{ranks}}"
     if value is None:
-        yield _of_many("undecided-gradient", "depends on something that is wrong or undecided before", name, rank)
+        yield _of_many("undecided-gradient", "depends on an earlier value that is wrong or undecided", name, rank)
         return
     if isinstance(value, str):
         made = _made_under_another_name(plan, name, rank)

@@ -198,7 +198,7 @@ def _is_number_of_step(terms: Terms, term: int) -> bool:
 def _wrong_output(world: World, plan: Plan, name: str, rank: int, term: int, value: Slot) -> Defect:
     subject = f"`{name}`, returned on {{ranks}},"
     if value is None:
-        return Defect("undecided-output", False, f"{subject} depends on something that is wrong or undecided before", rank)
+        return Defect("undecided-output", False, f"{subject} depends on an earlier value that is wrong or undecided", rank)
     if value.term != term:
         return Defect("other-output", False, f"{subject} is not the expression that the reference returns", rank)
     if value.fold is not None:

@@ -150,7 +150,7 @@ def _mesh(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple
         if len(known) == len(placements):
             return _named(mesh, known, found, groups)
     odd = next(name for name, whole in found.wholes.items() if _placements(candidates[-1], whole, ordered) is None)
-    text = f"how `{odd}` lies on the ranks cannot be said by axes of a mesh"
+    text = f"the placement of `{odd}` on the ranks does not follow axes of a mesh"
     raise ReadError(text, Location(capture.path), "capture a launch whose ranks form a grid")
 
 

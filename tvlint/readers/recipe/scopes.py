@@ -175,7 +175,7 @@ class _Scope:
                 self._each([part] if isinstance(part, ast.stmt) else part.body, certain=False)
 
     def _calls(self, statement: ast.AST) -> None:
-        """What the calls in a statement may change: the objects they are given, and the one whose method they are."""
+        """Return what the calls in a statement may change: the objects they are given, and the one whose method they are."""
         for node in ast.walk(statement):
             if isinstance(node, ast.NamedExpr):
                 self._lose(node.target)

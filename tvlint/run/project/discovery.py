@@ -61,7 +61,7 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
     findings: list[Finding] = []
     for path in paths or tuple(shown(project.folder / path) for path in project.paths) or (".",):
         if reason := why_not_followed(path) or ("" if paths else why_not_in_project(path, project)):
-            problems.append(Problem(f"not looked at: {reason}", Location(path), "name it on the command line as it really is"))
+            problems.append(Problem(f"not looked at: {reason}", Location(path), "give its real path on the command line"))
         elif os.path.isdir(path) and (closed := _closed(path)):
             problems.append(Problem(f"the folder cannot be opened: {closed}", Location(path)))
         elif os.path.isdir(path):

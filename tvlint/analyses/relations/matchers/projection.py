@@ -49,7 +49,7 @@ class Projection:
 
     @cached_property
     def held(self) -> Mapping[int, Mapping[str, Slot]]:
-        """What each rank holds under each name, as far as it is made once."""
+        """Return what each rank holds under each name, as far as it is made once."""
         found: dict[int, dict[str, Slot]] = {rank: dict(held) for rank, held in self.alone.derived.environments.items()}
         for (rank, _), local in self.alone.derived.locals.items():
             for name, value in local.items():

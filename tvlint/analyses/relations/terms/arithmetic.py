@@ -324,7 +324,7 @@ def _squared_error(call: _Call) -> _Variable:
 
 
 def _divergence(call: _Call) -> _Variable:
-    """Where a target is zero, `kl_div` is zero and what is written out has no value."""
+    """Refuse a target that may be zero: `kl_div` is zero there, and what is written out has no value."""
     tape, (scores, target) = call.tape, call.operands
     if not all(tape.algebra.is_positive(term) for _, factors in target.value for term, _, _ in factors):
         raise TooLargeError

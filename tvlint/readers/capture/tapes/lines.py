@@ -57,7 +57,7 @@ def read_capture(path: str, data: bytes) -> Capture:
         if "rank" in line:
             rank = int(line["rank"])
             if rank in tapes or rank >= head["ranks"]:
-                raise ReadError(f"rank {rank} stands twice, or is none of {head['ranks']:.0f}", Location(path, number))
+                raise ReadError(f"rank {rank} is given twice, or is not one of {head['ranks']:.0f}", Location(path, number))
             current = tapes[rank] = _Rank(path, rank)
             continue
         if current is None or "tvlint_capture" in line:

@@ -105,7 +105,7 @@ def _add(settings: dict[str, Setting], key: YamlScalar, name: str, prefix: str, 
 
 
 def _add_saved_plan(path: str, settings: dict[str, Setting]) -> None:
-    """What the plan that `load_plan_path` names says of itself, where that file lies beside the configuration."""
+    """Add what the plan that `load_plan_path` names says of itself, where that file lies beside the configuration."""
     given = settings.get("load_plan_path")
     if given is None or not isinstance(given.value, str):
         return

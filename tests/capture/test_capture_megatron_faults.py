@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 
 import pytest
+from shared import ROOT
 
 from tests.builders.capture_programs import PROGRAMS, tvlint
 
@@ -58,6 +60,9 @@ FAULTS = {
         "gpt_model.GPTModel.__init__ = partialmethod(gpt_model.GPTModel.__init__, parallel_output=False)",
         TP, "other-recorded-gradient",
     ),
+    "gradients that are never reduced over replicas": (
+        "distributed.DistributedDataParallel.finish_grad_sync = lambda *_, **__: None", DP, "missing-gradient-reduction",
+    ),
     "sums of gradients over replicas that are not averages": (
         "from megatron.core.distributed import param_and_grad_buffer as buffers\n"
         "start = buffers._ParamAndGradBucketGroup.start_grad_sync\n"
@@ -83,6 +88,16 @@ FAULTS = {
         SP, "other-recorded-weight",
     ),
 }  # fmt: skip
+
+
+def test_the_page_lists_what_is_tried_here() -> None:
+    page = (ROOT / "docs" / "capture.md").read_text()
+    rows = [row for row in page[page.index("## Published defects") :].splitlines() if row.startswith("| #")]
+    tried = {name for name, (fault, _, _) in FAULTS.items() if fault}
+    named = {found for row in rows for found in re.findall(r"“(.*?)”", row)}
+    assert len(rows) > 10
+    assert named <= tried
+    assert len(named) > 5
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -26,7 +26,14 @@ def errors(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("rest", "shown"), [('"$@"', "`$@`"), ("$EXTRA_ARGS", "`$EXTRA_ARGS`"), ("${A[@]} $B $C", "`${A[@]}`, `$B`")]
+    ("rest", "shown"),
+    [
+        ('"$@"', "`$@`"),
+        ("$EXTRA_ARGS", "`$EXTRA_ARGS`"),
+        ("${A[@]} $B $C", "`${A[@]}` or `$B`"),
+        ("$(cat extra.txt)", "`$(cat extra.txt)`"),
+        ('$(if [[ "$A" == 1 && -n "$B" ]]; then cat extra.txt; fi)', "what a command prints"),
+    ],
 )
 def test_an_error_that_only_unknown_words_could_prevent_is_found_and_says_so(rest: str, shown: str) -> None:
     found = errors(f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size 2 {rest}\n")

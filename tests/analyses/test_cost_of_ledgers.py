@@ -8,9 +8,9 @@ import pytest
 
 from tests.builders.operation_counts import operations
 from tvlint.analyses.dataflow.lost_weights import lost_weights
-from tvlint.analyses.dataflow.undefined_uses import missing
 from tvlint.analyses.gradients.optimizer_steps import scattered, shared_states, stepped_again
 from tvlint.analyses.gradients.other_forwards import other_forwards
+from tvlint.analyses.gradients.undefined_uses import missing
 from tvlint.analyses.gradients.unreduced_moments import unshared
 from tvlint.ir.plan import Plan
 from tvlint.readers.plan_text import reader as plan_text

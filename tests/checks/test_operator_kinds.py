@@ -11,7 +11,7 @@ from tests.sampling import sampled
 from tests.shared import ROOT
 from tvlint.findings import Severity
 from tvlint.ops.annotations.declared import Declared
-from tvlint.ops.annotations.declaring import with_declared
+from tvlint.ops.declaring import with_declared
 from tvlint.ops.kernels import KERNELS
 from tvlint.ops.table import SPECS, is_nonlinear, row_of
 from tvlint.readers.plan_text import reader as plan_text

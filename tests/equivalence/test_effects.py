@@ -9,7 +9,7 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ops.annotations.declared import Declared
-from tvlint.ops.annotations.declaring import with_declared
+from tvlint.ops.declaring import with_declared
 from tvlint.ops.inert import SPECS
 from tvlint.ops.table import spec_of
 

@@ -10,7 +10,7 @@ from tvlint.equivalence.verdict import on_numbers
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ops.annotations.declared import Declared
-from tvlint.ops.annotations.declaring import with_declared
+from tvlint.ops.declaring import with_declared
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
 

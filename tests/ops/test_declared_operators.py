@@ -15,7 +15,7 @@ from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ops.annotations.bracketed import without_bracketed
 from tvlint.ops.annotations.declared import Declared
-from tvlint.ops.annotations.declaring import with_declared
+from tvlint.ops.declaring import with_declared
 from tvlint.ops.spec import Call, UnsupportedError
 from tvlint.ops.table import meant, spec_of
 from tvlint.readers.document import ReadError

@@ -160,7 +160,7 @@ def unpacked(path: str) -> bytes:
 
 def _with_operators(document: Document, plan: Plan, operators: tuple[Declared, ...]) -> Document:
     """Return the document with its plan as the project means it. Raises ReadError where the file itself declares operators."""
-    from tvlint.ops.annotations.declaring import claims_declarations, with_declared
+    from tvlint.ops.declaring import claims_declarations, with_declared
 
     claim = claims_declarations(plan)
     if claim is not None:

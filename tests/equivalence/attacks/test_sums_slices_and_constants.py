@@ -13,7 +13,7 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.annotations.declared import Declared
-from tvlint.ops.annotations.declaring import with_declared
+from tvlint.ops.declaring import with_declared
 
 MEAN_OF_SUM = """
 weight w f32[4,8]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvlint.analyses.communication.calls import Call, Meeting, Site, Traffic
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.inference.per_rank_types import shared_name
+from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 
 _MOST_COMPARED = 4096

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.inference.per_rank_types import shared_name
+from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, ReduceGradients
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Plan, Program, Role

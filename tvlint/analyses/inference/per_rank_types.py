@@ -62,11 +62,6 @@ def _says_nothing_new(known: Tensor | None, tensor: Tensor) -> bool:
     return tensor == known or (known is not None and not _differs(known, tensor) and tensor == bare)
 
 
-def shared_name(name: str) -> str:
-    """Return the name by which all programs call a tensor, for one of those that have another type on the ranks of one."""
-    return name.partition("@")[0]
-
-
 def where(ranks: Iterable[int], mesh: Mesh) -> str:
     """Return the ranks in a name: `tp=1`, `pp=0,tp=1`, `0,2-3`."""
     chosen = sorted(set(ranks))

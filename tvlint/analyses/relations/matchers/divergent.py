@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.mesh_axes import SEQUENCE_AXES, batch_axes
 from tvlint.analyses.dataflow.operator_diff import difference
-from tvlint.analyses.inference.per_rank_types import shared_name
+from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.matchers.projection import Projection, is_whole
 from tvlint.ir.operators import Compute, Literal

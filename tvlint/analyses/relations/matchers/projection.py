@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.inference.per_rank_types import shared_name
+from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.analyses.relations.derivation.localisation.sure import parts_of_one_sum
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Slot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.dataflow.undefined_uses import Missing, missing, near, unmade
+from tvlint.analyses.gradients.undefined_uses import Missing, missing, near, unmade
 from tvlint.findings import Finding, Related
 from tvlint.ir.location import Location
 from tvlint.rule import Rule

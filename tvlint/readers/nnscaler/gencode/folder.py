@@ -37,7 +37,7 @@ from tvlint.readers.sources.python_syntax import Source, parse, read_bytes
 from tvlint.readers.sources.resource_limits import without_collection
 
 if TYPE_CHECKING:
-    from tvlint.readers.nnscaler.gencode.traced_containers import Traced
+    from tvlint.readers.nnscaler.gencode.lower.traced_containers import Traced
 
 _FILE = re.compile(r"gencode(0|[1-9]\d{0,6})\.py", re.ASCII)
 _VERSION = re.compile(rb"^runtime_version = ", re.MULTILINE)

@@ -23,8 +23,8 @@ from tvlint.readers.nnscaler.gencode.lower.methods import GETATTR
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Gradual
 from tvlint.readers.nnscaler.gencode.lower.parts import Parts
 from tvlint.readers.nnscaler.gencode.lower.shapes import Contradiction, Kind, bound_of, in_its_dimensions, results
+from tvlint.readers.nnscaler.gencode.lower.traced_containers import Traced, taken_apart
 from tvlint.readers.nnscaler.gencode.syntax.containers import Field, field_name
-from tvlint.readers.nnscaler.gencode.traced_containers import Traced, taken_apart
 from tvlint.readers.nnscaler.gencode.traced_views import reshaped
 from tvlint.readers.nnscaler.named_tensors import with_named_tensors
 from tvlint.readers.nnscaler.pickle.adapters import Scope

@@ -12,7 +12,7 @@ from tvlint.readers.nnscaler.gencode.lower.replica_classes import Difference
 from tvlint.readers.nnscaler.gencode.syntax.records import RankFile
 
 if TYPE_CHECKING:
-    from tvlint.readers.nnscaler.gencode.traced_containers import Traced
+    from tvlint.readers.nnscaler.gencode.lower.traced_containers import Traced
 
 
 @dataclass(frozen=True, slots=True)

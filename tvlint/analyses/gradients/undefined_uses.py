@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from functools import cache
 
 from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.analyses.gradients.roots import named_after
-from tvlint.analyses.inference.per_rank_types import shared_name
 from tvlint.ir.operators import Backward, Send
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 

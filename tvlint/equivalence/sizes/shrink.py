@@ -452,11 +452,13 @@ def _with_sizes(plan: Plan, operator: Compute, spec: OpSpec, bound: Bound, tenso
     for words, name in (*zip(bound.operands, operands, strict=True), *zip(bound.outputs, operator.outputs, strict=False)):
         before, after = plan.tensors[name].shape, tensors[name].shape
         for word, old, new in zip(words, before, after, strict=False):
+            if old == new:
+                continue
             if word in bound.ranges:
                 for attribute in spec.range_attributes.get(word, ()):
                     start = operator.attributes.get(attribute)
                     attributes[attribute] = start // old * new if isinstance(start, int) and old else start
-            elif old != new:
+            else:
                 sizes[old] = new
         sizes[before], sizes[before[1:]], sizes[before[-1:]] = after, after[1:], after[-1:]
     ranges = {name for word in bound.ranges for name in spec.range_attributes.get(word, ())}

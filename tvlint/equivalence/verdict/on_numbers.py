@@ -78,6 +78,9 @@ _NOTHING = 1e-6
 _CERTAIN = 1e-6
 """A gradient that is off by more than this part of the greatest element is another gradient, whatever rounding does."""
 
+_NEAR_ZERO = 2**-6
+"""The greatest of random numbers beside which what is added to a mean of squares shows."""
+
 _PLAIN = 1e-3
 """Where something stands in for a function, which may make rounding errors larger, a gradient is off by more than this."""
 
@@ -135,6 +138,10 @@ class NotRun:
     why: str
 
 
+_NO_NUMBER = NotRun("what the plans give is no number")
+"""As where a class is asked for whose score is minus infinity, since only the first classes are ever right."""
+
+
 def run_both(case: Case, any_numbers: bool = False) -> Agreement | Difference | NotRun:
     """Run the pair on random numbers, and return what they show.
 
@@ -156,6 +163,8 @@ def _shown(case: Case, any_numbers: bool) -> Agreement | Difference | NotRun:
     """Return what runs of a pair show that is small enough."""
     parallel, reference = case.parallel, case.reference
     below = _least_index(reference)
+    if below > 1 and _compared(case, _numbers(0, below)) == _NO_NUMBER:
+        below //= 2
     found: list[Difference] = []
     for seed in range(_MOST_RUNS):
         each = _compared(case, _numbers(seed, below))
@@ -218,7 +227,8 @@ def _in_plan(plan: Plan, small: Plan, operator: Operator) -> Operator:
 def where_runs_agree(case: Case) -> str:
     """Return for which numbers both plans give the same, random ones or those of a mask; empty where they do for none.
 
-    What a mask hides shows only where what it leaves moves each weight that random numbers move.
+    What a mask hides shows only where what it leaves moves each weight that random numbers move. Numbers near zero show what is
+    added to larger ones that it vanishes beside.
     """
     small = _to_run(case)
     if isinstance(small, NotRun):
@@ -226,7 +236,8 @@ def where_runs_agree(case: Case) -> str:
     case = small.case
     below = _least_index(case.reference)
     if all(isinstance(_compared(case, _numbers(seed, below)), Agreement) for seed in range(SEEDS)):
-        return f"in {SEEDS} runs on random numbers"
+        shows = isinstance(_compared(case, _numbers(SEEDS, below, spread=_NEAR_ZERO)), Difference)
+        return "" if shows else f"in {SEEDS} runs on random numbers"
     name = _mask_that_explains(case, below, _content_of(case.reference, case.reference_inputs))
     return f"where {name}" if name else ""
 
@@ -559,7 +570,7 @@ def _looked_up(plan: Plan, operator: Compute) -> dict[str, int]:
     return {names[place]: sizes[name] for place, name in bound.indices.items() if name in sizes}
 
 
-def _numbers(seed: int, below: int, contents: _Contents | None = None) -> _Whole:
+def _numbers(seed: int, below: int, contents: _Contents | None = None, spread: float = 1.5) -> _Whole:
     """Return what gives every whole value numbers of its own, the same to both plans, and some of them other content."""
     import numpy as np
 
@@ -574,7 +585,7 @@ def _numbers(seed: int, below: int, contents: _Contents | None = None) -> _Whole
             elif holds_whole_numbers(dtype):
                 known[key] = random.integers(0, below, shape).astype(float)
             else:
-                known[key] = random.uniform(-1.5, 1.5, shape)
+                known[key] = random.uniform(-spread, spread, shape)
             if contents is not None and (role, name) in contents:
                 known[key] = contents[role, name](known[key])
         return known[key]
@@ -693,7 +704,7 @@ def _run(
     is_defined = not any(np.any(np.isnan(value)) for _, _, _, value in run.given)
     if is_defined and all(np.all(np.isfinite(value)) for value in values):
         return run
-    return NotRun("what the plans give is no number")
+    return _NO_NUMBER
 
 
 def _places(plan: Plan, tensor: Tensor, rank: int) -> tuple[Any, ...]:

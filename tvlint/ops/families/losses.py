@@ -160,6 +160,8 @@ def _smoothed(scores: Array, target: Array, smoothing: Value, field: Field) -> A
         raise UnsupportedError(f"`label_smoothing` {smoothing}")
     chance = _log_chances(scores, field)
     chosen = _picked(chance, target, 0, field)
+    if smoothing == 0:
+        return as_array(-chosen)
     shared = field.number(smoothing / chance.shape[-1]) * chance.sum(axis=-1)
     return as_array(field.number(smoothing - 1) * chosen - shared)
 

@@ -23,7 +23,6 @@ REDUCTIONS = frozenset({"", "sum", "avg", "max", "min"})
 
 DICTIONARIES = frozenset(
     {
-        "analyses/inference/shapes_and_gradients.py: to, type, float, double, half, bfloat16",
         "analyses/relations/derivation/localisation/advice.py: to, tril, pad, masked-fill",
         "analyses/relations/terms/arithmetic.py: mul, div, add, sub, pow, sqrt, ...",
         "analyses/relations/terms/flags.py: eq, ne, gt, ge, lt, le",

@@ -9,7 +9,7 @@ from tvlint.analyses.dataflow.attention import is_any_attention
 from tvlint.analyses.dataflow.canonical_names import as_of_flags, flat_shape, target_shape, usual
 from tvlint.analyses.inference.segments import reads, writes
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Value
 from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.dtypes import expected_types, promoted
 from tvlint.ops.spec import Call, DtypeError, Family, MisfitError, Names, OpSpec, Trait, UnsupportedError
@@ -18,7 +18,6 @@ from tvlint.ops.table import has_kind, has_trait, spec_of
 _ROUNDS = 6
 _FLOATS = ("float", "bfloat", "complex")
 _SHORT = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp16": "float16"}
-_CASTS = {"to": "", "type": "", "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
 _NUMBERS = ("torch.", "float", "bfloat", "int", "uint", "bool")
 
 
@@ -324,10 +323,17 @@ def _bound(
 
 def _cast_to(operator: Compute) -> str:
     """Return the dtype that a cast gives; empty for other operators, and where it does not say."""
-    name = operator.op.rsplit(".", 1)[-1]
-    if not operator.inputs or name not in _CASTS or not has_kind(operator.op, Trait.CONVERSION):
+    if not operator.inputs or not has_kind(operator.op, Trait.CONVERSION):
         return ""
     given = [operand.value for operand in operator.inputs[1:] if isinstance(operand, Literal)]
-    dtype = _CASTS[name] or operator.attributes.get("dtype", given[0] if given else None)
+    dtype = operator.attributes.get("dtype", given[0] if given else _type_of_name(operator))
     dtype = _SHORT.get(dtype, dtype) if isinstance(dtype, str) else dtype
-    return dtype.removeprefix("torch.") if isinstance(dtype, str) and (_CASTS[name] or dtype.startswith(_NUMBERS)) else ""
+    return dtype.removeprefix("torch.") if isinstance(dtype, str) and dtype.startswith(_NUMBERS) else ""
+
+
+def _type_of_name(operator: Compute) -> Value:
+    """Return the dtype after which a cast of one operand is named (`x.half()`); None for any other."""
+    spec = spec_of(operator.op)
+    if spec is None or len(operator.inputs) != 1 or operator.attributes:
+        return None
+    return next(iter(spec.bind(Call(operator.op, ((),), {})).attributes), None)

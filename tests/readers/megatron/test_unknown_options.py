@@ -525,3 +525,25 @@ def test_the_beginning_of_a_name_is_no_option_of_megatron(program: str, found: l
     assert [message for rule, message, _ in findings(script) if rule == "misspelled-option"] == [
         f"Megatron has no option `{name}`" for name in found
     ]
+
+
+@pytest.mark.parametrize(
+    ("program", "declared", "found"),
+    [
+        ("pretrain_gpt.py", 'action="store_true"', ["true"]),
+        ("${HERE}/../pretrain_gpt.py", 'action="store_true"', ["true"]),
+        ("${HERE}/../convert.py", 'action="store_true"', []),
+        ("pretrain_gpt.py", "type=bool", []),
+    ],
+)
+def test_a_word_after_a_switch_is_refused_where_a_package_adds_options(
+    program: str, declared: str, found: list[str], tmp_path: Path
+) -> None:
+    parser = PARSER.replace("import argparse", "import argparse\nimport deepspeed")
+    parser = parser.replace("    return parser", f'    group.add_argument("--fp16", {declared})\n    return parser')
+    parser = parser.replace("return add(", "return deepspeed.add_config_arguments(add(").replace("False))", "False)))")
+    script = checkout(tmp_path, parser)
+    script.write_text(f"deepspeed {program} --tensor-model-parallel-size 2 --micro-batch-size 1 --fp16 true --deepspeed\n")
+    assert [message for rule, message, _ in findings(script) if rule == "value-after-complete-option"] == [
+        f"`--fp16` takes no value, and `{word}` stands after it" for word in found
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 
@@ -13,7 +14,7 @@ from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.arguments import VALUELESS
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
-from tvlint.readers.megatron.unknown_options import distance, unknown_options, unknown_short_options
+from tvlint.readers.megatron.unknown_options import OF_MEGATRON, distance, unknown_options, unknown_short_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 from tvlint.readers.sources.scalar_values import typed
 
@@ -80,7 +81,11 @@ def option_mistakes(
         known = option(setting.written)
         if parser is not None and known_text(word.pieces) in parser.flags:
             continue
-        if known is not None and ((is_megatron and not version) or _takes_as_few(by_source, known, setting.written)):
+        if known is not None and (
+            (is_megatron and not version)
+            or _takes_as_few(by_source, known, setting.written)
+            or _is_switch_of(parser, program, known, setting.written)
+        ):
             yield from _left_over(setting, known, word)
 
 
@@ -213,6 +218,17 @@ def _takes_as_few(parser: ParserSource | None, known: Option, flag: str) -> bool
         return True
     option = _declared(parser, flag)
     return option is not None and (option.kind == "store") == (known.kind == "store") and option.arity == known.arity
+
+
+def _is_switch_of(parser: ParserSource | None, program: str, known: Option, flag: str) -> bool:
+    """Return whether the source of a program of Megatron or of its kin declares the option as a switch, as Megatron does.
+
+    A package that adds options to the parser, as DeepSpeed's does, changes no other, and takes no words besides.
+    """
+    if parser is None or parser.takes_words or known.kind == "store" or not OF_MEGATRON.fullmatch(os.path.basename(program)):
+        return False
+    option = _declared(parser, flag)
+    return option is not None and option.kind != "store"
 
 
 def _left_over(setting: Setting, known: Option, word: Word) -> Iterator[Finding]:

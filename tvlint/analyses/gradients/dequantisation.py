@@ -1,4 +1,4 @@
-"""Codes that are taken back with the scale of another tensor than the one that they are codes of."""
+"""Codes that are dequantised with the scale of another tensor than the one that they are codes of."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEEPS = (Trait.VIEW, Trait.RANGES, Trait.APART, Trait.DETACHED, Trait.PICK, Tra
 
 @dataclass(frozen=True, slots=True)
 class Misread:
-    """At (`segment`, `index`) `codes`, which were made with the scale `right`, are taken back with `scale`.
+    """At (`segment`, `index`) `codes`, which were made with the scale `right`, are dequantised with `scale`.
 
     `of` names what `scale` is the scale of; empty where the plan makes no codes with it.
     """

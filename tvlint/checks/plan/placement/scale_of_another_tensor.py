@@ -1,4 +1,4 @@
-"""scale-of-another-tensor: codes are taken back with the scale of another tensor."""
+"""scale-of-another-tensor: codes are dequantised with the scale of another tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    """Yield codes that are taken back with another scale; a warning where the plan makes no other codes with that."""
+    """Yield codes that are dequantised with another scale; a warning where the plan makes no other codes with that."""
     for misread in misread_codes(facts.plan):
         of = f", the scale of `{misread.of}`" if misread.of else ""
         found = rule.finding(

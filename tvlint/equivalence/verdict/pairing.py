@@ -104,7 +104,7 @@ def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
     name = cut_by_replicas(parallel)
     if name:
         axis = parallel.replication.axis
-        text = f"`{name}` has another placement in each replica along `{axis}`, of which one stands for all: write out all ranks"
+        text = f"`{name}` has another placement in each replica along `{axis}`; one stands for all: write out all ranks"
         return Defect("odd-replicas", False, text, first_rank(parallel))
     return None
 

@@ -207,3 +207,75 @@ def test_generated_code_whose_loss_is_a_multiple_is_refuted_where_no_count_of_pa
         file.write_text(file.read_text().replace("reduction='sum'", f"reduction='{change}'"))
     (verdict,) = prove_pair(Pair(str(folder), "", trials=0)).verdicts
     assert verdict.outcome is outcome
+
+
+REPLICAS = """mesh dp=64 tp=2
+weight w f32[32,16] tp:S(0)
+weight v f32[8,32] tp:S(1)
+input x f32[128,16] dp:S(0)
+loss l
+program
+h = linear(x, w)
+a = gelu(h)
+p = linear(a, v)
+y = all-reduce(p) over tp
+s = softmax(y, dim=1)
+q = mul(s, s)
+l0: f32[] = sum(q)
+l: f32[] = all-reduce(l0) over dp
+end reduce-gradients w, v over dp
+"""
+OF_REPLICAS = """weight w f32[32,16]
+weight v f32[8,32]
+input x f32[128,16]
+loss l
+program
+h = linear(x, w)
+a = gelu(h)
+y = linear(a, v)
+s = softmax(y, dim=1)
+q = mul(s, s)
+l: f32[] = sum(q)
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "differs"),
+    [("", "", False), ("softmax(y, dim=1)", "softmax(y, dim=0)", True), ("mul(s, s)", "mul(s, y)", True)],
+)
+def test_equal_replicas_get_fewer(right: str, wrong: str, differs: bool) -> None:
+    plan = REPLICAS.replace(right or "#", wrong)
+    case = smaller(*plans(with_backward(plan), with_backward(OF_REPLICAS)))
+    assert isinstance(case, pairing.Case)
+    assert case.parallel.mesh.size == 4
+    assert case.reference.tensors["x"].shape == (4, 2)
+    assert isinstance(run_both(case), Difference if differs else Agreement)
+
+
+def test_replicas_whose_number_the_plan_states_keep_it() -> None:
+    plan = REPLICAS.replace("w, v over dp", "w, v over dp divide 64")
+    scaled = plan.replace("l0: f32[] = sum(q)", "l1: f32[] = sum(q)\nl0 = mul(l1, 64)")
+    parallel, reference = plans(with_backward(scaled), with_backward(OF_REPLICAS))
+    assert isinstance(smaller(parallel, reference), str)
+
+
+def test_edits_of_many_ranks_are_tried_on_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_numbers, "_MOST_OPERATORS_OF_EDITS", 100)
+    ran: list[int] = []
+    replay = on_numbers.replay
+
+    def counted(plan: Plan, *arguments: object) -> object:
+        ran.append(plan.mesh.size)
+        return replay(plan, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(on_numbers, "replay", counted)
+    plan = REPLICAS.replace("softmax(y, dim=1)", "softmax(y, dim=0)")
+    parallel, reference = plans(with_backward(plan), with_backward(OF_REPLICAS))
+    case = pairing.pair(parallel, reference)
+    assert isinstance(case, pairing.Case)
+    agree = on_numbers.gradients_may_agree(case)
+    assert not agree(case)
+    right = pairing.pair(*plans(with_backward(REPLICAS), with_backward(OF_REPLICAS)))
+    assert isinstance(right, pairing.Case)
+    assert agree(right)
+    assert max(ran) <= 8

@@ -4,7 +4,8 @@ Every dimension of both plans is a product of factors (`factors.py`). Operators,
 dimensions are as long as which, and which are so many parts of another. A factor is kept where a plan cuts by it, where an
 operator takes positions, ranges or groups, and where a number says how long something is that is not a size here. The others
 get smaller, the same in both plans, and the operators are bound anew: each has to mean the same of the smaller operands, by the
-same named dimensions and the same attributes, or its dimensions are kept.
+same named dimensions and the same attributes, or its dimensions are kept. Replicas that are equal but for their part of the
+batch, between which nothing but sums and means goes, are a factor of the batch, and get fewer as well.
 
 So both plans are the same programs of smaller tensors. A right plan is right by identities in which a size stands for itself:
 sums over an index are over fewer, means are divided by fewer. It can be right for one size only where a number in one of the
@@ -21,8 +22,10 @@ from math import prod
 from typing import TypeAlias
 
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
+from tvlint.analyses.relations.derivation.given.equal_replicas import equal_replicas
 from tvlint.analyses.relations.derivation.given.trusted_inputs import Batch, Inputs, whole_shape
 from tvlint.equivalence.sizes.factors import SMALL, Factors, FactorTable
+from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import (
     Backward,
     Communicate,
@@ -76,14 +79,30 @@ def shrink(
     if unequal:
         return unequal
     kept: set[int] = set()
+    axis = _of_replicas(parallel, inputs)
     for _ in range(_MOST_ROUNDS):
-        sizes = _Sizes((parallel, reference), (inputs, reference_inputs), batch, kept, FactorTable(small))
+        sizes = _Sizes((parallel, reference), (inputs, reference_inputs), batch, kept, FactorTable(small), axis)
         plans = [sizes.applied(at) for at in (0, 1)]
         changed = {id(operator) for at in (0, 1) for operator in sizes.otherwise_bound(at, plans[at])}
         if not changed - kept:
             return Shrunk(plans[0], plans[1], sizes.smaller) if sizes.smaller else "no size can be made smaller"
         kept |= changed
     return "operators keep their sizes one after the other"
+
+
+def _of_replicas(plan: Plan, inputs: Inputs) -> Axis | None:
+    """Return the axis along which replicas are equal, each with its own part of the batch; None where ranks are named."""
+    groups = [*plan.communicators]
+    for segment in plan.segments.values():
+        for operator in segment.operators:
+            if isinstance(operator, Communicate | ReduceGradients):
+                groups.append(operator.group)
+            if (isinstance(operator, Send | Receive) and operator.peer.rank is not None) or (
+                isinstance(operator, Communicate) and operator.root is not None
+            ):
+                return None
+    found = None if any(group.ranks for group in groups) else equal_replicas(plan, inputs)
+    return None if found is None else next(axis for axis in plan.mesh.axes if axis.name == found[0])
 
 
 def _other_numbers(parallel: Plan, reference: Plan) -> str:
@@ -169,9 +188,16 @@ class _Sizes:
     """The factors of all dimensions of both plans."""
 
     def __init__(
-        self, plans: tuple[Plan, Plan], inputs: tuple[Inputs, Inputs], batch: Batch, kept: set[int], table: FactorTable
+        self,
+        plans: tuple[Plan, Plan],
+        inputs: tuple[Inputs, Inputs],
+        batch: Batch,
+        kept: set[int],
+        table: FactorTable,
+        axis: Axis | None,
     ) -> None:
-        self.plans, self.table = plans, table
+        self.plans, self.table, self.axis = plans, table, axis
+        self.replicas = table.new(axis.size) if axis is not None else ()
         self.smaller: dict[int, int] = {}
         self.dims: list[dict[str, Dims]] = []
         self.wholes: list[dict[str, Dims]] = [{}, {}]
@@ -216,11 +242,12 @@ class _Sizes:
     def _placed(self, plan: Plan, tensor: Tensor, dim: int, size: int, factors: Factors) -> Factors | None:
         """Return the whole of a dimension that axes cut, in equal pieces; None where it is cut otherwise."""
         held = [(axis, (tensor.placements or {}).get(axis.name)) for axis in plan.mesh.axes]
-        cuts = [(axis.size, each) for axis, each in held if isinstance(each, Shard) and each.dim % len(tensor.shape) == dim]
+        cuts = [(axis, each) for axis, each in held if isinstance(each, Shard) and each.dim % len(tensor.shape) == dim]
         parted = next((each for _, each in cuts if each.parts or each.order), None)
-        local, count = tensor.shape[dim], prod(count for count, _ in cuts)
+        local, count = tensor.shape[dim], prod(axis.size for axis, _ in cuts)
         if parted is None:
-            return self.table.cut(count, factors) if local * count == size else None
+            parts = [self.replicas if axis == self.axis else self.table.kept(axis.size) for axis, _ in cuts]
+            return (*(each for part in parts for each in part), *factors) if local * count == size else None
         pieces = len(parted.order[0]) if parted.order else len(parted.parts)
         if len(cuts) > 1 or (parted.order and parted.parts) or len(set(parted.parts)) > 1 or local * count != size:
             return None
@@ -395,7 +422,23 @@ class _Sizes:
         for name, segment in plan.segments.items():
             operators = tuple(self._operator(at, operator, tensors) for operator in segment.operators)
             segments[name] = replace(segment, operators=operators)
-        return replace(plan, tensors=tensors, segments=segments)
+        plan = replace(plan, tensors=tensors, segments=segments)
+        return self._with_replicas(plan) if at == 0 else plan
+
+    def _with_replicas(self, plan: Plan) -> Plan:
+        """Return the plan with as many replicas as are left."""
+        count = self.table.shrunk(self.replicas)
+        if self.axis is None or count == self.axis.size:
+            return plan
+        self.smaller[self.axis.size] = count
+        name = self.axis.name
+        mesh = Mesh(tuple(Axis(name, count) if axis == self.axis else axis for axis in plan.mesh.axes))
+        programs = []
+        for program in plan.programs:
+            places = map(plan.mesh.coordinates, program.ranks)
+            ranks = tuple(mesh.rank(place) for place in places if place[name] < count)
+            programs.append(replace(program, ranks=ranks))
+        return replace(plan, mesh=mesh, programs=tuple(programs))
 
     def _tensor(self, at: int, tensor: Tensor) -> Tensor:
         shape = tuple(map(self.table.shrunk, self.dims[at].get(tensor.name, [])))

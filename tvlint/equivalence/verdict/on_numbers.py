@@ -71,6 +71,9 @@ _MOST_OPERATORS = 20_000
 _MOST_SIZES = 3
 """So many sizes that were made smaller are named."""
 
+_MOST_OPERATORS_OF_EDITS = 2_000
+"""Of plans of which the ranks run more operators, fewer replicas are run for each edit, where these are equal."""
+
 _TOLERANCE = 1e-7
 _NOTHING = 1e-6
 """A gradient that is smaller throughout may be zero, but for rounding; its errors show nothing."""
@@ -199,18 +202,17 @@ class _Small:
     sizes: Mapping[int, int] = field(default_factory=dict)
 
 
-def _to_run(case: Case, most: int | None = None) -> _Small | NotRun:
+def _to_run(case: Case, most: int | None = None, operators: int | None = None) -> _Small | NotRun:
     """Return the case, where it is too large with sizes as small as the plans allow."""
     most = _MOST_NUMBERS if most is None else most
-    if _runs(case.parallel) > _MOST_OPERATORS:
-        return NotRun("the plans have too many operators")
-    if not _is_too_large(case, most):
+    operators = _MOST_OPERATORS if operators is None else operators
+    if not _is_too_large(case, most) and _runs(case.parallel) <= operators:
         return _Small(case)
     found = shrink(case.parallel, case.reference, case.inputs, case.reference_inputs, case.batch)
     if isinstance(found, str):
         return NotRun(f"the plans are too large, and {found}")
     small = pair(found.parallel, found.reference, case.assume)
-    if not isinstance(small, Case) or _is_too_large(small, most):
+    if not isinstance(small, Case) or _is_too_large(small, most) or _runs(small.parallel) > _MOST_OPERATORS:
         return NotRun("the plans are too large")
     return _Small(small, found.sizes)
 
@@ -247,7 +249,7 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
 
     Where a run of the case shows a difference, a plan that cannot be run shows no agreement.
     """
-    small = _to_run(case, _MOST_NUMBERS_OF_EDITS)
+    small = _to_run(case, _MOST_NUMBERS_OF_EDITS, _MOST_OPERATORS_OF_EDITS)
     if isinstance(small, NotRun):
         return lambda changed: True
     is_small, case = small.case is case, small.case
@@ -258,12 +260,9 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
     differs = isinstance(_compared(case, whole, alone, memory), Difference)
 
     def agree(changed: Case) -> bool:
-        if not is_small:
-            small = _to_run(changed, _MOST_NUMBERS_OF_EDITS)
-            if isinstance(small, NotRun):
-                return True
-            changed = small.case
-        found = _compared(changed, whole, alone, memory)
+        small = _Small(changed) if is_small else _to_run(changed, _MOST_NUMBERS_OF_EDITS, _MOST_OPERATORS_OF_EDITS)
+        known = alone if is_small else None
+        found = small if isinstance(small, NotRun) else _compared(small.case, whole, known, memory)
         return isinstance(found, Agreement) or (isinstance(found, NotRun) and (not differs or found == NotRun(_RETURNED)))
 
     return agree

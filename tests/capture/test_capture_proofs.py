@@ -228,7 +228,7 @@ def test_a_fault_in_data_parallelism_is_refuted(name: str, reason: str, message:
     ("name", "reason", "line"),
     [
         ("missing_forward_sum", "missing-allreduce", "return x + y + self.down_bias"),
-        ("missing_gradient_sum", "missing-gradient-reduction", ""),
+        ("missing_gradient_sum", "missing-gradient-reduction", "y = SumOverRanks.apply(nn.functional.linear(h, self.down))"),
         ("doubled_gradient", "other-recorded-gradient", "gradient = gradient * 2 if WORLD > 1 else gradient.clone()"),
     ],
 )

@@ -17,7 +17,7 @@ from tvlint.readers.capture.lifting.lift import inputs_of, outputs_of
 from tvlint.readers.capture.lifting.program import Exchange
 from tvlint.readers.capture.lifting.program import Program as Followed
 from tvlint.readers.capture.own_parts import with_own_parts
-from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired
+from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired, uses_of
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
@@ -277,6 +277,8 @@ def _plan(
         place = error.mark.place or _next_place(prepared, error.value)
         raise ReadError(text, place or Location(capture.path), help) from None
     tensors = _given(found, placements, _gradient_dtypes(prepared))
+    for name, place in _first_uses(prepared, found).items():
+        tensors[name] = replace(tensors[name], source=place)
     segments: dict[str, Segment] = {}
     programs = []
     for same in classes:
@@ -397,6 +399,16 @@ def _given(
             dtype = gradient_dtypes.get(name, each_whole.dtype)
             tensors[gradient] = Tensor(gradient, local, dtype, Role.GRADIENT, gradient_of=name)
     return tensors
+
+
+def _first_uses(prepared: Sequence[Prepared], found: Found) -> dict[str, Location]:
+    """Return where the program first reads each weight, buffer and input."""
+    places: dict[str, Location] = {}
+    for each_prepared, names in zip(prepared, found.names, strict=True):
+        for use in uses_of(each_prepared):
+            if use.mark.place is not None:
+                places.setdefault(names[use.value], use.mark.place)
+    return places
 
 
 def _whole_of_micro_batch(whole: Whole, placements: Mapping[str, Placement]) -> tuple[int, ...]:

@@ -389,3 +389,5 @@ def test_mistakes_of_one_cause_stand_together(here: Path, capsys: pytest.Capture
     assert len(re.findall(r"^  - .* \[[\w-]+\]$", out, re.MULTILINE)) == together > 1
     assert out.count("  help: all rules hold with") == out.count("all rules hold with") == 1
     assert f"\n{together} errors" in out
+    _, out, _ = tvlint(capsys, "a.sh", "b.sh", "-o", "markdown")
+    assert out.count(f"{together} mistakes of one cause") == out.count("all rules hold with") == 1

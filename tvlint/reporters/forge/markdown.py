@@ -22,6 +22,7 @@ from tvlint.reporters.escape.markdown import (
     Table,
     markdown,
 )
+from tvlint.reporters.one_cause import common_help, of_one_cause
 from tvlint.reporters.text.comparisons import grouped, markdown_of
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
@@ -78,8 +79,8 @@ def _remarks(report: Report, context: Context) -> Iterator[Iterator[Block] | tup
                 yield _verdict(verdict, context, show, mesh)
     for comparison, others in grouped(report.comparisons):
         yield markdown_of(comparison, others, context)
-    for finding in by_severity(report.findings):
-        yield _finding(finding, context, show, mesh)
+    for group in of_one_cause(by_severity(report.findings)):
+        yield _finding(group[0], context, show, mesh) if len(group) == 1 else _group(group, context, show, mesh)
     for verdict in report.verdicts:
         if verdict.outcome is Outcome.PROVED:
             yield _verdict(verdict, context, show, mesh)
@@ -105,6 +106,22 @@ def _finding(finding: Finding, context: Context, show: Excerpts, mesh: Callable[
         yield Paragraph((_at(related.location, context), f" {related.message}"))
         yield from _source(related.location, show)
     yield from _line("help", finding.help)
+
+
+def _group(
+    findings: Sequence[Finding], context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]
+) -> Iterator[Block]:
+    """Yield findings at one place: the place and what repairs all of them once, and what is wrong one by one."""
+    first = findings[0]
+    head = f" {len(findings)} mistakes of one cause"
+    yield Paragraph((f"{_SEVERITY[first.severity]} ", Bold(_at(first.location, context)), head))
+    yield from _source(first.location, show)
+    where = (first.location.pointer, describe(first.ranks, mesh(first.location.path)))
+    yield from _line("at", ", ".join(part for part in where if part))
+    for finding in findings:
+        places = tuple(part for each in finding.related[:1] for part in (", ", _at(each.location, context), f" {each.message}"))
+        yield Paragraph((f"{finding.message} [", Code(finding.rule), "]", *places))
+    yield from _line("help", common_help(findings))
 
 
 def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> Iterator[Block]:

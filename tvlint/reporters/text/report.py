@@ -14,6 +14,7 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import Line, Span, Style, line, terminal
 from tvlint.reporters.escape.visible import display_width, visible
+from tvlint.reporters.one_cause import common_help, of_one_cause
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
@@ -63,7 +64,7 @@ def write(report: Report, context: Context) -> Escaped:
         blocks += _statistics(report, context)
     else:
         shown, more = _without_many_notes(by_place(report.findings))
-        blocks += [_group(group, screen) for group in _of_one_cause(shown)]
+        blocks += [_group(group, screen) for group in of_one_cause(shown)]
         blocks += [[line(_NOTE, f" and {counted(number, 'more note')} `{rule}`")] for rule, number in more.items()]
     blocks += [_verdict(verdict, screen) for verdict in report.verdicts]
     if context.show_unknown and report.not_evaluated:
@@ -128,28 +129,6 @@ def _finding(finding: Finding, screen: _Screen) -> list[Line]:
     ]
 
 
-def _of_one_cause(findings: Sequence[Finding]) -> Iterator[list[Finding]]:
-    """Yield the findings in their order, those together that stand at one place and that one change mends."""
-    group: list[Finding] = []
-    for finding in findings:
-        if group and not (_place_of(finding) == _place_of(group[0]) and _common_help([*group, finding])):
-            yield group
-            group = []
-        group.append(finding)
-    if group:
-        yield group
-
-
-def _place_of(finding: Finding) -> tuple[object, ...]:
-    return finding.severity, finding.location, finding.ranks, finding.found_in
-
-
-def _common_help(findings: Sequence[Finding]) -> str:
-    """Return what the help of every finding says, among other things."""
-    said = [finding.help.split("; ") for finding in findings]
-    return "; ".join(part for part in said[0] if part and all(part in other for other in said[1:]))
-
-
 def _group(findings: Sequence[Finding], screen: _Screen) -> list[Line]:
     """Return the lines of findings at one place: the place and what mends all of them once, and what is wrong one by one."""
     first = findings[0]
@@ -164,7 +143,7 @@ def _group(findings: Sequence[Finding], screen: _Screen) -> list[Line]:
         lines.append(line("  - ", Span(finding.message, Style.BOLD), " ", _name(finding.rule, screen)))
         for other in finding.related[:1]:
             lines.append(line(f"    {place(other.location, screen.context.root)}: ", _NOTE, f" {other.message}"))
-    return lines + _help(_common_help(findings), screen)
+    return lines + _help(common_help(findings), screen)
 
 
 def _name(rule: str, screen: _Screen) -> Span:

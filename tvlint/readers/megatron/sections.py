@@ -59,7 +59,7 @@ def configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Con
     """Yield the sections with parallel sizes of the file as it is composed with others."""
     found = list(_sections(path, root, visits))
     taken = {setting.location for each in found for setting in (*each.settings.values(), *each.overridden)}
-    yield from (replace(found[0], beside=_beside(root, taken, visits)), *found[1:]) if found else ()
+    yield from (replace(found[0], beside=_beside(root, taken, Visits(path))), *found[1:]) if found else ()
 
 
 def _beside(root: YamlMapping, taken: Container[Location], visits: Visits) -> dict[str, Setting]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 import subprocess
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -465,6 +467,23 @@ COMMANDS: dict[str, Case] = {
         0,
     ),
 }
+
+
+LINES = {
+    "blanks at its end": f"  y = gelu(x){' ' * 1_000_000}",
+    "escaped quotes without an end": '  y = "' + '\\"' * 100_000,
+    "blanks of two kinds": f"{' ' * 2000}\v" * 500,
+}
+
+
+@pytest.mark.parametrize("what", LINES)
+def test_no_pattern_takes_the_square_of_a_line(tmp_path: Path, what: str) -> None:
+    # Operations within a pattern are not counted: what took minutes takes no second.
+    (tmp_path / "a.plan").write_text(f"{PLAN}program\n{LINES[what]}\n")
+    command = [sys.executable, "-m", "tvlint", *CHECK, "a.plan"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=False)
+    assert done.returncode in (0, 1, 2), done.stderr
 
 
 def counted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import NoReturn
 
@@ -15,7 +16,7 @@ from tvlint.readers.document import ReadError
 _WORD = r"[^\W\d][\w.]*(?:-[^\W\d][\w.]*)*"
 _QUOTED = r"`(?:[^`\\]|\\.)*`"
 TOKEN = re.compile(
-    rf"[ \t\r]*(?:#.*|(grad\((?:{_WORD}|{_QUOTED})\)|{_WORD}|->|[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    rf"\s*(?:#.*|(grad\((?:{_WORD}|{_QUOTED})\)|{_WORD}|->|[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
     rf'|-inf\b|"(?:[^"\\]|\\.)*"|{_QUOTED}|\S))'
 )
 CONSTANTS: dict[str, Value] = {
@@ -33,6 +34,14 @@ def begins_word(token: str) -> bool:
     return token[:1] == "_" or (token[:1].isalnum() and not token[0].isdecimal())
 
 
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    """Yield what stands in a line, up to a quote that nothing closes: each escape behind it would open it again."""
+    for match in TOKEN.finditer(text.rstrip()):
+        yield match
+        if match[1] in ('"', "`"):
+            return
+
+
 class Line:
     """The tokens of one line, read from left to right."""
 
@@ -42,7 +51,7 @@ class Line:
         self.path = path
         self.number = number
         self.text = text
-        self.tokens: list[str] = [token for token in TOKEN.findall(text) if token]
+        self.tokens: list[str] = [match[1] for match in _matches(text) if match[1]]
         self.tokens.append("")
         self.index = 0
 
@@ -206,7 +215,7 @@ class Line:
     def location(self, index: int | None = None) -> Location:
         """Return where token `index` (the next one) stands."""
         position = self.index if index is None else index
-        spans = [match.span(1) for match in TOKEN.finditer(self.text) if match.group(1)]
+        spans = [match.span(1) for match in _matches(self.text) if match[1]]
         start, end = spans[position] if position < len(spans) else (len(self.text.rstrip()), len(self.text.rstrip()) + 1)
         return Location(self.path, self.number, start + 1, self.number, end + 1, text=self.text)
 

@@ -42,7 +42,7 @@ _MOST_DIMENSIONS = 4
 _LEVELS = 8
 """What a line uses was made by so many lines before it."""
 _CLOSE, _AROUND = 24, 4
-"""So many lines near the places are tried with the partners of their collectives, and so many with one behind them."""
+"""So many lines near the places are tried with the partners of their collectives, and so many with other changes."""
 _SIZES = frozenset({"size", "shape", "start", "stop", "sizes"})
 """Keywords that each rank may have its own numbers for."""
 
@@ -162,13 +162,19 @@ def _proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Propos
     near = list(_near(code, places))
     yield from _like_the_graph(code)
     yield from _like_siblings(code)
-    for line in near[:_CLOSE]:
+    collectives = [line for line in near[:_CLOSE] if _COLLECTIVE.search(line.text)]
+    for line in collectives[:_AROUND]:
+        yield from _of_partners(code, line)
+        yield from _of_dimensions(code, line)
+    for line in collectives[_AROUND:]:
         yield from _of_partners(code, line)
     for line in near[:_CLOSE]:
         yield from _exchanged_results(code, line)
     yield from _of_initialisation(code, near)
     for line in near[:_AROUND]:
         yield from _inserted(code, line)
+    if near and near[0].method == "__init__":
+        yield from _of_gradients(code, near)
     for line in near[:3]:
         yield from _of_communication(code, line)
     yield from _of_the_step(code, near)
@@ -616,12 +622,18 @@ def _of_communication(code: Code, line: _Line) -> Iterator[Proposal]:
     if match is None:
         return
     yield from _in_groups(code, line)
-    yield from _replaced(code, line, r"idim=(\d), odim=(\d)", r"idim=\2, odim=\1")
-    for dim in range(_MOST_DIMENSIONS):
-        yield from _replaced(code, line, r"(?<= dim=)\d", str(dim))
+    yield from _of_dimensions(code, line)
     for kind, words in _kinds(match["kind"], match["words"]):
         yield from _of_kind(code, line, kind, words)
     yield from _replaced(code, line, _COLLECTIVE.pattern, r"\g<operand>")
+
+
+def _of_dimensions(code: Code, line: _Line) -> Iterator[Proposal]:
+    """Yield a collective along another dimension."""
+    if _COLLECTIVE.search(line.text):
+        yield from _replaced(code, line, r"idim=(\d), odim=(\d)", r"idim=\2, odim=\1")
+        for dim in range(_MOST_DIMENSIONS):
+            yield from _replaced(code, line, r"(?<= dim=)\d", str(dim))
 
 
 def _kinds(kind: str, words: str) -> Iterator[tuple[str, str]]:
@@ -703,4 +715,5 @@ def _of_gradients(code: Code, near: Sequence[_Line]) -> Iterator[Proposal]:
     """Yield the collectives of the files that are named with another direction, from the loss on."""
     for path in dict.fromkeys(line.path for line in near):
         for line in reversed(code.lines[path]):
-            yield from _of_partners(code, line)
+            partners = list(_of_partners(code, line))
+            yield from (each for each in partners if len(each.places) == max(len(other.places) for other in partners))

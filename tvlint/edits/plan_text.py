@@ -246,12 +246,13 @@ def _inserted(names: Sequence[str], made: str, suffix: str, line: int, lines: _L
     """Yield the line with other values in the place of these, each made by a statement before it."""
     edits, statements = list[Edit](), list[str]()
     for name in names:
-        match = Pattern(_NAME.format(re.escape(name))).search(lines.all[line], lines.all[line].find("(") + 1)
+        first, last = lines.all[line].find("(") + 1, lines.all[line].rfind(")") + 1
+        matches = list(Pattern(_NAME.format(re.escape(name))).finditer(lines.all[line], first, last or len(lines.all[line])))
         other = f"{Pattern(r'[^A-Za-z0-9_.]+').sub('_', name).strip('_')}_{suffix}"
-        if match is None or other in lines.text.text:
+        if not matches or other in lines.text.text:
             return
         statements.append(f"{other} = {made.format(name=name)}")
-        edits.append(lines.other(line, match, other))
+        edits.extend(lines.other(line, match, other) for match in matches)
     inserted = f"\n{lines.indent(line)}".join(statements)
     shown = " and ".join(f"`{statement}`" for statement in statements)
     yield Fix(f"insert {shown} and read that", (lines.before(line, inserted), *edits))

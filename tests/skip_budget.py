@@ -21,7 +21,7 @@ ALLOWED: Mapping[str, int] = {
     "mkdocs is not installed": 1,
     "pygls is not installed": 1,
     "shtab is not installed": 2,
-    "Megatron-Core is not installed": 2,
+    "Megatron-Core is not installed": 3,
     "Triton is installed": 1,
     "nnScaler is not installed": 1,
     "zizmor is not installed": 1,

@@ -144,18 +144,23 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
         for reason in reasons(plan, members):
             at.setdefault(reason.location, []).append(reason)
         new = [alike for place, alike in at.items() if place not in reported_at]
+        parts: dict[tuple[object, ...], list[Defect]] = {}
+        for member in members:
+            if member.source is not None and isinstance(member.cause, tuple) and member.cause[0] == "use of partial":
+                parts.setdefault(_spot(member.source), []).append(member)
         reported_at.update(at)
+        may_be_right = _may_be_stored_so(members) or _is_handed_on(members) or _may_be_groups(members)
+        may_be_right = may_be_right or (alone is not None and _may_start_anew(alone, members))
+        severity = Severity.WARNING if may_be_right else Severity.ERROR
         others = _also_at([alike[0].location for alike in new[1:]]) if name in _REPEATED else ""
         for alike in new[:1] if others else new:
             first, ranks = (
                 min(alike, key=lambda sighting: sighting.ranks),
                 tuple(sorted({rank for reason in alike for rank in reason.ranks})),
             )
-            may_be_right = _may_be_stored_so(members) or _is_handed_on(members) or _may_be_groups(members)
-            may_be_right = may_be_right or (alone is not None and _may_start_anew(alone, members))
-            severity = Severity.WARNING if may_be_right else Severity.ERROR
             about = tuple(_NAMED.findall(first.message)) or None
-            ways = (_way_of_partial(facts, alone, member, first.location) for member in members if alone)
+            here = parts.get(_spot(first.location), ())
+            ways = (_way_of_partial(facts, alone, member) for member in here if alone)
             related = first.related or next(filter(None, ways), ())
             elsewhere = tuple(rank for rank in ranks if rank not in first.ranks)
             message = first.message + (f"; the same on {describe(elsewhere, plan.mesh)}" if elsewhere else "") + others
@@ -169,12 +174,14 @@ def _also_at(places: Sequence[Location]) -> str:
     return f"; the same at {', '.join(listed)}{more}" if listed else ""
 
 
-def _way_of_partial(facts: Facts, alone: Alone, defect: Defect, at: Location) -> tuple[Related, ...]:
-    """Return how a part of a sum comes from the operator that makes it to the one at a place that takes it for the whole."""
-    cause, segment, source = defect.cause, facts.plan.segments.get(defect.segment), defect.source
-    if segment is None or source is None or not isinstance(cause, tuple) or cause[0] != "use of partial":
-        return ()
-    if (source.path, source.line, source.column) != (at.path, at.line, at.column):
+def _spot(location: Location) -> tuple[object, ...]:
+    return location.path, location.line, location.column
+
+
+def _way_of_partial(facts: Facts, alone: Alone, defect: Defect) -> tuple[Related, ...]:
+    """Return how a part of a sum comes from the operator that makes it to the one that takes it for the whole."""
+    cause, segment = defect.cause, facts.plan.segments.get(defect.segment)
+    if segment is None or not isinstance(cause, tuple):
         return ()
     use = next((index for index, operator in enumerate(segment.operators) if operator is defect.place), 0)
     held = alone.derived.locals.get((defect.rank, defect.segment), {})

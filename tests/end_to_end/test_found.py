@@ -30,7 +30,7 @@ FOUND = {
     "recurrent--dp2": ("undefined-tensor", "gencode0.py:117"),
     "shaped--pp2": ("undefined-tensor", "gencode1.py:91"),
     "frozen--pp2": ("step-fails", "gencode0.py:104"),
-    "transposed--tp2": ("other-numbers", "gencode0.py:30"),
+    "transposed--tp2": ("other-numbers", "gencode0.py:91"),
     "positions--tp2": ("wrong-gradient-scale", "gencode0.py:36"),
     "megatron_label_smoothing": ("other-recorded-gradient", "cross_entropy.py:182"),
     "megatron_gpt_experts": ("missing-gradient-reduction", "layers.py:488"),

@@ -454,6 +454,7 @@ print(plans)
 """
 
 
+@pytest.mark.heavy
 def test_reading_any_plan_of_the_fixtures_opens_no_file_that_is_not_hashed() -> None:
     command = [sys.executable, "-c", _ALL_OPENED, str(ROOT / "fixtures")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

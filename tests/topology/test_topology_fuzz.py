@@ -32,7 +32,7 @@ LISTS = [(), ("1", "2", "3"), (1, "x")]
 VALUE = st.one_of(SMALL, SMALL, st.sampled_from([*NUMBERS, *TEXTS, *LISTS]), st.just(Unknown("depends on `$1`")))
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.dictionaries(st.sampled_from(NAMES), VALUE, max_size=14), st.none() | st.integers(0, 10**9))
 def test_any_settings_have_a_topology_and_reports(chosen: dict[str, object], rank: int | None) -> None:
     found = topology(**{**LLAMA, **chosen})

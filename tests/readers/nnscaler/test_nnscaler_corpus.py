@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
+from tests.sampling import sampled
 from tvlint.findings import Outcome, Verdict
 from tvlint.ops.annotations.declared import Declared
 from tvlint.readers.read import read
@@ -144,7 +145,7 @@ POOLED = {
 }
 
 
-@pytest.mark.parametrize("name", list(POOLED))
+@pytest.mark.parametrize("name", sampled(POOLED, 5))
 def test_pools_tables_parts_and_sums_are_not_proved_where_they_are_others(name: str, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(CORPUS / "folders" / "pooled--pp2", tmp_path / "code"))
     before, after = POOLED[name]
@@ -170,6 +171,7 @@ VIT = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", list(VIT))
 def test_a_token_that_is_made_as_wide_as_the_batch_is_not_proved_where_it_is_used_otherwise(name: str, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(CORPUS / "folders" / "vit--hybrid_pp2_tp2", tmp_path / "code"))
@@ -183,6 +185,7 @@ def test_a_token_that_is_made_as_wide_as_the_batch_is_not_proved_where_it_is_use
     assert _verdict(str(folder)).outcome is not Outcome.PROVED
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("times", "outcome"), [("2, 1, 1", Outcome.PROVED), ("2, 2, 1", Outcome.REFUTED)])
 def test_a_token_that_is_repeated_for_the_batch_is_one_that_is_expanded(times: str, outcome: Outcome, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(CORPUS / "folders" / "vit--hybrid_pp2_tp2", tmp_path / "code"))

@@ -146,6 +146,7 @@ def test_only_files_that_open_others_are_read_for_a_script(tree: Path, monkeypat
     assert seen == files
 
 
+@pytest.mark.heavy
 def test_texts_that_open_named_files_are_found_without_reading() -> None:
     """What reading any example opens by name, the search expects."""
     for path in filter(Path.is_file, (*Path("fixtures").rglob("*"), *Path("tests/data").rglob("*.sh"))):

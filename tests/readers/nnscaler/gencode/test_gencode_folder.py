@@ -355,6 +355,7 @@ def wrong_operators(plan: Plan) -> dict[tuple[str, int], Plan]:
     return found
 
 
+@pytest.mark.heavy
 @needs_shared
 def test_generated_code_and_its_pickle_are_refuted_alike() -> None:
     assert SHARED is not None

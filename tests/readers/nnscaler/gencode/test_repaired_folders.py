@@ -92,6 +92,7 @@ def test_a_wrong_line_is_told_and_mended(name: str, tmp_path: Path) -> None:
     assert repair in first.repair
 
 
+@pytest.mark.heavy
 def test_as_many_changes_are_tried_as_a_pair_allows(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     shutil.copytree(FOLDERS / GPT, folder)
@@ -182,6 +183,7 @@ def test_a_mistake_within_a_segment_is_told_at_its_line(name: str, tmp_path: Pat
     assert repair in first.repair
 
 
+@pytest.mark.heavy
 def test_a_collective_that_lacks_is_inserted(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     shutil.copytree(FOLDERS / GPT, folder)

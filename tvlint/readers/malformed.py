@@ -45,8 +45,11 @@ def refuse_malformed(path: str, data: bytes) -> None:
 
 def refuse_named(path: str, data: bytes) -> None:
     """Do so for a file that somebody named, whatever its keys are, but for templates."""
-    if TEMPLATED.search(data) is None:
+    try:
         refuse_malformed(path, data)
+    except ReadError:
+        if TEMPLATED.search(data) is None:
+            raise
 
 
 def refuse_found(path: str, data: bytes) -> None:

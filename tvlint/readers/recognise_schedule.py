@@ -15,8 +15,10 @@ OPENS_CELL = Pattern(r"[^\s,\"][^,\r\n]*")
 def recognise(text: str) -> bool:
     """Return whether most cells at the beginning of `text` are actions, and it is no JSON."""
     sample = text[:SAMPLE]
+    if OPENS_JSON.match(sample):
+        return False
     at_most = len(OPENS_ACTION.findall(sample))
-    if not at_most or 2 * at_most < len(OPENS_CELL.findall(sample)) - 1 or OPENS_JSON.match(sample):
+    if not at_most or 2 * at_most < len(OPENS_CELL.findall(sample)) - 1:
         return False
     from tvlint.readers.schedule_csv import is_action
 

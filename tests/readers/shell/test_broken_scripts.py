@@ -49,6 +49,13 @@ def test_a_script_that_ends_inside_of_what_it_opened_is_an_error(what: str) -> N
     assert findings[0] in document.findings
 
 
+def test_two_open_expansions_are_named_once_and_at_the_end_where_the_grammar_takes_nothing_of_the_script() -> None:
+    text = "#!/bin/bash\nA=${B}/x\npython ${HOME/jz/run.py \\\n  --config ${HOME/jz/tiny.json \\\n  --data ${A} --steps 1\n"
+    (finding,) = broken("a.sh", text.encode())
+    assert finding.message == "the script ends where `}` must follow"
+    assert (finding.location.line, finding.location.column) != (1, 1)
+
+
 @pytest.mark.parametrize("what", WHOLE)
 def test_what_a_shell_runs_is_none(what: str) -> None:
     assert not list(broken("a.sh", WHOLE[what].encode()))

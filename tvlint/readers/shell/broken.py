@@ -55,9 +55,9 @@ def broken(path: str, data: bytes) -> Iterator[Finding]:
     except ReadError:
         return
     if missing:
-        first = min((node.start_byte for node in errors_in(syntax.tree(source).root_node)), default=len(data.rstrip()) - 1)
+        first = min((node.start_byte for node in errors_in(syntax.tree(source).root_node)), default=0) or len(data.rstrip()) - 1
         place = location_of(span_of_bytes(source, first, first + 1))
-        message = f"the script ends where {' and '.join(missing)} must follow"
+        message = f"the script ends where {' and '.join(dict.fromkeys(missing))} must follow"
         yield Finding(RULE, Severity.ERROR, message, place, "close what is open")
 
 

@@ -342,6 +342,12 @@ def test_a_pattern_that_cannot_be_read_is_unknown(text: str) -> None:
     assert isinstance(value(text), Unknown)
 
 
+@pytest.mark.parametrize("text", ["[0]*01", "[01]", "[1 2]", "[0]*1 0", "[0]*1234567890"])
+def test_a_list_pattern_that_python_refuses_or_no_model_has_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="the pattern is not a list expression"):
+        list_pattern_length(text)
+
+
 @given(st.text(alphabet="[](),*+019 ", max_size=40))
 def test_any_text_is_a_list_pattern_or_not(text: str) -> None:
     try:

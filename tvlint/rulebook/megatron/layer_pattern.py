@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tvlint.ir.patterns import Pattern
 
-_TOKEN = Pattern(r"\s*(\d{1,9}|[-+*(),\[\]])")
+_TOKEN = Pattern(r"\s*((?:0+|[1-9][0-9]{0,8})(?![0-9])|[-+*(),\[\]])")
+"""A number as Python writes it, without zeros before it, or a sign."""
 _LONGEST = 10_000
 _LITERAL = Pattern(r"\[\]|\[\d+(?:,\d+)*,?\]")
 """A list of numbers, with which the parser allows a comma behind the last."""
@@ -17,7 +20,7 @@ def list_pattern(text: str) -> tuple[int, ...]:
     if len(text) > _LONGEST:
         raise ValueError("the pattern is too long")
     tokens = _TOKEN.findall(text)
-    if "".join(tokens) != "".join(text.split()):
+    if "".join(tokens) != "".join(text.split()) or any(one.isdigit() and two.isdigit() for one, two in pairwise(tokens)):
         raise ValueError("the pattern is not a list expression")
     items, rest = _sum(tokens, 0, 0)
     if rest != len(tokens) or items is None:

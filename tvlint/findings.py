@@ -148,6 +148,8 @@ class Reason:
     """The operators around the defect, drawn once for each kind of rank concerned."""
     segments: tuple[str, ...] = ()
     """The segments of the plan in which it is."""
+    unless: str = ""
+    """What may make it right in a plan that has no reference."""
 
 
 @dataclass(frozen=True, slots=True)

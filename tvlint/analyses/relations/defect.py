@@ -66,7 +66,8 @@ class Defect:
     """One thing that is wrong or undecided on one rank.
 
     `message` tells it with `{ranks}` where the ranks go and `{subject}` where the tensors go. Defects with the same `cause`
-    are one reason; without a cause, those that differ only in their rank are.
+    are one reason; without a cause, those that differ only in their rank are. `unless` is what may make it right in a plan that
+    has no reference: a plan is warned of it, not refuted.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Defect:
     cause: Hashable = None
     fix: Fix | None = None
     place: Operator | None = None
+    unless: str = ""
 
 
 Draw: TypeAlias = Callable[[Sequence[Defect]], tuple[Scene, ...]]
@@ -177,6 +179,7 @@ def _reason(plan: Plan, defects: Sequence[Defect]) -> Reason:
         repair=first.repair,
         related=related,
         segments=tuple(dict.fromkeys(defect.segment for defect in defects if defect.segment)),
+        unless=first.unless,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tvlint.analyses.dataflow.def_use import reads, uses, writes
+from tvlint.analyses.dataflow.def_use import uses, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.flow import way
 from tvlint.analyses.relations.declared_regions import contradictions
@@ -14,8 +14,9 @@ from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone
 from tvlint.analyses.relations.matchers.matched import matched
 from tvlint.findings import Finding, Reason, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Compute, Literal, Operator
+from tvlint.ir.operators import Compute, Operator
 from tvlint.ir.patterns import Pattern
+from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -144,27 +145,35 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
         for reason in reasons(plan, members):
             at.setdefault(reason.location, []).append(reason)
         new = [alike for place, alike in at.items() if place not in reported_at]
-        parts: dict[tuple[object, ...], list[Defect]] = {}
-        for member in members:
-            if member.source is not None and isinstance(member.cause, tuple) and member.cause[0] == "use of partial":
-                parts.setdefault(_spot(member.source), []).append(member)
         reported_at.update(at)
-        may_be_right = _may_be_stored_so(members) or _is_handed_on(members) or _may_be_groups(members)
-        may_be_right = may_be_right or (alone is not None and _may_start_anew(alone, members))
-        severity = Severity.WARNING if may_be_right else Severity.ERROR
         others = _also_at([alike[0].location for alike in new[1:]]) if name in _REPEATED else ""
         for alike in new[:1] if others else new:
-            first, ranks = (
-                min(alike, key=lambda sighting: sighting.ranks),
-                tuple(sorted({rank for reason in alike for rank in reason.ranks})),
-            )
-            about = tuple(_NAMED.findall(first.message)) or None
-            here = parts.get(_spot(first.location), ())
-            ways = (_way_of_partial(facts, alone, member) for member in here if alone)
-            related = first.related or next(filter(None, ways), ())
-            elsewhere = tuple(rank for rank in ranks if rank not in first.ranks)
-            message = first.message + (f"; the same on {describe(elsewhere, plan.mesh)}" if elsewhere else "") + others
-            yield Finding(name, severity, message, first.location, _HELP[name], related, ranks, about=about)
+            finding = _finding(name, alike, plan, others)
+            if not finding.related and alone is not None:
+                finding = replace(finding, related=_way_to(facts, alone, members, finding))
+            yield finding
+
+
+def _finding(rule: str, alike: Sequence[Reason], plan: Plan, others: str) -> Finding:
+    """Return what a rule finds at one place: an error, or a warning where something may make it right."""
+    first = min(alike, key=lambda reason: (bool(reason.unless), reason.ranks))
+    ranks = tuple(sorted({rank for reason in alike for rank in reason.ranks}))
+    about = tuple(_NAMED.findall(first.message)) or None
+    elsewhere = tuple(rank for rank in ranks if rank not in first.ranks)
+    message = first.message + (f", unless {first.unless}" if first.unless else "")
+    message += (f"; the same on {describe(elsewhere, plan.mesh)}" if elsewhere else "") + others
+    severity = Severity.WARNING if first.unless else Severity.ERROR
+    return Finding(rule, severity, message, first.location, _HELP[rule], first.related, ranks, about=about)
+
+
+def _way_to(facts: Facts, alone: Alone, members: Iterable[Defect], finding: Finding) -> tuple[Related, ...]:
+    """Return the way by which a part of a sum comes to where it is used; empty where that is not what was found."""
+    for member in members:
+        is_part = isinstance(member.cause, tuple) and member.cause[0] == "use of partial" and member.source is not None
+        way_of_it = _way_of_partial(facts, alone, member) if is_part and _is_at(member.source, finding.location) else ()
+        if way_of_it:
+            return way_of_it
+    return ()
 
 
 def _also_at(places: Sequence[Location]) -> str:
@@ -174,8 +183,9 @@ def _also_at(places: Sequence[Location]) -> str:
     return f"; the same at {', '.join(listed)}{more}" if listed else ""
 
 
-def _spot(location: Location) -> tuple[object, ...]:
-    return location.path, location.line, location.column
+def _is_at(source: Location | None, place: Location) -> bool:
+    """Return whether both are one place, whatever of it they point at."""
+    return source is not None and (source.path, source.line, source.column) == (place.path, place.line, place.column)
 
 
 def _way_of_partial(facts: Facts, alone: Alone, defect: Defect) -> tuple[Related, ...]:
@@ -192,40 +202,6 @@ def _way_of_partial(facts: Facts, alone: Alone, defect: Defect) -> tuple[Related
                 made = f"`{name}` is a part of a sum from here on"
                 return way(facts, (defect.segment, index), (defect.segment, use), defect.subject, made)
     return ()
-
-
-def _may_be_stored_so(members: Sequence[Defect]) -> bool:
-    """Return whether two parts are taken from a shard: gated units are often stored with the parts of each rank in a row."""
-    parts = [len(member.place.outputs) for member in members if isinstance(member.place, Compute)]
-    return members[0].name == "packed-split-across-shards" and max(parts, default=0) <= 2
-
-
-def _may_be_groups(members: Sequence[Defect]) -> bool:
-    """Return whether norms state the size of a shard: each rank may have one of the groups that are normalised apart."""
-    norms = [member.place for member in members if isinstance(member.place, Compute)]
-    return members[0].name == "split-dimension" and all(
-        has_trait(norm.op, Trait.NORMALISATION)
-        and ("normalized_shape" in norm.attributes or any(isinstance(given, Literal) for given in norm.inputs[1:2]))
-        for norm in norms
-    )
-
-
-def _may_start_anew(alone: Alone, members: Sequence[Defect]) -> bool:
-    """Return whether elements are combined with a slice that every rank takes alike: each shard may start anew, as positions do
-    in sequences of their own.
-    """
-    return members[0].name == "mismatched-shards" and all(_takes_a_slice(alone, member) for member in members)
-
-
-def _takes_a_slice(alone: Alone, defect: Defect) -> bool:
-    makers = alone.operators.makers_on(defect.rank)
-    made = (makers[name][1] for name in (reads(defect.place) if defect.place is not None else ()) if name in makers)
-    return any(isinstance(maker, Compute) and has_trait(maker.op, Trait.RANGES) for maker in made)
-
-
-def _is_handed_on(members: Sequence[Defect]) -> bool:
-    """Return whether ranks may hand on what the shards lack."""
-    return all(isinstance(member.cause, tuple) and member.cause[0] == "may be handed on" for member in members)
 
 
 def _rule_of(facts: Facts, defect: Defect) -> str:

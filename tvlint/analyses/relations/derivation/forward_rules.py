@@ -79,13 +79,16 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
 
 def _check_pieces(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> None:
     """Raise Mismatch for an operator that takes indices of a value which do not fit the piece that the rank has of another:
-    whole, the two do not fit at all.
+    whole, the two do not fit at all. Elements may be combined with the same indices on every rank where each shard starts anew,
+    as positions do in sequences of their own.
     """
     pieces = tuple(_cut_piece(machine, value) for value in values)
     if pieces != values:
         try:
             _of_parts(machine, form, spec, pieces)
         except Mismatch as mismatch:
+            if mismatch.refutes and mismatch.name == "mismatched-shards":
+                mismatch.unless = "each shard starts anew"
             if mismatch.refutes and mismatch.name.endswith("mismatched-shards"):
                 raise
         except UnsupportedError:
@@ -166,7 +169,8 @@ def _bind(machine: Machine, form: Form, spec: OpSpec, call: Call, values: tuple[
             if len(places) > 1 and len(sizes) == 1 and held < size:
                 low, high = values[places[0][0]].box[places[0][1]]
                 text = f"needs a whole dimension of {size} and gets indices {low}:{high} of it"
-                raise Mismatch("split-dimension", text, refutes=machine.alone, operand=places[0][0]) from None
+                unless = "each rank has a group that is normalised apart"
+                raise Mismatch("split-dimension", text, refutes=machine.alone, operand=places[0][0], unless=unless) from None
         raise
 
 

@@ -48,8 +48,8 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
                 text += "every rank starts anew at its shard"
             if text:
                 carried = rule == "scan-over-shards" and _carries(projection, axis)
-                cause = ("may be handed on", id(site.operator)) if carried else None
-                found = Defect(rule, True, f"{called} on {{ranks}} {text}", site.rank, cause=cause)
+                unless = "ranks hand on what a shard lacks" if carried else ""
+                found = Defect(rule, True, f"{called} on {{ranks}} {text}", site.rank, unless=unless)
                 yield at(site.operator, site.segment.name, found)
 
 

@@ -15,11 +15,18 @@ class Mismatch(Exception):
     """The operator does not do here what it does in the reference, or that cannot be decided.
 
     `operand` is the position of the operand that is at fault, where one is; `source` is the place to tell where that is not
-    the operator.
+    the operator. `unless` is what may make it right in a plan that has no reference.
     """
 
     def __init__(
-        self, name: str, message: str, *, refutes: bool, operand: int | None = None, source: Location | None = None
+        self,
+        name: str,
+        message: str,
+        *,
+        refutes: bool,
+        operand: int | None = None,
+        source: Location | None = None,
+        unless: str = "",
     ) -> None:
         super().__init__(message)
         self.name = name
@@ -27,11 +34,12 @@ class Mismatch(Exception):
         self.refutes = refutes
         self.operand = operand
         self.source = source
+        self.unless = unless
 
 
-def of_one_plan(name: str, message: str, operand: int | None = None) -> Mismatch:
+def of_one_plan(name: str, message: str, operand: int | None = None, unless: str = "") -> Mismatch:
     """Return what is wrong with a plan whatever its reference is, and is of no pair."""
-    return Mismatch(name, message, refutes=True, operand=operand)
+    return Mismatch(name, message, refutes=True, operand=operand, unless=unless)
 
 
 @dataclass(slots=True)

@@ -59,6 +59,7 @@ def tell(
         cause=cause,
         fix=fix,
         source=source,
+        unless=mismatch.unless,
     )
     if operator is not None:
         defect = at(operator, segment, defect)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tests.builders.plan_findings import rules_of_text
+from tvlint.analyses.communication.calls import traffic
+from tvlint.analyses.communication.deadlock import buffered_deadlock, unbuffered_deadlock
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
@@ -27,8 +29,8 @@ def test_an_axis_that_a_peer_names_is_not_folded() -> None:
     )
     facts = Facts(_plan(text))
     assert facts.fold.present == (0, 1)
-    assert [call.rank for calls in facts.traffic.calls.values() for call in calls] == [0, 0, 1, 1]
-    assert facts.rendezvous.blocked == ()
+    assert [call.rank for calls in traffic(facts).calls.values() for call in calls] == [0, 0, 1, 1]
+    assert unbuffered_deadlock(facts).blocked == ()
 
 
 def test_a_rank_at_the_end_of_an_axis_has_no_peer_beyond_it() -> None:
@@ -93,7 +95,7 @@ program pp=1
 def test_a_finding_names_a_cycle_on_many_ranks_once() -> None:
     text = "mesh dp=64 pp=2\ninput x f32[4,8]\nprogram\n  recv y: f32[4,8] from pp+1 ring\n  send x to pp+1 ring\n"
     plan = _plan(text)
-    assert len(Facts(plan).buffered.cycles) == 1
+    assert len(buffered_deadlock(Facts(plan)).cycles) == 1
 
 
 def test_ranks_in_words() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tvlint.analyses.communication.all_to_all_gradients import Astray, astray
-from tvlint.analyses.communication.hazards import Hazard
+from tvlint.analyses.communication.hazards import Hazard, hazards
 from tvlint.analyses.communication.ring_attention import RingDefect, ring_defects
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.lost_weights import Lost, lost_weights
@@ -27,7 +27,6 @@ from tvlint.analyses.gradients.optimizer_updates import (
     Forgotten,
     WithoutGradient,
     forgotten,
-    updated_weights,
     without_gradients,
 )
 from tvlint.analyses.gradients.other_forwards import OtherForward, other_forwards
@@ -53,19 +52,15 @@ class Source:
 
 
 def _hazards(kind: str, leads: bool = False) -> Source:
-    return Source(Hazard, lambda facts: (hazard for hazard in facts.hazards if hazard.kind == kind), leads)
+    return Source(Hazard, lambda facts: (hazard for hazard in hazards(facts) if hazard.kind == kind), leads)
 
 
 def _never_waited(facts: Facts) -> Iterator[Hazard]:
     """Yield handles that are never waited for; a value that is read without the wait is `missing-wait`."""
-    unread = {hazard.other for hazard in facts.hazards if hazard.kind.endswith("in-flight")}
+    unread = {hazard.other for hazard in hazards(facts) if hazard.kind.endswith("in-flight")}
     yield from (
-        hazard for hazard in facts.hazards if hazard.kind == "never-waited" and (hazard.segment, hazard.index) not in unread
+        hazard for hazard in hazards(facts) if hazard.kind == "never-waited" and (hazard.segment, hazard.index) not in unread
     )
-
-
-def _forgotten(facts: Facts) -> Iterable[Forgotten]:
-    return forgotten(facts.plan, facts.derived("updated weights", lambda: updated_weights(facts.plan)))
 
 
 SOURCES: Mapping[str, Source] = {
@@ -91,7 +86,7 @@ SOURCES: Mapping[str, Source] = {
     "update-without-gradient": Source(WithoutGradient, lambda facts: without_gradients(facts.plan)),
     "value-made-twice": Source(MadeTwice, lambda facts: made_twice(facts.plan)),
     "updated-pieces-not-gathered": Source(Scattered, lambda facts: scattered(facts.plan), leads=True),
-    "weight-never-updated": Source(Forgotten, _forgotten),
+    "weight-never-updated": Source(Forgotten, lambda facts: forgotten(facts.plan)),
     "weight-without-effect": Source(Lost, lambda facts: lost_weights(facts.plan)),
     "weight-updated-twice": Source(SteppedAgain, lambda facts: stepped_again(facts.plan)),
     "wrong-shape-claim": Source(Stated, unexplained),

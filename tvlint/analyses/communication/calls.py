@@ -7,7 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tvlint.analyses.dataflow.def_use import handle_of, of_kinds
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.representative_ranks import Fold
+from tvlint.ir.location import Location
 from tvlint.ir.operators import Await, Collective, Communicate, Group, Operator, Receive, Record, ReduceGradients, Send, Wait
 from tvlint.ir.plan import Plan
 
@@ -88,14 +90,16 @@ def sites_of(plan: Plan) -> dict[str, tuple[Site, ...]]:
     }
 
 
-def traffic(plan: Plan, fold: Fold) -> Traffic:
-    """Unrolls the communications of every walked rank and pairs them.
+@once_per_plan
+def traffic(facts: Facts) -> Traffic:
+    """Unroll the communications of every representative rank and pair them.
 
     The k-th send on a channel pairs with the k-th receive of the same tag; the k-th collective of each member on a
     communicator meets. The garbage collector is told to leave alone what exists by now: the plan lives on, and walking its
     millions of objects again and again would take longer than all checks.
     """
     gc.freeze()
+    plan, fold = facts.plan, facts.fold
     sites = sites_of(plan)
     found, known = Traffic({}, {}, {}, []), _Known()
     for rank in fold.present:
@@ -104,6 +108,21 @@ def traffic(plan: Plan, fold: Fold) -> Traffic:
             found.calls[rank] = _unroll(plan, fold, sites, rank, index, found, known)
     _pair(found)
     return found
+
+
+def messaged_axes(facts: Facts) -> frozenset[str]:
+    """Return the axes along which a message goes from one rank to another."""
+    mesh, found = facts.plan.mesh, set[str]()
+    for source, target, _ in traffic(facts).channels:
+        if max(source, target) < mesh.size and source != target:
+            one, other = mesh.coordinates(source), mesh.coordinates(target)
+            found.update(axis.name for axis in mesh.axes if one[axis.name] != other[axis.name])
+    return frozenset(found)
+
+
+def location_of(facts: Facts, call: Call) -> Location:
+    """Return where the operator of `call` stands."""
+    return facts.place(call.site.segment, call.site.index, call.operator)
 
 
 def _unroll(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.communication.calls import Call, Meeting, Site, Traffic
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.communication.calls import Call, Meeting, Site, Traffic, location_of, traffic
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 
@@ -29,13 +29,13 @@ class Disagreement:
     absent: tuple[int, ...] = ()
 
 
+@once_per_plan
 def disagreements(facts: Facts) -> tuple[Disagreement, ...]:
-    """Return the first disagreement of every communicator; computed once."""
-    return facts.derived("disagreements", lambda: tuple(_disagreements(facts)))
+    """Return the first disagreement of every communicator."""
+    return tuple(_disagreements(traffic(facts)))
 
 
-def _disagreements(facts: Facts) -> Iterator[Disagreement]:
-    traffic = facts.traffic
+def _disagreements(traffic: Traffic) -> Iterator[Disagreement]:
     incomplete: dict[int, list[Call]] = {}
     for meetings in traffic.meetings.values():
         for meeting in meetings:
@@ -54,7 +54,7 @@ def _disagreements(facts: Facts) -> Iterator[Disagreement]:
 def called(facts: Facts, call: Call) -> str:
     """Return a collective in words: kind, tensor and line."""
     operator = call.operator
-    line = facts.call(call).line
+    line = location_of(facts, call).line
     where = "" if line is None else f" (line {line})"
     if isinstance(operator, Communicate):
         return f"`{operator.kind.value}`" + (f" of `{operator.inputs[0]}`" if operator.inputs else "") + where

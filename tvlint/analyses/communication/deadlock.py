@@ -1,4 +1,4 @@
-"""Does the plan's communication come to an end? It is run, with nothing but its blocking."""
+"""Deadlocks of the communication of all ranks, found by running it with nothing but its blocking."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tvlint.analyses.communication.calls import Call, Meeting, Site, Traffic
+from tvlint.analyses.communication.calls import Call, Meeting, Site, Traffic, traffic
 from tvlint.analyses.dataflow.def_use import stream_of
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.ir.operators import Await, Receive, Record, Send, Wait
 
 if TYPE_CHECKING:
@@ -25,23 +26,33 @@ class _Lane:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standstill:
+class Deadlock:
     """The calls at which ranks stand forever, and the cycles among them, each in the order `waits for the next`."""
 
     blocked: tuple[Call, ...]
     cycles: tuple[tuple[Call, ...], ...]
 
 
-def standstill(traffic: Traffic, buffered: bool) -> Standstill:
-    """Runs all calls; empty when every rank ends.
+@once_per_plan
+def unbuffered_deadlock(facts: Facts) -> Deadlock:
+    """Return where ranks wait for ever when a send waits for its receive; empty when every rank ends."""
+    return _Run(traffic(facts), buffered=False).run()
 
-    Matching is deterministic, so one run decides. A blocking send completes when its receive is posted, or at once when
-    `buffered`; calls with a handle block nobody until they are waited for; each stream of a rank is a sequence of its own.
-    """
-    return _Run(traffic, buffered).run()
+
+@once_per_plan
+def buffered_deadlock(facts: Facts) -> Deadlock:
+    """Return where ranks wait for ever even when sends complete at once; empty when every rank ends."""
+    found = unbuffered_deadlock(facts)
+    return _Run(traffic(facts), buffered=True).run() if found.blocked else found
 
 
 class _Run:
+    """One run of all calls, with nothing but their blocking. Matching is deterministic, so one run decides.
+
+    A blocking send completes when its receive is posted, or at once when `buffered`; calls with a handle block nobody until
+    they are waited for; each stream of a rank is a sequence of its own.
+    """
+
     def __init__(self, traffic: Traffic, buffered: bool) -> None:
         self.buffered = buffered
         self.posted: set[Call] = set()
@@ -66,14 +77,14 @@ class _Run:
             lanes.setdefault(stream_of(operator), _Lane(rank)).queue.append(call)
         return list(lanes.values())
 
-    def run(self) -> Standstill:
+    def run(self) -> Deadlock:
         ready = deque(self.lanes)
         while ready:
             lane = ready.popleft()
             lane.queued = False
             self._advance(lane, ready)
         blocked = [lane.queue[lane.at] for lane in self.lanes if lane.at < len(lane.queue)]
-        return Standstill(tuple(blocked), tuple(self._cycles(blocked)))
+        return Deadlock(tuple(blocked), tuple(self._cycles(blocked)))
 
     def _advance(self, lane: _Lane, ready: deque[_Lane]) -> None:
         queue = lane.queue

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tvlint.analyses.dataflow.def_use import handle_of, of_kinds, overwritten, uses, writes
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.run_scope import Outside
 from tvlint.ir.operators import Collective, Communicate, Group, Receive, ReduceGradients, Send, Update, Wait
 from tvlint.ir.plan import Plan, Program, Role, Segment, Step
@@ -43,8 +44,10 @@ class _Issue:
     writing: frozenset[object]
 
 
-def hazards(plan: Plan) -> Iterator[Hazard]:
-    """Yield the hazards of all programs; the same place is named once, with the ranks of every program that has it."""
+@once_per_plan
+def hazards(facts: Facts) -> tuple[Hazard, ...]:
+    """Return the hazards of all programs; the same place is named once, with the ranks of every program that has it."""
+    plan = facts.plan
     merged: dict[Hazard, set[int]] = {}
     asynchronous = frozenset(
         name
@@ -55,8 +58,7 @@ def hazards(plan: Plan) -> Iterator[Hazard]:
         walk = _Walk(plan, program, asynchronous)
         for hazard in walk.run():
             merged.setdefault(replace(hazard, ranks=()), set()).update(program.ranks)
-    for hazard, ranks in merged.items():
-        yield replace(hazard, ranks=tuple(sorted(ranks)))
+    return tuple(replace(hazard, ranks=tuple(sorted(ranks))) for hazard, ranks in merged.items())
 
 
 class _Walk:

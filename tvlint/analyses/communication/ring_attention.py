@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from tvlint.analyses.communication.calls import Call
+from tvlint.analyses.communication.calls import Call, traffic
 from tvlint.analyses.dataflow.attention import is_attention
 from tvlint.analyses.dataflow.def_use import has
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.ir.operators import Communicate, Compute, Literal, Receive, Send
 from tvlint.ir.plan import Role
 from tvlint.ops.spec import Trait
@@ -74,9 +74,10 @@ class _Scores:
     normalised: bool = False
 
 
+@once_per_plan
 def ring_defects(facts: Facts) -> tuple[RingDefect, ...]:
-    """Return what is wrong with the rings of the plan; computed once."""
-    return facts.derived("ring defects", lambda: tuple(_defects(facts)))
+    """Return what is wrong with the rings of the plan."""
+    return tuple(_defects(facts))
 
 
 def _defects(facts: Facts) -> Iterator[RingDefect]:
@@ -117,7 +118,7 @@ def _run(facts: Facts) -> dict[int, _Rank]:
 def _steps(facts: Facts, rank: int) -> list[tuple[Where, object, Call | None]]:
     """Return the operators of the first run of every segment, with the calls of messages."""
     number = facts.fold.program_of(rank)
-    calls = {(call.step, call.site.index): call for call in facts.traffic.calls.get(rank, ())}
+    calls = {(call.step, call.site.index): call for call in traffic(facts).calls.get(rank, ())}
     found: list[tuple[Where, object, Call | None]] = []
     done: set[str] = set()
     for at, step in enumerate(facts.plan.programs[number].steps if number is not None else ()):

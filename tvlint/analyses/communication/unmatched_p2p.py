@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.communication.calls import Call, Site
+from tvlint.analyses.communication.calls import Call, Site, location_of, traffic
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Related
 from tvlint.ir.location import Location
@@ -29,8 +29,8 @@ class Loose:
 def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Loose]:
     """Yield the sends (or receives) that are left over, one per operator."""
     loose: dict[Site, list[Call]] = {}
-    calls = [call for pair in facts.traffic.channels.values() for call in pair[0 if kind is Send else 1]]
-    calls += [call for call in facts.traffic.outside if isinstance(call.operator, kind)]
+    calls = [call for pair in traffic(facts).channels.values() for call in pair[0 if kind is Send else 1]]
+    calls += [call for call in traffic(facts).outside if isinstance(call.operator, kind)]
     for call in calls:
         if call.partner is None:
             loose.setdefault(call.site, []).append(call)
@@ -41,7 +41,8 @@ def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Loose]
         runs = [call.micro_batch for call in found if call.rank == ranks[0] and call.micro_batch >= 0]
         times = f" for micro-batch {', '.join(map(str, runs[:4]))}" if runs and facts.plan.micro_batches > 1 else ""
         related, hint = _crossing(facts, found[0])
-        yield Loose(site.operator, facts.site(site), ranks, _words(facts, site.operator, peers), times, hint, related)
+        place = facts.place(site.segment, site.index, site.operator)
+        yield Loose(site.operator, place, ranks, _words(facts, site.operator, peers), times, hint, related)
 
 
 def _target(call: Call) -> int | None:
@@ -62,12 +63,12 @@ def _words(facts: Facts, operator: Send | Receive, peers: set[int | None]) -> st
 
 def _crossing(facts: Facts, call: Call) -> tuple[tuple[Related, ...], str]:
     """Return what the peer does with the same rank instead: the same direction, another tag or communicator."""
-    for (source, destination, _), (sends, receives) in facts.traffic.channels.items():
+    for (source, destination, _), (sends, receives) in traffic(facts).channels.items():
         ends = (call.rank, call.peer) if isinstance(call.operator, Send) else (call.peer, call.rank)
         if (source, destination) != ends:
             continue
         others = [other for other in (receives if isinstance(call.operator, Send) else sends) if other.partner is None]
         if others:
             text = "its peer uses another tag or communicator here"
-            return (Related(text, facts.call(others[0])),), "; tags and communicators of both ends must be the same"
+            return (Related(text, location_of(facts, others[0])),), "; tags and communicators of both ends must be the same"
     return (), ""

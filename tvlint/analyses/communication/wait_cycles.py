@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from tvlint.analyses.communication.calls import Call
-from tvlint.analyses.communication.deadlock import Standstill
+from tvlint.analyses.communication.calls import Call, location_of
+from tvlint.analyses.communication.deadlock import Deadlock
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.ir.location import Location
 from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients, Send, Wait
 
 
-def cycles_with_messages(found: Standstill) -> list[tuple[Call, ...]]:
+def cycles_with_messages(found: Deadlock) -> list[tuple[Call, ...]]:
     """Return the cycles in which a send or receive takes part; cycles at the same operators on other ranks count as one."""
     return [cycle for cycle in _distinct(found) if any(_is_message(call) for call in cycle)]
 
 
-def cycles_of_collectives(found: Standstill) -> list[tuple[Call, ...]]:
+def cycles_of_collectives(found: Deadlock) -> list[tuple[Call, ...]]:
     """Return the cycles in which only collectives take part."""
     return [cycle for cycle in _distinct(found) if not any(_is_message(call) for call in cycle)]
 
 
-def _distinct(found: Standstill) -> list[tuple[Call, ...]]:
+def _distinct(found: Deadlock) -> list[tuple[Call, ...]]:
     seen: set[frozenset[object]] = set()
     chosen = []
     for cycle in found.cycles:
@@ -66,8 +65,3 @@ def _name(operator: Operator) -> str:
             return "reduce-gradients"
         case _:
             return ""
-
-
-def location_of(facts: Facts, call: Call) -> Location:
-    """Return where the operator of `call` stands."""
-    return facts.call(call)

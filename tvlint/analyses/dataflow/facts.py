@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
-from tvlint.analyses.communication.calls import Call, Site, Traffic, traffic
-from tvlint.analyses.communication.deadlock import Standstill, standstill
-from tvlint.analyses.communication.hazards import Hazard, hazards
 from tvlint.analyses.dataflow.representative_ranks import Fold
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Operator
@@ -19,44 +16,27 @@ Derived = TypeVar("Derived")
 
 
 class Facts:
-    """Facts that checks share about a plan, each computed once; ranks that behave alike are walked once."""
+    """A plan and what analyses derived of it so far; ranks that behave alike are represented by one.
+
+    It knows no analysis: a function of facts that is marked `once_per_plan` keeps its result here.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._derived: dict[str, Any] = {}
+        self._derived: dict[Callable[[Facts], Any], Any] = {}
         self._described: dict[tuple[int, ...], str] = {}
 
-    def derived(self, name: str, compute: Callable[[], Derived]) -> Derived:
-        """Return the value of `compute`, kept under `name` for whoever asks next."""
-        if name not in self._derived:
-            self._derived[name] = compute()
-        found: Derived = self._derived[name]
+    def derived(self, analysis: Callable[[Facts], Derived]) -> Derived:
+        """Return what `analysis` derives of these facts, which it is asked for once."""
+        if analysis not in self._derived:
+            self._derived[analysis] = analysis(self)
+        found: Derived = self._derived[analysis]
         return found
 
     @cached_property
     def fold(self) -> Fold:
         """Return which ranks stand for all."""
         return Fold(self.plan)
-
-    @cached_property
-    def traffic(self) -> Traffic:
-        """Return all communications, paired."""
-        return traffic(self.plan, self.fold)
-
-    @cached_property
-    def rendezvous(self) -> Standstill:
-        """Return where ranks stand forever when a send waits for its receive."""
-        return standstill(self.traffic, buffered=False)
-
-    @cached_property
-    def buffered(self) -> Standstill:
-        """Return where ranks stand forever even when sends complete at once."""
-        return standstill(self.traffic, buffered=True) if self.rendezvous.blocked else self.rendezvous
-
-    @cached_property
-    def hazards(self) -> tuple[Hazard, ...]:
-        """Return what single ranks do in the wrong order."""
-        return tuple(hazards(self.plan))
 
     def place(self, segment: str, index: int, operator: Operator | None = None) -> Location:
         """Return where an operator stands: the file's own line when it has one, else a pointer into the plan."""
@@ -68,14 +48,6 @@ class Facts:
         """Return where a segment begins: the place of its first operator."""
         operators = self.plan.segments[segment].operators
         return self.place(segment, 0, operators[0]) if operators else Location(self.plan.path, pointer=f"segment {segment}")
-
-    def site(self, site: Site) -> Location:
-        """Return where the operator of `site` stands."""
-        return self.place(site.segment, site.index, site.operator)
-
-    def call(self, call: Call) -> Location:
-        """Return where the operator of `call` stands."""
-        return self.site(call.site)
 
     def who(self, ranks: tuple[int, ...]) -> str:
         """Return the ranks that the walked `ranks` stand for, in words."""
@@ -96,3 +68,13 @@ class Facts:
             for name in runs[index] if index is not None else ():
                 found.setdefault(name, []).append(rank)
         return {name: tuple(ranks) for name, ranks in found.items()}
+
+
+def once_per_plan(analysis: Callable[[Facts], Derived]) -> Callable[[Facts], Derived]:
+    """Let `analysis` run once for each `Facts`, whoever asks."""
+
+    @wraps(analysis)
+    def kept(facts: Facts) -> Derived:
+        return facts.derived(analysis)
+
+    return kept

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.def_use import reads
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.mesh_axes import DATA_AXES
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
@@ -19,6 +19,7 @@ from tvlint.ir.plan import Phase, Plan
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 
+@once_per_plan
 def final_axes(facts: Facts) -> frozenset[str]:
     """Return the axes over which no gradient of a weight may stay partial.
 

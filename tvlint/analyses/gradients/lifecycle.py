@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator, ReduceGradients, Send, Update
 from tvlint.ir.plan import Plan, Program, Role
 
@@ -33,8 +33,10 @@ def weight_gradients(plan: Plan) -> dict[str, str]:
     return found
 
 
-def early(plan: Plan) -> Iterator[Early]:
-    """Reducers before the last backward that adds to their gradients; optimizer steps before gradients are final."""
+@once_per_plan
+def early(facts: Facts) -> tuple[Early, ...]:
+    """Return reducers before the last backward that adds to their gradients, and steps before gradients are final."""
+    plan = facts.plan
     owners = weight_gradients(plan)
     produced: dict[str, list[tuple[int, str, bool]]] = {}
     for name, segment in plan.segments.items():
@@ -54,8 +56,10 @@ def early(plan: Plan) -> Iterator[Early]:
         for found in _early(program, produced, using):
             key = (found.kind, found.segment, found.index, found.weight, found.later)
             merged.setdefault(key, (set(), found.micro_batch))[0].update(found.ranks)
-    for (kind, name, index, weight, later), (ranks, run) in merged.items():
-        yield Early(kind, name, index, weight, run, tuple(sorted(ranks)), later)
+    return tuple(
+        Early(kind, name, index, weight, run, tuple(sorted(ranks)), later)
+        for (kind, name, index, weight, later), (ranks, run) in merged.items()
+    )
 
 
 def _is_of_its_own(operator: Operator, gradient: str, owners: dict[str, str]) -> bool:
@@ -110,8 +114,13 @@ def _whole(plan: Plan, weight: str) -> str:
     return tensor.logical if copied and tensor is not None and tensor.region is None else weight
 
 
-def tied(facts: Facts) -> Iterator[Tied]:
-    """Weights whose gradient different operators of different programs produce, and that both update unreduced."""
+@once_per_plan
+def tied(facts: Facts) -> tuple[Tied, ...]:
+    """Return the weights whose gradient different operators of different programs produce, and that both update unreduced."""
+    return tuple(_tied(facts))
+
+
+def _tied(facts: Facts) -> Iterator[Tied]:
     plan = facts.plan
     if not any(_changes_weights(operator) for segment in plan.segments.values() for operator in segment.operators):
         return

@@ -82,9 +82,9 @@ class Forgotten:
     ranks: tuple[int, ...]
 
 
-def forgotten(plan: Plan, updated: frozenset[str]) -> Iterator[Forgotten]:
-    """Weights with gradients that no step changes, in plans that change others."""
-    owners = weight_gradients(plan)
+def forgotten(plan: Plan) -> Iterator[Forgotten]:
+    """Yield the weights with gradients that no step changes, in plans that change others."""
+    owners, updated = weight_gradients(plan), updated_weights(plan)
     trained = set(owners.values())
     stepped = sorted(trained & updated)
     lost = {name for name in trained - updated if plan.tensors[name].requires_grad is not False}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.communication.calls import traffic
 from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.dataflow.def_use import uses, writes
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.inference.declared_shapes import called
 from tvlint.analyses.inference.operand_fit import Misfit, operand_fit
 from tvlint.analyses.inference.uneven_shards import remainders
@@ -15,9 +16,10 @@ from tvlint.ir.operators import Communicate, Compute
 from tvlint.ops.spec import DtypeError
 
 
+@once_per_plan
 def first_misfits(facts: Facts) -> tuple[Misfit, ...]:
-    """Return the misfits that do not follow from one before, nor from what placement rules report; computed once."""
-    return facts.derived("first misfits", lambda: tuple(_first_misfits(facts)))
+    """Return the misfits that do not follow from one before, nor from what placement rules report."""
+    return tuple(_first_misfits(facts))
 
 
 def _first_misfits(facts: Facts) -> Iterator[Misfit]:
@@ -42,7 +44,7 @@ def _first_misfits(facts: Facts) -> Iterator[Misfit]:
 def _changed_on_the_way(facts: Facts) -> Iterator[str]:
     """Yield what is received with another shape or type than it is sent with, which is a mistake of the message."""
     tensors = facts.plan.tensors
-    for sends, _ in facts.traffic.channels.values():
+    for sends, _ in traffic(facts).channels.values():
         for send in sends:
             if send.partner is None:
                 continue

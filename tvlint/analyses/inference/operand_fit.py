@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tvlint.analyses.dataflow.attention import is_any_attention
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.inference.shapes_and_gradients import result_types
 from tvlint.ir.operators import (
     Backward,
@@ -49,12 +49,10 @@ class OperandFit:
     misfits: tuple[Misfit, ...]
 
 
+@once_per_plan
 def operand_fit(facts: Facts) -> OperandFit:
-    """Return what the operators of the plan give, and which do not take their operands; computed once."""
-    return facts.derived("operand fit", lambda: _operand_fit(facts.plan))
-
-
-def _operand_fit(plan: Plan) -> OperandFit:
+    """Return what the operators of the plan give, and which do not take their operands."""
+    plan = facts.plan
     numbers: dict[tuple[tuple[int, ...], str], int] = {}
     kinds = {name: numbers.setdefault((tensor.shape, tensor.dtype), len(numbers)) for name, tensor in plan.tensors.items()}
     given: dict[tuple[str, int], Types] = {}

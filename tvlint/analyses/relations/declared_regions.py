@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tvlint.analyses.communication.calls import Call
+from tvlint.analyses.communication.calls import Call, traffic
 from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.operator_diff import difference
@@ -81,7 +81,7 @@ def _chunks(facts: Facts) -> Iterator[Defect]:
 
 def _meetings(facts: Facts) -> Iterator[Defect]:
     seen = set()
-    for meetings in facts.traffic.meetings.values():
+    for meetings in traffic(facts).meetings.values():
         for meeting in meetings:
             calls = [meeting.calls[rank] for rank in meeting.members if rank in meeting.calls]
             if not calls or calls[0].site in seen:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.def_use import uses, writes
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.flow import way
 from tvlint.analyses.relations.declared_regions import contradictions
 from tvlint.analyses.relations.defect import Defect, reasons
@@ -94,17 +94,17 @@ _HELP = {
 }
 
 
+@once_per_plan
 def relations(facts: Facts) -> Alone | None:
-    """Return what was derived of the plan on its own; computed once."""
-    return facts.derived("relations", lambda: derive_alone(facts.plan))
+    """Return what was derived of the plan on its own."""
+    return derive_alone(facts.plan)
 
 
+@once_per_plan
 def wrong_in_relations(facts: Facts) -> tuple[Defect, ...]:
-    """Return what the relations of the plan show to be wrong; computed once."""
+    """Return what the relations of the plan show to be wrong."""
     alone = relations(facts)
-    if alone is None:
-        return facts.derived("contradictions", lambda: tuple(contradictions(facts)))
-    return facts.derived("wrong in relations", lambda: (*sure_defects(alone), *matched(facts, alone)))
+    return tuple(contradictions(facts)) if alone is None else (*sure_defects(alone), *matched(facts, alone))
 
 
 def is_wrong_in_relations(facts: Facts, operator: Operator) -> bool:

@@ -15,7 +15,7 @@ from itertools import combinations
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import collectives, writes
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.findings import relations
@@ -60,9 +60,10 @@ class _Misfit:
     may_be_meant: bool = False
 
 
+@once_per_plan
 def multiples(facts: Facts) -> tuple[Multiple, ...]:
-    """Return the losses and final gradients of a wrong scale, each once; computed once."""
-    return facts.derived("multiples of the mean loss", lambda: tuple(_multiples(facts)))
+    """Return the losses and final gradients of a wrong scale, each once."""
+    return tuple(_multiples(facts))
 
 
 def _multiples(facts: Facts) -> Iterator[Multiple]:

@@ -105,7 +105,7 @@ def _runs_along(plan: Plan, group: Group, axis: str) -> bool:
 def _left(facts: Facts, alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unreduced]:
     """Yield the parts that the plan leaves of gradients of weights that it does not step."""
     plan, done = alone.plan, updated_weights(alone.plan) | {step.weight for step in alone.derived.steps}
-    final = facts.derived("axes of final gradients", lambda: final_axes(facts))
+    final = final_axes(facts)
     weights = {name for gradients in alone.derived.gradients.values() for name in gradients} - done
     for weight in sorted(weights):
         gradients = {rank: value.get(weight) for rank, value in alone.derived.gradients.items()}

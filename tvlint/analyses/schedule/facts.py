@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tvlint.analyses.schedule.coverage import Fault, faults
 from tvlint.analyses.schedule.extent import Extent, extent
 from tvlint.analyses.schedule.messages import Messages, messages
-from tvlint.analyses.schedule.order import Inversion, Standstill, buffered, inversions, rendezvous
+from tvlint.analyses.schedule.order import Deadlock, Inversion, buffered, inversions, rendezvous
 from tvlint.analyses.schedule.reductions import Reductions, reductions
 from tvlint.analyses.schedule.stage_placement import Placement, placement
 from tvlint.analyses.schedule.steps import Step, steps
@@ -127,12 +127,12 @@ class ScheduleFacts:
         return messages(self.placed, self.placement, self.ordered_computes, self.extent)
 
     @cached_property
-    def buffered(self) -> Standstill | None:
+    def buffered(self) -> Deadlock | None:
         """Return where ranks wait for each other although every send completes at once."""
         return buffered(self.steps, self.ordered_computes, self.messages if self.sends else None)
 
     @cached_property
-    def rendezvous(self) -> Standstill | None:
+    def rendezvous(self) -> Deadlock | None:
         """Return where ranks wait for each other when a send waits for its receive."""
         return rendezvous(self.steps, self.ordered_computes, self.messages) if self.sends else None
 

@@ -19,8 +19,8 @@ class Inversion:
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
-    """A circle of ranks: each one's step waits for the step of the next one, which does not come."""
+class Deadlock:
+    """A cycle of ranks: the step of each waits for the step of the next one, which does not come."""
 
     waits: tuple[tuple[Step, Step], ...]
 
@@ -47,7 +47,7 @@ def buffered(
     steps: Iterable[Step],
     computes: Mapping[tuple[ActionKind, int, int], Step],
     messages: Messages | None,
-) -> Standstill | None:
+) -> Deadlock | None:
     """Return the circle in which ranks wait when each runs its steps one after the other and sends wait for nobody.
 
     A compute step waits for the send of its input or, without messages, for the step that gives it.
@@ -79,7 +79,7 @@ def buffered(
 
 def rendezvous(
     steps: Iterable[Step], computes: Mapping[tuple[ActionKind, int, int], Step], messages: Messages
-) -> Standstill | None:
+) -> Deadlock | None:
     """Return the circle in which ranks wait when a send waits for its receive.
 
     As NCCL runs them: the messages of a rank one after the other, each after the compute steps before it; a compute step
@@ -169,7 +169,7 @@ def _runs(steps: Iterable[Step], computes: Mapping[tuple[ActionKind, int, int], 
     return runs
 
 
-def _circle(blocked: Mapping[int, tuple[Step, Step]]) -> Standstill | None:
+def _circle(blocked: Mapping[int, tuple[Step, Step]]) -> Deadlock | None:
     """Return the first circle among ranks that wait for each other."""
     seen: set[int] = set()
     for start in sorted(blocked):
@@ -182,7 +182,7 @@ def _circle(blocked: Mapping[int, tuple[Step, Step]]) -> Standstill | None:
         if rank in path:
             ring = path[path.index(rank) :]
             first = ring.index(min(ring))
-            return Standstill(tuple(blocked[rank] for rank in ring[first:] + ring[:first]))
+            return Deadlock(tuple(blocked[rank] for rank in ring[first:] + ring[:first]))
     return None
 
 

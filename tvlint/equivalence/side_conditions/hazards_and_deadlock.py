@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.hazards import Hazard
+from tvlint.analyses.communication.deadlock import buffered_deadlock, unbuffered_deadlock
+from tvlint.analyses.communication.hazards import Hazard, hazards
 from tvlint.analyses.communication.streams import crossings
 from tvlint.analyses.dataflow.def_use import streams_named
 from tvlint.analyses.dataflow.facts import Facts
@@ -35,7 +36,7 @@ KINDS_THAT_REFUTE = tuple(dict.fromkeys(name for name, _ in TOLD.values() if nam
 def check_order(plan: Plan) -> Iterator[Defect]:
     """Yield what keeps the plan from running as it was derived; sends are taken to wait for their receives."""
     facts = Facts(plan)
-    for hazard in facts.hazards:
+    for hazard in hazards(facts):
         operator = plan.segments[hazard.segment].operators[hazard.index]
         rule, words = TOLD[hazard.kind]
         text = f"`{hazard.name}` on {{ranks}} {_filled(words, hazard)}"
@@ -65,10 +66,10 @@ def check_order(plan: Plan) -> Iterator[Defect]:
         if tensor.storage and stores.setdefault(tensor.storage, tensor.name) != tensor.name:
             text = f"`{tensor.name}` and `{stores[tensor.storage]}` share the buffer `{tensor.storage}`"
             yield Defect("shared-storage", False, text, plan.programs[0].ranks[0])
-    if not facts.rendezvous.blocked:
+    if not unbuffered_deadlock(facts).blocked:
         return
-    stuck = facts.buffered.blocked or facts.rendezvous.blocked
-    certain = bool(facts.buffered.blocked)
+    stuck = buffered_deadlock(facts).blocked or unbuffered_deadlock(facts).blocked
+    certain = bool(buffered_deadlock(facts).blocked)
     name = "send-recv-deadlock" if certain else "send-needs-buffering"
     text = "on {ranks}, a communication waits for another rank, in a circle that never ends"
     if not certain:

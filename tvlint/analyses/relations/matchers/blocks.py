@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.dataflow.mesh_axes import DATA_AXES, SEQUENCE_AXES, messaged_axes
+from tvlint.analyses.communication.calls import messaged_axes
+from tvlint.analyses.dataflow.mesh_axes import DATA_AXES, SEQUENCE_AXES
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.matchers.projection import Blocks, Projection, Site

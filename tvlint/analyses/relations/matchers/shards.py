@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from tvlint.analyses.communication.calls import messaged_axes
 from tvlint.analyses.dataflow.attention import is_attention
 from tvlint.analyses.dataflow.canonical_names import usual
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.analyses.dataflow.mesh_axes import DATA_AXES, SEQUENCE_AXES, batch_axes, messaged_axes, traded_axes
+from tvlint.analyses.dataflow.mesh_axes import DATA_AXES, SEQUENCE_AXES, batch_axes, traded_axes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.derivation.localisation.sure import SUMS

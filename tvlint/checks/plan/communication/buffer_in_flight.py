@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.communication.hazards import hazards
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
 from tvlint.rule import Rule
@@ -17,7 +18,7 @@ _WHAT = {
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Writes to what is being read or written, and reads of another tensor in a storage that is being written."""
-    for hazard in facts.hazards:
+    for hazard in hazards(facts):
         if hazard.kind not in _WHAT or hazard.other is None:
             continue
         yield rule.finding(

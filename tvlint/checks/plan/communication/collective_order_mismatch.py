@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.communication.calls import location_of
 from tvlint.analyses.communication.collective_order import called, disagreements, names_of
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
@@ -28,9 +29,9 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             f"the members of {describe(ours.members)} run their collectives {what}: "
             f"{describe(call.rank for call in found.ours)} in {called(facts, ours)}, "
             f"{describe(call.rank for call in found.theirs)} in {called(facts, theirs)}",
-            facts.call(theirs),
+            location_of(facts, theirs),
             "let every member of the group run the same collectives in the same order",
-            (Related(f"rank {ours.rank} runs {called(facts, ours)} at the same turn", facts.call(ours)),),
+            (Related(f"rank {ours.rank} runs {called(facts, ours)} at the same turn", location_of(facts, ours)),),
             facts.fold.everywhere(ranks),
             about=(*names_of(ours), *names_of(theirs)),
         )

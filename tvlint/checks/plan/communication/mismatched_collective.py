@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.calls import Call, Meeting
+from tvlint.analyses.communication.calls import Call, Meeting, location_of, traffic
 from tvlint.analyses.communication.collective_order import called, names_of, signature
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
@@ -18,7 +18,7 @@ _UNEVEN = (Collective.BARRIER, Collective.SCATTER)
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield collectives whose members agree on the operation, but not on the size or dtype of what they give; once per pair."""
     seen = set()
-    for meetings in facts.traffic.meetings.values():
+    for meetings in traffic(facts).meetings.values():
         judged: set[object] = set()
         for meeting in meetings:
             calls = list(meeting.calls.values())
@@ -30,7 +30,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             if wrong is not None and (wrong.site, wrong.site) not in seen:
                 seen.add((wrong.site, wrong.site))
                 yield rule.finding(f"rank {wrong.rank} {difference} {called(facts, wrong)}",
-                    facts.call(wrong), "let `splits` say the size that each member has", (),
+                    location_of(facts, wrong), "let `splits` say the size that each member has", (),
                     facts.fold.everywhere((wrong.rank,)),
                     about=names_of(wrong),
                 )  # fmt: skip
@@ -45,9 +45,9 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 yield rule.finding(
                     f"rank {other.rank} brings another tensor to {called(facts, other)} than rank {calls[0].rank} to "
                     f"{called(facts, calls[0])}: {difference}",
-                    facts.call(other),
+                    location_of(facts, other),
                     "let all members give tensors of one shape and dtype",
-                    (Related(f"rank {calls[0].rank} runs it here", facts.call(calls[0])),),
+                    (Related(f"rank {calls[0].rank} runs it here", location_of(facts, calls[0])),),
                     facts.fold.everywhere((calls[0].rank, other.rank)),
                     about=(*names_of(other), *names_of(calls[0])),
                 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.calls import Call
+from tvlint.analyses.communication.calls import Call, location_of, traffic
 from tvlint.analyses.dataflow.def_use import reads, writes
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Receive, Send
-from tvlint.ir.plan import Role, Tensor
+from tvlint.ir.plan import Plan, Program, Role, Tensor
 from tvlint.rule import Rule
 
 
@@ -17,7 +17,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Pairs of send and receive that differ in shape, dtype, value or micro-batch; once per channel and pair of operators."""
     seen = set()
     values: set[str] = set()
-    for sends, receives in facts.traffic.channels.values():
+    for sends, receives in traffic(facts).channels.values():
         crossed = _crossed(facts, sends, receives)
         for send in sends:
             receive = send.partner
@@ -36,10 +36,10 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             yield rule.finding(
                 f"rank {receive.rank} receives `{receive.operator.tensor}` where rank {send.rank} sends "
                 f"`{send.operator.tensor}`: {difference}",
-                facts.call(receive),
+                location_of(facts, receive),
                 "messages between two ranks pair up in the order in which they are sent and received; "
                 "let both ends name the same value",
-                (Related("it is sent here", facts.call(send), leads=True),),
+                (Related("it is sent here", location_of(facts, send), leads=True),),
                 facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
                 about=(receive.operator.tensor, send.operator.tensor),
             )
@@ -52,7 +52,7 @@ def _crossed(facts: Facts, sends: list[Call], receives: list[Call]) -> set[Call]
     taken = {receive.operator.tensor for receive in receives if isinstance(receive.operator, Receive)}
     if not given & taken:
         return set()
-    calls = facts.traffic.calls.get(sends[0].rank, [])
+    calls = traffic(facts).calls.get(sends[0].rank, [])
     passed_on = {call.operator.tensor for call in calls if isinstance(call.operator, Receive)}
     names = (given & taken) - passed_on
     found = set()
@@ -72,37 +72,33 @@ def _by_name(facts: Facts, send: Call, receive: Call, crossed: set[Call]) -> str
     assert isinstance(send.operator, Send)
     assert isinstance(receive.operator, Receive)
     name = receive.operator.tensor
-    if name != send.operator.tensor and name in _left_behind(facts, send.rank):
+    program = facts.fold.program_of(send.rank)
+    if program is not None and name != send.operator.tensor and name in _left_behind(facts)[program]:
         return f"rank {send.rank} computes `{name}` too, and sends it nowhere"
     return ""
 
 
-def _left_behind(facts: Facts, rank: int) -> frozenset[str]:
-    """Return what a rank computes and neither the caller nor an operator on it reads, the operator's own backward apart."""
-    return facts.derived(f"values left behind on {rank}", lambda: _unread(facts, rank))
+@once_per_plan
+def _left_behind(facts: Facts) -> tuple[frozenset[str], ...]:
+    """Return, by program, what it computes and neither the caller nor an operator of it reads."""
+    weights = (tensor.gradient for tensor in facts.plan.tensors.values() if tensor.role is Role.WEIGHT)
+    returned = frozenset((*facts.plan.outputs, *weights))
+    return tuple(_unread(facts.plan, program) - returned for program in facts.plan.programs)
 
 
-def _unread(facts: Facts, rank: int) -> frozenset[str]:
+def _unread(plan: Plan, program: Program) -> frozenset[str]:
     computed: set[str] = set()
     known: set[str] = set()
-    at = facts.fold.program_of(rank)
-    steps = facts.plan.programs[at].steps if at is not None else ()
-    for step in steps:
-        segment = facts.plan.segments[step.segment]
+    for step in program.steps:
+        segment = plan.segments[step.segment]
         for outer, names in ((step.inputs, segment.inputs), (step.outputs, segment.outputs)):
             if outer is not None and outer != names:
                 known.update(outer, names)
-    for name in {step.segment for step in steps}:
-        for operator in facts.plan.segments[name].operators:
+    for name in {step.segment for step in program.steps}:
+        for operator in plan.segments[name].operators:
             (known if isinstance(operator, Receive) else computed).update(writes(operator))
             known.update(reads(operator))
-    return frozenset(computed - known - facts.derived("values that callers read", lambda: _returned(facts)))
-
-
-def _returned(facts: Facts) -> frozenset[str]:
-    """Return what a plan leaves to its caller: what it returns, and gradients of weights."""
-    weights = (tensor.gradient for tensor in facts.plan.tensors.values() if tensor.role is Role.WEIGHT)
-    return frozenset((*facts.plan.outputs, *weights))
+    return frozenset(computed - known)
 
 
 def _logical(facts: Facts, send: Call) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.calls import Call
+from tvlint.analyses.communication.calls import Call, location_of, traffic
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Receive, Send
@@ -14,7 +14,7 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield receives that only their tag leads past an earlier message of the same channel; once per channel of operators."""
     seen = set()
-    for sends, receives in facts.traffic.channels.values():
+    for sends, receives in traffic(facts).channels.values():
         place = {call: at for at, call in enumerate(sends)}
         latest = -1
         for receive in receives:
@@ -33,9 +33,9 @@ def _finding(facts: Facts, receive: Call, rule: Rule) -> Finding:
     return rule.finding(
         f"rank {receive.rank} receives `{receive.operator.tensor}` (tag {receive.operator.tag}) after a message that rank "
         f"{send.rank} sends later",
-        facts.call(receive),
+        location_of(facts, receive),
         "receive in the order of sending: NCCL ignores tags",
-        (Related("it is sent here", facts.call(send)),),
+        (Related("it is sent here", location_of(facts, send)),),
         facts.fold.everywhere(tuple(sorted({send.rank, receive.rank}))),
         about=(receive.operator.tensor,),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.communication.calls import location_of
 from tvlint.analyses.communication.collective_order import called, disagreements, names_of
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.run_counts import uneven_backwards
@@ -26,7 +27,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         yield rule.finding(
             f"{called(facts, call)} over {describe(call.members)} is run by {describe(c.rank for c in found.ours)}, "
             f"but not by {describe(found.absent)}",
-            facts.call(call),
+            location_of(facts, call),
             "run the collective on every member of its group, equally often",
             ranks=facts.fold.everywhere(tuple(sorted({*found.absent, *(c.rank for c in found.ours)}))),
             about=names_of(call),

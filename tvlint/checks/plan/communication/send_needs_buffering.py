@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, location_of, names_of
+from tvlint.analyses.communication.calls import location_of
+from tvlint.analyses.communication.deadlock import buffered_deadlock, unbuffered_deadlock
+from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, names_of
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
 from tvlint.rule import Rule
@@ -12,9 +14,9 @@ from tvlint.rule import Rule
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield cycles that only a backend that completes sends before their receive gets past."""
-    if cycles_with_messages(facts.buffered):
+    if cycles_with_messages(buffered_deadlock(facts)):
         return
-    for cycle in cycles_with_messages(facts.rendezvous):
+    for cycle in cycles_with_messages(unbuffered_deadlock(facts)):
         stands = "; ".join(f"rank {call.rank} in {in_words(facts, call)}" for call in cycle[:8])
         yield rule.finding(
             f"ranks wait for each other unless sends are buffered: {stands}",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.calls import Call
-from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, location_of, names_of
+from tvlint.analyses.communication.calls import Call, location_of
+from tvlint.analyses.communication.deadlock import buffered_deadlock
+from tvlint.analyses.communication.wait_cycles import cycles_with_messages, in_words, names_of
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
 from tvlint.rule import Rule
@@ -13,7 +14,7 @@ from tvlint.rule import Rule
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield cycles that stand even when sends complete at once."""
-    for cycle in cycles_with_messages(facts.buffered):
+    for cycle in cycles_with_messages(buffered_deadlock(facts)):
         yield rule.finding(
             "ranks wait for each other: "
             + "; ".join(_waits(facts, call, cycle[(at + 1) % len(cycle)]) for at, call in enumerate(cycle[:8])),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.calls import Call, Site
+from tvlint.analyses.communication.calls import Call, Site, location_of, traffic
 from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
@@ -30,9 +30,9 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         yield rule.finding(
             f"`{_name(theirs)}` on rank {theirs.rank} runs over {describe(theirs.members)}, but rank {ours.rank} runs it over "
             f"{describe(ours.members)}",
-            facts.call(theirs),
+            location_of(facts, theirs),
             "let every member name the same ranks",
-            (Related(f"rank {ours.rank} runs it here", facts.call(ours)),),
+            (Related(f"rank {ours.rank} runs it here", location_of(facts, ours)),),
             facts.fold.everywhere(tuple(sorted({ours.rank, theirs.rank}))),
             about=(_name(theirs),),
         )
@@ -40,7 +40,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 def _outside(facts: Facts, rule: Rule) -> Iterator[Finding]:
     found: dict[Site, list[Call]] = {}
-    for call in facts.traffic.outside:
+    for call in traffic(facts).outside:
         if isinstance(call.operator, (Communicate, ReduceGradients)):
             found.setdefault(call.site, []).append(call)
     yield from _rootless(facts, rule)
@@ -48,7 +48,7 @@ def _outside(facts: Facts, rule: Rule) -> Iterator[Finding]:
         ranks = tuple(sorted({call.rank for call in calls}))
         yield rule.finding(
             f"`{_name(calls[0])}` runs over {describe(calls[0].members)}, but {facts.who(ranks)}, which runs it, is not in it",
-            facts.site(site),
+            facts.place(site.segment, site.index, site.operator),
             "name the group that the rank belongs to",
             ranks=facts.fold.everywhere(ranks),
             about=(_name(calls[0]),),
@@ -57,7 +57,7 @@ def _outside(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 def _rootless(facts: Facts, rule: Rule) -> Iterator[Finding]:
     seen: set[Site] = set()
-    for meetings in facts.traffic.meetings.values():
+    for meetings in traffic(facts).meetings.values():
         for call in (call for meeting in meetings for call in meeting.calls.values()):
             operator = call.operator
             if not isinstance(operator, Communicate) or operator.root is None or call.site in seen:
@@ -67,7 +67,7 @@ def _rootless(facts: Facts, rule: Rule) -> Iterator[Finding]:
             seen.add(call.site)
             yield rule.finding(
                 f"the root of `{_name(call)}` is rank {operator.root}, but it runs over {describe(call.members)}",
-                facts.site(call.site),
+                location_of(facts, call),
                 "name a root of the group",
                 ranks=facts.fold.everywhere((call.rank,)),
                 about=(_name(call),),
@@ -76,7 +76,7 @@ def _rootless(facts: Facts, rule: Rule) -> Iterator[Finding]:
 
 def _strangers(facts: Facts, rule: Rule) -> Iterator[Finding]:
     seen: set[Site] = set()
-    for meetings in facts.traffic.meetings.values():
+    for meetings in traffic(facts).meetings.values():
         for meeting in meetings:
             call = next(iter(meeting.calls.values()))
             strangers = [rank for rank in call.members if rank >= facts.plan.mesh.size]
@@ -87,7 +87,7 @@ def _strangers(facts: Facts, rule: Rule) -> Iterator[Finding]:
             seen.add(call.site)
             yield rule.finding(
                 f"`{_name(call)}` names {describe(strangers)}, but the mesh has {facts.plan.mesh.size} ranks",
-                facts.call(call),
+                location_of(facts, call),
                 "name ranks of the mesh",
                 ranks=facts.fold.everywhere((call.rank,)),
                 about=(_name(call),),

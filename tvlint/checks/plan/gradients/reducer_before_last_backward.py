@@ -13,7 +13,7 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield reducers that a later backward of the same step adds to; once per reducer."""
     found: dict[tuple[str, int], list[Early]] = {}
-    for each_early in facts.derived("early gradients", lambda: tuple(early(facts.plan))):
+    for each_early in early(facts):
         if each_early.kind == "reduce":
             found.setdefault((each_early.segment, each_early.index), []).append(each_early)
     for (segment, index), weights in found.items():

@@ -12,7 +12,7 @@ from tvlint.rule import Rule
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield weights that several pipeline stages update, each with its own gradient."""
-    for found in facts.derived("tied gradients", lambda: tuple(tied(facts))):
+    for found in tied(facts):
         yield _finding(facts, found, rule)
 
 

@@ -13,7 +13,7 @@ from tvlint.rule import Rule
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Optimizer steps before the last backward or the reduction of a gradient; once per step."""
     found: dict[tuple[str, int], list[Early]] = {}
-    for each_early in facts.derived("early gradients", lambda: tuple(early(facts.plan))):
+    for each_early in early(facts):
         if each_early.kind in ("update", "update-reduce"):
             found.setdefault((each_early.segment, each_early.index), []).append(each_early)
     for (segment, index), weights in found.items():

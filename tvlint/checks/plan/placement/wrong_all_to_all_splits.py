@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from tvlint.analyses.communication.calls import Call, Meeting, Site
+from tvlint.analyses.communication.calls import Call, Meeting, Site, location_of, traffic
 from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding
@@ -17,7 +17,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield splits whose number or sum does not fit the group and the tensor, or of which two ranks differ."""
     yield from _misfitting(facts, rule)
     seen: set[Site] = set()
-    for meetings in facts.traffic.meetings.values():
+    for meetings in traffic(facts).meetings.values():
         for meeting in meetings:
             call, text = _crossed(meeting)
             if call is None:
@@ -27,7 +27,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             seen.add(call.site)
             yield rule.finding(
                 text,
-                facts.call(call),
+                location_of(facts, call),
                 "let every rank receive from each what that rank sends to it",
                 ranks=facts.fold.everywhere(meeting.members),
                 about=call.operator.outputs[:1] if isinstance(call.operator, Communicate) else (),

@@ -42,6 +42,21 @@ def test_an_error_that_only_unknown_words_could_prevent_is_found_and_says_so(res
     assert said.endswith(" or the like")
 
 
+def test_unknown_words_that_statements_give_are_named_by_their_line() -> None:
+    loop = "for word in $*; do\n  MORE=$word\ndone\n"
+    found = errors(f"{loop}torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size 2 $MORE\n")
+    assert ", unless the code at line 1 sets `--" in found["layers-not-divisible-by-pp"]
+
+
+@pytest.mark.parametrize(
+    "body", ["DATA=$word", "if [ -n $word ]; then DATA=$word; fi", "case $word in a) DATA=$word;; b) DATA=b;; esac"]
+)
+def test_a_value_that_a_loop_chooses_is_the_value_of_its_option(body: str) -> None:
+    loop = f"for word in $*; do\n  {body}\ndone\n"
+    command = f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size 2 --load $DATA --bf16\n"
+    assert errors(loop + command)["layers-not-divisible-by-pp"] == "7 layers do not divide over 2 pipeline stages"
+
+
 def test_a_decided_error_names_no_condition() -> None:
     found = errors(f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} --pipeline-model-parallel-size 2\n")
     assert found == {"layers-not-divisible-by-pp": "7 layers do not divide over 2 pipeline stages"}

@@ -76,6 +76,42 @@ def test_world_size_comes_from_the_environment_of_the_block() -> None:
     assert only(text).settings["world_size"].value == 16
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MODEL_ARGS:\n  --num-layers: many\n  --num-layers: 24\n",
+        "model:\n  num_layers: many\n  num_layers: 24\n  tensor_model_parallel_size: 2\n  sequence_parallel: true\n",
+        "model:\n  num_layers: 7\nmodel:\n  num_layers: 24\n  tensor_model_parallel_size: 2\n  sequence_parallel: true\n",
+        "base: &base\n  num_layers: 7\nMODEL_ARGS:\n  <<: *base\n  --num-layers: 7\n  --num-layers: 24\n",
+    ],
+)
+def test_the_last_of_a_key_that_stands_twice_is_judged_alone(text: str) -> None:
+    configuration = only(text)
+    assert configuration.settings["num_layers"].value == 24
+    assert configuration.overridden == ()
+    assert not any("num_layers" in name for name in configuration.beside)
+
+
+@pytest.mark.parametrize("name", ["recompute_modules", "offload_modules", "moe_router_load_balancing_type", "cp_comm_type"])
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("[one]", ("one",)),
+        ('["one", "two"]', ("one", "two")),
+        ("\n  - one\n  - two", ("one", "two")),
+        ("one", ("one",)),
+        ("one, two", ("one", "two")),
+        ("null", None),
+        ("[]", ()),
+        ("[one, [two]]", Unknown("holds more than plain values", given=True)),
+        ('[one, "${two}"]', Unknown("holds more than plain values", given=True)),
+    ],
+)
+def test_a_list_of_a_section_is_the_list_that_the_option_takes(name: str, written: str, value: object) -> None:
+    text = f"model:\n  tensor_model_parallel_size: 2\n  sequence_parallel: true\n  {name}: {written}\n"
+    assert only(text).settings[name].value == value
+
+
 def test_a_duplicate_key_is_found_where_it_stands() -> None:
     found = document("MODEL_ARGS:\n  --num-layers: 2\n  --bf16: true\n  --num-layers: 4\n")
     (finding,) = found.findings
@@ -84,7 +120,7 @@ def test_a_duplicate_key_is_found_where_it_stands() -> None:
     assert finding.related[0].location.line == 2
     (configuration,) = found.configurations
     assert configuration.settings["num_layers"].value == 4
-    assert [setting.value for setting in configuration.overridden] == [2]
+    assert configuration.overridden == ()
 
 
 def test_every_parallel_section_is_a_configuration_of_its_own() -> None:

@@ -21,6 +21,7 @@ from tvlint.readers.shell.values import (
     before,
     known_text,
     leading_text,
+    line_of,
     location_of,
     span_of,
     unknown_reason,
@@ -31,6 +32,8 @@ FLAG = Pattern(r"--[A-Za-z][\w.-]*")
 SHORT = Pattern(r"-[A-Za-z][\w-]*")
 LONGEST = 40
 """Letters of the longest words that are shown as they stand."""
+LONGEST_COMMAND = 24
+"""A command that is put in, and is longer, is not written out in a message."""
 VALUELESS = Unknown("no value stands after it")
 """The value of an option that needs one and has another option, or the end of the list, where it should stand."""
 BARE = Pattern(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
@@ -39,7 +42,7 @@ BARE = Pattern(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
 
 @dataclass(slots=True)
 class Arguments:
-    """The options that a command line sets, in order; `gaps` are the words that may set more, as the file writes them.
+    """The options that a command line sets, in order; `gaps` are the words that may set more, as a message names them.
 
     `surplus` are words that stand after an option that takes no more of them, each with that option; `short` are options with
     one hyphen, of which Megatron has none.
@@ -119,16 +122,10 @@ def _values(items: Sequence[Item], place: int, known: Option | None) -> tuple[li
 def _is_value(item: Item, known: Option | None) -> bool:
     if isinstance(item, Word):
         return not flag_of(item) and not _is_short(item)
-    if isinstance(item, Gap):
+    if known is None or isinstance(item, Gap):
         return known is not None
-    if known is None:
-        return False
-    one = known.arity is None
-    return all(
-        all(isinstance(word, Gap) or (isinstance(word, Word) and not flag_of(word)) for word in words)
-        and (len(words) == 1 or not one)
-        for words in item.alternatives
-    )
+    is_one = known.arity is None
+    return all((len(words) == 1 or not is_one) and all(_is_value(word, known) for word in words) for words in item.alternatives)
 
 
 def _store(found: Arguments, known: Option | None, flag: str, name_span: Span, values: list[Item]) -> None:
@@ -156,9 +153,13 @@ def _span(values: list[Item]) -> Span:
 
 
 def _shown(span: Span) -> str:
-    """Return the text at `span` on one line, cut where it is long."""
-    text = " ".join(span.source.text[span.start : span.end].split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    """Return the words at `span` as a message names them: as the file writes them where they fit and say what is missing."""
+    text = span.source.text[span.start : span.end].strip()
+    if text.startswith(("$(", "`")) and len(text) > LONGEST_COMMAND:
+        return "what a command prints"
+    if "\n" in text:
+        return f"the code at line {line_of(span)}"
+    return f"`{text}`" if len(text) <= LONGEST else f"`{text[: LONGEST - 3]}...`"
 
 
 def _value(known: Option | None, values: list[Item]) -> SettingValue | Unknown:

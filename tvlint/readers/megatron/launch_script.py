@@ -64,8 +64,6 @@ MOST_CASES = 24
 NOT_TRIED = "branches-not-tried"
 TRAINS = frozenset({"global_batch_size", "train_iters", "train_samples"})
 """Settings that a launch which trains gives one of; what converts checkpoints gives sizes that it does not use."""
-LONGEST_COMMAND = 24
-"""A command that is put in, and is longer, is not written out in a message."""
 MOST_SHOWN = 2
 """Of more words that may set more, only the first are named."""
 LINES = re.compile(r"[\\\n]")
@@ -252,16 +250,10 @@ def _configuration(
 def _elsewhere(evaluation: Evaluation, launch: Launch, arguments: Arguments) -> str:
     """Return what may set more than what is read, as the file writes it; empty where nothing does."""
     if arguments.gaps:
-        return " or ".join([*dict.fromkeys(map(_gap, arguments.gaps))][:MOST_SHOWN])
+        return " or ".join([*dict.fromkeys(arguments.gaps)][:MOST_SHOWN])
     if launch.gaps:
         return "the words before its options"
     return "a script that is read in before" if evaluation.unresolved_sources else ""
-
-
-def _gap(words: str) -> str:
-    """Return what is shown of words that are not known; the text of a longer command says nothing of the options that count."""
-    is_command = words.startswith(("$(", "`")) and len(words) > LONGEST_COMMAND
-    return "what a command prints" if is_command else f"`{words}`"
 
 
 def _modules(settings: Mapping[str, Setting]) -> frozenset[str]:

@@ -66,8 +66,9 @@ def _beside(root: YamlMapping, taken: Container[Location], visits: Visits) -> di
     """Return what the file sets outside its sections with parallel sizes, by its path."""
     found: dict[str, Setting] = {}
     for where, mapping in mappings(root, visits):
-        for key, value in mapping.entries:
-            if isinstance(key, YamlScalar) and not isinstance(value, YamlMapping) and value.location not in taken:
+        last = {key.text: (key, value) for key, value in mapping.entries if isinstance(key, YamlScalar)}
+        for key, value in last.values():
+            if not isinstance(value, YamlMapping) and value.location not in taken:
                 path = ".".join((*where, key.text))
                 plain = plain_values(value, lambda item: yaml_typed(None, item.text, item.plain))
                 if not isinstance(plain, Unknown):
@@ -162,19 +163,22 @@ def _name(key: YamlScalar) -> str:
 
 
 def _value(known: Option | None, value: YamlNode) -> SettingValue | Unknown:
-    if isinstance(value, YamlScalar):
-        if INTERPOLATED.search(value.text) or value.text == "???":
-            return Unknown("depends on an interpolation")
-        if known is not None and known.arity in ("+", "*") and "," in value.text:
-            return tuple(typed(known, word.strip()) for word in value.text.split(","))
-        plain = yaml_typed(known, value.text, value.plain)
-        is_list = known is not None and known.arity in ("+", "*") and isinstance(plain, (str, int, float))
-        return (plain,) if is_list and not isinstance(plain, bool) else plain
-    if not isinstance(value, YamlSequence):
+    """Return what an option gets; one scalar for an option that takes a list is a list of one, or of what its commas part."""
+    if isinstance(value, YamlSequence):
+        return plain_values(value, lambda item: _scalar(known, item))
+    if not isinstance(value, YamlScalar):
         return Unknown("a mapping is no option value")
-    items = [_value(known, item) for item in value.items if isinstance(item, YamlScalar)]
-    known_items = tuple(item for item in items if not isinstance(item, Unknown))
-    return known_items if len(known_items) == len(value.items) else Unknown("the list holds more than plain values")
+    takes_list = known is not None and known.arity in ("+", "*")
+    if known is not None and takes_list and "," in value.text and not INTERPOLATED.search(value.text):
+        return tuple(typed(known, word.strip()) for word in value.text.split(","))
+    plain = _scalar(known, value)
+    return (plain,) if takes_list and isinstance(plain, (str, int, float)) and not isinstance(plain, bool) else plain
+
+
+def _scalar(known: Option | None, value: YamlScalar) -> SettingValue | Unknown:
+    if INTERPOLATED.search(value.text) or value.text == "???":
+        return Unknown("depends on an interpolation")
+    return yaml_typed(known, value.text, value.plain)
 
 
 def _split_by_hand(entries: list[tuple[YamlScalar, YamlNode]]) -> dict[str, Setting]:

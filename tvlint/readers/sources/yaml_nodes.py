@@ -176,34 +176,31 @@ def _scalar_location(composing: _Composing, event: Any) -> Location:
 
 
 def merged(mapping: YamlMapping, visits: Visits, depth: int = 0) -> list[tuple[YamlScalar, YamlNode]]:
-    """Return the entries of `mapping` with merge keys (`<<`) resolved: own entries first, all of them, then what they do not
-    name.
+    """Return the entries that a mapping has once it is loaded: the last of a key that stands twice, then those of merge keys
+    (`<<`) that it does not name itself.
     """
     if depth > DEEPEST:
         raise ReadError("merge keys lead in a circle", mapping.location, "merge a mapping that does not merge this one")
-    entries: list[tuple[YamlScalar, YamlNode]] = []
+    entries: dict[str, tuple[YamlScalar, YamlNode]] = {}
     inherited: list[tuple[YamlScalar, YamlNode]] = []
     for key, value in mapping.entries:
         visits.visit(mapping.location)
         if not isinstance(key, YamlScalar):
             continue
         if key.text != "<<" or not key.plain:
-            entries.append((key, value))
+            entries[key.text] = key, value
             continue
         for source in value.items if isinstance(value, YamlSequence) else (value,):
             if not isinstance(source, YamlMapping):
                 raise ReadError("a merge key does not name a mapping", key.location)
             inherited.extend(merged(source, visits, depth + 1))
-    names = {key.text for key, _ in entries}
     for key, value in inherited:
-        if key.text not in names:
-            names.add(key.text)
-            entries.append((key, value))
-    return entries
+        entries.setdefault(key.text, (key, value))
+    return list(entries.values())
 
 
 def mappings(root: YamlNode, visits: Visits) -> Iterator[tuple[tuple[str, ...], YamlMapping]]:
-    """Yield every mapping of a document once, at the path where it first stands."""
+    """Yield every mapping that a document has once it is loaded, each once, at the path where it first stands."""
     seen: set[int] = set()
     pending: list[tuple[tuple[str, ...], YamlNode]] = [((), root)]
     while pending:
@@ -216,8 +213,8 @@ def mappings(root: YamlNode, visits: Visits) -> Iterator[tuple[tuple[str, ...], 
             pending.extend(reversed([((*where, str(place)), item) for place, item in enumerate(node.items)]))
             continue
         yield where, node
-        children = [((*where, key.text), value) for key, value in node.entries if isinstance(key, YamlScalar)]
-        pending.extend(reversed(children))
+        children = {key.text: value for key, value in node.entries if isinstance(key, YamlScalar)}
+        pending.extend(((*where, name), value) for name, value in reversed(children.items()))
 
 
 def plain_values(node: YamlNode, value: Callable[[YamlScalar], SettingValue | Unknown]) -> SettingValue | Unknown:

@@ -57,6 +57,8 @@ class Trait(Enum):
     """Takes a tensor apart along a dimension: its results are the parts."""
     ATTENTION = "attention"
     """Attends with queries, keys and values, its first three operands, to the keys that it is given."""
+    BOUNDED = "bounded"
+    """Every element of one tensor, or the end of a range of numbers that it lies beyond."""
     BROADCAST = "broadcast"
     """The operand's elements, repeated along dimensions of size 1."""
     CHOICE = "choice"

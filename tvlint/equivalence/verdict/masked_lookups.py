@@ -6,9 +6,9 @@ up, that is a lookup in the range `start:stop` where for every whole number `v`
 
     f(v) = v - start and m(v) = 1, for v in start:stop;      f(v) is a row and m(v) = 0, for every other v.
 
-`f` and `m` are made element by element of one tensor of indices, by sums with constants, comparisons, flags, and choices by
-flags. Both are then linear on pieces whose ends lie between the sum of all constants and its negative. They are computed for
-every `v` up to beyond these ends, so that what is found holds for all.
+`f` and `m` are made element by element of one tensor of indices, by sums with constants, comparisons, flags, choices by
+flags, and bounds. Both are then linear on pieces whose ends lie between the sum of all constants and its negative. They are
+computed for every `v` up to beyond these ends, so that what is found holds for all.
 
 A lookup takes the place of its operators only where nothing could see the difference: all of them, and what makes index and
 mask, are on the default stream; nothing is changed in place; what they read and make is made once and has no other reader;
@@ -291,7 +291,7 @@ def _value(operator: Compute, operands: list[Array]) -> Array:
     return forward(operator, operands, [operands[0].shape])[0]
 
 
-_BY_ELEMENT = (Trait.SUM, Trait.COMPARISON, Trait.MASKING, Trait.SCALING, Trait.CONVERSION)
+_BY_ELEMENT = (Trait.SUM, Trait.COMPARISON, Trait.MASKING, Trait.SCALING, Trait.CONVERSION, Trait.BOUNDED)
 
 
 def _is_view(operator: Compute) -> bool:

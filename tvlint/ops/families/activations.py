@@ -225,9 +225,12 @@ SPECS = (
     ),
     *having(
         (Trait.NONLINEAR, Trait.RISING),
-        _spec("clamp", _bounded, "clip", min=None, max=None),
-        _spec("clamp-min", _at_least, min=0),
-        _spec("clamp-max", _at_most, max=0),
+        *having(
+            (Trait.BOUNDED,),
+            _spec("clamp", _bounded, "clip", min=None, max=None),
+            _spec("clamp-min", _at_least, min=0),
+            _spec("clamp-max", _at_most, max=0),
+        ),
         _spec("sign", _sign, "sgn"),
         _spec("expm1", _expm1),
         _spec("exp2", _exp2),

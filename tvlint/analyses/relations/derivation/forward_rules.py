@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import prod
 
 from tvlint.analyses.relations.derivation.environment import parts_of_one
@@ -16,10 +17,12 @@ from tvlint.analyses.relations.derivation.operators.composite_operators import (
     in_sequence,
     of_one_head,
     repeated,
+    repeated_along,
 )
 from tvlint.analyses.relations.derivation.operators.halves import of_halves
 from tvlint.analyses.relations.derivation.operators.implicit_causal_mask import below_the_diagonal
 from tvlint.analyses.relations.derivation.operators.packed import joined_together, taken_apart
+from tvlint.analyses.relations.derivation.operators.rows_in_order import rows_in_order
 from tvlint.analyses.relations.derivation.operators.slices import (
     as_slices,
     counted,
@@ -52,6 +55,12 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
 
     What a rank holds of a dimension is a value of its own, which the operator takes where it does not take a part of one.
     """
+    is_reference = machine.world.terms.sealed < 0
+    if is_reference and (halves := of_halves(machine, spec, form, values, partial(_evaluated, machine))) is not None:
+        return halves
+    rows = rows_in_order(machine, spec, form, values, partial(_evaluated, machine))
+    if rows is not None:
+        return rows
     try:
         return _of_parts(machine, form, spec, values)
     except (Mismatch, UnsupportedError) as failed:
@@ -59,7 +68,7 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
             _check_pieces(machine, form, spec, values)
         if spec.may_draw:
             raise
-        halves = of_halves(machine, spec, form, values, lambda form, values: _evaluated(machine, form, values))
+        halves = of_halves(machine, spec, form, values, partial(_evaluated, machine))
         if halves is not None:
             return halves
         alike = filled_alike(machine, spec, form, values)
@@ -130,7 +139,11 @@ def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         if groups is not None:
             call = replace(call, attributes={**call.attributes, "groups": groups})
         if spec.name == "expand":
-            _check_expansion(form, call.shape(0), machine.world.local_shape(values[0]))
+            dim, times = _repeated_dimension(form, call.shape(0), machine.world.local_shape(values[0]))
+            if times > 1 and dim == machine.world.terms.slot[values[0].term]:
+                raise UnsupportedError(f"`{form.op}` of one row of the batch")
+            if times > 1:
+                return repeated_along(machine, values[0], dim, times)
         name = form.op if spec.assumption else spec.name
         if has_groups(spec, call):
             inner, _ = as_widened(machine, call, values)
@@ -209,14 +222,23 @@ def _check_sizes(spec: OpSpec, call: Call) -> None:
                 raise UnsupportedError(f"`{call.op}` of shapes {', '.join(map(str, call.inputs))}")
 
 
-def _check_expansion(form: Form, whole: Shape, local: Shape) -> None:
-    """Raise UnsupportedError where the result is not known, or where a rank's one element of several is repeated."""
+def _repeated_dimension(form: Form, whole: Shape, local: Shape) -> tuple[int, int]:
+    """Return the dimension of which a rank's one element of several is repeated, and how often.
+
+    Raises UnsupportedError where the result is not known, or other dimensions are repeated or made with it.
+    """
     made = form.outputs[0] if form.outputs else None
     if made is None:
         raise UnsupportedError(f"`{form.op}` into a tensor that the plan does not declare")
-    for size_here, size, wanted in zip(local, whole, made[len(made) - len(local) :], strict=False):
-        if size_here == 1 and size != 1 and wanted != 1:
-            raise UnsupportedError(f"`{form.op}` of one element of {size} to {wanted}")
+    new = len(made) - len(local)
+    longer = [dim for dim, (size, wanted) in enumerate(zip(local, made[new:], strict=True)) if size != wanted]
+    of_several = [dim for dim in longer if local[dim] == 1 != whole[dim]]
+    if not of_several:
+        return -1, 1
+    dim = of_several[0]
+    if new or len(longer) > 1:
+        raise UnsupportedError(f"`{form.op}` of one element of {whole[dim]} to {made[new + dim]}")
+    return dim, made[dim]
 
 
 def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, values: tuple[Value, ...]) -> Saved:

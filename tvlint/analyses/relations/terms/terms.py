@@ -53,8 +53,10 @@ class Terms:
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
         self.joins: dict[int, list[tuple[int, int, int]]] = {}
         """What the reference joins terms to, by each of them: the term, the dimension, and where in it this one begins."""
-        self.ranges: dict[int, tuple[int, int, tuple[int, int]]] = {}
-        """Terms that are some of the indices of a dimension of another one, in their places, and zeros elsewhere."""
+        self.ranges: dict[int, tuple[int, int, tuple[int, int], tuple[int, int]]] = {}
+        """Terms that are some of the indices of a dimension of another one, in their places, and zeros elsewhere: which, and at
+        which indices that is not zero itself.
+        """
         self.counted: dict[int, tuple[int, int, Any]] = {}
         """Positions that the reference counts, by their term: from where, in which steps, and as which type."""
         self.means: set[int] = set()

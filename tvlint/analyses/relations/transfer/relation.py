@@ -338,8 +338,9 @@ class Values:
         for value in values:
             if value.term in self.terms.ranges and value.clean:
                 groups.setdefault((*self.terms.ranges[value.term][:2], value.box), []).append(value)
-        for (whole, dim, box), members in groups.items():
-            if joined(sorted(self.terms.ranges[member.term][2] for member in members)) == ((0, self.terms.shape[whole][dim]),):
+        for (whole, _, box), members in groups.items():
+            ranges = [self.terms.ranges[member.term] for member in members]
+            if joined(sorted(held for _, _, held, _ in ranges)) == (ranges[0][3],):
                 values = [self.clean(whole, box), *(value for value in values if value not in members)]
         return values
 

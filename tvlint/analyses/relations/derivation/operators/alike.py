@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tvlint.analyses.relations.derivation.operators.composite_operators import REPEATED, repeated_along
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Index
@@ -80,6 +81,8 @@ def expanded_alike(machine: Machine, rank: RankState, saved: Saved) -> Saved:
     terms, (made,) = machine.world.terms, saved.outputs
     if made is None or not made.clean or not terms.foreign(made.term):
         return saved
+    if saved.op == REPEATED:
+        return _copies_of_one(machine, rank, saved, made)
     for term in _expansions(machine).get(terms.operands[made.term], ()):
         box = _placed(terms, rank, made, term)
         if box is not None:
@@ -87,6 +90,31 @@ def expanded_alike(machine: Machine, rank: RankState, saved: Saved) -> Saved:
             last = tuple((replace(step, outputs=outputs), places) for step, places in saved.steps[-1:])
             return replace(saved, outputs=outputs, steps=(*saved.steps[:-1], *last))
     return saved
+
+
+def _copies_of_one(machine: Machine, rank: RankState, saved: Saved, made: Value) -> Saved:
+    """Return copies of the one element that a rank holds of a dimension as some of more copies that the reference makes of it:
+    as many as there are elements of it for each in what else the rank holds, where that is one range only.
+    """
+    (one,), terms = saved.inputs, machine.world.terms
+    if one is None:
+        return saved
+    dim = next(
+        dim
+        for dim, (one_size, size) in enumerate(zip(terms.shape[one.term], terms.shape[made.term], strict=True))
+        if one_size != size
+    )
+    (place, _), count, length = one.box[dim], terms.shape[one.term][dim], machine.world.local_shape(made)[dim]
+    sizes = {
+        size for value in rank.local.values() if value is not None for size in terms.shape[value.term] if size % count == 0
+    }
+    held = {(size // count, low, high) for size in sizes for low, high in _held(terms, rank, length, size)}
+    fitting = [
+        (times, (low - place * times, high - place * times))
+        for times, low, high in held
+        if place * times <= low < high <= (place + 1) * times and high - low < times
+    ]
+    return repeated_along(machine, one, dim, *fitting[0]) if len(fitting) == 1 else saved
 
 
 def _expansions(machine: Machine) -> dict[tuple[int, ...], list[int]]:

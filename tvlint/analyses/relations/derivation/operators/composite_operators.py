@@ -19,6 +19,8 @@ from tvlint.ops.families.attention import shares_heads
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
+REPEATED = "repeat-interleave"
+
 
 def evaluated_once(machine: Machine, case: Case, values: tuple[Value, ...]) -> Saved:
     """Return the results of one annotated operator."""
@@ -91,7 +93,17 @@ def repeated(
         done[-1] = replace(done[-1], outputs=(wide,))
     done.append(Saved("view", None, Family.RESHAPE, (wide,), (joined,)))
     steps = ((done[0], (0,)), *((step, (PREVIOUS,)) for step in done[1:]))
-    return Saved("repeat-interleave", bound, Family.INDEXED, values, (joined,), steps)
+    return Saved(REPEATED, bound, Family.INDEXED, values, (joined,), steps)
+
+
+def repeated_along(machine: Machine, value: Value, dim: int, times: int, copies: tuple[int, int] | None = None) -> Saved:
+    """Return every element of a dimension so many times in a row, or some of its `copies`."""
+    spec = spec_of("repeat_interleave")
+    if spec is None:
+        raise AssertionError("the operator table has no `repeat_interleave`")
+    shape = machine.world.logical_shape(value, machine.total_slots)
+    step = Call("repeat_interleave", (shape,), {"repeats": times, "dim": dim})
+    return repeated(machine, spec.bind(step), (value,), step, copies)
 
 
 def of_one_head(machine: Machine, spec: OpSpec, call: Call, values: Sequence[Value]) -> Call:
@@ -126,18 +138,11 @@ def widened(machine: Machine, call: Call, values: Sequence[Value]) -> tuple[Save
     if len(query) < 3 or not len(query) == len(key) == len(value) or key[-3] != value[-3] or query[-3] % max(1, key[-3]):
         raise UnsupportedError(f"`{call.op}` of heads of shapes {query}, {key} and {value}")
     dim, times = len(query) - 3, query[-3] // key[-3]
-    attributes = {"repeats": times, "dim": dim}
     (low, high), (first, last) = values[0].box[dim], values[1].box[dim]
     slotted = dim in (machine.world.terms.slot[value.term] for value in values[:3])
     some = last - first == 1 and first * times <= low < high <= last * times and not slotted
     copies = (low - first * times, high - first * times) if some else None
-    spec = spec_of("repeat_interleave")
-    if spec is None:
-        raise AssertionError("the operator table has no `repeat_interleave`")
-    steps = (Call("repeat_interleave", (shape,), attributes) for shape in (key, value))
-    one, other = (
-        repeated(machine, spec.bind(step), (value,), step, copies) for step, value in zip(steps, values[1:3], strict=True)
-    )
+    one, other = (repeated_along(machine, value, dim, times, copies) for value in values[1:3])
     return one, other
 
 

@@ -18,7 +18,10 @@ from tvlint.ops.spec import Family, OpSpec, UnsupportedError
 def of_halves(
     machine: Machine, spec: OpSpec, form: Form, values: tuple[Value, ...], evaluate: Callable[[Form, tuple[Value, ...]], Saved]
 ) -> Saved | None:
-    """Return the product as the operators that it is; None where the operator is none, or the rank holds one piece."""
+    """Return the product as the operators that it is, in the reference always, so that its halves are known.
+
+    None where the operator is none, or the rank holds one piece.
+    """
     if spec.halves is None or len(values) != 1 or not machine.world.terms.arithmetic:
         return None
     (value,), (gated, function) = values, spec.halves
@@ -28,7 +31,7 @@ def of_halves(
     except UnsupportedError:
         return None
     dim = next((at for at, name in enumerate(bound.operands[0]) if name in bound.whole), -1)
-    if dim < 0 or len(ways[dim]) < 2:
+    if dim < 0 or (len(ways[dim]) < 2 and machine.world.terms.sealed >= 0):
         return None
 
     def run(op: str, given: tuple[Value | None, ...], *constants: int) -> Saved:

@@ -604,8 +604,10 @@ def _one_among_zeros(world: World, operand: Value, dim: int, start: int, gradien
     if padded is None:
         text = "has gradients of some of the slices of one value only, or of slices of different ones"
         raise Mismatch("undecided-gradient", text, refutes=False)
-    if start == 0 and terms.shape[whole(gradient.term)] == terms.shape[padded]:
-        terms.ranges[padded] = (whole(gradient.term), dim, held[0])
+    everything = among_zeros(terms, whole(gradient.term), dim, start, size)
+    if everything is not None:
+        stop = start + terms.shape[whole(gradient.term)][dim]
+        terms.ranges[padded] = (everything, dim, (start + held[0][0], start + held[0][1]), (start, stop))
     box = tuple((0, length(way)) for way in ways)
     plain = world.values.out_of_pieces(gradient)
     return world.values.with_pieces(world.values.through(plain, padded, 0, box, 1, frozenset()), ways)

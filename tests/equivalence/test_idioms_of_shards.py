@@ -1,0 +1,310 @@
+"""Idioms that ranks write in the sizes of what they hold: each with wrong twins, judged by numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.numbers import on_numbers_of
+from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
+from tvlint.equivalence.verdict.on_numbers import Difference
+from tvlint.findings import Outcome
+
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
+FUSED_IN_THE_REFERENCE = Idiom(
+    """weight w f32[16,6]
+weight o f32[6,8]
+input x f32[5,6]
+loss l
+program
+h = linear(x, w)
+k = swiglu(h)
+y = linear(k, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight w f32[16,6] tp:S(0, parts=[8,8])
+weight o f32[6,8] tp:S(1)
+input x f32[5,6]
+loss l
+program
+h = linear(x, w)
+g, u = split(h, 4, dim=-1)
+a = F.silu(g)
+k = mul(a, u)
+p = linear(k, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (("F.silu(g)", "F.silu(u)"),),
+)
+
+BOUNDED_INDICES = Idiom(
+    """weight e f32[8,4]
+weight o f32[3,4]
+input ids i64[2,5]
+loss l
+program
+x = F.embedding(ids, e)
+y = linear(x, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight e f32[8,4] tp:S(0)
+weight o f32[3,4]
+input ids i64[2,5]
+loss l
+program tp=0
+i0 = sub(ids, 0)
+a = ge(i0, 0)
+b = le(i0, 3)
+k = bitwise_and(a, b)
+ii = clamp(i0, 0, 3)
+h = F.embedding(ii, e)
+mu = unsqueeze(k, -1)
+p = where(mu, h, 0.0)
+x = all-reduce(p) over tp
+y = linear(x, o)
+z = tanh(y)
+l: f32[] = sum(z)
+program tp=1
+i0 = sub(ids, 4)
+a = ge(i0, 0)
+b = le(i0, 3)
+k = bitwise_and(a, b)
+ii = clamp(i0, 0, 3)
+h = F.embedding(ii, e)
+mu = unsqueeze(k, -1)
+p = where(mu, h, 0.0)
+x = all-reduce(p) over tp
+y = linear(x, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (("b = le(i0, 3)", "b = le(i0, 2)"),),
+)
+
+ONE_KEY_HEAD_EXPANDED = Idiom(
+    """weight w f32[16,8]
+weight o f32[8,8]
+input x f32[2,5,8]
+loss l
+program
+h = linear(x, w)
+q0, k0, v0 = split(h, [8, 4, 4], dim=-1)
+q1 = view(q0, [2, 5, 4, 2])
+k1 = view(k0, [2, 5, 2, 2])
+v1 = view(v0, [2, 5, 2, 2])
+q = transpose(q1, 1, 2)
+k2 = transpose(k1, 1, 2)
+v2 = transpose(v1, 1, 2)
+k = repeat_interleave(k2, 2, dim=1)
+v = repeat_interleave(v2, 2, dim=1)
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 8])
+y = linear(r, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight w f32[16,8] tp:S(0, parts=[8,4,4])
+weight o f32[8,8] tp:S(1)
+input x f32[2,5,8]
+loss l
+program
+h = linear(x, w)
+q0, k0, v0 = split(h, [4, 2, 2], dim=-1)
+q1 = view(q0, [2, 5, 2, 2])
+k1 = view(k0, [2, 5, 1, 2])
+v1 = view(v0, [2, 5, 1, 2])
+q = transpose(q1, 1, 2)
+k2 = transpose(k1, 1, 2)
+v2 = transpose(v1, 1, 2)
+k = expand(k2, [2, 2, 5, 2])
+v = expand(v2, [2, 2, 5, 2])
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 4])
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (
+        ("parts=[8,4,4]", "parts=[4,8,4]"),
+        ("is_causal=True", "is_causal=False"),
+    ),
+)
+
+TABLES_LOOKED_UP_IN_ORDER = Idiom(
+    """weight w f32[4,4]
+buffer cos f32[8,4]
+buffer sin f32[8,4]
+input x f32[2,8,4]
+loss l
+program
+q = linear(x, w)
+qa, qb = torch.chunk(q, 2, dim=-1)
+qn = neg(qb)
+qr = cat([qn, qa], dim=-1)
+qc = mul(q, cos)
+qs = mul(qr, sin)
+qq = add(qc, qs)
+z = tanh(qq)
+l: f32[] = sum(z)
+""",
+    """mesh cp=2
+weight w f32[4,4]
+buffer cos f32[8,4]
+buffer sin f32[8,4]
+input x f32[2,8,4] cp:S(1)
+loss l f32[] cp:P
+program cp=0
+pos = arange(0, 4)
+c = F.embedding(pos, cos)
+s = F.embedding(pos, sin)
+q = linear(x, w)
+qa, qb = torch.chunk(q, 2, dim=-1)
+qn = neg(qb)
+qr = cat([qn, qa], dim=-1)
+qc = mul(q, c)
+qs = mul(qr, s)
+qq = add(qc, qs)
+z = tanh(qq)
+l: f32[] = sum(z)
+end reduce-gradients w over cp
+program cp=1
+pos = arange(4, 8)
+c = F.embedding(pos, cos)
+s = F.embedding(pos, sin)
+q = linear(x, w)
+qa, qb = torch.chunk(q, 2, dim=-1)
+qn = neg(qb)
+qr = cat([qn, qa], dim=-1)
+qc = mul(q, c)
+qs = mul(qr, s)
+qq = add(qc, qs)
+z = tanh(qq)
+l: f32[] = sum(z)
+end reduce-gradients w over cp
+""",
+    (("arange(4, 8)", "arange(0, 4)"),),
+)
+
+PART_OF_A_GROUP = Idiom(
+    """weight wq f32[16,8]
+weight wk f32[4,8]
+weight wv f32[4,8]
+weight o f32[8,16]
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q1 = view(q0, [2, 5, 8, 2])
+k1 = view(k0, [2, 5, 2, 2])
+v1 = view(v0, [2, 5, 2, 2])
+q = transpose(q1, 1, 2)
+k2 = transpose(k1, 1, 2)
+v2 = transpose(v1, 1, 2)
+k = repeat_interleave(k2, 4, dim=1)
+v = repeat_interleave(v2, 4, dim=1)
+a = scaled_dot_product_attention(q, k, v)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 16])
+y = linear(r, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    "mesh tp=4\nweight wq f32[16,8] tp:S(0)\nweight wk f32[4,8]\nweight wv f32[4,8]\nweight o f32[8,16] tp:S(1)\n"
+    "input x f32[2,5,8]\nloss l\n"
+    + "".join(
+        f"""program tp={rank}
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q1 = view(q0, [2, 5, 2, 2])
+k1 = view(k0, [2, 5, 2, 2])
+v1 = view(v0, [2, 5, 2, 2])
+kh = narrow(k1, 2, {rank // 2}, 1)
+vh = narrow(v1, 2, {rank // 2}, 1)
+q = transpose(q1, 1, 2)
+k2 = transpose(kh, 1, 2)
+v2 = transpose(vh, 1, 2)
+k = expand(k2, [2, 2, 5, 2])
+v = expand(v2, [2, 2, 5, 2])
+a = scaled_dot_product_attention(q, k, v)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 4])
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+end reduce-gradients wk, wv over tp
+"""
+        for rank in range(4)
+    ),
+    (
+        ("narrow(k1, 2, 1, 1)", "narrow(k1, 2, 0, 1)"),
+        ("end reduce-gradients wk, wv over tp", "end reduce-gradients wk over tp"),
+    ),
+)
+
+POSITIONS_OF_A_SLICE = Idiom(
+    """weight e f32[9,4]
+weight w f32[3,4]
+input x f32[2,8,4]
+loss l
+program
+p = arange(8)
+t = embedding(p, e)
+h = add(x, t)
+y = linear(h, w)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    "mesh cp=2\nweight e f32[9,4]\nweight w f32[3,4]\ninput x f32[2,8,4] cp:S(1)\nloss l f32[] cp:P\n"
+    + "".join(
+        f"""program cp={rank}
+i = arange(4)
+p = add(i, {4 * rank})
+t = index_select(e, 0, p)
+h = add(x, t)
+y = linear(h, w)
+z = tanh(y)
+l: f32[] = sum(z)
+end reduce-gradients e, w over cp
+"""
+        for rank in range(2)
+    ),
+    (
+        ("add(i, 4)", "add(i, 3)"),
+        ("add(i, 4)", "add(i, 5)"),
+        ("end reduce-gradients e, w over cp", "end reduce-gradients w over cp"),
+    ),
+)
+
+IDIOMS = {
+    "halves of a gate that the reference fuses, each by its size on a rank": FUSED_IN_THE_REFERENCE,
+    "indices with bounds, and zeros where they were beyond": BOUNDED_INDICES,
+    "a rank's one head of keys, expanded to its heads of queries": ONE_KEY_HEAD_EXPANDED,
+    "a head of keys, expanded to some of the heads of queries that it serves": PART_OF_A_GROUP,
+    "tables that are looked up at positions in order": TABLES_LOOKED_UP_IN_ORDER,
+    "positions of a slice of the sequence": POSITIONS_OF_A_SLICE,
+}
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_an_idiom_is_proved(name: str) -> None:
+    numbers_of_proved(IDIOMS[name])
+
+
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
+def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
+    assert isinstance(on_numbers_of(*IDIOMS[name].plans(before, after), any_numbers=True), Difference)
+    assert IDIOMS[name].verdict(before, after).outcome is not Outcome.PROVED

@@ -254,6 +254,8 @@ class Bound:
     `maps`: side by side the result, as the attributes say where each part lies. `max`: their greatest is the result. `merge`:
     their merge by log-sum-exp is.
     """
+    runs: Mapping[str, int] = field(default_factory=dict)
+    """Names of `whole` of which a part may all the same give a part of a result, where it is so many indices or a multiple."""
     masked: tuple[str, str] | None = None
     """Two names (rows, columns) of which elements of the second after that of the first contribute nothing."""
     draws: Drawn | None = None
@@ -304,6 +306,8 @@ class OpSpec:
     """What is taken on trust about it, for operators that a model's author registered."""
     steps: Callable[[Call], Steps] | None = None
     """For uses that are other operators in sequence: each entry names one and its operands; empty where the use is not."""
+    of_all: Callable[[Call, Call], Call] | None = None
+    """The call on whole operands, where one on a rank's parts of them states how many groups these are: (of parts, whole)."""
     evaluate: Evaluate | None = None
     """What it computes; None for operators that a model's author registered, and for reshapes, which compute nothing."""
     may_draw: bool = False

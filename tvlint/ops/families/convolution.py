@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import product
 from math import prod
@@ -45,6 +46,23 @@ def _positions(
     return tuple(found)
 
 
+def _apart(
+    names: Names,
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> dict[str, int]:
+    """Return the lengths of the windows that lie side by side and hold all positions, by the names of these."""
+    every = zip(names, sizes, kernel, stride, padding, dilation, strict=True)
+    return {
+        name: width
+        for name, size, width, step, around, apart in every
+        if width == step and size % width == 0 and not around and (apart == 1 or width == 1)
+    }
+
+
 def _names(prefix: str, count: int) -> Names:
     return tuple(f"{prefix}{i}" for i in range(count))
 
@@ -70,14 +88,17 @@ def _convolution(dims: int) -> Callable[[Call], Bound]:
         if any(given[1]) and call.op.startswith("nnscaler."):
             raise UnsupportedError(f"`{call.op}` with `padding` {given[1]}, which counts each side by itself")
         result = _positions(call, x[2:], weight[2:], *given)
-        places, kernel, found = _names("x", dims), _names("k", dims), _names("y", dims)
+        places = _names("x", dims)
+        at_once = [whole == (1, 1, 0) for whole in zip(weight[2:], given[0], given[1], strict=True)]
+        kernel = tuple(ONE if one else name for one, name in zip(at_once, _names("k", dims), strict=True))
+        found = tuple(x if one else y for one, x, y in zip(at_once, places, _names("y", dims), strict=True))
         inner = "c" if groups == 1 else "g"
         operands: tuple[Names, ...] = (
             ("n", "c", *places),
             ("o", inner, *kernel),
             *((("o",),) if len(call.inputs) == 3 else ()),
         )
-        whole = {*places, *kernel, *found}
+        whole = {*places, *kernel, *found} - {ONE, *(name for name in places if name in found)}
         plain = len(call.inputs) == 2
         alone = groups > 1 and x[1] == weight[0] == groups
         if alone:
@@ -94,7 +115,8 @@ def _convolution(dims: int) -> Callable[[Call], Bound]:
             linear=(frozenset({0}), frozenset({1})) if plain else (frozenset({1, 2}),),
             attributes=(*given, None if alone else groups),
             counts={"c": "groups"} if alone else {},
-            sizes=dict(zip(found, result, strict=True)),
+            sizes={name: size for name, size in zip(found, result, strict=True) if name in whole},
+            runs=_apart(places, x[2:], weight[2:], *given),
         )
 
     return bind
@@ -136,6 +158,7 @@ def _transposed(dims: int) -> Callable[[Call], Bound]:
             linear=(frozenset({0}), frozenset({1})) if plain else (frozenset({1, 2}),),
             attributes=(*given, groups),
             sizes={"o": weight[1] * groups, **dict(zip(found, result, strict=True))},
+            runs=dict.fromkeys(_apart(places, weight[2:], weight[2:], *given[:3]), 1) if not any(given[3]) else {},
         )
 
     return bind
@@ -166,30 +189,28 @@ def _scatter(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arr
     return (result,)
 
 
-def groups_of_all(spec: OpSpec, local: Call, whole: Call) -> int | None:
-    """Return the groups of a convolution of all channels whose call on a rank's own states the rank's own; None elsewhere.
-
-    Raises UnsupportedError, or MisfitError, where the call on the rank's own channels has no meaning.
-    """
-    if Trait.CONVOLUTION not in spec.traits or "groups" not in whole.attributes or len(whole.inputs) < 2:
-        return None
+def _groups_of_all(local: Call, whole: Call) -> Call:
+    """Return the convolution of all channels, of which a rank states how many groups its own are."""
+    if len(whole.inputs) < 2:
+        return whole
     (x, weight), (channels, part) = ((call.shape(0), call.shape(1)) for call in (whole, local))
-    if min(map(len, (x, weight, channels, part))) < 2 or channels[1] == x[1] or part[1] != weight[1]:
-        return None
-    spec.bind(local)
-    return x[1] // weight[1]
+    if min(map(len, (x, weight, channels, part))) < 2 or channels[1] == x[1] or part[1] != weight[1] or x[1] == weight[1]:
+        return whole
+    _convolution(len(x) - 2)(local)
+    if (part[0], part[1]) != (channels[1], 1):
+        raise UnsupportedError(f"`{whole.op}` of {channels[1]} of {x[1]} channels, which stand in groups of {weight[1]}")
+    return replace(whole, attributes={**whole.attributes, "groups": x[1] // weight[1]})
 
 
-def _windows(
-    bound: Bound, x: Array, kernel: Sequence[int], given: Sequence[Any], fill: Any
-) -> list[tuple[tuple[int, ...], Array]]:
+def _windows(x: Array, kernel: Sequence[int], given: Sequence[Any], fill: Any) -> list[tuple[tuple[int, ...], Array]]:
     """For every place of the kernel, what it sees at every position of the result."""
     import numpy as np
 
     stride, padding, dilation = given
     around: Any = [(0, 0), (0, 0), *((n, n) for n in padding)]
     padded = np.pad(x, around, constant_values=fill)
-    sizes = [bound.sizes[name] for name in bound.outputs[0][2:]]
+    each = zip(padded.shape[2:], kernel, stride, dilation, strict=True)
+    sizes = [(size - apart * (width - 1) - 1) // step + 1 for size, width, step, apart in each]
     seen = []
     for place in product(*map(range, kernel)):
         index = [
@@ -213,7 +234,7 @@ def _convolve(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Ar
     x, weight = operands[0], operands[1]
     *given, groups = bound.attributes
     count = groups if isinstance(groups, int) else x.shape[1]
-    seen = _windows(bound, x, weight.shape[2:], given, field.number(0))
+    seen = _windows(x, weight.shape[2:], given, field.number(0))
     inner, outer = weight.shape[1], weight.shape[0] // count
     parts = []
     for group in range(count):
@@ -267,6 +288,7 @@ def _bind_pool(dims: int, *more: str) -> Callable[[Call], Bound]:
             linear=() if greatest else (frozenset({0}),),
             attributes=(kernel, stride, padding, dilation),
             sizes=dict(zip(found, result, strict=True)),
+            runs=_apart(places, x[2:], kernel, stride, padding, dilation),
         )
 
     return bind
@@ -277,8 +299,8 @@ def _greatest(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Ar
     import numpy as np
 
     kernel, *given = bound.attributes
-    seen = [window for _, window in _windows(bound, operands[0], _whole(kernel), given, field.number(0))]
-    inside = [window for _, window in _windows(bound, np.ones(operands[0].shape, bool), _whole(kernel), given, False)]
+    seen = [window for _, window in _windows(operands[0], _whole(kernel), given, field.number(0))]
+    inside = [window for _, window in _windows(np.ones(operands[0].shape, bool), _whole(kernel), given, False)]
     best, known = seen[0], inside[0]
     for window, within in zip(seen[1:], inside[1:], strict=True):
         greater = field.where(field.less(best, window), window, best)
@@ -289,7 +311,7 @@ def _greatest(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Ar
 
 def _average(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     kernel, *given = bound.attributes
-    seen = [window for _, window in _windows(bound, operands[0], _whole(kernel), given, field.number(0))]
+    seen = [window for _, window in _windows(operands[0], _whole(kernel), given, field.number(0))]
     return (field.divide(reduce(lambda one, other: one + other, seen), field.number(len(seen))),)
 
 
@@ -319,6 +341,7 @@ def _bind_adaptive(dims: int) -> Callable[[Call], Bound]:
             linear=_FIRST,
             attributes=(result,),
             sizes=dict(zip(found, result, strict=True)),
+            runs={name: size // new for name, size, new in zip(places, x[2:], result, strict=True) if size % new == 0},
         )
 
     return bind
@@ -375,6 +398,7 @@ def _bind_interpolation(call: Call) -> Bound:
         linear=_FIRST,
         attributes=("nearest" if mode == "nearest" else "linear", result),
         sizes=dict(zip(found, result, strict=True)),
+        runs={name: max(1, n // new) for name, n, new in zip(places, x[2:], result, strict=True) if mode == "nearest"},
     )
 
 
@@ -408,7 +432,10 @@ _OF_AVERAGE = ("ceil_mode", "count_include_pad", "divisor_override")
 SPECS = (
     *having(
         (Trait.CONTRACTION, Trait.CONVOLUTION),
-        *(OpSpec(f"conv{n}d", _signatures(f"conv{n}d"), _convolution(n), evaluate=_convolve) for n in (1, 2, 3)),
+        *(
+            OpSpec(f"conv{n}d", _signatures(f"conv{n}d"), _convolution(n), evaluate=_convolve, of_all=_groups_of_all)
+            for n in (1, 2, 3)
+        ),
     ),
     *having(
         (Trait.CONTRACTION,),

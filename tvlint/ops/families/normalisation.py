@@ -18,8 +18,8 @@ def _places(call: Call) -> tuple[str, ...]:
     return tuple(f"x{i}" for i in range(len(call.shape(0)) - 2))
 
 
-def _bind_group(call: Call) -> Bound:
-    """Normalisation of every row over each of `num_groups` groups of channels and all positions."""
+def _by_groups(call: Call) -> Call:
+    """Return the call with tensors alone as operands."""
     inputs, attributes = list(call.inputs), dict(call.attributes)
     if len(inputs) > 1 and isinstance(inputs[1], Literal):
         attributes["num_groups"] = inputs.pop(1).value  # type: ignore[union-attr]
@@ -27,6 +27,24 @@ def _bind_group(call: Call) -> Bound:
         attributes["eps"] = inputs.pop(3).value  # type: ignore[union-attr]
     call = without_none(without_absent(Call(call.op, tuple(inputs), attributes, call.outputs)), "weight", "bias")
     call.reject_unknown("num_groups", "eps")
+    return call
+
+
+def _groups_of_all(local: Call, whole: Call) -> Call:
+    """Return the call on all channels, of which a rank states how many groups its own are."""
+    call, part = _by_groups(whole), _by_groups(local)
+    if len(part.inputs) < 1 or len(part.shape(0)) < 2 or part.shape(0)[1:2] == call.shape(0)[1:2]:
+        return whole
+    groups, _ = _bind_group(local).attributes
+    channels, held = call.shape(0)[1], part.shape(0)[1]
+    if not isinstance(groups, int) or channels * groups % held:
+        raise UnsupportedError(f"`{call.op}` of {held} of {channels} channels in {groups} groups")
+    return replace(call, attributes={**call.attributes, "num_groups": channels * groups // held})
+
+
+def _bind_group(call: Call) -> Bound:
+    """Normalisation of every row over each of `num_groups` groups of channels and all positions."""
+    call = _by_groups(call)
     call.expect(1, 3)
     shape, groups, epsilon = call.shape(0), call.attributes.get("num_groups"), call.attributes.get("eps", 1e-5)
     places = _places(call)
@@ -146,7 +164,10 @@ def _torch(name: str) -> tuple[str, ...]:
 
 
 SPECS = (
-    *having((Trait.NONLINEAR,), OpSpec("group-norm", _torch("group_norm"), _bind_group, evaluate=_group)),
+    *having(
+        (Trait.NONLINEAR,),
+        OpSpec("group-norm", _torch("group_norm"), _bind_group, evaluate=_group, of_all=_groups_of_all),
+    ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),
         OpSpec(

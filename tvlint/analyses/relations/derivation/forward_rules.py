@@ -15,6 +15,7 @@ from tvlint.analyses.relations.derivation.operators.composite_operators import (
     grouped,
     has_groups,
     in_sequence,
+    normalised_in_groups,
     of_one_head,
     repeated,
     repeated_along,
@@ -39,7 +40,6 @@ from tvlint.analyses.relations.transfer.memo import Case, Form
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
-from tvlint.ops.families.convolution import groups_of_all
 from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Shape, Trait, UnsupportedError
 from tvlint.ops.table import has_trait
@@ -128,16 +128,13 @@ def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
     packed = _of_packed(machine, form, spec, values) if machine.alone else None
     if packed is not None:
         return packed
-    groups = None
-    if Trait.CONVOLUTION in spec.traits:
-        local = form.call(machine.world.local_shape(value) for value in values)
-        groups = groups_of_all(spec, local, call_of(machine, form, values))
-    key = (form, groups, *[value.extent for value in values])
+    shapes = None if spec.of_all is None else tuple(machine.world.local_shape(value) for value in values)
+    key = (form, shapes, *[value.extent for value in values])
     case = machine.cases.known.get(key)
     if case is None:
         call = of_one_head(machine, spec, call_of(machine, form, values), values)
-        if groups is not None:
-            call = replace(call, attributes={**call.attributes, "groups": groups})
+        if spec.of_all is not None and shapes is not None:
+            call = spec.of_all(form.call(shapes), call)
         if spec.name == "expand":
             dim, times = _repeated_dimension(form, call.shape(0), machine.world.local_shape(values[0]))
             if times > 1 and dim == machine.world.terms.slot[values[0].term]:
@@ -254,6 +251,8 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
         return Saved(name, bound, Family.IDENTITY, values, (values[0],) * count)
     if spec.name == "repeat-interleave":
         return repeated(machine, bound, values, call)
+    if spec.name == "group-norm":
+        return normalised_in_groups(machine, bound, values, call)
     if spec.family is Family.MERGE and merges_parts(values):
         return Saved(name, bound, Family.MERGE, values, merge(machine.world, values)[: max(1, count)])
     if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):

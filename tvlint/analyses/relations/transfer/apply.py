@@ -85,7 +85,7 @@ def run_on_pieces(world: World, use: Use, total_slots: int) -> Value:
             raise Mismatch("split-dimension", text, refutes=False, operand=operand)
         if name in use.whole and use.splits.get(name) != "maps":
             if not is_all_of(pieces, size):
-                raise not_whole(use, held[name], operand)
+                raise not_whole(use, name, held[name], operand)
             anyhow = has_trait(op, Trait.ATTENTION) and (op != use.head[0] or name not in use.result)
             if name not in use.splits and not anyhow and not has_trait(op, Trait.SOFTMAX, Trait.NORMALISATION):
                 text = f"needs {size} indices in their order, and gets them in {len(pieces)} pieces"

@@ -55,7 +55,8 @@ def result_of(world: World, use: Use, total_slots: int) -> Result:
         if held.slotted:
             raise Mismatch("needs-whole-batch", "states a range of a batch that replicas or micro-batches split", refutes=False)
         if (start, stop) == (0, held.size) != (held.low, held.high):
-            raise _split(held, next(i for i, (names, _) in enumerate(use.operands) if name in names))
+            operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
+            raise not_whole(use, name, (((held.low, held.high),), held.size), operand)
         if (start, stop) != (held.low, held.high):
             raise Mismatch(
                 "wrong-range",
@@ -209,20 +210,22 @@ def _check_whole(use: Use, indices: Mapping[str, Index]) -> None:
         if index.slotted:
             raise Mismatch("needs-whole-batch", "needs a whole batch that replicas or micro-batches split", refutes=False)
         operand = next(i for i, (names, _) in enumerate(use.operands) if name in names)
-        raise _split(index, operand, refutes=not _rearranges(str(use.head[0])))
+        raise not_whole(use, name, (((index.low, index.high),), index.size), operand)
 
 
-def not_whole(use: Use, held: tuple[Pieces, int], operand: int) -> Mismatch:
+def not_whole(use: Use, name: str, held: tuple[Pieces, int], operand: int) -> Mismatch:
     """Return what is said of an operator that needs a whole dimension and gets pieces that are not all of it."""
     pieces, size = held
     text = ", ".join(f"{low}:{high}" for low, high in pieces)
     message = f"needs a whole dimension of {size} and gets indices {text} of it"
-    return Mismatch("split-dimension", message, refutes=not _rearranges(str(use.head[0])), operand=operand)
+    refutes = not _rearranges(str(use.head[0])) and not _in_runs(use, name, pieces)
+    return Mismatch("split-dimension", message, refutes=refutes, operand=operand)
 
 
-def _split(index: Index, operand: int, refutes: bool = True) -> Mismatch:
-    text = f"needs a whole dimension of {index.size} and gets indices {index.low}:{index.high} of it"
-    return Mismatch("split-dimension", text, refutes=refutes, operand=operand)
+def _in_runs(use: Use, name: str, pieces: Pieces) -> bool:
+    """Return whether pieces of a dimension hold runs that the operator takes apart from each other."""
+    run = use.runs.get(name)
+    return run is not None and all(low % run == high % run == 0 for low, high in pieces)
 
 
 def _rearranges(head: str) -> bool:

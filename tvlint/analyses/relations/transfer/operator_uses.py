@@ -32,6 +32,8 @@ class Use:
     """Sizes of names of the result that no operand has."""
     splits: Mapping[str, str] = field(default_factory=dict)
     """Names of `whole` that may be split all the same, as in `Bound`."""
+    runs: Mapping[str, int] = field(default_factory=dict)
+    """Names of `whole` of which some parts may be right, as in `Bound`."""
     masked: tuple[str, str] | None = None
 
 
@@ -57,6 +59,7 @@ def forward_use(op: str, bound: Bound, output: int, values: Sequence[Value], siz
         shape_only=frozenset(renumber[i] for i in bound.shape_only if i in chosen),
         sizes=sizes,
         splits=bound.splits,
+        runs=bound.runs,
         masked=bound.masked,
     )
 
@@ -115,5 +118,6 @@ def gradient_use(
         shape_only=shape_only,
         ranges=bound.ranges,
         splits={name: "maps" for name, kind in bound.splits.items() if kind == "maps" or name in parts},
+        runs=bound.runs,
         masked=bound.masked,
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.transfer.apply import run_again
+from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.extents import in_order
 from tvlint.analyses.relations.transfer.memo import Case
 from tvlint.analyses.relations.transfer.operator_uses import Use, forward_use
@@ -75,9 +77,7 @@ def repeated(
     for op, attributes in (("unsqueeze", {"dim": dim + 1}), ("expand", {"size": size})):
         operands = (value,) if (value := done[-1].outputs[0] if done else values[0]) is not None else ()
         step = Call(op, tuple(world.logical_shape(value, machine.total_slots) for value in operands), attributes)
-        spec = spec_of(op)
-        if spec is None:
-            raise AssertionError(f"the operator table has no `{op}`")
+        spec = _spec(op)
         done.append(evaluated_once(machine, Case(op, step, spec.bind(step)), operands))
     wide = done[-1].outputs[0]
     if wide is None or not isinstance(repeats, int):
@@ -98,12 +98,66 @@ def repeated(
 
 def repeated_along(machine: Machine, value: Value, dim: int, times: int, copies: tuple[int, int] | None = None) -> Saved:
     """Return every element of a dimension so many times in a row, or some of its `copies`."""
-    spec = spec_of("repeat_interleave")
-    if spec is None:
-        raise AssertionError("the operator table has no `repeat_interleave`")
+    spec = _spec("repeat_interleave")
     shape = machine.world.logical_shape(value, machine.total_slots)
     step = Call("repeat_interleave", (shape,), {"repeats": times, "dim": dim})
     return repeated(machine, spec.bind(step), (value,), step, copies)
+
+
+def normalised_in_groups(machine: Machine, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:
+    """Normalisation over groups of channels, as what that is: over rows of one group each, which are joined again.
+
+    So told, some of the groups give a part of the result.
+    """
+    world, (groups, epsilon) = machine.world, bound.attributes
+    shape, local = call.shape(0), world.local_shape(values[0])
+    for (low, high), size in zip(values[0].box[2:], shape[2:], strict=True):
+        if (low, high) != (0, size):
+            text = f"needs a whole dimension of {size} and gets indices {low}:{high} of it"
+            raise Mismatch("split-dimension", text, refutes=True, operand=0)
+    width = shape[1] // groups if isinstance(groups, int) else 1
+    done: list[tuple[Saved, tuple[int, ...]]] = []
+
+    def then(op: str, attributes: dict[str, Any], *places: int) -> int:
+        """Run one more operator on operands of all, and on results of steps before, which are negative; return its own."""
+        spec = _spec(op)
+        operands = tuple(values[place] if place >= 0 else _made(done[~place][0]) for place in places)
+        step = Call(op, tuple(world.logical_shape(value, machine.total_slots) for value in operands), attributes)
+        saved = evaluated_once(machine, Case(spec.name, step, spec.bind(step)), operands)
+        return took(saved, *places)
+
+    def viewed_as(place: int, after: tuple[int, ...]) -> int:
+        value = values[place] if place >= 0 else _made(done[~place][0])
+        return took(Saved("view", None, Family.RESHAPE, (value,), (reshape(world, value, after),)), place)
+
+    def took(saved: Saved, *places: int) -> int:
+        done.append((saved, tuple(place if place >= 0 else ~place - len(done) for place in places)))
+        return ~(len(done) - 1)
+
+    rows = viewed_as(0, (local[0], local[1] // width, width * prod(local[2:])))
+    normalised = then("layer_norm", {"normalized_shape": (width * prod(shape[2:]),), "eps": epsilon}, rows)
+    made = viewed_as(normalised, local)
+    for operand, op in zip(range(1, len(values)), ("mul", "add"), strict=False):
+        wide = operand
+        for _ in shape[2:]:
+            wide = then("unsqueeze", {"dim": -1}, wide)
+        made = then(op, {}, made, wide)
+    return Saved("group-norm", bound, Family.INDEXED, values, done[-1][0].outputs, tuple(done))
+
+
+def _made(saved: Saved) -> Value:
+    """Return the one result of a step."""
+    (value,) = saved.outputs
+    if value is None:
+        raise UnsupportedError(f"`{saved.op}` without a result")
+    return value
+
+
+def _spec(op: str) -> OpSpec:
+    spec = spec_of(op)
+    if spec is None:
+        raise AssertionError(f"the operator table has no `{op}`")
+    return spec
 
 
 def of_one_head(machine: Machine, spec: OpSpec, call: Call, values: Sequence[Value]) -> Call:
@@ -170,9 +224,7 @@ def in_sequence(
     """Return the result of operators one after the other; the last one makes `outputs`."""
     done: list[tuple[Saved, tuple[int, ...]]] = []
     for op, positions in steps:
-        spec = spec_of(op)
-        if spec is None:
-            raise AssertionError(f"the operator table has no `{op}`")
+        spec = _spec(op)
         places = tuple(place for place in positions if isinstance(place, int))
         operands = tuple(done[place][0].outputs[0] if place < 0 else values[place] for place in places)
         known = tuple(value for value in operands if value is not None)

@@ -35,6 +35,8 @@ MASKED = {
     + "m = logical_not(k) || none\n"
     + SHIFT
     + "i = masked_fill(s, m, 1) || none\nr = embedding(i, e)\nw = unsqueeze(m, -1) || none\nh0 = masked_fill(r, w, 0)\n",
+    "bounds": "s = sub(x, {a}) || none\nabove = ge(s, 0) || none\nbelow = le(s, 3) || none\nk = logical_and(above, below) || none\n"
+    "i = clamp(s, 0, 3) || none\nr = embedding(i, e)\nw = unsqueeze(k, -1) || none\nh0 = where(w, r, 0.0)\n",
     "another comparison": "below = le(x, {c}) || none\nabove = gt(x, {d}) || none\nm = logical_or(below, above) || none\n"
     + SHIFT
     + "i = masked_fill(s, m, 0) || none\nr = embedding(i, e)\nw = unsqueeze(m, -1) || none\nh0 = masked_fill(r, w, 0.0)\n",
@@ -81,6 +83,16 @@ def test_a_mask_that_is_off_is_no_range(name: str, before: str, after: str) -> N
     assert not any("start" in own.attributes for own in operators(with_stated_ranges(parallel)))
     assert verdict_on(wrong, LOOKUP).outcome is not Outcome.PROVED
     assert on_numbers_of(parallel, reference) != Agreement()
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_lookup_that_gets_no_gradient_leaves_the_table_without_one(name: str) -> None:
+    text = split(MASKED[name])
+    given = "backward r (grad(r))"
+    assert text.count(given) == 2
+    first = text.index(given)
+    verdict = verdict_on(text[:first] + "backward r (_)" + text[first + len(given) :], LOOKUP)
+    assert verdict.outcome is not Outcome.PROVED
 
 
 OTHER_GRADIENTS = {

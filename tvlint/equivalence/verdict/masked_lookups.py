@@ -433,7 +433,7 @@ def _gradient(found: _Masked, back: list[Backward]) -> Backward | None:
     if not all(_is_gradient_of(operator, ran) for operator, ran in zip(back, reversed(found.operators), strict=True)):
         return None
     for before, after in pairwise(back):
-        if not after.inputs or after.inputs[0] not in before.outputs or sum(bool(name) for name in before.outputs) != 1:
+        if list(filter(None, before.outputs)) != list(after.inputs):
             return None
     first, last = back[0], back[-1]
     table = str(found.lookup.inputs[0 if found.lookup.op == PICK_IN_RANGE else 1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.numbers import on_numbers_of
-from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
+from tests.equivalence.idiom import Idiom, assert_wrong_mutants_are_not_proved, numbers_of_proved, twins
 from tvlint.equivalence.verdict.on_numbers import Difference
 from tvlint.findings import Outcome
 
@@ -289,7 +289,383 @@ end reduce-gradients e, w over cp
     ),
 )
 
+ONE_HEAD = Idiom(
+    """weight wq f32[8,8]
+weight wk f32[8,8]
+weight wv f32[8,8]
+weight o f32[8,8]
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q1 = view(q0, [2, 5, 2, 4])
+k1 = view(k0, [2, 5, 2, 4])
+v1 = view(v0, [2, 5, 2, 4])
+q = transpose(q1, 1, 2)
+k = transpose(k1, 1, 2)
+v = transpose(v1, 1, 2)
+a = F.scaled_dot_product_attention(q, k, v)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 8])
+y = linear(r, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[8,8] tp:S(0)
+weight wv f32[8,8] tp:S(0)
+weight o f32[8,8] tp:S(1)
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+kt = transpose(k0, 1, 2)
+s = matmul(q0, kt)
+sc = div(s, 2.0)
+pr = softmax(sc, dim=-1)
+r = matmul(pr, v0)
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (("div(s, 2.0)", "div(s, 4.0)"),),
+)
+
+ONE_HEAD_FUSED = Idiom(
+    """weight wq f32[8,8]
+weight wk f32[8,8]
+weight wv f32[8,8]
+weight o f32[8,8]
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q1 = view(q0, [2, 5, 2, 4])
+k1 = view(k0, [2, 5, 2, 4])
+v1 = view(v0, [2, 5, 2, 4])
+q = transpose(q1, 1, 2)
+k = transpose(k1, 1, 2)
+v = transpose(v1, 1, 2)
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 8])
+y = linear(r, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[8,8] tp:S(0)
+weight wv f32[8,8] tp:S(0)
+weight o f32[8,8] tp:S(1)
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+r = F.scaled_dot_product_attention(q0, k0, v0, is_causal=True)
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (("is_causal=True", "is_causal=False"),),
+)
+
+ONE_HEAD_UNDER_A_MASK = Idiom(
+    """weight wq f32[8,8]
+weight wk f32[8,8]
+weight wv f32[8,8]
+weight o f32[8,8]
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q1 = view(q0, [2, 5, 2, 4])
+k1 = view(k0, [2, 5, 2, 4])
+v1 = view(v0, [2, 5, 2, 4])
+q = transpose(q1, 1, 2)
+k = transpose(k1, 1, 2)
+v = transpose(v1, 1, 2)
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 8])
+y = linear(r, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[8,8] tp:S(0)
+weight wv f32[8,8] tp:S(0)
+weight o f32[8,8] tp:S(1)
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+kt = transpose(k0, 1, 2)
+s = matmul(q0, kt)
+sc = mul(s, 0.5)
+oo = ones([5, 5])
+tr = tril(oo)
+mk = eq(tr, 0)
+sm = masked_fill(sc, mk, -inf)
+pr = softmax(sm, dim=-1)
+r = matmul(pr, v0)
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (
+        ("mul(s, 0.5)", "mul(s, 0.25)"),
+        ("tril(oo)", "tril(oo, 1)"),
+    ),
+)
+
+ONE_HEAD_OF_SCALED_QUERIES = Idiom(
+    """weight wq f32[8,8]
+weight wk f32[8,8]
+weight wv f32[8,8]
+weight o f32[8,8]
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q1 = view(q0, [2, 5, 2, 4])
+k1 = view(k0, [2, 5, 2, 4])
+v1 = view(v0, [2, 5, 2, 4])
+q = transpose(q1, 1, 2)
+k = transpose(k1, 1, 2)
+v = transpose(v1, 1, 2)
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 8])
+y = linear(r, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[8,8] tp:S(0)
+weight wv f32[8,8] tp:S(0)
+weight o f32[8,8] tp:S(1)
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+qs = mul(q0, 0.5)
+kt = transpose(k0, -1, -2)
+s = bmm(qs, kt)
+oo = full([5, 5], -inf)
+tr = triu(oo, 1)
+sm = add(s, tr)
+pr = softmax(sm, dim=-1)
+r = bmm(pr, v0)
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (
+        ("triu(oo, 1)", "triu(oo, 2)"),
+        ("mul(q0, 0.5)", "mul(q0, 0.25)"),
+    ),
+)
+
+ONE_HEAD_BY_EINSUM = Idiom(
+    """weight wq f32[8,8]
+weight wk f32[8,8]
+weight wv f32[8,8]
+weight o f32[8,8]
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q1 = view(q0, [2, 5, 2, 4])
+k1 = view(k0, [2, 5, 2, 4])
+v1 = view(v0, [2, 5, 2, 4])
+q = transpose(q1, 1, 2)
+k = transpose(k1, 1, 2)
+v = transpose(v1, 1, 2)
+a = F.scaled_dot_product_attention(q, k, v)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 8])
+y = linear(r, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[8,8] tp:S(0)
+weight wv f32[8,8] tp:S(0)
+weight o f32[8,8] tp:S(1)
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+s = einsum("bqd,bkd->bqk", q0, k0)
+sc = mul(s, 0.5)
+pr = softmax(sc, dim=-1)
+r = einsum("bqk,bkd->bqd", pr, v0)
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (('"bqk,bkd->bqd"', '"bkq,bkd->bqd"'),),
+)
+
+ONE_HEAD_UNDER_A_NEW_DIMENSION = Idiom(
+    """weight wq f32[8,8]
+weight wk f32[8,8]
+weight wv f32[8,8]
+weight o f32[8,8]
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q1 = view(q0, [2, 5, 2, 4])
+k1 = view(k0, [2, 5, 2, 4])
+v1 = view(v0, [2, 5, 2, 4])
+q = transpose(q1, 1, 2)
+k = transpose(k1, 1, 2)
+v = transpose(v1, 1, 2)
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 8])
+y = linear(r, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[8,8] tp:S(0)
+weight wv f32[8,8] tp:S(0)
+weight o f32[8,8] tp:S(1)
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q = unsqueeze(q0, 1)
+k = unsqueeze(k0, 1)
+v = unsqueeze(v0, 1)
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+r = squeeze(a, 1)
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (("is_causal=True", "is_causal=False"),),
+)
+
+ONE_KEY_HEAD_CUT_OUT = Idiom(
+    """weight wq f32[8,8]
+weight wk f32[4,8]
+weight wv f32[4,8]
+weight o f32[8,8]
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+q1 = view(q0, [2, 5, 4, 2])
+k1 = view(k0, [2, 5, 2, 2])
+v1 = view(v0, [2, 5, 2, 2])
+q = transpose(q1, 1, 2)
+k2 = transpose(k1, 1, 2)
+v2 = transpose(v1, 1, 2)
+k = repeat_interleave(k2, 2, dim=1)
+v = repeat_interleave(v2, 2, dim=1)
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 8])
+y = linear(r, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[4,8]
+weight wv f32[4,8]
+weight o f32[8,8] tp:S(1)
+input x f32[2,5,8]
+loss l
+program tp=0
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+kk = narrow(k0, 2, 0, 2)
+vv = narrow(v0, 2, 0, 2)
+q1 = view(q0, [2, 5, 2, 2])
+q = transpose(q1, 1, 2)
+k = unsqueeze(kk, 1)
+v = unsqueeze(vv, 1)
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 4])
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+end reduce-gradients wk, wv over tp
+program tp=1
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+kk = narrow(k0, 2, 2, 2)
+vv = narrow(v0, 2, 2, 2)
+q1 = view(q0, [2, 5, 2, 2])
+q = transpose(q1, 1, 2)
+k = unsqueeze(kk, 1)
+v = unsqueeze(vv, 1)
+a = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+t = transpose(a, 1, 2)
+r = reshape(t, [2, 5, 4])
+p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+end reduce-gradients wk, wv over tp
+""",
+    (("kk = narrow(k0, 2, 2, 2)", "kk = narrow(k0, 2, 0, 2)"),),
+)
+
 IDIOMS = {
+    "attention of one head, written out without a dimension of heads": ONE_HEAD,
+    "attention of one head, fused": ONE_HEAD_FUSED,
+    "attention of one head, under a mask of positions": ONE_HEAD_UNDER_A_MASK,
+    "attention of one head, of queries that are scaled before": ONE_HEAD_OF_SCALED_QUERIES,
+    "attention of one head, by einsum": ONE_HEAD_BY_EINSUM,
+    "one head under a new dimension": ONE_HEAD_UNDER_A_NEW_DIMENSION,
+    "one head of keys that a rank cuts out, for its heads of queries": ONE_KEY_HEAD_CUT_OUT,
     "halves of a gate that the reference fuses, each by its size on a rank": FUSED_IN_THE_REFERENCE,
     "indices with bounds, and zeros where they were beyond": BOUNDED_INDICES,
     "a rank's one head of keys, expanded to its heads of queries": ONE_KEY_HEAD_EXPANDED,
@@ -308,3 +684,16 @@ def test_an_idiom_is_proved(name: str) -> None:
 def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
     assert isinstance(on_numbers_of(*IDIOMS[name].plans(before, after), any_numbers=True), Difference)
     assert IDIOMS[name].verdict(before, after).outcome is not Outcome.PROVED
+
+
+MUTATED = (
+    "attention of one head, under a mask of positions",
+    "indices with bounds, and zeros where they were beyond",
+    "positions of a slice of the sequence",
+)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", MUTATED)
+def test_no_mutant_that_computes_something_else_is_proved(name: str) -> None:
+    assert_wrong_mutants_are_not_proved(IDIOMS[name])

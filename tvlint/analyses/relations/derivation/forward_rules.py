@@ -21,6 +21,7 @@ from tvlint.analyses.relations.derivation.operators.composite_operators import (
     repeated_along,
 )
 from tvlint.analyses.relations.derivation.operators.halves import of_halves
+from tvlint.analyses.relations.derivation.operators.heads import of_one_head_alone
 from tvlint.analyses.relations.derivation.operators.implicit_causal_mask import below_the_diagonal
 from tvlint.analyses.relations.derivation.operators.packed import joined_together, taken_apart
 from tvlint.analyses.relations.derivation.operators.rows_in_order import rows_in_order
@@ -61,9 +62,21 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
     rows = rows_in_order(machine, spec, form, values, partial(_evaluated, machine))
     if rows is not None:
         return rows
+    evaluate = partial(_evaluated, machine)
+    restricted = set(machine.world.terms.restricted)
     try:
-        return _of_parts(machine, form, spec, values)
+        saved = _of_parts(machine, form, spec, values)
+        if not _is_foreign(machine, saved):
+            return saved
+        asked = machine.world.terms.restricted - restricted
+        machine.world.terms.restricted -= asked
+        alone = of_one_head_alone(machine, spec, form, values, evaluate)
+        machine.world.terms.restricted |= asked if alone is None else set()
+        return alone or saved
     except (Mismatch, UnsupportedError) as failed:
+        alone = of_one_head_alone(machine, spec, form, values, evaluate)
+        if alone is not None:
+            return alone
         if machine.alone and isinstance(failed, MisfitError):
             _check_pieces(machine, form, spec, values)
         if spec.may_draw:
@@ -84,6 +97,11 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
             last = (saved, tuple(order.get(place, place) for place in range(len(values))))
             return Saved(saved.op, saved.bound, Family.INDEXED, values, saved.outputs, (*steps, last))
         raise
+
+
+def _is_foreign(machine: Machine, saved: Saved) -> bool:
+    """Return whether the reference does not compute some of the results."""
+    return any(value is not None and machine.world.terms.foreign(value.term) for value in saved.outputs)
 
 
 def _check_pieces(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> None:

@@ -580,7 +580,11 @@ class Algebra:
         return self.terms.term((SUM_OF_PRODUCTS, head), (term,), shape, slot)
 
     def sliced(self, one: Expression, index: int, start: int, stop: int, part: int) -> Expression:
-        """Return the expression at some of the values of an index; the others have the index `part`."""
+        """Return the expression at some of the values of an index; the others have the index `part`.
+
+        It asks of some elements what the expression asks of all, and nothing else.
+        """
+        asked = self.terms.restricted.copy()
         self.sizes[part] = (stop - start, False)
         found: list[Expression] = []
         for constant, factors in one:
@@ -591,7 +595,9 @@ class Algebra:
                         expression, self._raised(self._slice(term, pattern, index, start, stop, part), power)
                     )
             found.append(expression)
-        return self._placed_again(self.added(*found), part)
+        made = self._placed_again(self.added(*found), part)
+        self.terms.restricted.intersection_update(asked)
+        return made
 
     def _placed_again(self, one: Expression, part: int) -> Expression:
         """Return the expression with the indices that stand for an index, if it was split when some factors had it already."""

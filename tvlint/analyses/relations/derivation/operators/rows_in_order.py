@@ -1,6 +1,6 @@
 """Lookups at positions that are counted in ones: slices of what is looked up in.
 
-`embedding(arange(4, 8), w)` is `w[4:8]`, and so is every lookup that gives what stands at each of its indices, and nothing else.
+`embedding(arange(4, 8), w)` is `w[4:8]`, and so is every lookup that gives what stands at each of its indices and nothing else.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _index(rules: list[Rule]) -> Iterator[str]:
 
 def _page(rule: Rule) -> str:
     head = f"# {rule.name}\n\n*{rule.severity.value}, {rule.kind.value} rule:* {rule.summary}\n\n"
-    parts = [head + rule.body.strip()]
+    parts = [head + rule.explanation.strip()]
     if rule.require:
         condition = f"when: {rule.when or 'always'}\nrequire: {rule.require}"
         parts.append(f"## Condition\n\n```text\n{condition}\n```")

@@ -28,6 +28,13 @@ class RuleKind(Enum):
     """From a reader, while it reads."""
 
 
+WHY = "\n## Why is this bad\n\n"
+UNDECIDED = (
+    "The proof stops here: without this it cannot say whether both plans train the same model, and unknown is not a pass."
+)
+"""Why what keeps a proof from a decision is bad, whatever it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """A fenced example of a rule page; it is executed by the tests."""
@@ -71,6 +78,17 @@ class Rule:
     path: str = ""
     topic: str = ""
     """The folder of the page below `rules/`."""
+
+    @property
+    def explanation(self) -> str:
+        """Return the page's Markdown after the title, with what is bad about everything that keeps a proof from a decision."""
+        if self.kind is not RuleKind.PROOF or self.severity is not Severity.WARNING:
+            return self.body
+        before, heading, after = self.body.partition(WHY)
+        if heading:
+            return f"{before}{heading}{UNDECIDED}\n\n{after}"
+        before, heading, after = self.body.partition("\n## Example\n")
+        return f"{before}{WHY}{UNDECIDED}\n{heading}{after}"
 
     def finding(
         self,

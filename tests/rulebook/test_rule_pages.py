@@ -26,7 +26,7 @@ from tvlint.frameworks.nnscaler import DEFAULTS as NNSCALER
 from tvlint.frameworks.torchtitan import SECTIONS
 from tvlint.frameworks.verl import PLACES
 from tvlint.readers.plan_text.statements import read_plan
-from tvlint.rule import Example, Rule, RuleKind
+from tvlint.rule import UNDECIDED, Example, Rule, RuleKind
 from tvlint.rulebook.language.derived import DERIVED
 from tvlint.rulebook.language.expression import Expression, names, parse, verify
 from tvlint.rulebook.language.functions import FUNCTIONS
@@ -42,6 +42,7 @@ from tvlint.run.project.project_file import Project
 
 RULES = load_rules()
 SCHEMA = json.loads((data_path("schemas") / "rule.schema.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.name}:{example.line}") for rule in RULES.values() for example in read_examples(rule)
 ]
@@ -74,7 +75,7 @@ def test_the_front_matter_is_yaml_and_follows_its_schema(rule: Rule) -> None:
     head = Path(rule.path).read_text(encoding="utf-8").split("---\n")[1]
     entries = read_front_matter(head.rstrip("\n"), rule.name)
     assert yaml.safe_load(head) == entries
-    jsonschema.validate(entries, SCHEMA, jsonschema.Draft202012Validator)
+    VALIDATOR.validate(entries)
     for version_range in rule.frameworks.values():
         bounds(version_range)
 
@@ -98,7 +99,8 @@ def test_a_source_names_version_file_and_line_or_a_bug(source: str, is_valid: bo
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_page_says_what_why_and_shows_twins(rule: Rule) -> None:
-    headings = re.findall(r"^## (.*)$", rule.body, re.MULTILINE)
+    assert UNDECIDED not in rule.body, "every page of its kind shows this"
+    headings = re.findall(r"^## (.*)$", rule.explanation, re.MULTILINE)
     assert headings[:3] == ["What it does", "Why is this bad", "Example"]
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
     if rule.name not in WITHOUT_EXAMPLE and Path(rule.path).parent.name != "captures":

@@ -55,7 +55,7 @@ def _found(rules: Sequence[Rule], options: argparse.Namespace) -> Iterator[Rule]
     named = [rule for rule in kept if all(word in rule.name for word in words)]
     yield from named
     for rule in kept if words else ():
-        page = f"{rule.name}\n{rule.summary}\n{rule.message}\n{rule.help}\n{rule.body}".lower()
+        page = f"{rule.name}\n{rule.summary}\n{rule.message}\n{rule.help}\n{rule.explanation}".lower()
         if rule not in named and all(word in page for word in words):
             yield rule
 

@@ -18,7 +18,7 @@ def explain(rule: Rule, width: int) -> str:
     """Return the page of `rule`, wrapped to `width` columns: what it says, why it matters, examples, where it comes from."""
     width = max(width, 20)
     lines = [f"{rule.name} ({rule.severity.value}, {rule.kind.value} rule)", *_wrapped(rule.summary, width), ""]
-    lines += _body(rule.body, width)
+    lines += _body(rule.explanation, width)
     if rule.when or rule.require:
         lines += ["", "Condition"]
         lines += _wrapped(f"when: {rule.when or 'always'}", width, "  ")

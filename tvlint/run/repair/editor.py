@@ -129,7 +129,7 @@ def hover(path: str, line: int, column: int, buffers: Buffers, known: Mapping[st
     lines = [] if setting is None else [f"{setting[1].written} = {show(setting[1].value)}  ({setting[1].name})"]
     for topology in found[:1]:
         lines += ["", *(f"{name}: {show(value)}" for name, value in facts(topology).items())]
-    return Hover("\n\n".join(dict.fromkeys(f"### {rule.name}\n\n{rule.body.strip()}" for rule in rules)), tuple(lines))
+    return Hover("\n\n".join(dict.fromkeys(f"### {rule.name}\n\n{rule.explanation.strip()}" for rule in rules)), tuple(lines))
 
 
 def is_at(place: Location, line: int, column: int) -> bool:

@@ -6,9 +6,12 @@ import ast
 import json
 import re
 from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache
 
 import pytest
 
+from tests.builders.modules import nodes
 from tests.shared import ROOT
 
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
@@ -18,28 +21,46 @@ COUNTED = ROOT / "tests" / "data" / "private-words.json"
 PRIVATE = ("told", "trouble", "rescued", "misbound", "standstill", "witness", "wiring", "nobody", "mended", "untold", "walked")
 
 
-def words_of_the_code() -> Counter[str]:
-    """Return how often each private word stands in identifiers, docstrings and messages."""
-    found: Counter[str] = Counter()
-    for path in sorted((ROOT / "tvlint").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            texts = []
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                texts = [node.name]
-            elif isinstance(node, ast.Name):
-                texts = [node.id] if isinstance(node.ctx, ast.Store) else []
-            elif isinstance(node, ast.arg):
-                texts = [node.arg]
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                texts = [node.value]
-            for text in texts:
-                found.update(word for word in re.split(r"[^a-z]+", text.lower()) if word in PRIVATE)
+@dataclass
+class Words:
+    """What the code says: private words in identifiers, docstrings and messages; names that say nothing; docstrings."""
+
+    private: Counter[str] = field(default_factory=Counter)
+    own: list[str] = field(default_factory=list)
+    docstrings: list[tuple[str, str]] = field(default_factory=list)
+    """Of functions that are no properties, with their places."""
+    functions: list[tuple[str, str]] = field(default_factory=list)
+    """Docstrings of all functions, with their places."""
+
+
+@cache
+def words_of_the_code() -> Words:
+    """Return what the code says, from one look at every module."""
+    found = Words()
+    for path, node in nodes():
+        texts: list[str] = []
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            texts = [node.name]
+        elif isinstance(node, ast.Name):
+            texts = [node.id] if isinstance(node.ctx, ast.Store) else []
+        elif isinstance(node, ast.arg):
+            texts = [node.arg]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts = [node.value]
+        for text in texts:
+            found.private.update(word for word in re.split(r"[^a-z]+", text.lower()) if word in PRIVATE)
+        if (isinstance(node, ast.arg) and node.arg == "own") or (isinstance(node, ast.Name) and node.id == "own"):
+            found.own.append(f"{path}:{node.lineno}")
+        if isinstance(node, ast.FunctionDef) and (said := ast.get_docstring(node)):
+            place = f"{path}:{node.lineno}"
+            found.functions.append((place, said))
+            found.docstrings += [] if _is_property(node) else [(place, said)]
     return found
 
 
 def test_private_words_only_become_fewer(request: pytest.FixtureRequest) -> None:
     known = json.loads(COUNTED.read_text(encoding="utf-8"))
-    found = words_of_the_code()
+    found = words_of_the_code().private
     if request.config.getoption("--update-golden"):
         fewer = {word: min(known.get(word, found[word]), found[word]) for word in PRIVATE}
         COUNTED.write_text(json.dumps(fewer, indent=1) + "\n", encoding="utf-8")
@@ -49,12 +70,7 @@ def test_private_words_only_become_fewer(request: pytest.FixtureRequest) -> None
 
 def test_variables_have_the_names_of_things() -> None:
     """`own` says of nothing what it is: a tensor, an operator and a rank were all called so."""
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in sorted((ROOT / "tvlint").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if (isinstance(node, ast.arg) and node.arg == "own") or (isinstance(node, ast.Name) and node.id == "own")
-    ]
+    found = words_of_the_code().own
     assert not found, "name the variable after what it holds"
 
 
@@ -64,24 +80,14 @@ NOUNS = frozenset(["The", "A", "An", "All", "Both", "What", "Whether", "How", "W
 
 def test_docstrings_of_functions_are_imperatives() -> None:
     """A few state a fact or a rule of what is checked, as sentences do."""
-    functions = [
-        (f"{path.relative_to(ROOT)}:{node.lineno}", said.split()[0])
-        for path in sorted((ROOT / "tvlint").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef) and (said := ast.get_docstring(node)) and not _is_property(node)
-    ]
-    others = [place for place, first in functions if first in NOUNS]
+    functions = words_of_the_code().docstrings
+    others = [place for place, said in functions if said.split()[0] in NOUNS]
     assert len(others) * 33 < len(functions), f"begin with a verb (Return, Yield, Raise ...): {others}"
 
 
 def test_no_docstring_of_a_function_opens_with_a_question_word() -> None:
-    asked = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in sorted((ROOT / "tvlint").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
-        and re.match(r"(What|Whether|How|Which|Who|When|Where|Why)\b", ast.get_docstring(node) or "")
-    ]
+    questions = re.compile(r"(What|Whether|How|Which|Who|When|Where|Why)\b")
+    asked = [place for place, said in words_of_the_code().functions if questions.match(said)]
     assert asked == []
 
 

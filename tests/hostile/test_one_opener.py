@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
+from tests.builders.modules import nodes
 from tvlint.checkout.following import content_listed, content_named, may_be_shown, why_not_followed, why_not_written
 from tvlint.checkout.git import GitUnusable, ask, command_line, find_program
 from tvlint.checkout.opening import (
@@ -49,15 +50,18 @@ PACKAGED = ("data_path(", "with_suffix(")
 """How a line opens what tvlint itself brings."""
 
 
+_OPENING = ("read_text", "read_bytes", "write_bytes", "fdopen", "mkstemp")
+
+
 def calls(path: Path) -> Iterator[str]:
     """Yield the calls in a module that open a file."""
     text = path.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(ast.parse(text)) if any(name in text for name in ("open", *_OPENING)) else ():
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-        of_a_path = name in ("read_text", "read_bytes", "write_bytes", "fdopen") and owner != ""
+        of_a_path = name in _OPENING and name != "mkstemp" and owner != ""
         opens = of_a_path or name == "mkstemp" or (name == "open" and owner in ("", "os"))
         if opens and not any(packaged in ast.unparse(node) for packaged in PACKAGED):
             yield f"{name} at line {node.lineno}"
@@ -118,9 +122,7 @@ PURE = {
 def test_what_asks_the_disk_is_kept_with_what_it_asked() -> None:
     found = {
         f"{path.relative_to(ROOT / 'tvlint').as_posix()}:{node.name}"
-        for room in ROOMS
-        for path in (ROOT / "tvlint" / room).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, node in nodes("cache", rooms=ROOMS)
         if isinstance(node, ast.FunctionDef) and any("cache" in ast.unparse(each) for each in node.decorator_list)
     }
     assert found == set(PURE)
@@ -152,6 +154,8 @@ def test_what_is_kept_counts_as_asked_each_time_until_a_file_is_written(tmp_path
     assert len(calls) == 3
 
 
+_BREAKING = ("is_file", "is_dir", "exists", "is_symlink")
+
 OWN_FILES = {"tvlint/data.py", "tvlint/rulebook/pages.py"}
 """Modules that ask for files of tvlint itself."""
 
@@ -160,10 +164,9 @@ def test_nobody_asks_for_a_file_in_a_way_that_some_name_breaks() -> None:
     """`Path.is_file` and its kin raise where a name is too long; `os.path` says that there is no such file."""
     asked = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "tvlint").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, node in nodes(*_BREAKING)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if node.func.attr in ("is_file", "is_dir", "exists", "is_symlink")
+        if node.func.attr in _BREAKING
         if ast.unparse(node.func.value) not in ("os.path", "entry")
     }
     assert asked == OWN_FILES
@@ -184,8 +187,7 @@ def test_a_name_that_no_file_can_have_is_no_file_also_where_contents_are_given(t
 def test_only_one_module_starts_programs() -> None:
     starts = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "tvlint").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, node in nodes("subprocess")
         if isinstance(node, ast.Import | ast.ImportFrom)
         and "subprocess" in (getattr(node, "module", "") or "", *(alias.name for alias in node.names))
     }

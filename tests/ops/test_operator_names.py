@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -19,23 +21,6 @@ MODULES = [
 
 REDUCTIONS = frozenset({"", "sum", "avg", "max", "min"})
 """How collectives reduce; torch has functions of the same names."""
-
-
-DICTIONARIES = frozenset(
-    {
-        "analyses/relations/derivation/localisation/advice.py: to, tril, pad, masked-fill",
-        "analyses/relations/terms/arithmetic.py: mul, div, add, sub, pow, sqrt, ...",
-        "analyses/relations/terms/flags.py: eq, ne, gt, ge, lt, le",
-        "analyses/relations/terms/flags.py: gt, ge, lt, le",
-        "analyses/relations/terms/sums_of_products.py: exp, erf, tanh, sigmoid",
-        "readers/nnscaler/trainer/constraints_against_graph.py: torch.nn.functional.linear, torch.nn.functional.embedding, "
-        "nnscaler.runtime.function.embedding",
-        "topology/optimizer.py: float32, bfloat16, float16, float, half",
-    }
-)
-"""Dictionaries by names of operators that are left, most of them normal forms and the last one of types; the list only gets
-shorter.
-"""
 
 
 def operator_lists(path: Path) -> list[str]:
@@ -56,11 +41,7 @@ def operator_lists(path: Path) -> list[str]:
 @pytest.mark.parametrize("room", sorted({path.relative_to(ROOT / "tvlint").parts[0] for path in MODULES}))
 def test_no_module_lists_operators_by_name(room: str) -> None:
     modules = [path for path in MODULES if path.relative_to(ROOT / "tvlint").parts[0] == room]
-    assert [found for path in modules for found in operator_lists(path) if found not in DICTIONARIES] == []
-
-
-def test_dictionaries_that_are_gone_are_left_out() -> None:
-    assert {found for path in MODULES for found in operator_lists(path)} == DICTIONARIES
+    assert [found for path in modules for found in operator_lists(path)] == []
 
 
 def test_a_list_of_operators_is_found(tmp_path: Path) -> None:
@@ -69,6 +50,55 @@ def test_a_list_of_operators_is_found(tmp_path: Path) -> None:
     text += '_TIMES = {"mul": 1, "div": 2, "add": 3}\n'
     module.write_text(text)
     assert operator_lists(module) == ["module.py: mul, div, truediv", "module.py: mul, div, add"]
+
+
+OF_OTHER_THINGS = re.compile(r"reduce|kind|reduction|dtype|\bway\b|\bhow\b|word\b|parts|granularity|FUNCTION|method")
+"""What says of a comparison that it is not with the name of an operator: of a reduction, a type, a function of one number."""
+
+COMPARED = ROOT / "tests" / "data" / "compared-operators.json"
+"""How often a module compares with the name of an operator; `pytest --update-golden` writes lower numbers."""
+
+
+def compared_names(path: Path) -> list[str]:
+    """Return the names of operators that a module compares something with, one by one or in a `match`, or lists in pairs."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        constants: list[ast.expr] = []
+        if isinstance(node, ast.Compare) and not OF_OTHER_THINGS.search(ast.unparse(node)):
+            constants = [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            constants = [node.value]
+        elif isinstance(node, ast.Set | ast.Tuple | ast.List) and len(node.elts) == 2:
+            pair = [each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+            constants = [node] if len([word for word in pair if spec_of(word) is not None]) == 2 else []
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".startswith", ".endswith")):
+            constants = [] if OF_OTHER_THINGS.search(ast.unparse(node)) else node.args
+        every = [each for constant in constants for each in getattr(constant, "elts", [constant])]
+        words = [each.value for each in every if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        found += [word for word in words if word not in REDUCTIONS and spec_of(word) is not None]
+    return found
+
+
+def test_modules_compare_less_and_less_with_names_of_operators(request: pytest.FixtureRequest) -> None:
+    """Readers are left out, whose formats spell operators."""
+    paths = [path for path in MODULES if path.relative_to(ROOT / "tvlint").parts[0] not in ("readers", "edits")]
+    counted = {path.relative_to(ROOT / "tvlint").as_posix(): len(compared_names(path)) for path in paths}
+    found = {name: count for name, count in counted.items() if count}
+    known = json.loads(COMPARED.read_text(encoding="utf-8"))
+    if request.config.getoption("--update-golden"):
+        fewer = {name: min(count, known[name]) for name, count in found.items() if name in known}
+        COMPARED.write_text(json.dumps(fewer, indent=1) + "\n", encoding="utf-8")
+    more = {name: f"{count} instead of {known.get(name, 0)}" for name, count in found.items() if count > known.get(name, 0)}
+    assert not more, f"ask the operator table for a trait: {more}"
+
+
+def test_a_comparison_with_a_name_is_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    text = 'def f(op, kind):\n    return op == "mul" or op in ("div", "red") or kind == "max" or op.endswith("sub")\n'
+    module.write_text(text)
+    assert sorted(compared_names(module)) == ["div", "mul", "sub"]
+    module.write_text('_SCALING = ("mul", "div")\n')
+    assert compared_names(module) == ["mul", "div"]
 
 
 @pytest.mark.parametrize(

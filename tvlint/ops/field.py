@@ -6,6 +6,7 @@ statement of an operator serves as numbers, as a polynomial identity test and as
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import erf, pi, sqrt
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 else:
     Array: TypeAlias = Any
 
+
+AT_ZERO = {"exp": Fraction(1), "erf": Fraction(0), "tanh": Fraction(0), "sigmoid": Fraction(1, 2)}
+"""Functions of one number whose value at zero is a fraction, and that."""
 
 _OF_NUMPY = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 """Functions that NumPy calls by another name."""
@@ -28,8 +32,8 @@ class Field(Protocol):
         """Return the element that stands for a literal."""
 
     def function(self, name: str, operand: Array) -> Array:
-        """Return a function of one number by name: `exp`, `log`, `sqrt`, `erf`, `floor`, `round` (a half goes to the even one),
-        the trigonometric and hyperbolic ones and their inverses.
+        """Return a function of one number by name: `exp`, `log`, `sqrt`, `erf`, `sigmoid`, `floor`, `round` (a half goes to
+        the even one), the trigonometric and hyperbolic ones and their inverses.
         """
 
     def divide(self, left: Array, right: Array) -> Array:
@@ -46,6 +50,23 @@ class Field(Protocol):
 
     def where(self, mask: Array, left: Array, right: Array) -> Array:
         """`left` where the mask holds, `right` elsewhere."""
+
+
+class Rows(Protocol):
+    """The rows of an operator: the dimensions that it needs whole, together."""
+
+    @property
+    def count(self) -> int:
+        """Return the number of elements of a row."""
+
+    def total(self, operand: Any) -> Any:
+        """Return the sum of every row."""
+
+    def peak(self, operand: Any) -> Any:
+        """Return what to take from a row before its powers are added up, so that none is too large."""
+
+    def picked(self, operand: Any, index: Any) -> Any:
+        """Return the element of every row that is at its index; zero where it has none there."""
 
 
 class Floats:
@@ -66,6 +87,8 @@ class Floats:
             if not np.iscomplexobj(operand):
                 return np.asarray(real)
             return np.asarray(real + 1j * operand.imag * 2 / sqrt(pi) * np.exp(-np.square(operand.real)))
+        if name == "sigmoid":
+            return np.asarray(1 / (1 + np.exp(-operand)))
         if name in ("floor", "round"):
             return np.asarray({"floor": np.floor, "round": np.rint}[name](np.real(operand)))
         return np.asarray(getattr(np, _OF_NUMPY.get(name, name))(operand))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.ops.field import Array, Field
+from tvlint.ops.field import Array, Field, Rows
 
 Shape: TypeAlias = tuple[int, ...]
 Names: TypeAlias = tuple[str, ...]
@@ -99,6 +99,8 @@ class Trait(Enum):
     """Not linear in its first operand, whatever its attributes are."""
     NORMALISATION = "normalisation"
     """Divides by a statistic of the elements that it normalises."""
+    PADDING = "padding"
+    """The operand among values that stand around it."""
     OPTIMIZER = "optimizer"
     """Takes a weight, its gradient and its states one step further, element by element; gives what it overwrites."""
     PICK = "pick"
@@ -141,6 +143,8 @@ class Trait(Enum):
     """Puts tokens into the order of their experts."""
     TRANSPOSE = "transpose"
     """Exchanges dimensions."""
+    TRIANGLE = "triangle"
+    """Keeps the elements below a diagonal, or above it; its attributes say which, and where the diagonal is."""
     VIEW = "view"
     """The operand's elements, each once, in a shape or an order of their own; computes nothing."""
 
@@ -288,6 +292,13 @@ Evaluate: TypeAlias = Callable[[Bound, Sequence[Array], Field], tuple[Array, ...
 """The outputs of an operator from its tensor operands, over any field; what the bound does not say does not enter."""
 
 
+Formula: TypeAlias = Callable[[Field, Rows, Sequence[Any], tuple[Value, ...]], Any]
+"""The one result of an operator, of an element or a row of each operand, and the attributes that its bound has.
+
+It computes with arrays and with terms of a proof alike. It raises UnsupportedError for another number of operands.
+"""
+
+
 Steps: TypeAlias = tuple[tuple[str, tuple[int | Literal, ...]], ...]
 """Operators in sequence, each with the positions of its tensor operands; PREVIOUS is the result of the one before."""
 
@@ -310,6 +321,8 @@ class OpSpec:
     """The call on whole operands, where one on a rank's parts of them states how many groups these are: (of parts, whole)."""
     evaluate: Evaluate | None = None
     """What it computes; None for operators that a model's author registered, and for reshapes, which compute nothing."""
+    formula: Formula | None = None
+    """For what works on elements or rows alone: what it makes of them, from which `evaluate` follows."""
     may_draw: bool = False
     """Whether some uses draw random numbers."""
     range_attributes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -321,6 +334,8 @@ class OpSpec:
     """Operators of which some use gives back its operand, or the part of a sum that was in it, by their names."""
     halves: tuple[int, str] | None = None
     """For the product of the two halves of a dimension: which of them a function is taken of first, and the function."""
+    holds: frozenset[int] = frozenset()
+    """For a comparison of two numbers: the signs of the first less the second for which it is true."""
     dimension: tuple[int, int | None] | None = None
     """Which of its constants names the dimension that it works along, without an attribute for it, and which it is without."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from tvlint.ir.operators import Literal
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops import inert, kernels
 from tvlint.ops.annotations import registered
 from tvlint.ops.annotations.declared import PREFIX, Declared, declared_name, spec_of_declared
@@ -36,6 +36,9 @@ from tvlint.ops.spelling import HALF_TO_FLOAT, SHARING_A_GRADIENT, spellings, wi
 
 LOOKUP, PICK, PICK_IN_RANGE = "embedding", "gather", "masked_gather"
 """Rows of a table by index, elements by index, and elements of a stated range by index, by the names of their rows."""
+
+EQUAL = "eq"
+"""Whether two numbers are equal, by its name."""
 
 SPECS: tuple[OpSpec, ...] = (
     *linear_algebra.SPECS,
@@ -91,6 +94,19 @@ def has_trait(op: str, *traits: Trait) -> bool:
     """Return whether the table has `op` with one of the traits; a function that it does not have has none."""
     spec = spec_of(op)
     return spec is not None and not spec.traits.isdisjoint(traits)
+
+
+def scaling_of(op: str, attributes: Sequence[Value]) -> tuple[Value, int] | None:
+    """Return the constant of which a call multiplies its one operand with a power, and the power, 1 or -1; None for others.
+
+    `attributes` are those of its bound: the place of the constant, and that.
+    """
+    if not has_trait(op, Trait.SCALING) or len(attributes) != 2:
+        return None
+    place, value = attributes
+    if has_trait(op, Trait.PRODUCT):
+        return value, 1
+    return (value, -1) if place == 1 else None
 
 
 def has_no_effect(op: str) -> bool:

@@ -12,8 +12,9 @@ from tvlint.ir.configuration import Unknown
 from tvlint.topology.quantity import Settings, Undecided
 
 SOURCE = "Megatron-LM docs/user-guide/features/dist_optimizer.md; d is the size of the dp-cp group (experts: expert-dp)"
-_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "uint8": 1}
-_TORCH = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float": "fp32", "half": "fp16"}
+_BYTES = {
+    "fp32": 4, "float32": 4, "float": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2, "fp8": 1, "uint8": 1,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def _gradients_in_fp32(settings: Settings, name: str) -> bool:
 
 def _bytes(settings: Settings, name: str) -> int:
     written = settings.text(name).removeprefix("torch.")
-    size = _BYTES.get(_TORCH.get(written, written))
+    size = _BYTES.get(written)
     if size is None:
         raise Undecided(Unknown(f"`{name}` is `{written[:40]}`, no known type"))
     return size

@@ -68,13 +68,14 @@ def gradients_within(alone: Alone, term: int) -> frozenset[Fraction]:
 def _of_number(terms: Terms, term: int) -> tuple[int, int] | None:
     """Return the gradient that the term's own operator multiplies with a number, or divides by one, and that number."""
     name, operands = str(terms.keys[term][0]), terms.operands[term]
-    if name not in ("mul", "div") or len(operands) != 2:
+    if not has_trait(name, Trait.SCALING) or len(operands) != 2:
         return None
     numbers = [operand for operand in operands if prod(terms.shape[operand]) == 1]
     others = [operand for operand in operands if prod(terms.shape[operand]) != 1]
-    if len(numbers) != 1 or (name == "div" and others[0] != operands[0]):
+    multiplies = has_trait(name, Trait.PRODUCT)
+    if len(numbers) != 1 or (not multiplies and others[0] != operands[0]):
         return None
-    return others[0], numbers[0] if name == "mul" else term
+    return others[0], numbers[0] if multiplies else term
 
 
 def bare(alone: Alone, term: int) -> tuple[Fraction, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tvlint.ir.operators import Value
-from tvlint.ops.families.elementwise import constant, sigmoid, truncated
+from tvlint.ops.families.elementwise import sigmoid, truncated
 from tvlint.ops.field import Array, Field
+from tvlint.ops.formulas import by_formula, of_elements
 from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
 
 _Function = Callable[..., Array]
@@ -33,14 +34,6 @@ def _bind(defaults: dict[str, Value], signs: dict[str, int]) -> Callable[[Call],
         return Bound((names,), (names,), attributes=constants)
 
     return bind
-
-
-def _evaluate(function: _Function) -> Callable[[Bound, Sequence[Array], Field], tuple[Array, ...]]:
-    def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-        constants = [None if value is None else field.number(constant(value)) for value in bound.attributes]
-        return (function(operands[0], field, *constants),)
-
-    return evaluate
 
 
 def _positive(x: Array, field: Field) -> Array:
@@ -197,7 +190,7 @@ def _spec(name: str, function: _Function, /, *more: str, signs: dict[str, int] |
     functions = (name.replace("-", "_"), *more)
     modules = ("torch", "torch.Tensor", "torch.nn.functional", "torch._C._nn")
     signatures = tuple(f"{module}.{function}" for function in functions for module in modules)
-    return OpSpec(name, signatures, _bind(defaults, signs or {}), evaluate=_evaluate(function))
+    return by_formula(of_elements(function), OpSpec(name, signatures, _bind(defaults, signs or {})))
 
 
 SPECS = (

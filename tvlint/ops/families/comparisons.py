@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tvlint.ops.families.elementwise import broadcast, pair, placed, two_tensors
@@ -67,14 +67,23 @@ def _names(*names: str) -> tuple[str, ...]:
     return tuple(f"{module}.{name}" for name in names for module in ("torch", "torch.Tensor", "operator", "_operator"))
 
 
-_COMPARISONS: dict[str, tuple[_Compare, bool]] = {
-    "eq": (lambda field, a, b: _flag(field, field.equal(a, b)), True),
-    "ne": (lambda field, a, b: _flag(field, field.equal(a, b), 0), True),
-    "lt": (lambda field, a, b: _flag(field, field.less(a, b)), False),
-    "gt": (lambda field, a, b: _flag(field, field.less(b, a)), False),
-    "le": (lambda field, a, b: _flag(field, field.less(b, a), 0), False),
-    "ge": (lambda field, a, b: _flag(field, field.less(a, b), 0), False),
-}
+_HOLDS = {"eq": {0}, "ne": {-1, 1}, "lt": {-1}, "gt": {1}, "le": {-1, 0}, "ge": {0, 1}}
+
+
+def _compare(holds: Collection[int]) -> _Compare:
+    """Return the comparison that holds where the first less the second has one of the signs."""
+    strict, greater = 0 not in holds, 1 in holds
+    if (-1 in holds) is greater:
+        return lambda field, a, b: _flag(field, field.equal(a, b), int(not strict))
+    if strict is greater:
+        return lambda field, a, b: _flag(field, field.less(b, a), int(strict))
+    return lambda field, a, b: _flag(field, field.less(a, b), int(strict))
+
+
+def _comparison(name: str, holds: Collection[int]) -> OpSpec:
+    bind = _mask((-1 in holds) is (1 in holds))
+    return OpSpec(name, _names(name), bind, evaluate=_compared(_compare(holds)), holds=frozenset(holds))
+
 
 _LESS: _Compare = lambda field, a, b: field.where(field.less(a, b), a, b)  # noqa: E731
 _MORE: _Compare = lambda field, a, b: field.where(field.less(a, b), b, a)  # noqa: E731
@@ -82,7 +91,7 @@ _MORE: _Compare = lambda field, a, b: field.where(field.less(a, b), b, a)  # noq
 SPECS = (
     *having(
         (Trait.COMPARISON,),
-        *(OpSpec(name, _names(name), _mask(alike), evaluate=_compared(run)) for name, (run, alike) in _COMPARISONS.items()),
+        *(_comparison(name, holds) for name, holds in _HOLDS.items()),
         OpSpec("logical-and", ("torch.logical_and", "torch.Tensor.logical_and"), _mask(True), evaluate=_compared(_both)),
         OpSpec("logical-or", ("torch.logical_or", "torch.Tensor.logical_or"), _mask(True), evaluate=_compared(_either)),
         OpSpec("logical-not", ("torch.logical_not", "torch.Tensor.logical_not"), _not, evaluate=_negated),

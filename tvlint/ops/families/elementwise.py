@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import pi, sqrt
+from typing import Any
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.ops.field import Array, Field, Floats
+from tvlint.ops.field import Array, Field, Floats, Rows
+from tvlint.ops.formulas import by_formula, constant, evaluated, of_elements, one, two
 from tvlint.ops.named_arrays import aligned, every_name, spread
 from tvlint.ops.spec import (
     ONE,
@@ -16,6 +18,7 @@ from tvlint.ops.spec import (
     Bound,
     Call,
     Evaluate,
+    Formula,
     MisfitError,
     Names,
     OpSpec,
@@ -151,13 +154,6 @@ def _interpolated(bound: Bound, operands: Sequence[Array], field: Field) -> tupl
     return (first + scale * (second - first),)
 
 
-def constant(value: Value) -> int | float:
-    """Return a constant that is a number; raises UnsupportedError for any other."""
-    if not isinstance(value, int | float):
-        raise UnsupportedError(f"the constant {value}")
-    return value
-
-
 def _added_product(call: Call) -> Bound:
     """`a + value * b * c`, or with a quotient in place of the product."""
     call.reject_unknown("value")
@@ -272,31 +268,30 @@ def placed(bound: Bound, names: list[str], result: Array) -> tuple[Array, ...]:
     return (spread(result, names, bound.outputs[0]),)
 
 
-def _linear_combination(sign: int) -> Evaluate:
-    def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-        alpha, *literals = bound.attributes
-        names, (left, right) = pair(bound, operands, field, literals)
+def _linear_combination(sign: int) -> Formula:
+    def formula(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+        alpha, *literals = attributes
+        left, right = two(operands, literals, field)
         if not isinstance(alpha, int | float):
             raise UnsupportedError(f"`alpha` is {alpha}")
-        return placed(bound, names, left + field.number(sign * alpha) * right)
+        return left + field.number(sign * alpha) * right
 
-    return evaluate
-
-
-def _times(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    names, (left, right) = pair(bound, operands, field, bound.attributes)
-    return placed(bound, names, left * right)
+    return formula
 
 
-def _over(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    rounding, *literals = bound.attributes if len(bound.attributes) % 2 else (None, *bound.attributes)
-    names, (left, right) = pair(bound, operands, field, literals)
-    quotient = field.divide(left, right)
+def _times(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    left, right = two(operands, attributes, field)
+    return left * right
+
+
+def _over(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    rounding, *literals = attributes if len(attributes) % 2 else (None, *attributes)
+    quotient = field.divide(*two(operands, literals, field))
     if rounding not in (None, "floor", "trunc"):
         raise UnsupportedError(f"`rounding_mode` is {rounding}")
     if rounding == "floor":
         quotient = field.function("floor", quotient)
-    return placed(bound, names, truncated(quotient, field) if rounding == "trunc" else quotient)
+    return truncated(quotient, field) if rounding == "trunc" else quotient
 
 
 def _rest(rounded: Callable[[Array, Field], Array]) -> Evaluate:
@@ -319,16 +314,8 @@ def truncated(x: Array, field: Field) -> Array:
     return field.where(field.less(x, field.number(0)), -field.function("floor", -x), field.function("floor", x))
 
 
-def _to_the_power(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    names, (left, right) = pair(bound, operands, field, bound.attributes)
-    return placed(bound, names, field.power(left, right))
-
-
-def _of_one(function: Callable[[Array, Field], Array]) -> Evaluate:
-    def evaluate(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-        return (function(operands[0], field),)
-
-    return evaluate
+def _to_the_power(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    return field.power(*two(operands, attributes, field))
 
 
 def _named_function(name: str) -> Callable[[Array, Field], Array]:
@@ -337,7 +324,7 @@ def _named_function(name: str) -> Callable[[Array, Field], Array]:
 
 def sigmoid(x: Array, field: Field) -> Array:
     """1 / (1 + exp(-x))."""
-    return field.divide(field.number(1), field.number(1) + field.function("exp", -x))
+    return field.function("sigmoid", x)
 
 
 def silu(x: Array, field: Field) -> Array:
@@ -353,20 +340,26 @@ def _abs(x: Array, field: Field) -> Array:
     return field.where(field.less(x, field.number(0)), -x, x)
 
 
-def _gelu(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    (x,) = operands
-    if bound.attributes[0] == "tanh":
-        inner = field.number(sqrt(2 / pi)) * (x + field.number(0.044715) * x * x * x)
-        return (field.number(0.5) * x * (field.number(1) + field.function("tanh", inner)),)
-    return (field.number(0.5) * x * (field.number(1) + field.function("erf", field.number(sqrt(0.5)) * x)),)
+def _gelu(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    x, way = one(operands), attributes[0]
+    if way not in (None, "none", "tanh"):
+        raise UnsupportedError(f"`approximate` is {way}")
+    if way == "tanh":
+        inner = field.number(sqrt(2 / pi)) * (x + field.number(0.044715) * field.power(x, field.number(3)))
+        return field.number(0.5) * x * (field.number(1) + field.function("tanh", inner))
+    return field.number(0.5) * x * (field.number(1) + field.function("erf", field.number(sqrt(0.5)) * x))
+
+
+def _gated(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    gate, up = two(operands, attributes, field)
+    return silu(gate, field) * up
 
 
 def _swiglu(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     if len(operands) == 1:
         half = operands[0].shape[-1] // 2
         return (silu(operands[0][..., :half], field) * operands[0][..., half:],)
-    names, (gate, up) = pair(bound, operands, field, ())
-    return placed(bound, names, silu(gate, field) * up)
+    return evaluated(_gated)(bound, operands, field)
 
 
 def _bind_swiglu(call: Call) -> Bound:
@@ -419,7 +412,9 @@ def _cast(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
     return (real,)
 
 
-_SAME = _of_one(lambda x, field: x)
+def _same(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    return (operands[0],)
+
 
 _FUNCTIONS: dict[str, Callable[[Array, Field], Array]] = {
     **{name: _named_function(name) for name in ("sqrt", "exp", "log", "sin", "cos", "tanh", "erf")},
@@ -458,13 +453,16 @@ def _log_of_sum(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[
 SPECS = (
     *having(
         (Trait.SUM, Trait.RISING),
-        OpSpec("add", (*in_functional("add"), "operator.add"), _sum, evaluate=_linear_combination(1)),
-        OpSpec("sub", (*in_functional("sub"), "operator.sub"), _sum, evaluate=_linear_combination(-1)),
+        by_formula(_linear_combination(1), OpSpec("add", (*in_functional("add"), "operator.add"), _sum)),
+        by_formula(_linear_combination(-1), OpSpec("sub", (*in_functional("sub"), "operator.sub"), _sum)),
     ),
-    *having((Trait.SCALING, Trait.PRODUCT), OpSpec("mul", (*in_functional("mul"), "operator.mul"), _product, evaluate=_times)),
+    *having(
+        (Trait.SCALING, Trait.PRODUCT),
+        by_formula(_times, OpSpec("mul", (*in_functional("mul"), "operator.mul"), _product)),
+    ),
     *having(
         (Trait.SCALING, Trait.RESTRICTED),
-        OpSpec("div", (*in_functional("div"), "operator.truediv"), _quotient, evaluate=_over),
+        by_formula(_over, OpSpec("div", (*in_functional("div"), "operator.truediv"), _quotient)),
     ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),
@@ -487,33 +485,33 @@ SPECS = (
     *having(
         (Trait.NONLINEAR,),
         OpSpec("addcmul", in_functional("addcmul"), _added_product, steps=_added_steps("mul"), evaluate=_added_of("mul")),
-        OpSpec("pow", (*in_functional("square"), "square"), _squared, evaluate=_to_the_power),
-        OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu, halves=(0, "silu")),
+        by_formula(_to_the_power, OpSpec("pow", (*in_functional("square"), "square"), _squared)),
+        OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu, formula=_gated, halves=(0, "silu")),
         OpSpec("glu", ("torch.nn.functional.glu",), _bind_glu, evaluate=_glu, halves=(1, "sigmoid")),
     ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),
         OpSpec("addcdiv", in_functional("addcdiv"), _added_product, steps=_added_steps("div"), evaluate=_added_of("div")),
-        OpSpec(
-            "pow",
-            (*in_functional("pow"), "operator.pow", "_operator.pow"),
-            _two_numbers,
-            evaluate=_to_the_power,
-            undone_by=_SQUARES | {"sqrt"},
+        by_formula(
+            _to_the_power,
+            OpSpec(
+                "pow",
+                (*in_functional("pow"), "operator.pow", "_operator.pow"),
+                _two_numbers,
+                undone_by=_SQUARES | {"sqrt"},
+            ),
         ),
     ),
-    OpSpec(
-        "neg",
-        (*in_functional("neg"), "operator.neg", "_operator.neg"),
-        _linear_unary(),
-        evaluate=_of_one(lambda x, field: -x),
+    by_formula(
+        of_elements(lambda x, field: -x),
+        OpSpec("neg", (*in_functional("neg"), "operator.neg", "_operator.neg"), _linear_unary()),
     ),
     *having(
         (Trait.CONVERSION,),
-        OpSpec("to", ("torch.Tensor.float", "float"), _cast_to("float32"), evaluate=_SAME),
-        OpSpec("to", ("torch.Tensor.double", "double"), _cast_to("float64"), evaluate=_SAME),
-        OpSpec("to", ("torch.Tensor.half", "half"), _cast_to("float16"), evaluate=_SAME),
-        OpSpec("to", ("torch.Tensor.bfloat16", "bfloat16"), _cast_to("bfloat16"), evaluate=_SAME),
+        OpSpec("to", ("torch.Tensor.float", "float"), _cast_to("float32"), evaluate=_same),
+        OpSpec("to", ("torch.Tensor.double", "double"), _cast_to("float64"), evaluate=_same),
+        OpSpec("to", ("torch.Tensor.half", "half"), _cast_to("float16"), evaluate=_same),
+        OpSpec("to", ("torch.Tensor.bfloat16", "bfloat16"), _cast_to("bfloat16"), evaluate=_same),
         OpSpec(
             "to",
             ("torch.Tensor.to", "torch.Tensor.type_as", "nnscaler.runtime.function.to"),
@@ -522,15 +520,17 @@ SPECS = (
         ),
     ),
     *(
-        OpSpec(
-            name,
-            in_functional(name),
-            _unary(),
-            evaluate=_of_one(function),
-            traits=frozenset(_TRAITS.get(name, ())),
-            undone_by=_UNDONE_BY.get(name, frozenset()),
+        by_formula(
+            of_elements(function),
+            OpSpec(
+                name,
+                in_functional(name),
+                _unary(),
+                traits=frozenset(_TRAITS.get(name, ())),
+                undone_by=_UNDONE_BY.get(name, frozenset()),
+            ),
         )
         for name, function in _FUNCTIONS.items()
     ),
-    *having((Trait.ACTIVATION, Trait.REAL), OpSpec("gelu", in_functional("gelu"), _unary("approximate"), evaluate=_gelu)),
+    *having((Trait.ACTIVATION, Trait.REAL), by_formula(_gelu, OpSpec("gelu", in_functional("gelu"), _unary("approximate")))),
 )

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from tvlint.ir.operators import Value
-from tvlint.ops.field import Array, Field
-from tvlint.ops.named_arrays import as_array
-from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.field import Array, Field, Rows
+from tvlint.ops.formulas import by_formula, numeral
+from tvlint.ops.spec import ONE, Bound, Call, Formula, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
 _Each = Callable[..., Array]
 _REDUCTIONS = ("none", "mean", "sum")
@@ -48,16 +48,13 @@ def _bind(
     )
 
 
-def _evaluate(each: _Each, bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    constants = [field.number(value) for value in bound.attributes if isinstance(value, int | float)]
-    errors = each(field, *operands, *constants)
-    if bound.outputs[0] == bound.operands[0]:
-        return (errors,)
-    total = as_array(errors.sum())
-    count = 1
-    for name, size in zip(bound.operands[0], operands[0].shape, strict=True):
-        count *= size if name in bound.averaged else 1
-    return (as_array(field.divide(total, field.number(count))).reshape([1] * len(bound.outputs[0])),)
+def _of_two(each: _Each) -> Formula:
+    def formula(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+        if len(operands) != 2:
+            raise UnsupportedError(f"{len(operands)} operands in the place of two")
+        return each(field, *operands, *(numeral(value, field) for value in attributes))
+
+    return formula
 
 
 def _size(field: Field, x: Array) -> Array:
@@ -65,8 +62,7 @@ def _size(field: Field, x: Array) -> Array:
 
 
 def _squared(field: Field, x: Array, y: Array) -> Array:
-    result: Array = (x - y) * (x - y)
-    return result
+    return field.power(x - y, field.number(2))
 
 
 def _absolute(field: Field, x: Array, y: Array) -> Array:
@@ -99,8 +95,7 @@ def _binary_of_scores(field: Field, x: Array, y: Array) -> Array:
 
 
 def _divergence(field: Field, x: Array, y: Array) -> Array:
-    result: Array = y * (field.function("log", y) - x)
-    return result
+    return field.where(field.equal(y, field.number(0)), field.number(0), y * (field.function("log", y) - x))
 
 
 def _spec(
@@ -113,12 +108,9 @@ def _spec(
     **options: Value,
 ) -> OpSpec:
     function = name.replace("-", "_")
-    return OpSpec(
-        name,
-        (f"torch.nn.functional.{function}", f"torch.{function}", f"torch._C._nn.{function}"),
-        partial(_bind, options=options, reductions=reductions, commutative=commutative, switches=switches),
-        evaluate=partial(_evaluate, each),
-    )
+    signatures = f"torch.nn.functional.{function}", f"torch.{function}", f"torch._C._nn.{function}"
+    bind = partial(_bind, options=options, reductions=reductions, commutative=commutative, switches=switches)
+    return by_formula(_of_two(each), OpSpec(name, signatures, bind))
 
 
 SPECS = (

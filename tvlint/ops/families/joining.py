@@ -146,7 +146,10 @@ SPECS = (
     ),
     *having(
         (Trait.POSITIONAL,),
-        OpSpec("pad", ("torch.nn.functional.pad", "nnscaler.runtime.function.pad"), _pad, evaluate=_surround),
+        *having(
+            (Trait.PADDING,),
+            OpSpec("pad", ("torch.nn.functional.pad", "nnscaler.runtime.function.pad"), _pad, evaluate=_surround),
+        ),
         OpSpec("repeat-interleave", in_torch("repeat_interleave"), _repeat, evaluate=_repeated),
     ),
 )

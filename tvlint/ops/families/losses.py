@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.ops.families.reductions import without_absent
+from tvlint.ops.families.reductions import mean_of_rows, without_absent
 from tvlint.ops.families.slicing import dimension
-from tvlint.ops.field import Array, Field, peak
+from tvlint.ops.field import Array, Field, Rows, peak
+from tvlint.ops.formulas import by_formula, constant, evaluated, two
 from tvlint.ops.named_arrays import as_array
 from tvlint.ops.operator_sequence import OperatorSequence
 from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Steps, Trait, UnsupportedError, having
@@ -166,14 +168,24 @@ def _smoothed(scores: Array, target: Array, smoothing: Value, field: Field) -> A
     return as_array(field.number(smoothing - 1) * chosen - shared)
 
 
+def _entropy(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    """The log-sum-exp of the scores, less the score of the target; all scores have a share of that where it is smoothed."""
+    scores, target = two(operands, (), field)
+    share = constant(attributes[0]) if attributes else 0
+    below = scores - rows.peak(scores)
+    counted = field.number(1 - share) * rows.picked(below, target)
+    if share:
+        counted = counted + field.number(share) * mean_of_rows(field, rows, below)
+    return field.function("log", rows.total(field.function("exp", below))) - counted
+
+
 def _entropies(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    scores, target = operands
-    array = _smoothed(scores, target, bound.attributes[0] if bound.attributes else 0, field)
-    return (field.where(field.equal(target, _NEVER), field.number(0), array),)
+    (losses,) = evaluated(_entropy)(bound, operands, field)
+    return (field.where(field.equal(operands[1], _NEVER), field.number(0), losses),)
 
 
-def _picked_rows(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    return (-_picked(operands[0], operands[1], 0, field),)
+def _negative_pick(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    return -rows.picked(*two(operands, (), field))
 
 
 def _cross_entropy(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
@@ -226,8 +238,11 @@ SPECS = (
         (Trait.CLASS_LOSS,),
         OpSpec("nll-loss", in_functional("nll_loss"), _loss(), steps=_in_rows("nll-rows"), evaluate=_likelihood),
     ),
-    *having((Trait.CLASS_LOSS, Trait.NONLINEAR, Trait.PICK), OpSpec("cross-entropy-rows", (), _rows, evaluate=_entropies)),
-    OpSpec("nll-rows", (), _linear_rows, evaluate=_picked_rows, traits=frozenset({Trait.PICK})),
+    *having(
+        (Trait.CLASS_LOSS, Trait.NONLINEAR, Trait.PICK),
+        OpSpec("cross-entropy-rows", (), _rows, formula=_entropy, evaluate=_entropies),
+    ),
+    by_formula(_negative_pick, OpSpec("nll-rows", (), _linear_rows, traits=frozenset({Trait.PICK}))),
     *having(
         (Trait.MASKED_LOOKUP, Trait.PICK),
         OpSpec("masked-gather", ("masked_gather",), _masked_gather, evaluate=_pick, range_attributes={"c": ("start", "stop")}),

@@ -186,7 +186,7 @@ SPECS = (
         OpSpec("flip", in_torch("flip"), _flip, evaluate=_turn, dimension=(0, None)),
         OpSpec("roll", in_torch("roll"), _roll, evaluate=_rolled, dimension=(1, None)),
     ),
-    OpSpec("tril", in_torch("tril", "triu"), _triangle, evaluate=_cut),
+    *having((Trait.TRIANGLE,), OpSpec("tril", in_torch("tril", "triu"), _triangle, evaluate=_cut)),
     OpSpec("diagonal", in_torch("diagonal"), _diagonal, evaluate=_crossing),
     *having((Trait.DETACHED,), OpSpec("detach", in_torch("detach"), _detached, evaluate=_same)),
 )

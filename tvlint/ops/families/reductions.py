@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
-from math import prod
+from typing import Any
 
-from tvlint.ir.operators import Literal
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.elementwise import holds_whole_numbers
-from tvlint.ops.field import Array, Field, peak
+from tvlint.ops.field import Array, Field, Rows
+from tvlint.ops.formulas import by_formula, evaluated, numeral, one
 from tvlint.ops.named_arrays import align, contract, spread
 from tvlint.ops.spec import (
     ONE,
@@ -77,6 +78,11 @@ def _total(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array
     return contract(bound, operands, field)
 
 
+def _addend(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    """Return the elements themselves, which the bound says to add up."""
+    return one(operands)
+
+
 def _rows(call: Call) -> Bound:
     call = call.with_arguments("dim")
     functional = not call.op.startswith(("torch.softmax", "torch.log_softmax", "torch.Tensor."))
@@ -95,15 +101,16 @@ def _axes(bound: Bound) -> tuple[int, ...]:
     return tuple(axis for axis, name in enumerate(bound.operands[0]) if name in bound.whole)
 
 
-def _softmax(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    powers = field.function("exp", operands[0] - peak(operands[0], _axes(bound), field))
-    return (field.divide(powers, powers.sum(axis=_axes(bound), keepdims=True)),)
+def _softmax(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    x = one(operands)
+    powers = field.function("exp", x - rows.peak(x))
+    return field.divide(powers, rows.total(powers))
 
 
-def _log_softmax(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    scores = operands[0] - peak(operands[0], _axes(bound), field)
-    total = field.function("exp", scores).sum(axis=_axes(bound), keepdims=True)
-    return (scores - field.function("log", total),)
+def _log_softmax(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    x = one(operands)
+    scores = x - rows.peak(x)
+    return scores - field.function("log", rows.total(field.function("exp", scores)))
 
 
 def _softmin_steps(call: Call) -> Steps:
@@ -113,7 +120,7 @@ def _softmin_steps(call: Call) -> Steps:
 
 
 def _softmin(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    return _softmax(bound, [-operands[0]], field)
+    return evaluated(_softmax)(bound, [-operands[0]], field)
 
 
 def _cumulative(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
@@ -249,26 +256,36 @@ def without_none(call: Call, *names: str) -> Call:
     return call if len(given) == len(call.attributes) else replace(call, attributes=given)
 
 
-def _layer_norm(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    x, axes = operands[0], _axes(bound)
-    count = field.number(prod(x.shape[axis] for axis in axes))
-    centred = x - field.divide(x.sum(axis=axes, keepdims=True), count)
-    variance = field.divide((centred * centred).sum(axis=axes, keepdims=True), count)
-    result = field.divide(centred, field.function("sqrt", variance + field.number(_epsilon(bound, 1e-5))))
-    scaled = result * operands[1] if len(operands) > 1 else result
-    return (scaled + operands[2] if len(operands) > 2 else scaled,)
+def mean_of_rows(field: Field, rows: Rows, x: Any) -> Any:
+    """Return the mean of every row."""
+    return field.divide(rows.total(x), field.number(rows.count))
 
 
-def _rms_norm(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    x, axes = operands[0], _axes(bound)
-    square = field.divide((x * x).sum(axis=axes, keepdims=True), field.number(prod(x.shape[axis] for axis in axes)))
-    result = field.divide(x, field.function("sqrt", square + field.number(_epsilon(bound, 2.0**-23))))
-    return (result * operands[1] if len(operands) > 1 else result,)
+def centred(field: Field, rows: Rows, x: Any) -> Any:
+    """Return what is left of every element without the mean of its row."""
+    return x - mean_of_rows(field, rows, x)
 
 
-def _epsilon(bound: Bound, default: float) -> float:
-    (given,) = bound.attributes
-    return given if isinstance(given, int | float) else default
+def _layer_norm(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    (x, *affine), (epsilon,) = operands, attributes
+    apart = centred(field, rows, x)
+    variance = mean_of_rows(field, rows, field.power(apart, field.number(2)))
+    result = field.divide(apart, field.function("sqrt", variance + numeral(epsilon, field)))
+    scaled = result * affine[0] if affine else result
+    return scaled + affine[1] if len(affine) > 1 else scaled
+
+
+def _rms_norm(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    (x, *weight), (epsilon,) = operands, attributes
+    square = mean_of_rows(field, rows, field.power(x, field.number(2)))
+    result = field.divide(x, field.function("sqrt", square + numeral(epsilon, field)))
+    return result * weight[0] if weight else result
+
+
+def _rms_norm_of_floats(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """An epsilon that is not given depends on the type of the operand; it is that of `float32` here."""
+    (epsilon,) = bound.attributes
+    return evaluated(_rms_norm)(replace(bound, attributes=(2.0**-23 if epsilon is None else epsilon,)), operands, field)
 
 
 def _both(name: str) -> tuple[str, ...]:
@@ -278,8 +295,8 @@ def _both(name: str) -> tuple[str, ...]:
 SPECS = (
     *having(
         (Trait.REDUCTION,),
-        OpSpec("sum", _both("sum"), _reduction(average=False), evaluate=_total),
-        *having((Trait.REAL,), OpSpec("mean", _both("mean"), _reduction(average=True), evaluate=_total)),
+        OpSpec("sum", _both("sum"), _reduction(average=False), formula=_addend, evaluate=_total),
+        *having((Trait.REAL,), OpSpec("mean", _both("mean"), _reduction(average=True), formula=_addend, evaluate=_total)),
     ),
     *having(
         (Trait.NONLINEAR, Trait.PEAK, Trait.REDUCTION),
@@ -295,18 +312,16 @@ SPECS = (
     *having((Trait.SCAN,), OpSpec("cumsum", _both("cumsum"), _cumsum, evaluate=_cumulative, dimension=(0, None))),
     *having(
         (Trait.SOFTMAX,),
-        OpSpec("softmax", _both("softmax"), _rows, evaluate=_softmax),
+        by_formula(_softmax, OpSpec("softmax", _both("softmax"), _rows)),
         OpSpec("softmin", ("torch.nn.functional.softmin",), _rows, steps=_softmin_steps, evaluate=_softmin),
-        OpSpec("log-softmax", _both("log_softmax"), _rows, evaluate=_log_softmax),
+        by_formula(_log_softmax, OpSpec("log-softmax", _both("log_softmax"), _rows)),
     ),
     *having(
         (Trait.NORMALISATION,),
-        OpSpec(
-            "layer-norm",
-            (*_both("layer_norm"), "nnscaler.runtime.function.layer_norm"),
-            _normalisation(3, 1e-5),
-            evaluate=_layer_norm,
+        by_formula(
+            _layer_norm,
+            OpSpec("layer-norm", (*_both("layer_norm"), "nnscaler.runtime.function.layer_norm"), _normalisation(3, 1e-5)),
         ),
-        OpSpec("rms-norm", _both("rms_norm"), _normalisation(2), evaluate=_rms_norm),
+        OpSpec("rms-norm", _both("rms_norm"), _normalisation(2), formula=_rms_norm, evaluate=_rms_norm_of_floats),
     ),
 )

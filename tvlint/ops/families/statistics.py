@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.ops.families.reductions import greatest_of_rows, reduced_dims
-from tvlint.ops.field import Array, Field, peak
+from tvlint.ops.families.reductions import centred, greatest_of_rows, reduced_dims
+from tvlint.ops.field import Array, Field, Rows
+from tvlint.ops.formulas import by_formula, constant, one
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 
@@ -57,21 +59,16 @@ def _bind_spread(call: Call) -> Bound:
     return bound
 
 
-def _variance(bound: Bound, operands: Sequence[Array], field: Field) -> Array:
-    (correction,) = bound.attributes
-    x, axes = operands[0], _axes(bound)
-    count = prod(x.shape[axis] for axis in axes)
-    centred = x - field.divide(x.sum(axis=axes, keepdims=True), field.number(count))
-    left = count - (correction if isinstance(correction, int) else 0)
-    return field.divide((centred * centred).sum(axis=axes, keepdims=True), field.number(left))
+def _variance(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    x, (correction,) = one(operands), attributes
+    left = rows.count - constant(correction)
+    if left <= 0:
+        raise UnsupportedError(f"the variance of {rows.count} numbers with the correction {correction}")
+    return field.divide(rows.total(field.power(centred(field, rows, x), field.number(2))), field.number(left))
 
 
-def _var(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    return _shaped(bound, _variance(bound, operands, field))
-
-
-def _std(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    return _shaped(bound, field.function("sqrt", _variance(bound, operands, field)))
+def _deviation(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    return field.function("sqrt", _variance(field, rows, operands, attributes))
 
 
 def _bind_norm(name: str) -> Callable[[Call], Bound]:
@@ -86,11 +83,12 @@ def _bind_norm(name: str) -> Callable[[Call], Bound]:
     return bind
 
 
-def _norm(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    x, axes = operands[0], _axes(bound)
-    if bound.attributes == (1,):
-        return _shaped(bound, field.where(field.less(x, field.number(0)), -x, x).sum(axis=axes, keepdims=True))
-    return _shaped(bound, field.function("sqrt", (x * x).sum(axis=axes, keepdims=True)))
+def _norm(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    """One of the order 1 is what its bound adds up."""
+    x = one(operands)
+    if attributes == (1,):
+        return field.where(field.less(x, field.number(0)), -x, x)
+    return field.function("sqrt", rows.total(field.power(x, field.number(2))))
 
 
 def _bind_log_sum_exp(call: Call) -> Bound:
@@ -101,10 +99,10 @@ def _bind_log_sum_exp(call: Call) -> Bound:
     return _rows(call, ())
 
 
-def _log_sum_exp(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    greatest = peak(operands[0], _axes(bound), field)
-    total = field.function("exp", operands[0] - greatest).sum(axis=_axes(bound), keepdims=True)
-    return _shaped(bound, greatest + field.function("log", total))
+def _log_sum_exp(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
+    x = one(operands)
+    greatest = rows.peak(x)
+    return greatest + field.function("log", rows.total(field.function("exp", x - greatest)))
 
 
 def _bind_place(call: Call) -> Bound:
@@ -212,10 +210,11 @@ def _torch(*names: str) -> tuple[str, ...]:
 SPECS = (
     *having(
         (Trait.NONLINEAR,),
-        OpSpec("var", _torch("var"), _bind_spread, evaluate=_var),
-        OpSpec("std", _torch("std"), _bind_spread, evaluate=_std),
-        OpSpec(
-            "norm", _torch("norm"), _bind_norm("p"), evaluate=_norm, undone_by=frozenset({"pow", "mul", "norm", "vector-norm"})
+        by_formula(_variance, OpSpec("var", _torch("var"), _bind_spread)),
+        by_formula(_deviation, OpSpec("std", _torch("std"), _bind_spread)),
+        by_formula(
+            _norm,
+            OpSpec("norm", _torch("norm"), _bind_norm("p"), undone_by=frozenset({"pow", "mul", "norm", "vector-norm"})),
         ),
         OpSpec("normalize", ("torch.nn.functional.normalize",), _bind_unit, steps=_unit_steps, evaluate=_unit),
         OpSpec(
@@ -226,16 +225,15 @@ SPECS = (
             evaluate=_likeness,
         ),
         OpSpec("prod", _torch("prod"), _bind_product, evaluate=_product),
-        OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"), evaluate=_norm),
+        by_formula(_norm, OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"))),
     ),
     *having(
         (Trait.REDUCTION, Trait.SOFTMAX),
-        OpSpec(
-            "logsumexp",
-            _torch("logsumexp"),
-            _bind_log_sum_exp,
-            evaluate=_log_sum_exp,
-            undone_by=frozenset({"exp", "logsumexp"}),
+        by_formula(
+            _log_sum_exp,
+            OpSpec(
+                "logsumexp", _torch("logsumexp"), _bind_log_sum_exp, undone_by=frozenset({"exp", "logsumexp"})
+            ),
         ),
     ),
     *having(

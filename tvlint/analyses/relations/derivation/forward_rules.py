@@ -34,7 +34,6 @@ from tvlint.analyses.relations.derivation.operators.slices import (
 )
 from tvlint.analyses.relations.derivation.operators.triangles import some_rows
 from tvlint.analyses.relations.derivation.state import Machine, Saved
-from tvlint.analyses.relations.terms.flags import TRIANGLE
 from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.memo import Case, Form
@@ -279,7 +278,7 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
         return cut_out(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
     if (not values and spec.name == "arange") or (len(values) == 1 and Trait.SUM in spec.traits):
         return counted(machine, case, values, evaluated_once(machine, case, values))
-    if spec.name == TRIANGLE and len(values) == 1:
+    if Trait.TRIANGLE in spec.traits and len(values) == 1:
         return some_rows(machine, evaluated_once(machine, case, values))
     if Trait.JOIN in spec.traits and len(values) > 1 and len(bound.operands) == len(values):
         return side_by_side_pieces(machine, bound, values, lambda: evaluated_once(machine, case, values))

@@ -1,7 +1,7 @@
 """Operators that are arithmetic, and their gradients, as sums of products.
 
-Each operator is read as the arithmetic that defines it, on a tape; its vector-Jacobian product is that of the tape, by the
-chain rule. `rms_norm`, `layer_norm`, `var`, `gelu`, `silu` and `softmax` are thus what they are when they are written out:
+An operator is what its formula in the operator table makes of terms on a tape; its vector-Jacobian product is that of the tape,
+by the chain rule. `rms_norm`, `layer_norm`, `var`, `gelu`, `silu` and `softmax` are thus what they are when written out:
 
 - `rms_norm(x) = x (mean(x^2) + eps)^(-1/2) w`;
 - `layer_norm(x) = c (mean(c^2) + eps)^(-1/2) w + b` with `c = x - mean(x)`, and `var(x) = mean(c^2)`;
@@ -13,20 +13,19 @@ chain rule. `rms_norm`, `layer_norm`, `var`, `gelu`, `silu` and `softmax` are th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import inf, pi, prod, sqrt
+from math import inf, prod
 from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION, SEES, is_of_numbers, normal
 from tvlint.analyses.relations.terms.flags import are_flags, flag, is_of_flags, logarithm, of_band, ones_and_zeros
+from tvlint.analyses.relations.terms.formulas import Arithmetic, TapeRows, symbols
 from tvlint.analyses.relations.terms.layouts import in_any_layout
 from tvlint.analyses.relations.terms.loss_identities import CLASSES, is_restricted
-from tvlint.analyses.relations.terms.numbers import number_of
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, constant_of, rational, times
+from tvlint.analyses.relations.terms.product_normal_form import NONE, bare, constant_of, times
 from tvlint.analyses.relations.terms.sums_of_products import (
-    CIRCLE,
     ONE,
     SUM_OF_PRODUCTS,
     Algebra,
@@ -34,374 +33,74 @@ from tvlint.analyses.relations.terms.sums_of_products import (
     TooLargeError,
     parts_of,
 )
+from tvlint.analyses.relations.terms.tape import Indices, Tape, Variable
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
-from tvlint.ops.spec import OpSpec, Trait
+from tvlint.ops.spec import OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
 Head: TypeAlias = tuple[Any, ...]
-Indices: TypeAlias = frozenset[int]
 
-
-@dataclass(frozen=True, slots=True)
-class _Variable:
-    """A value on the tape: what it is, and the indices that it has."""
-
-    number: int
-    value: Expression
-    indices: Indices
-
-
-_Back: TypeAlias = Callable[[Expression], Expression]
-
-
-@dataclass(slots=True)
-class _Tape:
-    """Arithmetic as it is done, and how gradients go back through it."""
-
-    algebra: Algebra
-    count: int = 0
-    steps: list[tuple[_Variable, tuple[tuple[_Variable, _Back], ...]]] = field(default_factory=list)
-
-    def given(self, value: Expression, indices: Indices) -> _Variable:
-        self.count += 1
-        return _Variable(self.count, value, indices)
-
-    def _made(self, value: Expression, indices: Indices, *sources: tuple[_Variable, _Back]) -> _Variable:
-        made = self.given(value, indices)
-        self.steps.append((made, sources))
-        return made
-
-    def times(self, one: _Variable, other: _Variable) -> _Variable:
-        multiplied = self.algebra.multiplied
-        value = multiplied(one.value, other.value)
-        sources = ((one, lambda g: multiplied(g, other.value)), (other, lambda g: multiplied(g, one.value)))
-        return self._made(value, one.indices | other.indices, *sources)
-
-    def plus(self, one: _Variable, other: _Variable, factor: Constant = NONE) -> _Variable:
-        scaled = self.algebra.scaled
-        value = self.algebra.added(one.value, scaled(other.value, factor))
-        return self._made(value, one.indices | other.indices, (one, lambda g: g), (other, lambda g: scaled(g, factor)))
-
-    def scaled(self, one: _Variable, factor: Constant) -> _Variable:
-        scaled = self.algebra.scaled
-        return self._made(scaled(one.value, factor), one.indices, (one, lambda g: scaled(g, factor)))
-
-    def number(self, constant: Constant) -> _Variable:
-        return self.given(self.algebra.number(constant), frozenset())
-
-    def power(self, one: _Variable, exponent: Fraction) -> _Variable:
-        algebra = self.algebra
-
-        def back(gradient: Expression) -> Expression:
-            slope = algebra.scaled(algebra.power(one.value, exponent - 1), rational(exponent))
-            return algebra.multiplied(gradient, slope)
-
-        return self._made(algebra.power(one.value, exponent), one.indices, (one, back))
-
-    def total(self, one: _Variable, over: Indices) -> _Variable:
-        return self._made(self.algebra.total(one.value, over), one.indices - over, (one, lambda g: g))
-
-    def mean(self, one: _Variable, over: Indices) -> _Variable:
-        count = 1
-        for index in over:
-            size, cut = self.algebra.sizes[index]
-            if cut:
-                raise TooLargeError
-            count *= size
-        return self.scaled(self.total(one, over), rational(Fraction(1, count)))
-
-    def function(self, name: str, one: _Variable) -> _Variable:
-        algebra = self.algebra
-        value = algebra.function(name, one.value)
-        return self._made(value, one.indices, (one, lambda g: algebra.multiplied(g, _slope(algebra, name, one.value, value))))
-
-    def gradient(self, last: _Variable, gradient: Expression, of: _Variable) -> Expression:
-        """Return the gradient of `of`, from that of `last`."""
-        algebra = self.algebra
-        known: dict[int, Expression] = {last.number: gradient}
-        for made, sources in reversed(self.steps):
-            expression = known.get(made.number)
-            for source, back in sources if expression is not None else ():
-                assert expression is not None
-                found = algebra.total(back(expression), made.indices - source.indices)
-                known[source.number] = algebra.added(known.get(source.number, ()), found)
-        return known.get(of.number, ())
-
-
-def _slope(algebra: Algebra, name: str, at: Expression, value: Expression) -> Expression:
-    """Return the derivative of a function, of which `value` is the value."""
-    one, minus = algebra.number(NONE), (-1, ONE)
-    if name == "exp":
-        return value
-    if name == "log":
-        return algebra.power(at, Fraction(-1))
-    if name == "tanh":
-        return algebra.added(one, algebra.scaled(algebra.power(value, Fraction(2)), minus))
-    if name == "sigmoid":
-        return algebra.multiplied(value, algebra.added(one, algebra.scaled(value, minus)))
-    if name == "erf":
-        circle = algebra.terms.term((CIRCLE,), (), (), -1)
-        below = algebra.scaled(algebra.power(at, Fraction(2)), minus)
-        bell = algebra.function("exp", below)
-        root = algebra.power(((NONE, ((circle, (), ONE),)),), Fraction(-1, 2))
-        return algebra.scaled(algebra.multiplied(root, bell), (1, Fraction(4)))
-    raise TooLargeError
+def is_arithmetic(op: str) -> bool:
+    """Return whether the operator is a formula; what it averages is then a sum, divided by the number of addends."""
+    spec = spec_of(op)
+    return spec is not None and spec.formula is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """An operator on the tape: its name, its constants, its operands, and the indices of its result and of what it reduces."""
+    """An operator on the tape: its name, its constants, its operands, and the indices of its result and of its rows.
 
-    tape: _Tape
+    `kept` are those of the result with the indices of dimensions of one element.
+    """
+
+    tape: Tape
     name: str
     attributes: tuple[Any, ...]
-    operands: tuple[_Variable, ...]
+    operands: tuple[Variable, ...]
     result: Indices
-    whole: Indices
-
-
-def _constant(value: Any) -> Constant:
-    constant = constant_of(value)
-    if constant is None:
-        raise TooLargeError
-    return constant
-
-
-def _exponent(value: Any) -> Fraction:
-    exponent = number_of(value)
-    if exponent is None or exponent.denominator > 2:
-        raise TooLargeError
-    return exponent
-
-
-def _times(call: _Call) -> _Variable:
-    if len(call.operands) == 1:
-        return call.tape.scaled(call.operands[0], _constant(call.attributes[1]))
-    return call.tape.times(*call.operands)
-
-
-def _quotient(call: _Call) -> _Variable:
-    tape = call.tape
-    if len(call.operands) == 2:
-        return tape.times(call.operands[0], tape.power(call.operands[1], Fraction(-1)))
-    place, value = call.attributes
-    constant = _constant(value)
-    if place == 0:
-        return tape.scaled(tape.power(call.operands[0], Fraction(-1)), constant)
-    if not constant[1]:
-        raise TooLargeError
-    return tape.scaled(call.operands[0], (constant[0], 1 / constant[1]))
-
-
-def _sign(name: str, alpha: Any) -> Constant:
-    """Return what the second of two addends is multiplied with."""
-    factor = number_of(alpha)
-    if factor is None:
-        raise TooLargeError
-    return rational(-factor if name == "sub" else factor)
-
-
-def _sum(call: _Call) -> _Variable:
-    tape, sign = call.tape, _sign(call.name, call.attributes[0])
-    if len(call.operands) == 2:
-        return tape.plus(call.operands[0], call.operands[1], sign)
-    _, place, value = call.attributes
-    number = tape.number(_constant(value))
-    return tape.plus(call.operands[0], number, sign) if place == 1 else tape.plus(number, call.operands[0], sign)
-
-
-def _power(call: _Call) -> _Variable:
-    if call.attributes[0] != 1:
-        raise TooLargeError
-    return call.tape.power(call.operands[0], _exponent(call.attributes[1]))
-
-
-def _of_exponent(exponent: Fraction) -> _Rule:
-    return lambda call: call.tape.power(call.operands[0], exponent)
-
-
-def _of_function(name: str) -> _Rule:
-    return lambda call: call.tape.function(name, call.operands[0])
-
-
-def _total(call: _Call) -> _Variable:
-    if call.attributes != (None,):
-        raise TooLargeError
-    return call.tape.total(call.operands[0], call.operands[0].indices - call.result)
-
-
-def _moved(call: _Call) -> _Variable:
-    return call.operands[0]
-
-
-def _negative(call: _Call) -> _Variable:
-    return call.tape.scaled(call.operands[0], rational(-1))
-
-
-def _contraction(call: _Call) -> _Variable:
-    found = call.tape.times(*call.operands)
-    return call.tape.total(found, found.indices - call.result)
-
-
-def _silu(call: _Call) -> _Variable:
-    return call.tape.times(call.operands[0], call.tape.function("sigmoid", call.operands[0]))
-
-
-def _gelu(call: _Call) -> _Variable:
-    (variable,), tape, way = call.operands, call.tape, call.attributes[0]
-    if way in (None, "none"):
-        inner = tape.function("erf", tape.scaled(variable, (1, Fraction(1, 2))))
-    elif way == "tanh":
-        cubed = tape.scaled(tape.power(variable, Fraction(3)), _constant(0.044715))
-        inner = tape.function("tanh", tape.scaled(tape.plus(variable, cubed), _constant(sqrt(2 / pi))))
-    else:
-        raise TooLargeError
-    return tape.times(tape.scaled(variable, (1, Fraction(1, 4))), tape.plus(tape.number(NONE), inner))
-
-
-def _inverse_root(tape: _Tape, square: _Variable, eps: Any) -> _Variable:
-    constant = constant_of(eps)
-    if constant is None:
-        raise TooLargeError
-    return tape.power(tape.plus(square, tape.number(constant)), Fraction(-1, 2))
-
-
-def _root_norm(call: _Call) -> _Variable:
-    tape, (variable, *weight) = call.tape, call.operands
-    square = tape.mean(tape.power(variable, Fraction(2)), call.whole)
-    found = tape.times(variable, _inverse_root(tape, square, call.attributes[0]))
-    return tape.times(found, weight[0]) if weight else found
-
-
-def _centred(tape: _Tape, variable: _Variable, over: Indices) -> _Variable:
-    return tape.plus(variable, tape.mean(variable, over), rational(-1))
-
-
-def _layer_norm(call: _Call) -> _Variable:
-    tape, (variable, *rest) = call.tape, call.operands
-    centred = _centred(tape, variable, call.whole)
-    square = tape.mean(tape.power(centred, Fraction(2)), call.whole)
-    found = tape.times(centred, _inverse_root(tape, square, call.attributes[0]))
-    found = tape.times(found, rest[0]) if rest else found
-    return tape.plus(found, rest[1]) if len(rest) > 1 else found
-
-
-def _variance(call: _Call) -> _Variable:
-    tape, (variable,) = call.tape, call.operands
-    count = 1
-    for index in call.whole:
-        count *= tape.algebra.sizes[index][0]
-    correction = number_of(call.attributes[0])
-    if correction is None or correction >= count:
-        raise TooLargeError
-    found = tape.mean(tape.power(_centred(tape, variable, call.whole), Fraction(2)), call.whole)
-    return tape.scaled(found, rational(Fraction(count) / (count - correction)))
-
-
-def _softmax(call: _Call) -> _Variable:
-    tape, (variable,) = call.tape, call.operands
-    if call.attributes != (None,):
-        raise TooLargeError
-    if call.name == "log-softmax":
-        return tape.plus(variable, _log_sum(tape, variable, call.whole), rational(-1))
-    powers = tape.function("exp", variable)
-    return tape.times(powers, tape.power(tape.total(powers, call.whole), Fraction(-1)))
-
-
-def _log_sum(tape: _Tape, variable: _Variable, over: Indices) -> _Variable:
-    return tape.function("log", tape.total(tape.function("exp", variable), over))
-
-
-def _log_sum_exp(call: _Call) -> _Variable:
-    return _log_sum(call.tape, call.operands[0], call.whole)
-
-
-def _squared_error(call: _Call) -> _Variable:
-    tape = call.tape
-    one, other = call.operands
-    square = tape.power(tape.plus(one, other, rational(-1)), Fraction(2))
-    return tape.total(square, square.indices - call.result)
-
-
-def _divergence(call: _Call) -> _Variable:
-    """Refuse a target that may be zero: `kl_div` is zero there, and what is written out has no value."""
-    tape, (scores, target) = call.tape, call.operands
-    if not all(tape.algebra.is_positive(term) for _, factors in target.value for term, _, _ in factors):
-        raise TooLargeError
-    apart = tape.times(target, tape.plus(tape.function("log", target), scores, rational(-1)))
-    return tape.total(apart, apart.indices - call.result)
-
-
-def _scores_of_chances(call: _Call) -> _Variable:
-    tape, (scores, target) = call.tape, call.operands
-    powers = tape.plus(tape.number(NONE), tape.function("exp", scores))
-    found = tape.plus(tape.function("log", powers), tape.times(scores, target), rational(-1))
-    return tape.total(found, found.indices - call.result)
-
-
-def _norm(call: _Call) -> _Variable:
-    if call.attributes != (2,):
-        raise TooLargeError
-    tape, (variable,) = call.tape, call.operands
-    return tape.power(tape.total(tape.power(variable, Fraction(2)), call.whole), Fraction(1, 2))
-
-
-def _deviation(call: _Call) -> _Variable:
-    return call.tape.power(_variance(call), Fraction(1, 2))
-
-
-def _gated(call: _Call) -> _Variable:
-    return call.tape.times(call.tape.times(call.operands[0], call.tape.function("sigmoid", call.operands[0])), call.operands[1])
-
-
-def _beside_one(sign: int, inner: Callable[[_Tape, _Variable], _Variable], outer: str = "") -> _Rule:
-    """One, plus or minus something, and a function of that."""
-
-    def rule(call: _Call) -> _Variable:
-        tape = call.tape
-        total = tape.plus(tape.number(NONE), inner(tape, call.operands[0]), rational(sign))
-        return tape.function(outer, total) if outer else total
-
-    return rule
-
-
-def _power_less_one(call: _Call) -> _Variable:
-    tape = call.tape
-    return tape.plus(tape.function("exp", call.operands[0]), tape.number(NONE), rational(-1))
-
-
-def _log_sigmoid(call: _Call) -> _Variable:
-    return call.tape.function("log", call.tape.function("sigmoid", call.operands[0]))
-
-
-def _hyperbolic(sign: int) -> _Rule:
-    def rule(call: _Call) -> _Variable:
-        tape, (variable,) = call.tape, call.operands
-        both = tape.plus(
-            tape.function("exp", variable), tape.function("exp", tape.scaled(variable, rational(-1))), rational(sign)
-        )
-        return tape.scaled(both, rational(Fraction(1, 2)))
-
-    return rule
-
-
-def _likelihood(call: _Call) -> _Variable:
-    return call.tape.scaled(_contraction(call), rational(-1))
-
-
-def _loss(call: _Call) -> _Variable:
-    tape, (scores, _) = call.tape, call.operands
-    tape.algebra.terms.assumptions.add(CLASSES)
-    classes, share = scores.indices - call.result, number_of(call.attributes[0]) if call.attributes else Fraction(0)
-    if share is None:
-        raise TooLargeError
-    counted = tape.scaled(_contraction(call), rational(1 - share))
-    if share:
-        counted = tape.plus(counted, tape.scaled(tape.mean(scores, classes), rational(share)))
-    return tape.plus(_log_sum(tape, scores, classes), counted, rational(-1))
-
-
-def _of_halves(tape: _Tape, spec: OpSpec, values: Sequence[Expression], operand: Indices, made: Indices) -> Expression | None:
+    kept: Indices
+    rows: Indices
+
+    def written_out(self) -> Variable | None:
+        """Return the result on the tape; None where the operator is no arithmetic, or takes other operands than these."""
+        if _is_contraction(self.name, len(self.operands), self.attributes):
+            product = self.tape.times(*self.operands)
+            return self.tape.total(product, product.indices - self.result)
+        if _only_moves(self.name, len(self.operands), self.attributes):
+            return self.operands[0]
+        spec = spec_of(self.name)
+        if spec is None or spec.formula is None or _names_a_type(self.name, self.attributes):
+            return None
+        if has_trait(self.name, Trait.CLASS_LOSS):
+            self.tape.algebra.terms.assumptions.add(CLASSES)
+        rows, operands = TapeRows(self.tape, self.rows, self.result), symbols(self.operands, self.tape)
+        try:
+            found = spec.formula(Arithmetic(self.tape), rows, operands, self.attributes).on_tape()
+        except UnsupportedError:
+            return None
+        summed = found.indices - self.kept
+        made: Variable = self.tape.total(found, summed) if summed else found
+        return made
+
+
+def _is_contraction(op: str, operands: int, attributes: tuple[Any, ...]) -> bool:
+    """Return whether a call is the sum of the products of two operands, of which one may say what is looked up."""
+    if (operands, attributes) != (2, ()) or is_arithmetic(op):
+        return False
+    return has_trait(op, Trait.PICK) or (has_trait(op, Trait.CONTRACTION) and has_trait(op, Trait.PRODUCT))
+
+
+def _only_moves(op: str, operands: int, attributes: tuple[Any, ...]) -> bool:
+    """Return whether the result of a call has the elements of its operand, in other places."""
+    return (operands, attributes) == (1, ()) and has_trait(op, Trait.TRANSPOSE, Trait.VIEW, Trait.BROADCAST)
+
+
+def _names_a_type(op: str, attributes: tuple[Any, ...]) -> bool:
+    """Return whether a call says in which type of numbers it computes."""
+    return has_trait(op, Trait.REDUCTION, Trait.SOFTMAX) and any(attribute is not None for attribute in attributes)
+
+
+def _of_halves(tape: Tape, spec: OpSpec, values: Sequence[Expression], operand: Indices, made: Indices) -> Expression | None:
     """Return an operator on the halves of a dimension; its gradient, where there is one to begin with."""
     if spec.halves is None:
         return None
@@ -409,77 +108,14 @@ def _of_halves(tape: _Tape, spec: OpSpec, values: Sequence[Expression], operand:
     (whole,), (half,) = operand - made, made - operand
     size = algebra.sizes[half][0]
     parts = [tape.given(algebra.sliced(values[-1], whole, start, start + size, half), made) for start in (0, size)]
-    gate = _RULES[function][0](_Call(tape, spec.name, (), (parts[gated],), made, frozenset()))
+    gate = _Call(tape, function, (), (parts[gated],), made, made, frozenset()).written_out()
+    if gate is None:
+        return None
     product = tape.times(gate, parts[1 - gated])
     if len(values) == 1:
         return product.value
     first, second = (tape.gradient(product, values[0], part) for part in parts)
     return algebra.added(*(algebra.padded(each, half, at, 2 * size, whole) for each, at in ((first, 0), (second, size))))
-
-
-_Rule: TypeAlias = Callable[[_Call], _Variable]
-
-_ONE = ((1, 0),)
-
-_RULES: dict[str, tuple[_Rule, tuple[tuple[int, int], ...]]] = {
-    "mul": (_times, ((1, 2), (2, 0))),
-    "div": (_quotient, ((1, 2), (2, 0))),
-    "add": (_sum, ((1, 3), (2, 1))),
-    "sub": (_sum, ((1, 3), (2, 1))),
-    "pow": (_power, ((1, 2),)),
-    "sqrt": (_of_exponent(Fraction(1, 2)), _ONE),
-    "rsqrt": (_of_exponent(Fraction(-1, 2)), _ONE),
-    "reciprocal": (_of_exponent(Fraction(-1)), _ONE),
-    "neg": (_negative, _ONE),
-    "exp": (_of_function("exp"), _ONE),
-    "log": (_of_function("log"), _ONE),
-    "tanh": (_of_function("tanh"), _ONE),
-    "erf": (_of_function("erf"), _ONE),
-    "sigmoid": (_of_function("sigmoid"), _ONE),
-    "silu": (_silu, _ONE),
-    "gelu": (_gelu, ((1, 1),)),
-    "sum": (_total, ((1, 1),)),
-    "rms-norm": (_root_norm, ((1, 1), (2, 1))),
-    "layer-norm": (_layer_norm, ((1, 1), (2, 1), (3, 1))),
-    "var": (_variance, ((1, 1),)),
-    "softmax": (_softmax, ((1, 1),)),
-    "log-softmax": (_softmax, ((1, 1),)),
-    "logsumexp": (_log_sum_exp, _ONE),
-    "norm": (_norm, ((1, 1),)),
-    "vector-norm": (_norm, ((1, 1),)),
-    "std": (_deviation, ((1, 1),)),
-    "swiglu": (_gated, ((2, 0),)),
-    "log1p": (_beside_one(1, lambda tape, value: value, "log"), _ONE),
-    "erfc": (_beside_one(-1, lambda tape, value: tape.function("erf", value)), _ONE),
-    "expm1": (_power_less_one, _ONE),
-    "logsigmoid": (_log_sigmoid, _ONE),
-    "sinh": (_hyperbolic(-1), _ONE),
-    "cosh": (_hyperbolic(1), _ONE),
-    "kl-div": (_divergence, ((2, 0),)),
-    "binary-cross-entropy-with-logits": (_scores_of_chances, ((2, 0),)),
-    "mse-loss": (_squared_error, ((2, 0),)),
-    "gather": (_contraction, ((2, 0),)),
-    "masked-gather": (_contraction, ((2, 0),)),
-    "nll-rows": (_likelihood, ((2, 0),)),
-    "cross-entropy-rows": (_loss, ((2, 0), (2, 1))),
-}
-"""By operator: the arithmetic that it is, and how many operands and attributes the calls have that it is the arithmetic of."""
-
-
-def is_arithmetic(op: str) -> bool:
-    """Return whether calls of the operator are arithmetic; what it averages is then a sum, divided by the number of addends."""
-    return op in _RULES
-
-
-def _rule(op: str, operands: int, attributes: int) -> _Rule | None:
-    """Return the arithmetic of a call of the operator with so many operands and attributes; None where it is not known."""
-    if op in _RULES:
-        rule, forms = _RULES[op]
-        return rule if (operands, attributes) in forms else None
-    if (operands, attributes) == (2, 0) and has_trait(op, Trait.CONTRACTION) and has_trait(op, Trait.PRODUCT):
-        return _contraction
-    moves = (operands, attributes) == (1, 0) and has_trait(op, Trait.TRANSPOSE, Trait.VIEW, Trait.BROADCAST)
-    return _moved if moves else None
 
 
 def sum_of_products(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[int, ...], slot: int) -> int:
@@ -539,7 +175,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     *inside, over = [frozenset(index for index in part if index in algebra.sizes and index >= 0) for part in parts]
     kept = [-1 if index >= 0 and algebra.sizes.get(index) == (1, False) else index for index in result]
     left = frozenset(pattern for index in kept for pattern in algebra.expanded(index)) - {-1}
-    tape = _Tape(algebra)
+    tape = Tape(algebra)
     special = _special(terms, head, operands, algebra, values, inside)
     if special is not None:
         made: Expression | None = special
@@ -550,11 +186,9 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     elif gradient:
         made = _gradient(tape, head, values, inside, left, over)
     else:
-        rule = _rule(name, len(operands), len(attributes))
-        if rule is None:
-            return None
         given = tuple(tape.given(value, pattern) for value, pattern in zip(values, inside, strict=True))
-        made = rule(_Call(tape, name, attributes, given, left, over)).value
+        written = _Call(tape, name, attributes, given, left, _expanded(algebra, result), over).written_out()
+        made = None if written is None else written.value
     if made is None:
         return None
     if gradient and not made:
@@ -836,7 +470,7 @@ def _attention(
     if len(attributes) != 2 or not 0 <= position < 3 or len(operands) not in (first + count, first + count + 1):
         return None
     causal, scale = attributes
-    tape = _Tape(algebra)
+    tape = Tape(algebra)
     known = [tape.given(value, pattern) for value, pattern in zip(values[first:], inside[first:], strict=True)][:count]
     if count == 2:
         missing = algebra.terms.term(("missing",), (), (), -1)
@@ -848,7 +482,10 @@ def _attention(
         both, over = (query.indices & key.indices) - inside[0], key.indices - query.indices
     else:
         over = (key.indices & value.indices) - query.indices
-    constant = _constant(scale) if scale is not None else (1, Fraction(1, prod(algebra.sizes[pattern][0] for pattern in both)))
+    width = prod(algebra.sizes[index][0] for index in both)
+    constant = (1, Fraction(1, width)) if scale is None else constant_of(scale)
+    if constant is None:
+        return None
     scores = tape.scaled(tape.total(tape.times(query, key), both), constant)
     keeps: Expression | None = None
     rows = query.indices - key.indices
@@ -878,7 +515,7 @@ def _attention(
 
 
 def _gradient(
-    tape: _Tape, head: Head, values: Sequence[Expression], inside: Sequence[Indices], result: Indices, whole: Indices
+    tape: Tape, head: Head, values: Sequence[Expression], inside: Sequence[Indices], result: Indices, rows: Indices
 ) -> Expression | None:
     """Return the gradient of one operand, from that of the result and those operands that it depends on."""
     op, which, attributes, *_ = head
@@ -887,52 +524,35 @@ def _gradient(
     position = which[0] if which else 0
     if which and which[1] != (0,):
         return None
-    if not known:
-        return _through(tape, name, position, attributes, given, inside[0], result)
-    count = len(attributes)
-    if len(known) == 1 and (_rule(name, 2, count) is _contraction or (name == "mul" and not count)):
+    if len(known) == 1 and _is_contraction(name, 2, attributes):
         found = algebra.multiplied(given, known[0])
         return algebra.total(found, (inside[0] | inside[1]) - result)
-    if name == "div" and not count and position == 0:
-        found = algebra.multiplied(given, algebra.power(known[0], Fraction(-1)))
-        return algebra.total(found, (inside[0] | inside[1]) - result)
-    missing = algebra.terms.term(("missing",), (), (), -1)
+    unknown = [algebra.terms.term(("missing", number), (), (), -1) for number in range(2)]
+    missing = [tape.given(((NONE, ((term, (), ONE),)),), result) for term in unknown]
     operands = [tape.given(value, pattern) for value, pattern in zip(known, inside[1:], strict=True)]
-    of = position
-    if name in ("rms-norm", "layer-norm") and position > 0:
-        unknown = tape.given(((NONE, ((missing, (), ONE),)),), result)
-        operands = [operands[0], *([operands[0]] * (position - 1)), unknown][: position + 1]
+    if known and has_trait(name, Trait.NORMALISATION) and position > 0:
         if position == 2:
             return algebra.total(given, inside[0] - result)
-    rule = _rule(name, len(operands), count)
-    if rule is None and _rule(name, len(operands) + 1, count) is not None:
-        operands.insert(position, tape.given(((NONE, ((missing, (), ONE),)),), result))
-        rule = _rule(name, len(operands), count)
-    if rule is None or rule is _contraction or of >= len(operands):
+        operands = [operands[0], missing[0]]
+    made = _with_missing(_Call(tape, name, attributes, tuple(operands), inside[0], inside[0], rows), missing, position)
+    if made is None:
         return None
-    made = rule(_Call(tape, name, attributes, tuple(operands), inside[0], whole))
-    found = tape.gradient(made, given, operands[of])
-    return found if all(term != missing for _, factors in found for term, _, _ in factors) else None
+    last, operand = made
+    found = tape.gradient(last, given, operand)
+    found = found if known else algebra.total(found, inside[0] - result)
+    return found if all(term not in unknown for _, factors in found for term, _, _ in factors) else None
 
 
-def _through(
-    tape: _Tape, name: str, position: int, attributes: tuple[Any, ...], given: Expression, inside: Indices, result: Indices
-) -> Expression | None:
-    """Return the gradient of an operator that is linear in its operand, and needs nothing but the gradient of its result."""
-    algebra = tape.algebra
-    summed = algebra.total(given, inside - result)
-    if name in ("add", "sub") and len(attributes) == 1:
-        return algebra.scaled(summed, _sign(name, attributes[0])) if position == 1 else summed
-    if name in ("mul", "div") and len(attributes) == 2 and (name == "mul" or attributes[0] == 1):
-        constant = constant_of(attributes[1])
-        if constant is None or not constant[1]:
-            return None
-        return algebra.scaled(summed, constant if name == "mul" else (constant[0], 1 / constant[1]))
-    if name == "neg":
-        return algebra.scaled(summed, rational(-1))
-    if name == "sum" and attributes == (None,):
-        return summed
-    return summed if _rule(name, 1, len(attributes)) is _moved else None
+def _with_missing(call: _Call, missing: Sequence[Variable], position: int) -> tuple[Variable, Variable] | None:
+    """Return the result of a call and its operand at `position`; those that the call does not have are `missing` ones."""
+    operands = [*call.operands]
+    for unknown in (None, *missing):
+        if unknown is not None:
+            operands.insert(position, unknown)
+        made = replace(call, operands=tuple(operands)).written_out() if position < len(operands) else None
+        if made is not None:
+            return made, operands[position]
+    return None
 
 
 def sum_of_gradients(terms: Terms, term: int) -> int:

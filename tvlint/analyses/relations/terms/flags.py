@@ -8,8 +8,7 @@ compares positions with positions, or that is a triangle of ones, is a band: the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
-from operator import eq, ge, gt, le, lt, ne
+from math import inf, isnan
 from typing import TypeAlias
 
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
@@ -32,18 +31,13 @@ from tvlint.analyses.relations.terms.sums_of_products import (
 )
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import EQUAL, has_trait, spec_of
 
 BAND = "band"
-TRIANGLE = "tril"
-"""The operator that keeps what is below a diagonal, or above it; its attributes say which, and where the diagonal is."""
+_SAME, _OTHER = frozenset({0}), frozenset({-1, 1})
+"""The signs of differences for which two numbers are equal, and for which they are not."""
 
 _GIVEN = ("weight", "buffer", "input")
-_COMPARED = {"gt": (0, 1, 1), "ge": (0, 1, 0), "lt": (1, 0, 1), "le": (1, 0, 0)}
-"""By comparison of positions: which operand has the columns and which the rows, and the least `c - r`."""
-
-_COMPARISONS = {"eq": eq, "ne": ne, "gt": gt, "ge": ge, "lt": lt, "le": le}
-
 _Band: TypeAlias = tuple[Pattern, int, bool]
 
 
@@ -64,14 +58,14 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
     counted = _of_count(algebra, inner, places, negated)
     if counted is not None:
         return counted
-    if head[0] == "ne":
-        inner = terms.term(("eq", *head[1:]), terms.operands[inner], terms.shape[inner], terms.slot[inner])
+    if _holds(head[0]) == _OTHER:
+        inner = terms.term((EQUAL, *head[1:]), terms.operands[inner], terms.shape[inner], terms.slot[inner])
         negated = not negated
         head = terms.keys[inner]
-    place = _place(algebra, inner, places) if head[0] == "eq" and not negated else None
+    place = _place(algebra, inner, places) if _holds(head[0]) == _SAME and not negated else None
     if place is not None:
         return place
-    if head[0] == "eq" and negated and _is_no_place(terms, inner):
+    if _holds(head[0]) == _SAME and negated and _is_no_place(terms, inner):
         terms.assumptions.add(CLASSES)
         return algebra.number(NONE)
     if head[0] == "logical-not" or (has_trait(str(head[0]), Trait.CONVERSION) and head[2] == ("bool",)):
@@ -92,6 +86,23 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
         return of_band(algebra, at, least, negated is not out)
     made = terms.term((FLAG, negated), (inner,), terms.shape[inner], terms.slot[inner])
     return ((NONE, ((made, places, ONE),)),)
+
+
+def _holds(op: object) -> frozenset[int]:
+    """Return the signs of a difference for which a comparison is true; none for other operators."""
+    spec = spec_of(op) if isinstance(op, str) else None
+    return frozenset() if spec is None else spec.holds
+
+
+def _ordered(op: object) -> tuple[int, int, int] | None:
+    """Return of a comparison of two positions, which may not be exchanged, which operand has the columns and which the rows,
+    and the least `c - r`.
+    """
+    holds = _holds(op)
+    if (1 in holds) is (-1 in holds):
+        return None
+    column, least = int(-1 in holds), int(0 not in holds)
+    return column, 1 - column, least
 
 
 def are_flags(terms: Terms, factors: Sequence[Factor]) -> bool:
@@ -116,15 +127,18 @@ def _of_count(algebra: Algebra, comparison: int, places: Pattern, negated: bool)
     """Return what a comparison of a number with ones and zeros says: that they are ones, or that they are zeros."""
     terms = algebra.terms
     head, operands = terms.keys[comparison], terms.operands[comparison]
-    compare = _COMPARISONS.get(head[0])
-    if compare is None or len(operands) != 1 or len(head[2]) != 2 or not isinstance(head[2][1], int | float):
+    holds = _holds(head[0])
+    if not holds or len(operands) != 1 or len(head[2]) != 2 or not isinstance(head[2][1], int | float):
         return None
     (literal, number), pattern = head[2], head[3]
     at = dict(zip(pattern[1], places, strict=True))
     given = ones_and_zeros(algebra, operands[0], [at.get(index, -1) for index in pattern[0]])
     if len(given) != 1 or given[0][0] != NONE or not given[0][1] or not are_flags(terms, given[0][1]):
         return None
-    of_zero, of_one = (compare(*((number, value) if literal == 0 else (value, number))) for value in (0, 1))
+    if isnan(number):
+        return None
+    differences = (number - value if literal == 0 else value - number for value in (0, 1))
+    of_zero, of_one = ((difference > 0) - (difference < 0) in holds for difference in differences)
     return None if of_zero is of_one else _all_set(algebra, given, negated is of_one)
 
 
@@ -133,7 +147,7 @@ def ones_and_zeros(algebra: Algebra, term: int, pattern: Sequence[int]) -> Expre
     if is_of_flags(algebra.terms, term):
         return flag(algebra, term, pattern, negated=False)
     inner, constant = bare(algebra.terms, term)
-    if constant == NONE and algebra.terms.keys[inner][0] == TRIANGLE and not algebra.parts:
+    if constant == NONE and has_trait(str(algebra.terms.keys[inner][0]), Trait.TRIANGLE) and not algebra.parts:
         triangle = _triangle(algebra.terms, inner, tuple(pattern))
         if triangle is not None and triangle[0] in (1, -inf):
             value, (at, least, out) = triangle
@@ -189,11 +203,12 @@ def _band(algebra: Algebra, term: int, places: Pattern) -> _Band | None:
     """Return the indices of rows and columns of a band, the least difference in it, and whether it is what is not set."""
     terms = algebra.terms
     head, operands = terms.keys[term], terms.operands[term]
-    if head[0] in _COMPARED and len(operands) == 2 and not head[2]:
-        return _of_positions(algebra, term, places, *_COMPARED[head[0]])
-    if head[0] in _COMPARED and len(operands) == 1 and len(head[2]) == 2:
-        return _of_difference(algebra, term, places)
-    if head[0] == TRIANGLE:
+    ordered = _ordered(head[0])
+    if ordered is not None and len(operands) == 2 and not head[2]:
+        return _of_positions(algebra, term, places, *ordered)
+    if ordered is not None and len(operands) == 1 and len(head[2]) == 2:
+        return _of_difference(algebra, term, places, *ordered)
+    if has_trait(str(head[0]), Trait.TRIANGLE):
         triangle = _triangle(terms, term, places)
         return triangle[1] if triangle is not None and triangle[0] in (1, True) else None
     return None
@@ -227,11 +242,11 @@ def _of_positions(algebra: Algebra, term: int, places: Pattern, column: int, row
     return (tuple(found), least, False) if found[0] != found[1] else None
 
 
-def _of_difference(algebra: Algebra, term: int, places: Pattern) -> _Band | None:
+def _of_difference(algebra: Algebra, term: int, places: Pattern, column: int, row: int, least: int) -> _Band | None:
     """Return the band of a comparison of a whole number with the difference of two positions that are counted from zero."""
     terms = algebra.terms
-    op, _, (literal, number), pattern, _ = terms.keys[term]
-    (operand,), (_, row, least) = terms.operands[term], _COMPARED[op]
+    _, _, (literal, number), pattern, _ = terms.keys[term]
+    (operand,) = terms.operands[term]
     if type(number) is not int:
         return None
     given = algebra.of_term(operand, [dict(zip(pattern[1], places, strict=True)).get(index, -1) for index in pattern[0]])
@@ -270,7 +285,7 @@ def is_of_flags(terms: Terms, term: int) -> bool:
         return False
     if head[0] in _GIVEN:
         return bool(head[2] == "bool")
-    if head[0] == TRIANGLE:
+    if has_trait(str(head[0]), Trait.TRIANGLE):
         return is_of_flags(terms, terms.operands[term][0])
     if has_trait(str(head[0]), Trait.FILLED):
         return bool(head[2][1] == "bool")

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import has_trait, scaling_of
 
 Head: TypeAlias = tuple[Any, ...]
 Operands: TypeAlias = tuple[int, ...]
@@ -85,18 +85,17 @@ def factor_of(op: str, attributes: Any) -> Fraction | None:
     """Return the number that `op` multiplies its one operand with, given its constant and the place of that; None if it does
     not.
     """
-    if op not in ("mul", "div") or len(attributes) != 2 or (op == "div" and attributes[0] != 1):
+    scaling = scaling_of(op, attributes)
+    number = number_of(scaling[0]) if scaling is not None else None
+    if scaling is None or not number:
         return None
-    number = number_of(attributes[1])
-    if not number:
-        return None
-    return number if op == "mul" else 1 / number
+    return number if scaling[1] == 1 else 1 / number
 
 
 def multiplies_with_zero(terms: Terms) -> bool:
     """Return whether anything is multiplied with the constant zero: an addend may then be zero, however often it is added."""
-    heads = (head for head in terms.keys if len(head) == 5 and head[0].removesuffix(" gradient") == "mul")
-    return any(len(head[2]) == 2 and number_of(head[2][1]) == 0 for head in heads)
+    scalings = (scaling_of(head[0].removesuffix(" gradient"), head[2]) for head in terms.keys if len(head) == 5)
+    return any(scaling is not None and scaling[1] == 1 and number_of(scaling[0]) == 0 for scaling in scalings)
 
 
 def bare_term(terms: Terms, term: int) -> int:

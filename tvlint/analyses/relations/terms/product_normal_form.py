@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from tvlint.analyses.relations.terms.numbers import square_of
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import has_trait, scaling_of
 
 Pattern: TypeAlias = tuple[int, ...]
 """An index for every dimension; -1 for one of size 1 that stands for nothing."""
@@ -53,13 +53,13 @@ def normal_product(
         and -1 not in pattern[0]
     ):
         return permuted(terms, operands[0], tuple(pattern[0].index(number) for number in pattern[1]))
-    if has_trait(forward, Trait.SCALING) and which in _FIRST and len(operands) == 1 and pattern[0] == pattern[1]:
-        known = (terms.shape[operands[0]], terms.slot[operands[0]]) == (shape, slot) and len(attributes) == 2
-        if known and (not op.startswith("div") or attributes[0] == 1):
-            constant = constant_of(attributes[1])
-            if constant is not None and (constant[1] or op.startswith("mul")):
-                return times(terms, operands[0], constant if op.startswith("mul") else (constant[0], 1 / constant[1]))
-    return None
+    scaling = scaling_of(forward, attributes) if which in _FIRST and len(operands) == 1 and pattern[0] == pattern[1] else None
+    if scaling is None or (terms.shape[operands[0]], terms.slot[operands[0]]) != (shape, slot):
+        return None
+    constant = constant_of(scaling[0])
+    if constant is None or (scaling[1] == -1 and not constant[1]):
+        return None
+    return times(terms, operands[0], constant if scaling[1] == 1 else (constant[0], 1 / constant[1]))
 
 
 def constant_of(value: Any) -> Constant | None:

@@ -29,8 +29,9 @@ from typing import TypeAlias
 
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.numbers import root_of
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, times
+from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, rational, times
 from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ops.field import AT_ZERO
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
@@ -70,7 +71,7 @@ _MOST_MULTIPLIED_OUT = 16
 _MOST_MULTIPLIED = 20
 _MOST_TIES = 24
 _ANY, _NOT_NEGATIVE, _POSITIVE = range(3)
-_OF_ZERO: dict[str, Constant] = {"exp": NONE, "erf": (1, Fraction(0)), "tanh": (1, Fraction(0)), "sigmoid": (1, Fraction(1, 4))}
+_OF_ZERO = {name: rational(value) for name, value in AT_ZERO.items()}
 """What functions are of zero: a sign, and the square."""
 
 

@@ -12,16 +12,15 @@ from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
+from tvlint.ops.spec import Call, OpSpec, Trait, UnsupportedError
+from tvlint.ops.table import interpreted, spec_of
 from tvlint.readers.nnscaler.trainer.graph_beside import graph_beside, operators_of
 
 DIMENSION = re.compile(r"\([^()]*\)|[^\s()]+")
 FROZEN = "^"
-WEIGHTS = {
-    "torch.nn.functional.linear": 2,
-    "torch.nn.functional.embedding": 2,
-    "nnscaler.runtime.function.embedding": 2,
-}
-"""Functions that take a weight as tensor 1, and the number of its dimensions."""
+_MOST_DIMENSIONS = 5
+"""Tensors of more dimensions are not tried for an operator."""
+
 DIMENSION_RULE, OPERATOR_RULE = "constraint-of-no-dimension", "constraint-of-no-operator"
 DIMENSION_HELP = "name a tensor by its place among inputs and outputs, and a dimension that its annotation lets be split"
 OPERATOR_HELP = "give the full name of the function that is called, such as `torch.nn.functional.linear`"
@@ -66,8 +65,26 @@ def constraint_misfits(path: str, constraints: Sequence[Constraint]) -> Iterator
 
 def _weightless(name: str, index: int, dimension: int) -> str:
     """Return why a function surely has no such dimension, whatever the model; empty where it may have."""
-    rank = WEIGHTS.get(name, dimension + 1)
-    return f"its tensor 1, the weight, has {rank} dimensions" if index == 1 and dimension >= rank else ""
+    rank = _rank_of_weight(name) if index == 1 else None
+    return f"its tensor 1, the weight, has {rank} dimensions" if rank is not None and dimension >= rank else ""
+
+
+def _rank_of_weight(name: str) -> int | None:
+    """Return how many dimensions the second tensor of a function has, whatever the first; None where it may have several."""
+    spec = spec_of(name) if interpreted(name) else None
+    if spec is None or spec.traits.isdisjoint({Trait.PRODUCT, Trait.CONTRACTION}):
+        return None
+    sizes = [(2,) * rank for rank in range(1, _MOST_DIMENSIONS + 1)]
+    ranks = {len(weight) for first in sizes for weight in sizes if _takes(spec, Call(name, (first, weight), {}))}
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _takes(spec: OpSpec, call: Call) -> bool:
+    try:
+        spec.bind(call)
+    except UnsupportedError:
+        return False
+    return True
 
 
 def _misfit(graph: Plan, operator: Compute, index: int, dimension: int) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tvlint.analyses.relations.derivation.state import Machine, Saved
-from tvlint.analyses.relations.terms.flags import TRIANGLE
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -19,7 +18,9 @@ from tvlint.ops.table import has_trait
 def some_rows(machine: Machine, saved: Saved) -> Saved:
     """Return a triangle that the reference does not make as some rows of one that has as many rows as columns."""
     terms, (made,) = machine.world.terms, saved.outputs
-    if made is None or not terms.normal or not terms.foreign(made.term) or terms.keys[made.term][0] != TRIANGLE:
+    if made is None or not terms.normal or not terms.foreign(made.term):
+        return saved
+    if not has_trait(str(terms.keys[made.term][0]), Trait.TRIANGLE):
         return saved
     if len(made.box) != 2 or made.box != tuple((0, size) for size in terms.shape[made.term]):
         return saved
@@ -40,7 +41,7 @@ def _diagonals(terms: Terms, triangle: int) -> Iterator[int]:
     """Yield where the diagonals are of the reference's triangles on the same side that have as many columns."""
     for term in range(terms.sealed):
         head, square = terms.keys[term], (terms.shape[triangle][1],) * 2
-        if head[0] != TRIANGLE or terms.shape[term] != square:
+        if not has_trait(str(head[0]), Trait.TRIANGLE) or terms.shape[term] != square:
             continue
         if head[2][0] is terms.keys[triangle][2][0] and isinstance(head[2][1], int):
             yield head[2][1]

@@ -626,6 +626,12 @@ program
 }
 
 
+@pytest.mark.parametrize("moved", ["roll(x, -1, 1)", "flip(x, [1])", "repeat(x, [1, 1])", "tril(x)", "detach(x)"])
+def test_whole_numbers_that_are_moved_stay_whole_numbers(moved: str) -> None:
+    text = f"mesh cp=2\ninput x i64[2,16]\nprogram\n  y = {moved}\n  z: i64[2,8] = relu(y)\n"
+    assert [finding.rule for finding in findings_of_text(text)] == ["wrong-shape-claim"]
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_does_not_fit_is_one_error_at_its_line(name: str) -> None:
     rule, line, text = PAIRS[name]

@@ -830,6 +830,34 @@ program
         ("cp=2 tp=2", "cp=4 tp=2", "pp=2 cp=2 tp=2"),
     ),
     *pair(
+        "outer axis gathered a second time in place of the inner one", "gather-of-unsharded",
+        """
+mesh $MESH
+weight w f32[8,8]
+input x f32[16,8] cp:S(0) tp:S(0)
+output z
+program
+  h = linear(x, w)
+- a = all-gather(h, dim=0) over cp
++ a = all-gather(h, dim=0) over tp
+  z = all-gather(a, dim=0) over cp
+""",
+        ("cp=2 tp=2", "cp=4 tp=2"),
+    ),
+    *pair(
+        "heads exchanged back over another axis", "pieces-not-in-rank-order",
+        """
+mesh cp=2 tp=2
+input q f32[2,4,8,16] cp:S(2) tp:S(1)
+output o f32[2,4,8,16] cp:S(2) tp:S(1)
+program
+  h = all-to-all(q, dim=1, concat-dim=2) over cp
+  g = softmax(h, dim=2)
+- o = all-to-all(g, dim=2, concat-dim=1) over tp
++ o = all-to-all(g, dim=2, concat-dim=1) over cp
+""",
+    ),
+    *pair(
         "halves of a gathered value exchanged", "pieces-not-in-rank-order",
         """
 mesh $MESH

@@ -95,6 +95,8 @@ class Trait(Enum):
     """One value or another for every element, by flags."""
     MASKED_LOOKUP = "masked-lookup"
     """Looks up the scores of targets in a shard of the classes; zero where another rank has them."""
+    MOVES = "moves"
+    """Gives elements of its first operand, or zeros in their place, and computes nothing."""
     NONLINEAR = "nonlinear"
     """Not linear in its first operand, whatever its attributes are."""
     NORMALISATION = "normalisation"

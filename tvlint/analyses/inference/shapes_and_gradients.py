@@ -279,6 +279,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
 
 _KEEP_ELEMENTS = (
     Trait.VIEW, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION, Trait.JOIN, Trait.POSITIONAL, Trait.MASKING, Trait.PEAK,
+    Trait.MOVES,
 )  # fmt: skip
 
 

@@ -179,14 +179,17 @@ def _same(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array,
 
 
 SPECS = (
-    OpSpec("repeat", (*in_torch("tile"), "torch.Tensor.repeat"), _repeat, evaluate=_tile),
     *having((Trait.APART, Trait.SELECTION), OpSpec("unbind", in_torch("unbind"), _unbind, evaluate=_parts)),
     *having(
-        (Trait.SCAN,),
-        OpSpec("flip", in_torch("flip"), _flip, evaluate=_turn, dimension=(0, None)),
-        OpSpec("roll", in_torch("roll"), _roll, evaluate=_rolled, dimension=(1, None)),
+        (Trait.MOVES,),
+        *having(
+            (Trait.SCAN,),
+            OpSpec("flip", in_torch("flip"), _flip, evaluate=_turn, dimension=(0, None)),
+            OpSpec("roll", in_torch("roll"), _roll, evaluate=_rolled, dimension=(1, None)),
+        ),
+        OpSpec("repeat", (*in_torch("tile"), "torch.Tensor.repeat"), _repeat, evaluate=_tile),
+        *having((Trait.TRIANGLE,), OpSpec("tril", in_torch("tril", "triu"), _triangle, evaluate=_cut)),
+        OpSpec("diagonal", in_torch("diagonal"), _diagonal, evaluate=_crossing),
+        *having((Trait.DETACHED,), OpSpec("detach", in_torch("detach"), _detached, evaluate=_same)),
     ),
-    *having((Trait.TRIANGLE,), OpSpec("tril", in_torch("tril", "triu"), _triangle, evaluate=_cut)),
-    OpSpec("diagonal", in_torch("diagonal"), _diagonal, evaluate=_crossing),
-    *having((Trait.DETACHED,), OpSpec("detach", in_torch("detach"), _detached, evaluate=_same)),
 )

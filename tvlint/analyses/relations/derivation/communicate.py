@@ -342,23 +342,33 @@ def together(
             blame(machine, machine.ranks[member], table[member][0], mismatch, cause=(mismatch.name, id(table)), runs=runs)
         if machine.alone and gathers and mismatch.name == "pieces-not-in-rank-order":
             return {**exchange(machine.world, first, members.ranks, given, -1, claimed={})}
-        if machine.alone and first.kind is Collective.ALL_GATHER and mismatch.name == "gathers-wrong-pieces":
-            value = None if mismatch.refutes else _with_gaps(machine, first, [given[member] for member in members.ranks])
-            return None if value is None else dict.fromkeys(members.ranks, value)
+        if machine.alone and mismatch.name == "gathers-wrong-pieces" and not mismatch.refutes:
+            return _with_gaps(machine, first, members, [given[member] for member in members.ranks])
         return None
 
 
-def _with_gaps(machine: Machine, operator: Communicate, pieces: Sequence[Value]) -> Value | None:
-    """Return what a gather over the outer one of two axes makes of the pieces of a value that both split.
+def _with_gaps(
+    machine: Machine, operator: Communicate, members: Members, pieces: Sequence[Value]
+) -> dict[int, Slot] | None:
+    """Return what a gather or exchange over the outer one of two axes makes of the pieces of a value that both split.
 
     None for what is given, whose axes may split it in turns of their own.
     """
-    terms, values = machine.world.terms, machine.world.values
-    term, dim = terms.whole(pieces[0].term), (operator.dim or 0) % len(pieces[0].box)
+    terms, values, exchanges = machine.world.terms, machine.world.values, operator.kind is Collective.ALL_TO_ALL
+    if not exchanges and operator.kind is not Collective.ALL_GATHER:
+        return None
+    rank = len(pieces[0].box)
+    term, dim = terms.whole(pieces[0].term), ((operator.concat_dim if exchanges else operator.dim) or 0) % rank
     bounds = [piece.box[dim] for piece in pieces]
     if terms.keys[term][0] in _GIVEN or terms.slot[term] == dim or term != pieces[0].term or bounds != sorted(bounds):
         return None
-    return values.with_pieces(pieces[0], [joined(bounds) if at == dim else (bound,) for at, bound in enumerate(pieces[0].box)])
+    joint = [joined(bounds) if at == dim else (bound,) for at, bound in enumerate(pieces[0].box)]
+    split = (operator.dim or 0) % rank
+    if not exchanges or split == dim:
+        return None if exchanges else dict.fromkeys(members.ranks, values.with_pieces(pieces[0], joint))
+    cuts = (chunk(machine.world, pieces[0], split, place, len(members)).box[split] for place in range(len(members)))
+    each = ([(cut,) if at == split else held for at, held in enumerate(joint)] for cut in cuts)
+    return {member: values.with_pieces(pieces[0], held) for member, held in zip(members.ranks, each, strict=True)}
 
 
 def _put_in_order(

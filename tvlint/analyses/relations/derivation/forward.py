@@ -67,7 +67,8 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         machine.derived.recovered.update(value.term for value in results if value is not None)
         if not results:
             rank.poisoned.add(operator.outputs)
-            results = (None,) * len(operator.outputs)
+            heads = attended(machine, rank, operator) if machine.alone and not sure else None
+            results = (heads, *(None,) * (len(operator.outputs) - 1))
     except UnsupportedError as error:
         unsupported = Mismatch("unsupported-operator", f"is not understood: {error}", refutes=False)
         tell(machine, rank, operator, unsupported, cause=_one_function(operator))

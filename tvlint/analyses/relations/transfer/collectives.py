@@ -196,6 +196,9 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
         raise Mismatch("wrong-gather-dim", f"gathers along dimension {dim} pieces that differ in another", refutes=True)
     if terms.slot[terms.whole(first.term)] != dim and (terms.normal or any(len(way[dim]) > 1 for way in ways)):
         together = joined(bounds for way in ways for bounds in way[dim])
+        if world.alone and len(ways[0][dim]) > 1 and all(way[dim] == ways[0][dim] for way in ways):
+            held = ", ".join(f"{low}:{high}" for low, high in ways[0][dim])
+            raise Mismatch("gathers-wrong-pieces", f"gathers the same indices {held} from every rank", refutes=True)
         if len(together) <= MOST_PIECES:
             return world.values.with_pieces(first, (*ways[0][:dim], together, *ways[0][dim + 1 :]))
     bounds = [piece.box[dim] for piece in pieces]

@@ -40,7 +40,7 @@ def contradicted(machine: Machine, rank: RankState, operator: Operator, tensor: 
     if tensor.role is not Role.ACTIVATION:
         return None
     found, goes_on = _misplaced(machine, rank, operator, tensor, value), value
-    cause: Hashable = id(operator)
+    cause: Hashable = (id(operator), found.message if found is not None else "")
     if found is None and tensor.region is not None:
         found = _unlike(machine, operator, tensor, value) if isinstance(operator, Compute) else None
         if found is None and _is_incomplete(tensor, value):

@@ -57,7 +57,7 @@ def _claimed(operator: Compute) -> str:
 
 
 def attended(machine: Machine, rank: RankState, operator: Compute) -> Slot:
-    """Return what a kernel of attention gives whose operator is unknown: as much of its result as it has of its queries.
+    """Return what attention gives of which it is not known what it computes: as much of its result as it has of its queries.
 
     It has to have keys and values of all positions, or of those that it has queries of.
     """
@@ -105,9 +105,10 @@ def _attending(
         return [], ((), ())
     queries, keys, others = (machine.world.values.pieces_of(value) for value in given)
     terms = machine.world.terms
-    sizes = tuple(((0, size),) for size in terms.shape[terms.whole(given[1].term)])
-    fits = len(queries) == len(keys) and all(len(piece) == 1 for piece in queries)
-    return (given, (queries, keys)) if keys == others and fits and keys in (queries, sizes) else ([], ((), ()))
+    sizes = terms.shape[terms.whole(given[1].term)]
+    fits = keys == others and len(queries) == len(keys) and all(len(piece) == 1 for piece in queries)
+    alike = (held in (asked, ((0, size),)) for asked, held, size in zip(queries, keys, sizes, strict=False))
+    return (given, (queries, keys)) if fits and all(alike) else ([], ((), ()))
 
 
 def takes_parts(machine: Machine, rank: RankState, operator: Compute) -> Mismatch | None:

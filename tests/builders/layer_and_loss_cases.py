@@ -39,6 +39,7 @@ def spread(x: Any, w: Any, stride: int = 1, padding: int = 0, more: int = 0, dil
     return found[:, :, padding : high - padding, padding : wide - padding]
 
 
+NO_PADDING = ((0, 0), (0, 0))
 BETWEEN = np.array([[4, 0], [3, 1], [1, 3], [0, 4]]) / 4
 """How two positions weigh on four, each in the middle of its own."""
 
@@ -266,6 +267,15 @@ MORE_CASES: tuple[Case, ...] = (
     Case("conv1d", "torch.conv1d", ((2, 2, 4), (2, 2, 2)),
          lambda x, w: sum(np.einsum("ncl,oc->nol", x[:, :, k : k + 3], w[:, :, k]) for k in (0, 1)),
          lambda t, x, w: t.conv1d(x, w)),
+    *(
+        Case(f"conv1d same over {width}", "torch.conv1d", ((2, 2, 4), (2, 2, width)),
+             lambda x, w, width=width: sum(
+                 np.einsum("ncl,oc->nol", np.pad(x, (*NO_PADDING, ((width - 1) // 2, width // 2)))[:, :, k : k + 4], w[:, :, k])
+                 for k in range(width)
+             ),
+             lambda t, x, w: t.conv1d(x, w, padding="same"), {"padding": "same"})
+        for width in (2, 3)
+    ),
     Case("conv3d", "torch.conv3d", ((2, 2, 2, 2, 2), (2, 2, 2, 2, 2)),
          lambda x, w: np.einsum("ncijk,ocijk->no", x, w)[:, :, None, None, None], lambda t, x, w: t.conv3d(x, w)),
     *(

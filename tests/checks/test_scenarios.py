@@ -47,7 +47,6 @@ NOT_FOUND = {
         ),
         "nothing is known of a view that takes pieces of a dimension apart",
     ),
-    "a mixer with channels over ranks: not reduced": "a convolution with the padding `same` is not in the operator table",
 }
 """Mistakes that the relations of a plan do not show, by scenario, and why."""
 

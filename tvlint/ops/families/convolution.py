@@ -33,14 +33,15 @@ def _positions(
     sizes: Sequence[int],
     kernel: Sequence[int],
     stride: Sequence[int],
-    padding: Sequence[int],
+    padded: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[int, ...]:
+    """Return the positions that a kernel is laid on, where `padded` counts what is added at both sides together."""
     found = []
-    for size, width, step, around, apart in zip(sizes, kernel, stride, padding, dilation, strict=True):
+    for size, width, step, around, apart in zip(sizes, kernel, stride, padded, dilation, strict=True):
         if min(width, step, apart) < 1:
             raise UnsupportedError(f"`{call.op}` with a kernel of {width}, the stride {step} and the dilation {apart}")
-        found.append((size + 2 * around - apart * (width - 1) - 1) // step + 1)
+        found.append((size + around - apart * (width - 1) - 1) // step + 1)
     if min(found) < 1 or prod(kernel) > _MOST_PLACES:
         raise UnsupportedError(f"`{call.op}` of positions {tuple(sizes)} with a kernel of {tuple(kernel)}")
     return tuple(found)
@@ -63,6 +64,16 @@ def _apart(
     }
 
 
+def _sides(call: Call, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return what is added before and behind the positions of each dimension; what `same` cannot halve goes behind them."""
+    given = call.attributes.get("padding", 0)
+    if given == "same" and set(stride) == {1}:
+        added = [apart * (width - 1) for width, apart in zip(kernel, dilation, strict=True)]
+        return tuple((most // 2, most - most // 2) for most in added)
+    around = _each(call, "padding", 0 if given == "valid" else given, len(kernel))
+    return tuple((most, most) for most in around)
+
+
 def _names(prefix: str, count: int) -> Names:
     return tuple(f"{prefix}{i}" for i in range(count))
 
@@ -81,15 +92,15 @@ def _convolution(dims: int) -> Callable[[Call], Bound]:
             raise MisfitError(said, f"there have to be {groups * weight[1]} channels")
         if weight[0] % groups or (len(call.inputs) == 3 and call.shape(2) != weight[:1]):
             raise UnsupportedError(f"`{call.op}` of {x[1]} channels with a weight of shape {weight} in {groups} groups")
-        given = [
-            _each(call, name, call.attributes.get(name, value), dims)
-            for name, value in (("stride", 1), ("padding", 0), ("dilation", 1))
-        ]
-        if any(given[1]) and call.op.startswith("nnscaler."):
-            raise UnsupportedError(f"`{call.op}` with `padding` {given[1]}, which counts each side by itself")
-        result = _positions(call, x[2:], weight[2:], *given)
+        stride, dilation = (_each(call, name, call.attributes.get(name, 1), dims) for name in ("stride", "dilation"))
+        sides = _sides(call, weight[2:], stride, dilation)
+        if any(map(any, sides)) and call.op.startswith("nnscaler."):
+            raise UnsupportedError(f"`{call.op}` with `padding` {call.attributes['padding']}, which counts each side by itself")
+        padded = tuple(map(sum, sides))
+        result = _positions(call, x[2:], weight[2:], stride, padded, dilation)
+        padding: Value = sides if any(left != right for left, right in sides) else tuple(left for left, _ in sides)
         places = _names("x", dims)
-        at_once = [whole == (1, 1, 0) for whole in zip(weight[2:], given[0], given[1], strict=True)]
+        at_once = [whole == (1, 1, 0) for whole in zip(weight[2:], stride, padded, strict=True)]
         kernel = tuple(ONE if one else name for one, name in zip(at_once, _names("k", dims), strict=True))
         found = tuple(x if one else y for one, x, y in zip(at_once, places, _names("y", dims), strict=True))
         inner = "c" if groups == 1 else "g"
@@ -113,10 +124,10 @@ def _convolution(dims: int) -> Callable[[Call], Bound]:
             frozenset({"c"}) if plain and groups == 1 else frozenset(),
             whole=frozenset(whole),
             linear=(frozenset({0}), frozenset({1})) if plain else (frozenset({1, 2}),),
-            attributes=(*given, None if alone else groups),
+            attributes=(stride, padding, dilation, None if alone else groups),
             counts={"c": "groups"} if alone else {},
             sizes={name: size for name, size in zip(found, result, strict=True) if name in whole},
-            runs=_apart(places, x[2:], weight[2:], *given),
+            runs=_apart(places, x[2:], weight[2:], stride, padded, dilation),
         )
 
     return bind
@@ -207,7 +218,7 @@ def _windows(x: Array, kernel: Sequence[int], given: Sequence[Any], fill: Any) -
     import numpy as np
 
     stride, padding, dilation = given
-    around: Any = [(0, 0), (0, 0), *((n, n) for n in padding)]
+    around: Any = [(0, 0), (0, 0), *((n, n) if isinstance(n, int) else n for n in padding)]
     padded = np.pad(x, around, constant_values=fill)
     each = zip(padded.shape[2:], kernel, stride, dilation, strict=True)
     sizes = [(size - apart * (width - 1) - 1) // step + 1 for size, width, step, apart in each]
@@ -279,7 +290,7 @@ def _bind_pool(dims: int, *more: str) -> Callable[[Call], Bound]:
         beyond = any(2 * around > width for around, width in zip(padding, kernel, strict=True))
         if beyond or (greatest and any(padding) and max(dilation) > 1):
             raise UnsupportedError(f"`{call.op}` with `padding` {padding}")
-        result = _positions(call, x[2:], kernel, stride, padding, dilation)
+        result = _positions(call, x[2:], kernel, stride, tuple(2 * around for around in padding), dilation)
         places, found = _names("x", dims), _names("y", dims)
         return Bound(
             (("n", "c", *places),),

@@ -1,37 +1,22 @@
-"""Scripts that end inside of what they have opened, and scripts that a merge has left in two versions."""
+"""Scripts that a shell refuses to read, and scripts that a merge has left in two versions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Iterator
 
 from tvlint.findings import Finding, Severity
 from tvlint.ir.patterns import Pattern
-from tvlint.ir.values import replace
-from tvlint.readers.document import ReadError
-from tvlint.readers.shell.syntax import Syntax, errors_in
-from tvlint.readers.shell.values import Source, location_of, source_of, span_of_bytes
+from tvlint.readers.shell.refusal import refusal
+from tvlint.readers.shell.syntax import filled_in
+from tvlint.readers.shell.values import location_of, source_of, span_of_bytes
 
 RULE = "broken-script"
-CLOSERS = {
-    "a command": "\n:",
-    '`"`': '"',
-    "`'`": "'",
-    "a backtick": "`",
-    "`}`": "}",
-    "`)`": ")",
-    "`fi`": "\nfi",
-    "`done`": "\ndone",
-    "`esac`": "\nesac",
-    "`}` on a line": "\n}",
-    "`)` on a line": "\n)",
-}
-"""What may be missing at the end of a script, and the text that closes what is open there."""
-LARGEST = 64 << 10
-"""Bytes of the largest script that is looked at: its syntax is found anew for each attempt."""
-ENDS = b" \t\r\n\\$"
-"""What may end a script without meaning anything: a command that goes on, and goes nowhere."""
+SHELLS = Pattern(rb"#![^\n]*\b(?:sh|bash|dash)\b")
+"""First lines of scripts whose grammar is known, where there is one."""
+TEMPLATES = Pattern(rb"\{[{%]|<%")
+"""Signs of a script that another program is still to write."""
+FILLED_IN = Pattern(r"<[A-Za-z][^<>\n]*>")
 MARKERS = (b"\n<<<<<<<", b"\n=======", b"\n>>>>>>>")
 CONFLICT = Pattern(
     rb"^<{7}(?: [^\n]*|\r)?$(?:\n(?!<{7}|>{7})[^\n]*)*\n={7}\r?$(?:\n(?!<{7}|>{7})[^\n]*)*\n>{7}(?: |\r?$)", re.MULTILINE
@@ -40,9 +25,9 @@ CONFLICT = Pattern(
 
 def broken(path: str, data: bytes) -> Iterator[Finding]:
     """Yield a finding about a script that no shell runs to its end."""
-    if len(data) > LARGEST or b"\0" in data:
+    if b"\0" in data:
         return
-    source, syntax = source_of(path, data), Syntax()
+    source = source_of(path, data)
     data = source.data
     merged = CONFLICT.search(data) if all(marker in b"\n" + data for marker in MARKERS) else None
     if merged is not None:
@@ -50,29 +35,26 @@ def broken(path: str, data: bytes) -> Iterator[Finding]:
         message = "a merge has left two versions of these lines, and the shell reads both"
         yield Finding(RULE, Severity.ERROR, message, place, "keep one of them, and take out the marks")
         return
-    try:
-        missing = _missing(source, syntax)
-    except ReadError:
+    if other_shell(path, data) or TEMPLATES.search(data):
         return
-    if missing:
-        first = min((node.start_byte for node in errors_in(syntax.tree(source).root_node)), default=0) or len(data.rstrip()) - 1
-        place = location_of(span_of_bytes(source, first, first + 1))
-        message = f"the script ends where {' and '.join(dict.fromkeys(missing))} must follow"
-        yield Finding(RULE, Severity.ERROR, message, place, "close what is open")
+    text = filled_in(data).decode("latin-1")
+    lines = text.replace("\r\n", "\n")
+    if "\r" in lines or len(text) - len(lines) not in (0, lines.count("\n")):
+        return
+    refused = refusal(lines)
+    if refused is None or _is_to_be_filled_in(lines, refused.start):
+        return
+    before = lines.count("\n", 0, refused.start) if text != lines else 0
+    place = location_of(span_of_bytes(source, refused.start + before, refused.end + before))
+    yield Finding(RULE, Severity.ERROR, refused.message, place, refused.help)
 
 
-def _missing(source: Source, syntax: Syntax) -> Sequence[str]:
-    """Return what must follow the end of a script; nothing where that is not known.
+def _is_to_be_filled_in(text: str, place: int) -> bool:
+    """Return whether a line has a word in pointed brackets that stands for a value."""
+    end = text.find("\n", place)
+    return FILLED_IN.search(text, text.rfind("\n", 0, place) + 1, len(text) if end < 0 else end) is not None
 
-    That the grammar does not understand a text says little, since shells take more. Where it understands the text with
-    something behind its end, the text is unfinished.
-    """
-    if not syntax.tree(source).root_node.has_error:
-        return ()
-    text = source.data.rstrip(ENDS)
-    for count in (0, 1, 2):
-        for names in product(CLOSERS, repeat=count):
-            end = "".join(CLOSERS[name] for name in names)
-            if not syntax.tree(replace(source, data=text + end.encode() + b"\n")).root_node.has_error:
-                return names
-    return ()
+
+def other_shell(path: str, data: bytes) -> bool:
+    """Return whether a script is one of a shell with another grammar."""
+    return path.lower().endswith((".zsh", ".ksh")) or (data.startswith(b"#!") and SHELLS.match(data) is None)

@@ -42,7 +42,7 @@ class Syntax:
 
         A placeholder, which a shell would take for redirections, counts as a variable that nobody sets.
         """
-        data = PLACEHOLDER.sub(_unset, source.data)
+        data = filled_in(source.data)
         if data not in self._trees:
             self._trees[data] = self._parsed(source, data)
         return self._trees[data]
@@ -66,6 +66,11 @@ class Syntax:
             raise ReadError(text, Location(source.path, line)) from None
         finally:
             self._left -= process_time() - started
+
+
+def filled_in(data: bytes) -> bytes:
+    """Return the text with unset variables in the place of placeholders; every other place stays."""
+    return PLACEHOLDER.sub(_unset, data)
 
 
 def _unset(found: re.Match[bytes]) -> bytes:

@@ -85,6 +85,8 @@ def is_shell(path: str, data: bytes, named_at: int) -> bool:
     if start.startswith(b"#!"):
         interpreter = INTERPRETER.match(start)
         return interpreter is None or OTHERS.fullmatch(interpreter[1]) is None
+    if path.lower().endswith(".py"):
+        return False
     end = data.find(b"\n", named_at)
     lines = [line.strip() for line in data[: end if end >= 0 else None].removeprefix(BYTE_ORDER_MARK).splitlines()]
     commands = [line for line in lines if line and not line.startswith(b"#")]

@@ -39,7 +39,11 @@ def values(folder: Path, body: str) -> dict[str, object]:
             "TP = 2\nif os.name:\n    TP = 4\ns = f'--tensor-model-parallel-size {TP} --num-layers 4'",
             {"tensor_model_parallel_size": "?"},
         ),
-        ("for TP in (1, 2):\n    s = f'--tensor-model-parallel-size {TP} --num-layers 4'", {"tensor_model_parallel_size": "?"}),
+        ("for TP in (1, 2):\n    s = f'--tensor-model-parallel-size {TP} --num-layers 4'", {}),
+        (
+            "for TP in os.name:\n    s = f'--tensor-model-parallel-size {TP} --num-layers 4'",
+            {"tensor_model_parallel_size": "?"},
+        ),
         (
             "TP = 2\ndef f(TP):\n    s = f'--tensor-model-parallel-size {TP} --num-layers 4'",
             {"tensor_model_parallel_size": "?"},
@@ -140,8 +144,11 @@ TEXT = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size
         (f"cmd = {STARTED}\ncmd += ['--seed', '1']\nos.execv('a', cmd)\n", (8, 2)),
         (f"N, TP = 4, 2\nos.system(f'{TEXT.replace('8 p', '{N} p').replace('size 2', 'size {TP}')}')\n", (4, 2)),
         (f"def command():\n    return {STARTED}\nos.execv('a', command())\n", (8, 2)),
-        ("def more(tp, n='8'):\n    return f'--tensor-model-parallel-size {tp} --num-attention-heads {n}'\n"
-         "os.system('torchrun --nproc-per-node 8 pretrain_gpt.py ' + more(2))\n", (8, 2)),
+        (
+            "def more(tp, n='8'):\n    return f'--tensor-model-parallel-size {tp} --num-attention-heads {n}'\n"
+            "os.system('torchrun --nproc-per-node 8 pretrain_gpt.py ' + more(2))\n",
+            (8, 2),
+        ),
     ],
 )
 def test_what_starts_a_command_launches_all_of_its_options(body: str, sizes: tuple[int, int], tmp_path: Path) -> None:
@@ -191,7 +198,7 @@ def test_a_default_is_what_is_launched_where_nothing_else_is_given(body: str, tm
     assert own.settings["tensor_model_parallel_size"].value == 3
 
 
-@pytest.mark.parametrize("call", ["f(2)", "f(tp=2)", "f(*all)", "f(**all)", ""])
+@pytest.mark.parametrize("call", ["f(*all)", "f(**all)", ""])
 def test_a_default_that_no_call_takes_is_not_what_is_launched(call: str, tmp_path: Path) -> None:
     command = TEXT.replace("size 2", "size {tp}")
     (own,) = read_program(tmp_path, f"def f(tp=3):\n    os.system(f'{command}')\n{call}\n")
@@ -252,3 +259,121 @@ def test_the_ranks_that_train_are_those_of_the_actors(tmp_path: Path) -> None:
     assert values(tmp_path, sizes + actors)["world_size"] == 8
     assert values(tmp_path, sizes + actors.replace("{G}", "{slime.gpus()}"))["world_size"] == "?"
     assert "world_size" not in values(tmp_path, sizes)
+
+
+START = "import subprocess\nstart = ['torchrun', '--nproc-per-node', '8', 'pretrain_gpt.py', '--num-layers', '24']\n"
+SIZE = "'--tensor-model-parallel-size'"
+
+
+def launched(folder: Path, body: str) -> list[tuple[str, object, bool]]:
+    """Return what each launch and each of its cases gives for the size: the condition, the size, and whether all is known."""
+    found = [each for own in read_program(folder, START + body) for each in (own, *own.cases)]
+    assert all("world_size" in each.settings for each in found)
+    sizes = [
+        each.settings["tensor_model_parallel_size"].value for each in found if "tensor_model_parallel_size" in each.settings
+    ]
+    assert len(sizes) == len(found)
+    return [
+        (each.condition, "?" if isinstance(size, Unknown) else size, each.complete)
+        for each, size in zip(found, sizes, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "o = {'tensor-model-parallel-size': 4}\nfor k, v in o.items():\n    start += [f'--{k}', str(v)]\n"
+        "subprocess.run(start)\n",
+        f"o = dict(a=2)\no['a'] = 4\nsubprocess.run([*start, {SIZE}, str(o['a'])])\n",
+        f"o = {{**dict(a=2), 'a': 4}}\nsubprocess.run(start + [{SIZE}, str(o.get('a', 8))])\n",
+        "o = dict(tensor_model_parallel_size=4)\n"
+        "w = ' '.join(f'--{k.replace(\"_\", \"-\")} {v}' for k, v in o.items())\n"
+        "subprocess.run(' '.join(start) + ' ' + w, shell=True)\n",
+        f"subprocess.run([*start, *[w for k in ['4'] for w in ({SIZE}, k)]])\n",
+        f"a, b = 2, 2\nsubprocess.run([*start, {SIZE}, str(a * b)])\n",
+        f"a = 3\na += 1\nsubprocess.run([*start, {SIZE}, f'{{a}}'])\n",
+        "t = 'torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 24 --tensor-model-parallel-size %d'\n"
+        "subprocess.run(t % 4, shell=True)\n",
+        "t = 'torchrun --nproc-per-node {g} pretrain_gpt.py --num-layers 24 --tensor-model-parallel-size {}'\n"
+        "subprocess.run(t.format(4, g=8), shell=True)\n",
+        f"class C:\n    def __init__(self):\n        self.tp = 4\n    def words(self):\n        return [{SIZE}, str(self.tp)]\n"
+        "    def run(self):\n        subprocess.run([*start, *self.words()])\n",
+        f"from dataclasses import dataclass\n@dataclass\nclass C:\n    tp: int = 2\nc = C(tp=4)\n"
+        f"subprocess.run([*start, {SIZE}, str(c.tp)])\n",
+        f"def f(tp, n=8):\n    subprocess.run([*start, {SIZE}, str(tp)])\nf(4)\n",
+        "def words(**o):\n    w = []\n    for k, v in o.items():\n        if v is True:\n"
+        "            w.append('--' + k)\n        else:\n"
+        "            w += ['--' + k, str(v)]\n    return w\n"
+        "subprocess.run(start + words(bf16=True, **{'tensor-model-parallel-size': 4}))\n",
+        f"def run(command):\n    print(command)\n    subprocess.run(command, check=True)\nrun([*start, {SIZE}, '4'])\n",
+    ],
+)
+def test_options_are_followed_through_tables_loops_methods_and_calls(body: str, tmp_path: Path) -> None:
+    assert launched(tmp_path, body) == [("", 4, True)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            f"for tp in (2, 4):\n    subprocess.run([*start, {SIZE}, str(tp)])\n",
+            [(" with `tp=2`", 2, True), (" with `tp=4`", 4, True)],
+        ),
+        (
+            f"for name, o in {{'a': dict(tp=2), 'b': dict(tp=4)}}.items():\n"
+            f"    subprocess.run([*start, {SIZE}, str(o['tp'])])\n",
+            [(" with `name=a`", 2, True), (" with `name=b`", 4, True)],
+        ),
+        (
+            f"def f(tp):\n    subprocess.run([*start, {SIZE}, str(tp)])\nf(2)\nf(4)\n",
+            [(" in the call at line 6", 2, True), (" in the call at line 7", 4, True)],
+        ),
+        (
+            f"for a, tp in [(1, 2), (3, 4)]:\n    if tp == 4:\n        subprocess.run([*start, {SIZE}, str(tp)])\n",
+            [(" with `a=3`", 4, True)],
+        ),
+    ],
+)
+def test_rounds_and_calls_that_launch_otherwise_are_cases_with_their_condition(
+    body: str, expected: list[tuple[str, object, bool]], tmp_path: Path
+) -> None:
+    assert launched(tmp_path, body) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"o = dict(tp=4)\no.update(os.environ)\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
+        f"o = dict(tp=4)\nos.change(o)\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
+        f"o = dict(tp=4)\nif os.name:\n    o['tp'] = 2\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
+        f"o = dict(tp=4)\nif os.name:\n    o = dict(tp=2)\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
+        f"o = dict(tp=4)\nfor k in os.environ:\n    o[k] = 2\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
+        f"o = dict(tp=4)\ndef f():\n    o['tp'] = 2\ndef g():\n    subprocess.run([*start, {SIZE}, str(o['tp'])])\nf()\ng()\n",
+        f"a = os.environ.get('A', '3')\nb = a + '1'\nsubprocess.run([*start, {SIZE}, b])\n",
+        f"for tp in (2, 4):\n    if os.name:\n        break\nsubprocess.run([*start, {SIZE}, str(tp)])\n",
+        f"t = '{{tp}}'\nsubprocess.run([*start, {SIZE}, t])\n",
+        f"class C:\n    def __init__(self):\n        self.tp = 4\n    def set(self):\n        self.tp = 2\n    def run(self):\n"
+        f"        subprocess.run([*start, {SIZE}, str(self.tp)])\n",
+        f"a = 4\nsubprocess.run([*start, {SIZE}, str(a / 2)])\n",
+        f"subprocess.run([*start, {SIZE}, '%5d' % 4])\n",
+        f"o = dict(os.environ, tp=2)\nsubprocess.run([*start, {SIZE}, str(o['b'])])\n",
+    ],
+)
+def test_what_may_be_otherwise_stays_open(body: str, tmp_path: Path) -> None:
+    assert [size for _, size, _ in launched(tmp_path, body)] == ["?"]
+
+
+def test_a_program_is_no_script_of_a_shell(tmp_path: Path) -> None:
+    listed = f"import os, sys\nCOMMANDS = {{'a': ['torchrun', 'pretrain_gpt.py', {SIZE[:-1]}=8', '--num-attention-heads=4']}}\n"
+    (tmp_path / "launch.py").write_text(listed)
+    document = read(str(tmp_path / "launch.py"))
+    assert document is None or not any(finding.severity.value == "error" for finding in document.findings)
+
+
+def test_loops_in_loops_and_calls_in_calls_end(tmp_path: Path) -> None:
+    loops = "".join(f"{'    ' * at}for v{at} in range(20):\n" for at in range(8))
+    calls = (
+        "".join(f"def f{at}(a):\n" + f"    f{at + 1}(a)\n" * 8 for at in range(12)) + "def f12(a):\n    subprocess.run(start)\n"
+    )
+    for text in (f"{loops}{'    ' * 8}start.append('--bf16')\n", f"{calls}f0(1)\n"):
+        assert len(launched(tmp_path, f"{text}subprocess.run([*start, {SIZE}, '4'])\n")) >= 1

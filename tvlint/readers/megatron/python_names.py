@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tvlint.readers.shell.values import Value
 from tvlint.readers.sources.python_syntax import text_of
 
 STEPS = 300_000
@@ -30,12 +29,12 @@ class Names:
     """The first calls of each function by its bare name; none of one that the program writes twice."""
     functions: dict[str, ast.FunctionDef | None] = field(default_factory=dict)
     """The functions of the module that end with their only result, by name; None of a name that may be another function."""
-    variables: dict[str, Value] = field(default_factory=dict)
-    """What the variables of the module hold."""
-    following: list[str] = field(default_factory=list)
-    """The functions of which a result is looked for, each called by the one before."""
-    supposed: list[ast.stmt] = field(default_factory=list)
-    """The branch of a condition that is followed as the one that runs; none where it is empty."""
+    bodies: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    """The functions of the module that each name stands for and nothing else, undecorated."""
+    owners: dict[int, ast.ClassDef] = field(default_factory=dict)
+    """The class of each method, by the identity of its node."""
+    methods: dict[tuple[str, str], ast.FunctionDef] = field(default_factory=dict)
+    """The methods that end with their only result, by class and name."""
     steps: int = STEPS
     """What may still be done to follow the program: words that are added to others."""
 
@@ -70,6 +69,7 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
                 found.imported.update({name.asname or name.name: f"{node.module}.{name.name}" for name in node.names})
             case ast.ClassDef():
                 found.fields[node.name] = {} if node.name in found.fields else _fields(node)
+                _methods(found, node)
             case ast.arg(annotation=ast.Name(id=name)):
                 found.classes[node.arg] = name if found.classes.get(node.arg, name) == name else ""
             case ast.arg():
@@ -81,12 +81,24 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 functions[node.name] += 1
                 found.functions[node.name] = node if isinstance(node, ast.FunctionDef) and _gives_one_result(node) else None
+                if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+                    found.bodies[node.name] = node
     for name in [name for name, count in functions.items() if count > 1]:
         found.calls.pop(name, None)
+        found.bodies.pop(name, None)
         found.functions[name] = None
     for name in found.functions.keys() & found.imported.keys():
         found.functions[name] = None
+        found.bodies.pop(name, None)
     return found
+
+
+def _methods(names: Names, node: ast.ClassDef) -> None:
+    for method in node.body:
+        if isinstance(method, ast.FunctionDef):
+            names.owners[id(method)] = node
+            if _gives_one_result(method):
+                names.methods[node.name, method.name] = method
 
 
 def _gives_one_result(node: ast.FunctionDef) -> bool:

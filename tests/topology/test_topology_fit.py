@@ -75,6 +75,18 @@ def test_an_accelerator_is_a_name_or_a_size() -> None:
     assert [accelerator(text) for text in ("A100", "H20", "MI250X", "Z9", "0GB", "", "80", "-1GB")] == [None] * 8
 
 
+def test_a_name_of_several_sizes_is_answered_with_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.sh").write_text(SCRIPT.format(further=""))
+    with pytest.raises(SystemExit) as left:
+        main(["topology", str(tmp_path / "train.sh"), "--gpu", "a100"])
+    assert left.value.code == 2
+    assert "write `a100-40GB` or `a100-80GB`" in capsys.readouterr().err
+    assert [accelerator(text) for text in ("a100-40GB", "B200_192GB")] == [
+        Accelerator("a100-40GB", 40 * GIB),
+        Accelerator("B200_192GB", 192 * GIB),
+    ]
+
+
 def test_the_fullest_stage_is_judged_to_the_byte() -> None:
     found = topology(**LLAMA, pipeline_model_parallel_size=4, bf16=True, use_flash_attn=True)
     most = max(known(stage.total) for stage in known(found.memory))
@@ -155,6 +167,6 @@ def test_the_command_says_whether_it_fits(
 
 def test_an_unknown_accelerator_is_refused_with_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as error:
-        main(["topology", "train.sh", "--gpu", "A100"])
+        main(["topology", "train.sh", "--gpu", "A999"])
     assert error.value.code == 2
     assert "give its size, such as `80GB`" in capsys.readouterr().err

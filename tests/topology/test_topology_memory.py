@@ -159,3 +159,18 @@ def test_memory_that_cannot_be_told_says_why(changed: dict[str, object], part: s
     assert isinstance(value, Unknown)
     assert reason in value.reason
     assert isinstance(stage.total, Unknown)
+
+
+@pytest.mark.parametrize(("part", "held"), [(0.0, 1.0), (0.25, 0.75), (1.0, 0.0), (None, 0.0)])
+def test_the_host_holds_the_state_of_the_part_that_it_updates(part: float | None, held: float) -> None:
+    settings: dict[str, object] = {
+        **LLAMA,
+        "bf16": True,
+        "use_distributed_optimizer": True,
+        "use_precision_aware_optimizer": True,
+    }
+    (whole,) = known(topology(**settings).memory)
+    offloaded = settings | {"optimizer_cpu_offload": True} | ({} if part is None else {"optimizer_offload_fraction": part})
+    (found,) = known(topology(**offloaded).memory)
+    assert known(found.optimizer) == pytest.approx(known(whole.optimizer) * held, abs=1)
+    assert (found.weights, found.gradients) == (whole.weights, whole.gradients)

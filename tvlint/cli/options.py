@@ -62,9 +62,7 @@ def judging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--select", action="append", default=[], metavar="RULE", help="only these rules; repeatable, or a,b,c")
     parser.add_argument("--ignore", action="append", default=[], metavar="RULE", help="leave these rules out")
     choice(parser, "--fail-on SEVERITY", severities, "the mildest severity that exits 1 (default: error)")
-    parser.add_argument(
-        "--no-ignore-comments", action="store_true", help="also report what `tvlint: ignore` comments silence"
-    )
+    parser.add_argument("--no-ignore-comments", action="store_true", help="also report what `tvlint: ignore` comments silence")
     parser.add_argument("--show-unknown", action="store_true", help="list rules that could not be evaluated")
     world_size(parser)
 
@@ -90,9 +88,7 @@ def quiet(parser: argparse.ArgumentParser) -> None:
 def fixing(parser: argparse.ArgumentParser) -> None:
     """`--fix`, what it does, and what it would do."""
     parser.add_argument("--fix", action="store_true", help="apply the fixes that leave no choice")
-    parser.add_argument(
-        "--unsafe-fixes", action="store_true", help="with `--fix`: also the first of several repairs"
-    )
+    parser.add_argument("--unsafe-fixes", action="store_true", help="with `--fix`: also the first of several repairs")
     parser.add_argument("--diff", action="store_true", help="show what `--fix` would change, and change nothing")
     parser.add_argument(
         "--add-ignores", type=reason, metavar="REASON", help="silence each finding by a comment that gives this reason"
@@ -162,8 +158,13 @@ def natural(text: str) -> int:
 def accelerator(text: str) -> Accelerator:
     """Return an accelerator whose memory is known, or a size of memory."""
     from tvlint.topology.known import accelerator as named
+    from tvlint.topology.known import sizes_of
 
     found = named(text)
+    if found is None and (sizes := sizes_of(text)):
+        raise argparse.ArgumentTypeError(
+            f"`{text}` is sold with more or less memory: write {' or '.join(f'`{each}`' for each in sizes)}"
+        )
     if found is None:
         raise argparse.ArgumentTypeError(f"the memory of `{text}` is not known: give its size, such as `80GB`")
     return found

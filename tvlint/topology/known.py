@@ -54,8 +54,6 @@ _GPT2 = 50257
 _TIKTOKEN = 2**17
 """Megatron's default (megatron/core/tokenizers/text/libraries/tiktoken_tokenizer.py:24)."""
 _MEMORY: Mapping[str, int] = {
-    "A10040GB": 40,
-    "A10080GB": 80,
     "H100": 80,
     "H200": 141,
     "H800": 80,
@@ -63,8 +61,15 @@ _MEMORY: Mapping[str, int] = {
     "MI300X": 192,
     "MI325X": 256,
 }
-"""Gigabytes by the data sheets of the vendors. What is sold with several sizes under one name (A100, A800, H20, GH200, B200),
-or is two devices for a program (MI250X), has to be named by its size."""
+"""Gigabytes by the data sheets of the vendors. What is two devices for a program (MI250X) has to be named by its size."""
+_SIZES: Mapping[str, tuple[int, ...]] = {
+    "A100": (40, 80),
+    "A800": (40, 80),
+    "H20": (96, 141),
+    "GH200": (96, 144),
+    "B200": (180, 192),
+}
+"""What is sold with several sizes under one name."""
 _VARIANT = re.compile(r"-(?:Instruct|chat)(?=-|$)")
 _SIZE = re.compile(r"(\d{1,5}(?:\.\d{1,2})?)G(?:I?B)?")
 
@@ -78,11 +83,20 @@ class Accelerator:
 
 
 def accelerator(text: str) -> Accelerator | None:
-    """Return the accelerator of a name (`H100`) or size (`80GB`); None for what is neither. Gigabytes are taken as binary."""
+    """Return the accelerator of a name (`H100`, `A100-80GB`) or size (`80GB`); None for what is neither.
+
+    Gigabytes are taken as binary.
+    """
     plain = re.sub(r"\s+", "", text.upper())
     size = _SIZE.fullmatch(plain)
-    memory = float(size[1]) if size is not None else _MEMORY.get(re.sub("[-_]", "", plain))
+    named = dict(_MEMORY) | {f"{name}{each}GB": each for name, sizes in _SIZES.items() for each in sizes}
+    memory = float(size[1]) if size is not None else named.get(re.sub("[-_]", "", plain))
     return Accelerator(text, int(memory * GIB)) if memory else None
+
+
+def sizes_of(text: str) -> tuple[str, ...]:
+    """Return the names of the accelerators that are sold under one name, such as `A100-40GB`; none of any other name."""
+    return tuple(f"{text}-{size}GB" for size in _SIZES.get(text.upper(), ()))
 
 
 def with_tokens(configuration: Configuration) -> tuple[Configuration, tuple[str, ...]]:

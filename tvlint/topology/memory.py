@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import prod
 
 from tvlint.ir.configuration import Unknown
@@ -107,12 +106,11 @@ def state_bytes(count: Count, precision: Precision, grid: Grid) -> int:
     """Return the optimizer state of a rank; a distributed optimizer splits it over the dp-cp group, that of experts over
     expert-dp.
     """
+    held = precision.state * (1 - precision.offloaded)
     if not precision.distributed:
-        return count.total * precision.state
+        return round(count.total * held)
     ranks = divide(prod(grid.dense.axis_size(name) for name in ("dp", "cp")), precision.instances, "the dp-cp group:")
-    state = Fraction(count.dense * precision.state, ranks)
+    state = count.dense * held / ranks
     if grid.expert is not None:
-        state += Fraction(
-            count.experts * precision.state, divide(grid.expert.axis_size("dp"), precision.instances, "the expert-dp group:")
-        )
+        state += count.experts * held / divide(grid.expert.axis_size("dp"), precision.instances, "the expert-dp group:")
     return round(state)

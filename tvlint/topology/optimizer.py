@@ -7,6 +7,7 @@ gradients, 6 + 12/d of them with the distributed optimizer over d ranks. Its row
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tvlint.ir.configuration import Unknown
 from tvlint.topology.quantity import Settings, Undecided
@@ -31,16 +32,21 @@ class Precision:
     distributed: bool
     instances: int = 1
     """Into how many parts the data-parallel ranks fall, each of which holds the whole optimizer state."""
+    offloaded: Fraction = Fraction(0)
+    """The part of the parameters whose state lies in the memory of the host."""
 
     def formula(self) -> str:
         """`6 + 12/d`, or the sum without the distributed optimizer."""
         held = self.weight + self.gradient
-        return f"{held} + {self.state}/d" if self.distributed else str(held + self.state)
+        if self.offloaded == 1:
+            return str(held)
+        state = self.state * (1 - self.offloaded)
+        return f"{held} + {float(state):g}/d" if self.distributed else f"{float(held + state):g}"
 
 
 def precision(settings: Settings) -> Precision:
     """Return the bytes as the settings choose them; raises `Undecided` for optimizers whose state this does not count."""
-    sharding = settings.any_of("use_megatron_fsdp", "use_torch_fsdp2", "optimizer_cpu_offload")
+    sharding = settings.any_of("use_megatron_fsdp", "use_torch_fsdp2")
     if sharding is not None:
         raise Undecided(Unknown(f"`{sharding}` places parameters and state in ways that this formula does not cover"))
     optimizer = settings.text("optimizer")
@@ -54,10 +60,24 @@ def precision(settings: Settings) -> Precision:
     if settings.flag("use_precision_aware_optimizer"):
         gradient = _bytes(settings, "main_grads_dtype")
         moments = _bytes(settings, "exp_avg_dtype") + _bytes(settings, "exp_avg_sq_dtype")
-        return Precision(name, weight, gradient, _bytes(settings, "main_params_dtype") + moments, distributed, instances)
+        state = _bytes(settings, "main_params_dtype") + moments
+        return Precision(name, weight, gradient, state, distributed, instances, _offloaded(settings))
     main = 0 if name == "fp32" else 4
     copied_gradient = 0 if gradient == 4 else 4
-    return Precision(name, weight, gradient, main + copied_gradient + 8, distributed, instances)
+    return Precision(name, weight, gradient, main + copied_gradient + 8, distributed, instances, _offloaded(settings))
+
+
+def _offloaded(settings: Settings) -> Fraction:
+    """Return the part of the parameters that the host updates.
+
+    The source is megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py:258.
+    """
+    if not settings.flag("optimizer_cpu_offload"):
+        return Fraction(0)
+    part = settings.number("optimizer_offload_fraction")
+    if not 0 <= part <= 1:
+        raise Undecided(Unknown(f"`optimizer_offload_fraction` is {part}, not between 0 and 1"))
+    return Fraction(part).limit_denominator(10_000)
 
 
 def _gradients_in_fp32(settings: Settings, name: str) -> bool:

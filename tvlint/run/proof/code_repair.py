@@ -9,7 +9,8 @@ from functools import partial
 from itertools import islice
 
 from tvlint.checkout.opening import instead
-from tvlint.edits.generated_code import Code, Proposal, proposals
+from tvlint.edits.generated_code.code import Code, Proposal
+from tvlint.edits.generated_code.proposals import proposals
 from tvlint.equivalence.explain.repair import SHOWS, Candidate, first_proved, with_repair
 from tvlint.findings import Finding, Outcome, Reason, Severity, Verdict
 from tvlint.ir.location import Location

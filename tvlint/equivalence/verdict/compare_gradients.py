@@ -12,8 +12,8 @@ from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held, whole_shape
 from tvlint.analyses.relations.derivation.localisation.localise import partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
-from tvlint.analyses.relations.terms.arithmetic import is_equal_by_ranges, some_of
 from tvlint.analyses.relations.terms.loss_identities import multiplies_with_zero
+from tvlint.analyses.relations.terms.ranges import is_equal_by_ranges, some_of
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
 from tvlint.analyses.relations.transfer.context import Mismatch, World

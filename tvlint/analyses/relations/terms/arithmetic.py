@@ -24,14 +24,14 @@ from tvlint.analyses.relations.terms.flags import are_flags, flag, is_of_flags, 
 from tvlint.analyses.relations.terms.formulas import Arithmetic, TapeRows, symbols
 from tvlint.analyses.relations.terms.layouts import in_any_layout
 from tvlint.analyses.relations.terms.loss_identities import CLASSES, is_restricted
-from tvlint.analyses.relations.terms.product_normal_form import NONE, bare, constant_of, times
+from tvlint.analyses.relations.terms.product_normal_form import NONE, constant_of, times
+from tvlint.analyses.relations.terms.ranges import moved_ranges
 from tvlint.analyses.relations.terms.sums_of_products import (
     ONE,
     SUM_OF_PRODUCTS,
     Algebra,
     Expression,
     TooLargeError,
-    parts_of,
 )
 from tvlint.analyses.relations.terms.tape import Indices, Tape, Variable
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
@@ -157,7 +157,7 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     name = str(op).removesuffix(" gradient")
     *places, result = pattern[: len(operands) + 1]
     _, averaged, whole = pattern[-3:]
-    moved = _moved_ranges(terms, head, operands, places, result, whole) if has_trait(name, Trait.RANGES, Trait.JOIN) else None
+    moved = moved_ranges(terms, head, operands, places, result, whole) if has_trait(name, Trait.RANGES, Trait.JOIN) else None
     if moved is not None or averaged or (not gradient and which != 0):
         return moved
     algebra = Algebra(terms)
@@ -213,198 +213,6 @@ def _looked_up(name: str, gradient: bool, places: Sequence[Sequence[int]], resul
     if len(found) != 1:
         raise TooLargeError
     return tuple(found)
-
-
-def _moved_ranges(
-    terms: Terms,
-    head: Head,
-    operands: Sequence[int],
-    places: Sequence[Sequence[int]],
-    result: Sequence[int],
-    whole: Sequence[int],
-) -> int | None:
-    """Return slices, parts and joined tensors, and their gradients: some indices of dimensions, or values among zeros.
-
-    A dimension that views put together is cut as one.
-    """
-    op, which, attributes, _, extra = head
-    gradient, algebra = str(op).endswith(" gradient"), Algebra(terms)
-    free = [[index for index in each_sequence if index not in whole] for each_sequence in (*places, result)]
-    algebra.split(
-        (term, [index if index in moved_index else -1 for index in at])
-        for term, at, moved_index in zip(operands, places, free, strict=False)
-    )
-    new = [index for index in result if index in whole and not any(index in place for place in places)]
-    if len(new) != len(extra):
-        return None
-    sizes = dict(zip(new, extra, strict=True))
-    values = [_opaque(algebra, term, place, whole) for term, place in zip(operands, places, strict=True)]
-    cut = [[index for index in place if index in whole] for place in places]
-    if str(op).removesuffix(" gradient") == "stack":
-        made = _unstacked(algebra, values, cut, which) if gradient else _stacked(algebra, values, new, extra)
-        return _laid_out(algebra, made, result) if made else None
-    if (
-        all(isinstance(attribute, int) and not isinstance(attribute, bool) for attribute in attributes)
-        and attributes
-        and len(new) == 1
-    ):
-        starts = [sum(attributes[:place]) for place in range(len(attributes))]
-        if any(len(moved_index) != 1 for moved_index in cut):
-            return None
-        joins = has_trait(str(op).removesuffix(" gradient"), Trait.JOIN)
-        if joins is gradient:
-            place = which[0] if gradient else which
-            if (
-                len(operands) != 1
-                or not isinstance(place, int)
-                or place >= len(attributes)
-                or sizes[new[0]] != attributes[place]
-            ):
-                return None
-            made = algebra.sliced(values[0], cut[0][0], starts[place], starts[place] + attributes[place], new[0])
-        else:
-            given = which[1] if gradient else tuple(range(len(attributes)))
-            if len(given) != len(operands) or sizes[new[0]] != sum(attributes):
-                return None
-            made = algebra.added(
-                *(
-                    algebra.padded(value, moved_index, starts[place], sum(attributes), new[0])
-                    for value, (moved_index,), place in zip(values, cut, given, strict=True)
-                )
-            )
-    else:
-        (value, *more), (sequence,) = values, places[:1]
-        if more or len(sequence) != len(result) or len(attributes) != len(sequence):
-            return None
-        made = value
-        for entry, before, after in zip(attributes, sequence, result, strict=True):
-            if entry is None and before == after:
-                continue
-            if (
-                not isinstance(entry, tuple)
-                or len(entry) != 3
-                or entry[2] != 1
-                or not all(isinstance(end, int) for end in entry)
-            ):
-                return None
-            start, stop, _ = entry
-            if gradient:
-                made = algebra.padded(made, before, start, sizes[after], after)
-            else:
-                made = algebra.sliced(made, before, start, stop, after)
-    if not made:
-        return None
-    term, constant = algebra.laid_out(made, result)
-    return times(terms, term, constant)
-
-
-def _stacked(
-    algebra: Algebra, values: Sequence[Expression], new: Sequence[int], extra: Sequence[int]
-) -> Expression | None:
-    """Return values along a new dimension: each among zeros, at its place of it."""
-    if len(new) != 1 or tuple(extra) != (len(values),):
-        return None
-    part = _fresh(algebra, new)
-    algebra.sizes[part] = (1, False)
-    return algebra.added(*(algebra.padded(value, part, place, len(values), new[0]) for place, value in enumerate(values)))
-
-
-def _unstacked(
-    algebra: Algebra, values: Sequence[Expression], cut: Sequence[Sequence[int]], which: Sequence[int]
-) -> Expression | None:
-    """Return the gradient of a value that stands at a place of a new dimension: the given one there, without the dimension."""
-    if len(values) != 1 or len(cut[0]) != 1 or not isinstance(which[0], int):
-        return None
-    part = _fresh(algebra, cut[0])
-    made = algebra.sliced(values[0], cut[0][0], which[0], which[0] + 1, part)
-    return tuple(
-        (constant, tuple((term, tuple(-1 if i == part else i for i in at), power) for term, at, power in factors))
-        for constant, factors in made
-    )
-
-
-def _fresh(algebra: Algebra, known: Sequence[int]) -> int:
-    return max(*algebra.sizes, *known, -1) + 1
-
-
-def some_of(terms: Terms, term: int, dim: int, start: int, stop: int) -> int | None:
-    """Return some indices of a dimension of a term as a sum of products; None where no form of it is known."""
-    places, algebra = list(range(len(terms.shape[term]))), Algebra(terms)
-    try:
-        (given,) = _with_dimensions(algebra, [(term, places, dim)])
-        made = algebra.sliced(given, dim, start, stop, len(places))
-        return _laid_out(algebra, made, [*places[:dim], len(places), *places[dim + 1 :]]) if made else None
-    except TooLargeError:
-        return None
-
-
-def is_equal_by_ranges(terms: Terms, one: int, other: int) -> bool:
-    """Return whether two terms are equal on each of the ranges at which the first has values side by side, where these make up
-    a dimension.
-    """
-    algebra, places = Algebra(terms), range(len(terms.shape[one]))
-    try:
-        algebra.split([(one, places)])
-        found = algebra.ranges(algebra.of_term(one, places))
-    except TooLargeError:
-        return False
-    if found is None:
-        return False
-    dim, ranges = found
-    if dim >= len(terms.shape[one]) or sum(size for _, size in ranges) != terms.shape[one][dim]:
-        return False
-    for start, size in ranges:
-        part, right = (some_of(terms, term, dim, start, start + size) for term in (one, other))
-        if part is None or part != right:
-            return False
-    return True
-
-
-def among_zeros(terms: Terms, term: int, dim: int, start: int, size: int) -> int | None:
-    """Return a term among zeros, from `start` on in a dimension of that size; None where no form of it is known."""
-    return side_by_side(terms, [(term, start)], dim, size)
-
-
-def side_by_side(terms: Terms, parts: Sequence[tuple[int, int]], dim: int, size: int) -> int | None:
-    """Return terms side by side in a dimension of that size, each from an index on; None where no form of that is known."""
-    places, algebra = list(range(len(terms.shape[parts[0][0]]))), Algebra(terms)
-    last = len(places) + len(parts)
-    try:
-        cut = [(term, [*places[:dim], part, *places[dim + 1 :]], part) for part, (term, _) in enumerate(parts, len(places))]
-        given = zip(_with_dimensions(algebra, cut), cut, parts, strict=True)
-        made = [algebra.padded(value, part, start, size, last) for value, (_, _, part), (_, start) in given]
-        return _laid_out(algebra, algebra.added(*made), [*places[:dim], last, *places[dim + 1 :]])
-    except TooLargeError:
-        return None
-
-
-def _with_dimensions(algebra: Algebra, given: Sequence[tuple[int, Sequence[int], int]]) -> list[Expression]:
-    """Return terms, each with the indices of its dimensions, as expressions in which one index of each is not split."""
-    algebra.split((term, [-1 if index == whole else index for index in places]) for term, places, whole in given)
-    return [_opaque(algebra, term, places, [whole]) for term, places, whole in given]
-
-
-def _laid_out(algebra: Algebra, made: Expression, places: Sequence[int]) -> int:
-    term, constant = algebra.laid_out(made, places)
-    return times(algebra.terms, term, constant)
-
-
-def _opaque(algebra: Algebra, term: int, places: Sequence[int], whole: Sequence[int]) -> Expression:
-    """Return a term as an expression; as one factor where it joins dimensions into one that is cut.
-
-    An index that no factor has, since the term is the same all along it, is as long as the dimension.
-    """
-    inner, constant = bare(algebra.terms, term)
-    for dim, index in enumerate(places):
-        if index >= 0:
-            algebra.sizes.setdefault(index, (algebra.terms.shape[inner][dim], dim == algebra.terms.slot[inner]))
-    if all(len(sizes) == 1 for sizes, index in zip(parts_of(algebra.terms, inner), places, strict=True) if index in whole):
-        return algebra.of_term(term, places)
-    for dim, index in enumerate(places):
-        if len(algebra.expanded(index)) > 1:
-            raise TooLargeError
-        algebra.sizes[index] = (algebra.terms.shape[inner][dim], dim == algebra.terms.slot[inner])
-    return ((constant, ((inner, tuple(places), ONE),)),)
 
 
 def _special(
@@ -539,7 +347,10 @@ def _gradient(
         return None
     last, operand = made
     found = tape.gradient(last, given, operand)
-    found = found if known else algebra.total(found, inside[0] - result)
+    if not known:
+        if given and not found:
+            return None
+        found = algebra.total(found, inside[0] - result)
     return found if all(term not in unknown for _, factors in found for term, _, _ in factors) else None
 
 

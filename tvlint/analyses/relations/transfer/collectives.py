@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from tvlint.analyses.relations.terms.arithmetic import side_by_side, some_of
+from tvlint.analyses.relations.terms.ranges import side_by_side, some_of
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.context import Mismatch, World, of_one_plan
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, joined

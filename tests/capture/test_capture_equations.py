@@ -258,6 +258,24 @@ def test_what_is_lifted_computes_what_the_statement_says(op: str) -> None:
     np.testing.assert_allclose(bench.run(made), np.asarray(expected, dtype=float), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("start", "dim"), [(0, 1), (1, 1), (2, -1), (1, 0)])
+def test_the_gradient_of_every_nth_row_has_zeros_around_each(start: int, dim: int) -> None:
+    expected = np.zeros((9, 4) if dim == 0 else (3, 12))
+    (expected[start::3] if dim == 0 else expected[:, start::3])[...] = X
+    given = {"grad_output": X, "input_sizes": expected.shape, "dim": dim, "start": start, "end": 1 << 40, "step": 3}
+    bench = Bench()
+    np.testing.assert_allclose(bench.run(bench.apply("slice_backward", given, expected)), expected)
+
+
+def test_the_gradient_of_every_nth_row_stays_open_where_the_rows_do_not_divide() -> None:
+    bench = Bench()
+    made = bench.apply(
+        "slice_backward", {"grad_output": X, "input_sizes": (3, 7), "dim": 1, "start": 0, "end": 7, "step": 2}, X
+    )
+    bench.program.roots.append(RootValue(made, "x", Mark()))
+    assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == ["aten.slice_backward.default"]
+
+
 @pytest.mark.parametrize("kernel", FORWARD)
 def test_a_gradient_kernel_is_the_gradient_of_its_forward_operator(kernel: str) -> None:
     op, arguments, value, (argument,), sources = FORWARD[kernel]

@@ -20,6 +20,7 @@ PROGRAMS = {
     "megatron_gpt_tp2_sp": ("megatron_gpt_reference", "tp 2", "29"),
     "megatron_gpt_dp2_distributed_optimizer": ("megatron_gpt_reference", "dp 2", "29"),
     "megatron_gpt_dp2_overlap": ("megatron_gpt_reference", "dp 2", "29"),
+    "megatron_gpt_dp4_instances": ("megatron_gpt_llama_reference", "dp 2 x axis1 2", "15"),
     "megatron_gpt_pp2_tied": ("megatron_gpt_tied_reference", "pp 2", "28"),
     "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
     "megatron_gpt_groups_tp2_sp": ("megatron_gpt_groups_reference", "tp 2", "15"),
@@ -129,6 +130,46 @@ def test_weights_that_are_gathered_and_were_others_before_are_not_proved(tmp_pat
     assert [problem.message for problem in report.problems] == [
         "a value of shape (1280,) that the step is given is no part of what the reference is given"
     ]
+
+
+def between_instances(lines: list[Line]) -> list[int]:
+    """Return the places of the sums of parts of gradients between instances of the distributed optimizer."""
+    scattered = next(at for at, line in enumerate(lines) if line.get("communication") == "reduce-scatter")
+    group = lines[scattered]["group"]
+    sums = [at for at in collectives(lines, "all-reduce") if not set(lines[at]["group"]) <= set(group)]
+    return [at for at in sums if len(lines[at]["group"]) == 2 and lines[at]["group"] not in ([0, 1], [2, 3])]
+
+
+PARTS: dict[str, Callable[[list[Line], list[int]], list[Line]]] = {
+    "not summed": dropped,
+    "not summed by the first part's ranks": lambda lines, places: dropped(
+        lines, [at for at in places if lines[at]["group"] == lines[places[0]]["group"]]
+    ),
+    "summed with the other ranks of their own instance": lambda lines, places: [
+        {**line, "group": [line["group"][0], line["group"][0] + 1]} if at in places else line for at, line in enumerate(lines)
+    ],
+    "averaged again": lambda lines, places: [
+        {**line, "reduce": "avg"} if at in places else line for at, line in enumerate(lines)
+    ],
+    "the greatest": lambda lines, places: [
+        {**line, "reduce": "max"} if at in places else line for at, line in enumerate(lines)
+    ],
+}
+
+
+@pytest.mark.parametrize("fault", PARTS)
+def test_parts_of_gradients_that_instances_do_not_sum_are_not_proved(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan alone finds them: a rank that is left nothing of a weight says nothing of what the others do with it."""
+    prover_alone(monkeypatch)
+    lines = lines_of("megatron_gpt_dp4_instances")
+    places = between_instances(lines)
+    assert len({tuple(lines[at]["group"]) for at in places}) == 2
+    report = prove_pair(Pair(written(tmp_path, PARTS[fault](lines, places)), path_of("megatron_gpt_llama_reference")))
+    assert not any(verdict.outcome is Outcome.PROVED for verdict in report.verdicts)
+    if fault in ("not summed", "averaged again"):
+        assert [verdict.outcome for verdict in report.verdicts] == [Outcome.REFUTED]
 
 
 def test_tied_embeddings_that_are_not_summed_are_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

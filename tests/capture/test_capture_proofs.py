@@ -81,6 +81,9 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("pipeline_interleaved", "pipeline_reference", "pp 2", "4"),
         ("pipeline_zero_bubble", "pipeline_reference", "pp 2", "4"),
         ("pipeline_messages", "pipeline_messages_reference", "pp 2", "4"),
+        ("staged_samples", "staged_samples_reference", "pp 2", "2"),
+        ("exchanged_heads", "exchanged_heads_reference", "dp 2", "1"),
+        ("vocabulary_parallel", "vocabulary_parallel_reference", "tp 2", "1"),
         ("causal_lm", "causal_lm_reference", "dp 2", "1"),
         ("loss_scaling", "loss_scaling_reference", "dp 2", "1"),
         ("sequence_parallel", "sequence_parallel_reference", "tp 2", "1"),
@@ -290,7 +293,14 @@ def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("program", "reference"), [("tensor_parallel_mlp", "mlp"), ("loss_parallel", "loss_parallel_reference")]
+    ("program", "reference"),
+    [
+        ("tensor_parallel_mlp", "mlp"),
+        ("loss_parallel", "loss_parallel_reference"),
+        ("exchanged_heads", "exchanged_heads_reference"),
+        ("vocabulary_parallel", "vocabulary_parallel_reference"),
+        ("staged_samples", "staged_samples_reference"),
+    ],
 )
 def test_no_mutant_of_a_capture_is_proved(tmp_path: Path, program: str, reference: str) -> None:
     """The recorded numbers only take proofs away: what the plans alone do not prove, nothing does."""

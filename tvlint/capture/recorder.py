@@ -134,15 +134,18 @@ class Recorder(TorchDispatchMode):
 
     def is_made(self, tensor: torch.Tensor) -> bool:
         """Return whether an operator of the step has made the storage of a tensor."""
-        return self.storages.get(tensor.untyped_storage()._cdata) in self.made
+        return self._storage_of(tensor) in self.made
 
     def is_received(self, tensor: torch.Tensor) -> bool:
         """Return whether a message of the step has written a tensor."""
-        return self.storages.get(tensor.untyped_storage()._cdata) in self.arrived
+        return self._storage_of(tensor) in self.arrived
 
     def is_data(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor is no weight, and nothing that the step has written or named."""
-        return not tensor.requires_grad and self.storages.get(tensor.untyped_storage()._cdata) not in self.changed
+        return not tensor.requires_grad and self._storage_of(tensor) not in self.changed
+
+    def _storage_of(self, tensor: torch.Tensor) -> int | None:
+        return self.storages.get(_held(tensor).untyped_storage()._cdata)
 
     def name(self, tensor: torch.Tensor) -> int:
         """Return the number of the window that a weight or buffer is."""

@@ -13,17 +13,18 @@ from tvlint.ir.placement import Partial, Placement, Shard
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.capture.emit import CrossingError, Run
 from tvlint.readers.capture.equal_gathers import without_equal_gathers
+from tvlint.readers.capture.left_parts import with_reducers_of_left_parts
 from tvlint.readers.capture.lifting.lift import inputs_of, outputs_of
 from tvlint.readers.capture.lifting.program import Exchange
 from tvlint.readers.capture.lifting.program import Program as Followed
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired, uses_of
-from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of
+from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of, whole_box
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.rewriting.turned_samples import with_samples_as_given
 from tvlint.readers.capture.rewriting.uneven_shards import without_uneven_shards
-from tvlint.readers.capture.rewriting.unit_dimensions import units_of, with_units
+from tvlint.readers.capture.rewriting.unit_dimensions import Holding, units_of, with_units
 from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tapes.communicators import with_communicators
 from tvlint.readers.capture.tapes.spelling import UNSCALE
@@ -68,7 +69,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     for rank, received in enumerate(received_numbers([rank.lifted for rank in ranks])):
         if received:
             ranks[rank] = prepare(capture.path, capture.tapes[rank], programs[rank], received, tokens)
-    prepared = with_own_parts(ranks)
+    prepared = with_own_parts(with_reducers_of_left_parts(ranks))
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     _add_units(prepared, found, reference)
     mesh, placements = _mesh(capture, prepared, found)
@@ -92,7 +93,7 @@ def _keep_single_samples(prepared: Prepared, found: Found) -> None:
     single = {name for name, whole in found.wholes.items() if whole.local[:1] == (1,) and whole.local != whole.shape}
     units = {value: {0: (_SAMPLE,)} for value, name in found.names[0].items() if name in single}
     weights = frozenset(value for value, name in found.names[0].items() if found.wholes[name].role is not Role.INPUT)
-    with_units(prepared.factors, prepared.lifted, units, weights)
+    with_units([Holding(prepared.factors, prepared.lifted, units, weights)])
 
 
 _SAMPLE = -1
@@ -103,6 +104,7 @@ def _add_units(prepared: Sequence[Prepared], found: Found, reference: Lifting) -
     """Let dimensions be factors of which ranks hold one index of what the reference has."""
     factors = reference.prepared[0].factors
     whole = {name: factors.of(value) for value, name in reference.found.names[0].items()}
+    holdings = []
     for each_prepared, names in zip(prepared, found.names, strict=True):
         units: dict[str, dict[int, tuple[int, ...]]] = {}
         for value, name in names.items():
@@ -115,20 +117,34 @@ def _add_units(prepared: Sequence[Prepared], found: Found, reference: Lifting) -
                 if held:
                     units.setdefault(value, {})[dim] = held
         weights = frozenset(value for value, name in names.items() if found.wholes[name].role is not Role.INPUT)
-        with_units(each_prepared.factors, each_prepared.lifted, units, weights)
+        holdings.append(Holding(each_prepared.factors, each_prepared.lifted, units, weights))
+    with_units(holdings)
 
 
 def with_constants(reference: Lifting, parallel: Lifting) -> Lifting:
-    """Return a reference in which what the parallel program shows to be constants are no inputs."""
+    """Return a reference in which what the parallel program shows to be constants are no inputs.
+
+    Inputs that it reads flat have the dimensions along which the ranks hold parts of them.
+    """
     constants = {name for name, whole in parallel.found.wholes.items() if whole.role is Role.BUFFER}
+    shapes = {name: whole.shape for name, whole in parallel.found.wholes.items()}
     wholes = {
         name: replace(whole, role=Role.BUFFER) if name in constants and whole.local == whole.shape else whole
         for name, whole in reference.found.wholes.items()
     }
+    wholes = {name: _of_shape(whole, shapes.get(name, whole.shape)) for name, whole in wholes.items()}
     if wholes == reference.found.wholes:
         return reference
     found = replace(reference.found, wholes=wholes)
     return replace(reference, found=found, plan=_plan(reference.capture, reference.prepared, found, Mesh(()), {}, None))
+
+
+def _of_shape(whole: Whole, shape: tuple[int, ...]) -> Whole:
+    """Return a value that the reference holds whole with other dimensions."""
+    if shape == whole.shape or whole.numbers is None:
+        return whole
+    held = {rank: {number: Held(whole_box(shape), True) for number in by} for rank, by in whole.held.items()}
+    return replace(whole, shape=shape, local=shape, held=held, numbers=whole.numbers.reshape(shape))
 
 
 # ---- the mesh ----

@@ -79,6 +79,7 @@ class Emitter:
         self.aliases: dict[str, str] = {}
         self.counts: dict[tuple[str, int], int] = {}
         self.views: dict[tuple[str, Shape, str, int], str] = {}
+        self.turned: dict[str, tuple[str, tuple[int, ...]]] = {}
         self.calls: dict[tuple[str, int], Written] = {}
         self.makers: dict[str, Call | Exchange] = {}
         self.kept: set[str] = set()
@@ -442,8 +443,21 @@ class _Emit:
         if wanted == sorted(wanted):
             self.emitter.aliases[result] = value
             return
-        shape = self.flat(value)
-        self.emitter.write(self.call, [shape], [tuple(shape[place] for place in wanted)], dims=tuple(wanted))
+        self.turn(value, self.flat(value), tuple(wanted))
+
+    def turn(self, value: str, shape: Shape, dims: tuple[int, ...]) -> None:
+        """Write a permutation of dimensions; one of a permutation as one of what that is of."""
+        made, emitter, (result,) = tuple(shape[place] for place in dims), self.emitter, self.call.outputs
+        name = emitter.as_shape(value, shape)
+        source, before = emitter.turned.get(name, (name, tuple(range(len(shape)))))
+        order = tuple(before[place] for place in dims)
+        if order == tuple(range(len(shape))):
+            emitter.put(result, source, made)
+            return
+        output = emitter._result(result, made)
+        emitter.turned[output] = source, order
+        compute = Compute("torch.permute", (source,), (output,), {"dims": order}, source=emitter._place())
+        emitter.finish(self.call, compute, [shape], [made])
 
     def view(self) -> None:
         """Write nothing where the factors are the same, and a permutation where units alone are in another place."""
@@ -458,10 +472,7 @@ class _Emit:
             return
         others = iter(place for place, factor in enumerate(here) if factor not in units)
         wanted = tuple(here.index(factor) if factor in units else next(others) for factor in there)
-        shape = self.factors.shape(self.factors.of(value))
-        self.emitter.write(
-            replace(self.call, op="torch.permute", inputs=self.call.inputs[:1]), [shape], [self.flat(result)], dims=wanted
-        )
+        self.turn(value, self.factors.shape(self.factors.of(value)), wanted)
 
     def narrow(self) -> None:
         """Write a range of one dimension, of its outermost factor where it consists of whole ones."""

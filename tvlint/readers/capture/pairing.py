@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from math import prod
 
 from tvlint.ir.location import Location
 from tvlint.ir.placement import Replicate, Shard
@@ -164,6 +165,7 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
         for use in uses_of(prepared):
             unnamed = {name: whole for name, whole in wholes.items() if name not in named}
             candidates = sorted(unnamed, key=lambda name: name in taken.get(use.mark.micro_batch, ()))
+            _unflatten(use, candidates, wholes, numbers, found)
             name, held = _match(use, prepared, wholes, numbers, candidates, path)
             whole, local = wholes[name], tuple(high - low for low, high in held.box)
             if whole.local not in ((), local):
@@ -173,15 +175,44 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
             micro_batch = use.mark.micro_batch if whole.role is Role.INPUT else -1
             whole.held.setdefault(rank, {})[micro_batch] = held
             if not held.sure:
-                assumed[f"`{name}` lies in pieces of {local} in the order of the ranks, which its numbers do not show"] = (
-                    None
-                )
+                assumed[f"`{name}` lies in pieces of {local} in the order of the ranks, which its numbers do not show"] = None
             names_of_rank[use.value] = name
             if whole.role is Role.INPUT:
                 taken.setdefault(use.mark.micro_batch, set()).add(name)
         by_rank.append(names_of_rank)
     _tell_constants(wholes)
     return Found({name: whole for name, whole in wholes.items() if whole.held}, tuple(by_rank), tuple(assumed))
+
+
+def _unflatten(
+    use: Use, names: Sequence[str], wholes: Mapping[str, Whole], numbers: dict[str, Array | None], reference: Found
+) -> None:
+    """Let an input that the reference reads flat have the dimensions of another one, where a part of it is cut along those.
+
+    So are targets that a program flattens, of which ranks hold ranges of the sequence of each sample.
+    """
+    part = use.given.numbers
+    if part is None or not part.size:
+        return
+    for name in names:
+        whole, array = wholes[name], numbers.get(name)
+        is_whole = reference.wholes[name].local == reference.wholes[name].shape == whole.shape
+        if whole.held or array is None or array.ndim != 1 or not is_whole or array.dtype != part.dtype:
+            continue
+        if any(boxes_of(piece, array) for piece in _in_shapes_of(part, array)):
+            continue
+        for shape in _shapes_of_as_many(array.size, reference.wholes):
+            wide = array.reshape(shape)
+            parts = _in_shapes_of(part, wide)
+            if any(boxes_of(piece, wide) or blocks_of(piece, wide, []) is not None for piece in parts):
+                whole.shape, numbers[name] = shape, wide
+                return
+
+
+def _shapes_of_as_many(size: int, wholes: Mapping[str, Whole]) -> list[tuple[int, ...]]:
+    """Return the first dimensions of inputs, two or more, that have so many elements."""
+    inputs = [whole.shape for whole in wholes.values() if whole.role is Role.INPUT]
+    return list(dict.fromkeys(shape[:k] for shape in inputs for k in range(2, len(shape) + 1) if prod(shape[:k]) == size))
 
 
 def _match(

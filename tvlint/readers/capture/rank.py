@@ -208,9 +208,20 @@ def write_rank(
         for value in addends:
             mark = _mark_of(value, lifted)
             emitter.finish_run(value, f"grad({weight})", lifted.program.shape(lifted.gradients[weight][0]), mark)
+    _drop_unread_turns(emitter)
     reducers = _reducers(prepared)
     updated = tuple(name for name in lifted.program.updated if name in lifted.gradients)
     return RankProgram(with_equal_runs(emitter.runs), emitter.declared, reducers, updated)
+
+
+def _drop_unread_turns(emitter: Emitter) -> None:
+    """Leave out permutations that are read through other permutations alone, which are written as ones of what those are of."""
+    read = {name for run in emitter.runs for operator in run.operators for name in reads_of(operator)}
+    unread = emitter.turned.keys() - read
+    for name in unread:
+        del emitter.declared[name]
+    for run in emitter.runs:
+        run.operators = [each for each in run.operators if unread.isdisjoint(makes_of(each))]
 
 
 def _mark_of(value: str, lifted: Lifted) -> Mark:

@@ -33,11 +33,17 @@ class Reducer:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The addends of each weight's gradient, what reduces their sum, in order, and the nodes that the reducers stand for."""
+    """The addends of each weight's gradient, what reduces their sum, in order, and the nodes that the reducers stand for.
+
+    `left` are weights of which ranks are left parts, with the factor by which a gradient is multiplied before; `none` those of
+    which this rank is left none.
+    """
 
     addends: Mapping[str, tuple[str, ...]]
     reducers: tuple[Reducer, ...]
     gone: frozenset[int]
+    left: Mapping[str, float]
+    none: frozenset[str] = frozenset()
 
 
 Step: TypeAlias = "Exchange | float"
@@ -60,15 +66,17 @@ def reducers_of(lifted: Lifted) -> Reduced:
     kept: frozenset[int] = frozenset()
     while True:
         found = {weight: trace.reduction(weight, value, kept) for weight, (value, _) in lifted.gradients.items()}
-        gone = frozenset(id(step) for _, _, steps in found.values() for step in steps)
-        addends = {weight: tuple(_addends(start, lifted, trace.makers)) for weight, (start, _, _) in found.items()}
+        gone = frozenset(id(step) for each in found.values() for step in each.exchanges)
+        addends = {weight: tuple(_addends(each.start, lifted, trace.makers)) for weight, each in found.items()}
         read = _read_elsewhere(lifted, addends, gone)
         if not read:
             break
         kept |= read
-    ends = {step.handle for _, _, steps in found.values() for step in steps} - {""}
+    ends = {step.handle for each in found.values() for step in each.exchanges} - {""}
     waits = {id(node) for node in lifted.nodes if isinstance(node, End) and node.handle in ends}
-    return Reduced(addends, tuple(reducer for _, reducers, _ in found.values() for reducer in reducers), gone | waits)
+    left = {weight: each.before for weight, each in found.items() if each.before is not None}
+    none = frozenset(weight for weight, each in found.items() if each.is_elsewhere)
+    return Reduced(addends, tuple(reducer for each in found.values() for reducer in each.reducers), gone | waits, left, none)
 
 
 def _read_elsewhere(lifted: Lifted, addends: Mapping[str, tuple[str, ...]], gone: frozenset[int]) -> frozenset[int]:
@@ -83,8 +91,19 @@ def _read_elsewhere(lifted: Lifted, addends: Mapping[str, tuple[str, ...]], gone
     return frozenset(made[name] for name in made.keys() & {*read, *values})
 
 
-Reduction: TypeAlias = "tuple[str, list[Reducer], tuple[Exchange, ...]]"
-"""The value that is reduced, its reducers in order, and the collectives that they stand for."""
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """The value that is reduced, its reducers in order, and the collectives that they stand for.
+
+    `before` is the factor by which it is multiplied before ranks are left their parts of it, None where they are left none;
+    `is_elsewhere` says that all of it is left to other ranks.
+    """
+
+    start: str
+    reducers: tuple[Reducer, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+    before: float | None = None
+    is_elsewhere: bool = False
 
 
 class _Trace:
@@ -96,16 +115,27 @@ class _Trace:
         self.waited = {node.handle for node in lifted.nodes if isinstance(node, End) and node.mark.phase != "optimizer"}
 
     def reduction(self, weight: str, value: str, kept: frozenset[int]) -> Reduction:
-        """Return how the gradient of a weight is reduced; not at all where its elements go different ways."""
-        parts = self._parts(value, kept)
-        ways = {tuple(_way(step) for step in part.steps) for part in parts}
+        """Return how the gradient of a weight is reduced; not at all where its elements go different ways.
+
+        What is done with elements after they are left to another rank, that rank says.
+        """
+        rank = self.program.rank
+        every = self._parts(value, kept)
+        parts = [replace(part, steps=_until_left(part.steps, rank)) for part in every]
+        mine = [part for part, known in zip(parts, every, strict=True) if not _is_left(known.steps, rank)]
+        ways = {tuple(map(_way, part.steps)) for part in mine or parts}
+        before = {tuple(map(_way, _up_to_scatter(part.steps))) for part in parts}
         sources = {part.value for part in parts}
-        if len(ways) != 1 or len(sources) != 1 or not _tiles(parts, self._count(parts[0].value)):
-            return value, [], ()
-        reducers = _reducers(weight, parts[0].steps, self.program.rank)
+        if len(ways) != 1 or len(before) != 1 or len(sources) != 1 or not _tiles(parts, self._count(parts[0].value)):
+            return Reduction(value)
+        steps = (mine or parts)[0].steps
+        reducers = tuple(_reducers(weight, steps, rank))
         if not reducers:
-            return value if parts[0].steps else parts[0].value, [], ()
-        return parts[0].value, reducers, tuple(step for part in parts for step in part.steps if isinstance(step, Exchange))
+            return Reduction(value if steps else parts[0].value)
+        scattered = any(reducer.scatter for reducer in reducers)
+        factor = prod(step for step in _up_to_scatter(steps) if isinstance(step, float)) if scattered else None
+        exchanges = tuple(step for part in parts for step in part.steps if isinstance(step, Exchange))
+        return Reduction(parts[0].value, reducers, exchanges, factor, not mine)
 
     def _count(self, value: str) -> int:
         return prod(self.program.shape(value))
@@ -178,6 +208,29 @@ def _tiles(parts: Sequence[Part], count: int) -> bool:
 def _way(step: Step) -> object:
     """Return what is the same of a step for all elements that go the same way: not which rank an element is left to."""
     return step if isinstance(step, float) else (step.kind, step.reduce, frozenset(step.group))
+
+
+def _is_scatter(step: Step) -> bool:
+    return not isinstance(step, float) and step.kind == "reduce"
+
+
+def _is_left(steps: Sequence[Step], rank: int) -> bool:
+    """Return whether steps leave elements to another rank."""
+    return any(_is_scatter(step) and not isinstance(step, float) and step.root != rank for step in steps)
+
+
+def _until_left(steps: tuple[Step, ...], rank: int) -> tuple[Step, ...]:
+    """Return the steps, the last first, up to the one that leaves elements to another rank, where one does."""
+    while _is_left(steps, rank) and not _is_left(steps[:1], rank):
+        steps = steps[1:]
+    return steps
+
+
+def _up_to_scatter(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps, the last first, up to the last one that leaves ranks their parts; all of them where none does."""
+    while any(map(_is_scatter, steps)) and not _is_scatter(steps[0]):
+        steps = steps[1:]
+    return steps
 
 
 def _is_after_accumulation(node: Call) -> bool:

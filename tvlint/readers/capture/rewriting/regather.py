@@ -2,7 +2,8 @@
 
 `cat(parts, d)` of the equal parts of `all-gather(x, 0)` is `all-gather(x, d)`, and `reduce-scatter(cat(parts, 0), 0)` of the
 equal parts of x along d is `reduce-scatter(x, d)`. Where parts are cut again along d before they are joined, the k-th part of
-`all-gather(x, 0)` is the k-th part of `all-gather(x, d)`.
+`all-gather(x, 0)` is the k-th part of `all-gather(x, d)`. An all-to-all of `cat(parts, 0)` of the equal parts of x along d, of
+which the parts are joined along e, splits x along d and joins along e.
 """
 
 from __future__ import annotations
@@ -39,7 +40,68 @@ def with_dimensions(lifted: Lifted) -> Lifted:
                 continue
             gathered[id(node)] = replace(node, inputs=(source[0],), dim=source[1])
     nodes = [gathered.get(id(node), node) for node in lifted.nodes if id(node) not in gone]
-    return _with_parts_along_joins(replace(lifted, nodes=nodes))
+    return _with_parts_along_joins(_with_exchanged_parts(replace(lifted, nodes=nodes)))
+
+
+def _with_exchanged_parts(lifted: Lifted) -> Lifted:
+    """Return the program with each all-to-all of the parts of a value along the dimensions that it splits and joins."""
+    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+    readers: dict[str, list[LiftedNode]] = {}
+    for node in lifted.nodes:
+        for name in inputs_of(node):
+            readers.setdefault(name, []).append(node)
+    changed: dict[int, list[LiftedNode]] = {}
+    for node in lifted.nodes:
+        if not isinstance(node, Exchange) or node.kind != "all-to-all" or (node.dim, node.joined) != (0, None) or node.splits:
+            continue
+        sent, joined = makers.get(node.inputs[0]), _join_of_all(node, readers, makers)
+        if joined is None or not isinstance(sent, Call) or sent.op != "torch.cat" or _dim(sent) != 0:
+            continue
+        turned: list[LiftedNode] = []
+        source = _parts_of(sent, makers) or _turned_parts_of(sent, makers, lifted, turned)
+        if source is None or len(sent.inputs) != len(node.group):
+            continue
+        value, dim = source
+        changed[id(node)] = [
+            *turned, replace(node, inputs=(value,), outputs=joined.outputs, dim=dim, joined=_dim(joined)),
+        ]  # fmt: skip
+        changed[id(joined)] = []
+    return replace(lifted, nodes=[each for node in lifted.nodes for each in changed.get(id(node), [node])])
+
+
+def _join_of_all(exchange: Exchange, readers: dict[str, list[LiftedNode]], makers: dict[str, LiftedNode]) -> Call | None:
+    """Return the one join of all that a collective gives, part by part in order; None where it is read in another way."""
+    parts = readers.get(exchange.outputs[0], [])
+    joins = {id(reader): reader for part in parts for name in outputs_of(part) for reader in readers.get(name, ())}
+    join = next(iter(joins.values()), None)
+    if len(joins) != 1 or not isinstance(join, Call) or join.op != "torch.cat":
+        return None
+    whole = _parts_of(join, makers) == (exchange.outputs[0], 0) and len(join.inputs) == len(parts) == len(exchange.group)
+    return join if whole else None
+
+
+def _turned_parts_of(
+    call: Call, makers: dict[str, LiftedNode], lifted: Lifted, turned: list[LiftedNode]
+) -> tuple[str, int] | None:
+    """Return the value, with dimensions in another order, and the dimension whose parts the call joins.
+
+    The operator that gives it is put into `turned`.
+    """
+    found = [makers.get(each.name) if isinstance(each, Ref) else None for each in call.inputs]
+    permutes = [node for node in found if isinstance(node, Call) and node.op == "torch.permute"]
+    orders = {str(node.attributes["dims"]) for node in permutes}
+    if len(permutes) != len(call.inputs) or len(orders) != 1:
+        return None
+    first, dims = permutes[0], permutes[0].attributes["dims"]
+    source = _parts_of(replace(call, inputs=tuple(node.inputs[0] for node in permutes)), makers)
+    if source is None or not isinstance(dims, tuple):
+        return None
+    value, dim = source
+    known = lifted.program.types[value]
+    shape = tuple(known.shape[each] for each in dims if isinstance(each, int))
+    name = lifted.program.fresh(known.of_shape(shape))
+    turned.append(replace(first, inputs=(Ref(value),), outputs=(name,)))
+    return name, dims.index(dim)
 
 
 def _with_parts_along_joins(lifted: Lifted) -> Lifted:

@@ -7,14 +7,15 @@ of size 1. Where one is put wrongly the plan computes the same numbers, and is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from tvlint.ops.spec import ONE, Family, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 from tvlint.readers.capture.lifting.factors import Factors, table_call
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of
-from tvlint.readers.capture.lifting.program import Exchange, Ref
+from tvlint.readers.capture.lifting.program import Exchange, Message, Ref
 
 Units: TypeAlias = Mapping[str, Mapping[int, tuple[int, ...]]]
 """The units that are the outermost factors of dimensions, by value and dimension."""
@@ -31,17 +32,70 @@ def units_of(whole: Iterable[tuple[int, int]], parts: int) -> tuple[int, ...]:
     return tuple(found) if parts == 1 else ()
 
 
-def with_units(factors: Factors, lifted: Lifted, units: Units, weights: frozenset[str]) -> None:
-    """Add units to the factors of all values that they are factors of; those of `weights` are not summed over."""
-    followed = _Followed(factors)
-    followed.kept.update(name for value in weights for names in units.get(value, {}).values() for name in names)
-    for value, dims in units.items():
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The program of a rank, the units of what it is given, and which of that are weights."""
+
+    factors: Factors
+    lifted: Lifted
+    units: Units
+    weights: frozenset[str]
+
+
+def with_units(holdings: Sequence[Holding]) -> None:
+    """Add units to the factors of all values that they are factors of; those of weights are not summed over.
+
+    What a rank receives has the units of what its peer sends.
+    """
+    meetings = _meetings(holdings)
+    received: list[dict[str, dict[int, tuple[int, int]]]] = [{} for _ in holdings]
+    followed: dict[int, _Followed] = {}
+    pending = [rank for rank, holding in enumerate(holdings) if holding.units]
+    while pending:
+        rank = pending.pop(0)
+        followed[rank] = _followed(holdings[rank], received[rank])
+        for sent, other, value in meetings.get(rank, ()):
+            places = followed[rank].places.get(sent, {})
+            if not places.keys() <= received[other].get(value, {}).keys():
+                received[other][value] = {**places, **received[other].get(value, {})}
+                pending += [other] if other not in pending else []
+    for each_followed in followed.values():
+        each_followed.add()
+
+
+def _meetings(holdings: Sequence[Holding]) -> dict[int, list[tuple[str, int, str]]]:
+    """Return by rank the values that it sends, each with the rank that receives it, and as which value."""
+    waiting: dict[tuple[int, int, int], list[str]] = {}
+    for rank, holding in enumerate(holdings):
+        for node in holding.lifted.nodes:
+            if isinstance(node, Message) and not node.sends:
+                waiting.setdefault((node.peer, rank, node.tag), []).append(node.value)
+    found: dict[int, list[tuple[str, int, str]]] = {}
+    for rank, holding in enumerate(holdings):
+        arriving = {key: iter(values) for key, values in waiting.items() if key[0] == rank}
+        for node in holding.lifted.nodes:
+            if not isinstance(node, Message) or not node.sends:
+                continue
+            value = next(arriving.get((rank, node.peer, node.tag), iter(())), None)
+            if value is not None:
+                found.setdefault(rank, []).append((node.value, node.peer, value))
+    return found
+
+
+def _followed(holding: Holding, received: Mapping[str, Mapping[int, tuple[int, int]]]) -> _Followed:
+    """Return where the units are in the values of a rank."""
+    followed = _Followed(holding.factors)
+    followed.kept.update(name for value in holding.weights for names in holding.units.get(value, {}).values() for name in names)
+    for value, dims in holding.units.items():
         for dim, names in dims.items():
             for name in names:
                 followed.put(value, dim, 0, name)
-    for node in lifted.nodes if units else ():
+    for value, units in received.items():
+        for unit, (dim, place) in units.items():
+            followed.put(value, dim, place, unit)
+    for node in holding.lifted.nodes:
         followed.follow(node)
-    followed.add()
+    return followed
 
 
 class _Followed:

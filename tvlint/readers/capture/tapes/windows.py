@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -158,10 +159,17 @@ def _reordered(source: Window, target: Window) -> tuple[Move, ...] | None:
         order.append(free[0])
     if len(order) != len(held) or source.offset != target.offset:
         return None
-    order += [i for i, size in enumerate(source.shape) if size == 1]
+    order = _with_ones(order, source.shape)
     permuted = tuple(source.shape[i] for i in order)
     moved: tuple[Move, ...] = () if order == sorted(order) else (Permute(tuple(order)),)
     return moved if permuted == target.shape else (*moved, View(target.shape))
+
+
+def _with_ones(order: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """Return an order of dimensions with those of size 1: in front where they were, as of a sample, else behind the others."""
+    rest = [at for at in range(len(shape)) if at not in order]
+    in_front = [at for at in rest if all(size == 1 for size in shape[:at])]
+    return [*in_front, *order, *(at for at in rest if at not in in_front)]
 
 
 def _direct(source: Window, target: Window) -> tuple[Move, ...] | None:
@@ -199,7 +207,7 @@ def _ranges(source: Window, target: Window) -> tuple[Move, ...] | None:
         return None
     order = [at for at in places if at is not None]
     if order != sorted(order):
-        order += [at for at in range(len(shape)) if at not in order]
+        order = _with_ones(order, shape)
         found.append(Permute(tuple(order)))
         shape = [shape[at] for at in order]
     return tuple(found) if tuple(shape) == target.shape else (*found, View(target.shape))
@@ -304,9 +312,9 @@ def _written(
     found: list[Move] = []
     shape: tuple[int, ...] = source.shape
     if order != sorted(order):
-        ones = [i for i, size in enumerate(source.shape) if size == 1]
-        found.append(Permute((*order, *ones)))
-        shape = tuple(source.shape[i] for i in (*order, *ones))
+        dims = _with_ones(order, source.shape)
+        found.append(Permute(tuple(dims)))
+        shape = tuple(source.shape[i] for i in dims)
     taken = tuple(taken_size for _, _, taken_size in factors)
     sizes = tuple(size for size, _, _ in factors)
     if taken != sizes:

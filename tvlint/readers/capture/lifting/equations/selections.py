@@ -49,22 +49,72 @@ def _filled_where(lifting: Lifting, node: Apply) -> bool:
     shape, covered = lifting.shape(name), lifting.shape(mask)
     if shape[: len(covered)] != covered:
         return False
-    looked_up = _in_range_lookup(lifting, name, mask) if value == 0 else None
-    if looked_up is not None:
-        table, found = looked_up
-        return lifting.call(node, LOOKUP_IN_RANGE, (Ref(found.indices), table), start=found.start, stop=found.stop)
-    picked = _picked_in_range(lifting, name, mask) if value == 0 else None
-    if picked is not None:
-        scores, found = picked
-        rows = lifting.shape(scores)[:-1]
-        targets = _as_shape(lifting, node, Ref(found.indices), rows)
-        chosen = lifting.temporary(node, PICK, (Ref(scores), targets), rows, dim=len(rows), start=found.start, stop=found.stop)
-        return lifting.call(node, "torch.Tensor.view", (chosen, shape))
+    if value == 0 and _lifted_in_range(lifting, node, name, mask):
+        return True
     spread: Argument = Ref(mask)
     if covered != shape:
         wide = (*covered, *(1 for _ in shape[len(covered) :]))
         spread = lifting.temporary(node, "torch.Tensor.view", (spread, wide), wide)
     return lifting.call(node, _MASKED, (Ref(name), spread, value))
+
+
+def _lifted_in_range(lifting: Lifting, node: Apply, name: str, mask: str) -> bool:
+    """Lift zeros in rows that were looked up, or in scores that were picked, outside of a range."""
+    looked_up = _in_range_lookup(lifting, name, mask)
+    if looked_up is not None:
+        table, found = looked_up
+        return lifting.call(node, LOOKUP_IN_RANGE, (Ref(found.indices), table), start=found.start, stop=found.stop)
+    picked = _picked_in_range(lifting, name, mask)
+    if picked is None:
+        return False
+    scores, found = picked
+    rows = lifting.shape(scores)[:-1]
+    targets = _as_shape(lifting, node, Ref(found.indices), rows)
+    chosen = lifting.temporary(node, PICK, (Ref(scores), targets), rows, dim=len(rows), start=found.start, stop=found.stop)
+    return lifting.call(node, "torch.Tensor.view", (chosen, lifting.shape(name)))
+
+
+def _masked_rows(lifting: Lifting, node: Apply) -> bool:
+    """Lift zeros where a mask holds that has a place for each element, or for each row."""
+    name, spread = lifting.value(given(node, "self")), lifting.value(given(node, "mask"))
+    if name is None or spread is None or lifting.number(given(node, "value")) != 0:
+        return False
+    shape, covered = lifting.shape(name), lifting.shape(spread)
+    whole_rows = bool(shape) and covered == (*shape[:-1], 1)
+    mask = _source(lifting, spread, _VIEWED)
+    if covered != shape and not (whole_rows and lifting.shape(mask) == shape[:-1]):
+        return False
+    return _lifted_in_range(lifting, node, name, mask)
+
+
+def _picked_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift what is added at the places in a range from which one score a row was picked, and is zero for those outside."""
+    name, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
+    source = lifting.value(given(node, "src"))
+    if name is None or index is None or source is None or lifting.number(Ref(name)) != 0:
+        return False
+    shape = lifting.shape(name)
+    found = _in_range(lifting, index) if lifting.shape(index) == (*shape[:-1], 1) else None
+    filled = lifting.call_of(_source(lifting, source, _VIEWED))
+    if found is None or found.stop - found.start != shape[-1] or _dim(lifting, node) != len(shape) - 1:
+        return False
+    if (
+        lifting.shape(source) != (*shape[:-1], 1)
+        or filled is None
+        or filled.op != _MASKED
+        or not _is_number(filled.inputs[2], 0)
+    ):
+        return False
+    gradient, mask = filled.inputs[:2]
+    if not isinstance(gradient, Ref) or not isinstance(mask, Ref) or _source(lifting, mask.name, _VIEWED) != found.mask:
+        return False
+    if prod(lifting.shape(gradient.name)) != prod(lifting.shape(mask.name)):
+        return False
+    forward = _pick_of(lifting, found, shape)
+    if forward is None:
+        return False
+    incoming = _as_shape(lifting, node, gradient, lifting.shape(forward.outputs[0]))
+    return lifting.gradient(forward, (incoming,), (node.outputs[0], ""), node.mark)
 
 
 def _as_shape(lifting: Lifting, node: Apply, value: Ref, shape: tuple[int, ...]) -> Ref:
@@ -176,12 +226,12 @@ def _rows_and_columns(lifting: Lifting, node: Apply) -> tuple[str, InRange] | No
 
 
 def _one_column_a_row(lifting: Lifting, node: Apply) -> tuple[str, InRange] | None:
-    """Return the matrix and the columns of `gather(x, 1, columns)` of one column a row, in the range that the matrix holds."""
+    """Return the scores and the columns of `gather(x, -1, columns)` of one column a row, in the range that the scores hold."""
     word, columns = (lifting.value(given(node, name)) for name in ("self", "index"))
-    if word is None or columns is None or len(lifting.shape(word)) != 2 or _dim(lifting, node) != 1:
+    if word is None or columns is None or len(lifting.shape(word)) < 2 or _dim(lifting, node) != len(lifting.shape(word)) - 1:
         return None
-    found, (rows, width) = _in_range(lifting, columns), lifting.shape(word)
-    fits = found is not None and found.stop - found.start == width and lifting.shape(columns) == (rows, 1)
+    found, (*rows, width) = _in_range(lifting, columns), lifting.shape(word)
+    fits = found is not None and found.stop - found.start == width and lifting.shape(columns) == (*rows, 1)
     return (word, found) if found is not None and fits else None
 
 
@@ -485,6 +535,16 @@ def _place_of_greatest(lifting: Lifting, node: Apply) -> bool:
 
 EQUATIONS = (
     Equation("gather", "gather(x, dim, index) is torch.gather", _gathered),
+    Equation(
+        "masked_fill",
+        "masked_fill(x, mask, 0) of rows looked up or scores picked out of a range: those in it",
+        _masked_rows,
+    ),
+    Equation(
+        "scatter_add",
+        "scatter_add(0, -1, t, masked g) of t in a range is the gradient of picking t in it, for g",
+        _picked_gradient,
+    ),
     Equation("scatter_add", "scatter_add(x, dim, index, y) is torch.scatter_add", _put_at("torch.scatter_add")),
     Equation("scatter", "scatter(x, dim, index, y) of tensors is torch.scatter", _put_at("torch.scatter")),
     Equation("scatter", "scatter(0, -1, index, 1) with one index for each row is one_hot(index)", _one_hot),

@@ -194,12 +194,28 @@ def _triangle(lifting: Lifting, node: Apply) -> bool:
 def _slice_gradient(lifting: Lifting, node: Apply) -> bool:
     dim, step = whole(given(node, "dim")), whole(given(node, "step"))
     shape = sizes(given(node, "input_sizes"))
+    dim %= len(shape)
     start, end, _ = slice(whole(given(node, "start")), whole(given(node, "end")), 1).indices(shape[dim])
     if step != 1:
-        return False
+        return _every_gradient(lifting, node, dim, (start, step), shape)
     if start >= end:
         return made_of(lifting, node, 0)
     return _with_zeros(lifting, node, given(node, "grad_output"), dim, (start, shape[dim] - end))
+
+
+def _every_gradient(lifting: Lifting, node: Apply, dim: int, taken: tuple[int, int], shape: tuple[int, ...]) -> bool:
+    """Put zeros around each row of the gradient of every `step`-th row, where the rows divide by `step`."""
+    start, step = taken
+    gradient = given(node, "grad_output")
+    rows = lifting.shape(str(lifting.value(gradient)))[dim]
+    if start >= step or rows * step != shape[dim]:
+        return False
+    apart = (*shape[:dim], rows, 1, *shape[dim + 1 :])
+    wide = (*shape[:dim], rows, step, *shape[dim + 1 :])
+    middle = lifting.temporary(node, "torch.Tensor.view", (gradient,), apart)
+    around: tuple[Value, ...] = (*(0 for _ in range(2 * (len(shape) - 1 - dim))), start, step - 1 - start)
+    filled = lifting.temporary(node, PAD, (middle,), wide, pad=around, value=0)
+    return lifting.call(node, "torch.Tensor.view", (filled, shape))
 
 
 def _select_gradient(lifting: Lifting, node: Apply) -> bool:
@@ -247,6 +263,10 @@ EQUATIONS = (
     ),
     Equation("arange", "arange is torch.arange", _counted),
     *(Equation(name, f"{name} is torch.{name}", _triangle) for name in ("triu", "tril")),
-    Equation("slice_backward", "the gradient of x[a:b] is the result's gradient with zeros around it", _slice_gradient),
+    Equation(
+        "slice_backward",
+        "the gradient of x[a:b] is the result's gradient with zeros around it, and of x[a::n] with zeros around each row",
+        _slice_gradient,
+    ),
     Equation("select_backward", "the gradient of x[i] is the result's gradient with zeros around it", _select_gradient),
 )

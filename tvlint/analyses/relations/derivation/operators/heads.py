@@ -34,7 +34,7 @@ def of_one_head_alone(
     reference does not compute that.
     """
     terms = machine.world.terms
-    if not terms.arithmetic or terms.sealed < 0 or not values:
+    if not terms.multiplied_out or terms.sealed < 0 or not values:
         return None
     work = _Work(machine, evaluate, values)
     try:

@@ -65,7 +65,7 @@ def _tell(report: Report, errors: int, findings: int) -> None:
     note(f"wrote `{FILE}`: {counted(len(report.checked), 'file')} to check")
     if errors:
         also = f" and {counted(findings - errors, 'milder one')}" if findings > errors else ""
-        note(f"wrote `{NAME}`: {counted(errors, 'error')}{also} that were here before; only new ones fail from now on")
+        note(f"wrote `{NAME}` with what was here before: {counted(errors, 'error')}{also}; only new ones fail from now on")
     if report.problems:
         note(f"{counted(len(report.problems), 'file')} cannot be read: `tvlint check` says why; `exclude` leaves files out")
     say("", "next:", *_steps(errors > 0, any(pairs(report))))

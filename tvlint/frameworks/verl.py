@@ -14,6 +14,8 @@ PLACES: Mapping[str, str] = {
     "ppo_micro_batch_size_per_gpu": "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",
 }
 """Setting -> path in the configuration."""
+PACKAGED: Mapping[str, bool] = {"use_dynamic_bsz": False}
+"""The same in the configurations of every release (v0.1 to v0.7, verl/trainer/config)."""
 
 TRAINER = "verl.trainer.main_ppo"
 """The program that checks these settings; others that take the same configuration check what they like."""

@@ -37,6 +37,7 @@ def test_every_section_with_sizes_is_a_configuration_of_its_own() -> None:
         "tensor_model_parallel_size": 4,
         "pipeline_model_parallel_size": 2,
         "world_size": 16,
+        "use_dynamic_bsz": False,
     }
     assert critic.section == "critic.megatron"
     assert isinstance(critic.settings["tensor_model_parallel_size"].value, Unknown)
@@ -132,4 +133,22 @@ def test_the_trainer_of_verl_checks_its_batches_and_other_programs_do_not(progra
     )
     (only,) = configurations(f"{command} {more}\n")
     found = {each.rule for each in evaluate(only, load_rules()) if isinstance(each, Finding)}
+    assert ("mini-batch-above-train-batch" in found) is expected
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", True),
+        ("--config-name=ppo_megatron_trainer.yaml", True),
+        ("--config-path=conf --config-name=mine", False),
+        ("--config-dir=conf", False),
+        ("actor_rollout_ref.actor.use_dynamic_bsz=$DYNAMIC", False),
+        ("$MORE", True),
+    ],
+)
+def test_what_the_packaged_configuration_of_verl_sets_holds_where_no_other_is_chosen(more: str, expected: bool) -> None:
+    command = "python3 -m verl.trainer.main_ppo data.train_batch_size=8 actor_rollout_ref.actor.ppo_mini_batch_size=16"
+    (only,) = configurations(f"{command} actor_rollout_ref.rollout.tensor_model_parallel_size=1 {more}\n")
+    found = {each.rule: each.message for each in evaluate(only, load_rules()) if isinstance(each, Finding)}
     assert ("mini-batch-above-train-batch" in found) is expected

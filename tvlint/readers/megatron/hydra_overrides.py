@@ -9,12 +9,19 @@ from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.kin import CORE, MEGATRON
 from tvlint.frameworks.megatron import option_of
 from tvlint.frameworks.usual import USUAL
-from tvlint.frameworks.verl import PLACES, TRAINER
+from tvlint.frameworks.verl import PACKAGED, PLACES, TRAINER
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_launch
-from tvlint.readers.megatron.hydra_program import Composed, composed_for, composed_setting, mistakes
+from tvlint.readers.megatron.hydra_program import (
+    Composed,
+    composed_for,
+    composed_setting,
+    mistakes,
+    starts_from_package,
+)
 from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.sections import ELSEWHERE
@@ -66,6 +73,8 @@ def configurations(evaluation: Evaluation) -> Iterator[Configuration]:
         program = split_launch(words).path.removesuffix(".py").replace("/", ".")
         is_trainer = f".{program}".endswith(f".{TRAINER}")
         trainer = _of_trainer(overrides, composed_for(words, evaluation.source.path)) if is_trainer else {}
+        if is_trainer and starts_from_package(words, evaluation.source.path):
+            trainer = {**_packaged(location_of(command.span)), **trainer}
         world_size = _world_size(overrides)
         sections = dict.fromkeys(_section(path) for path in overrides if SIZES.fullmatch(path.rpartition(".")[2]))
         found: list[Configuration] = []
@@ -110,6 +119,10 @@ def _of_trainer(overrides: dict[str, Setting], composed: Composed | None) -> dic
     if composed is not None:
         found = {name: given or composed_setting(composed, name, PLACES[name]) for name, given in found.items()}
     return {name: replace(setting, name=name) for name, setting in found.items() if setting is not None}
+
+
+def _packaged(place: Location) -> dict[str, Setting]:
+    return {name: Setting(name, value, PLACES[name], place, place) for name, value in PACKAGED.items()}
 
 
 def _section(path: str) -> str:

@@ -66,6 +66,14 @@ def composed_for(words: Sequence[Item], script: str) -> Composed | None:
     return Composed(path, root) if root is not None and not _chooses_parts(launch.arguments, root) else None
 
 
+def starts_from_package(words: Sequence[Item], script: str) -> bool:
+    """Return whether a command takes the configuration that its program is packaged with, which is not in the checkout."""
+    launch = split_launch(words)
+    chosen = _chosen(launch.arguments)
+    is_packaged = not source_of_program(launch.path or launch.program, script)
+    return is_packaged and chosen is not None and "config_path" not in chosen
+
+
 def mistakes(words: Sequence[Item], composed: Composed) -> Iterator[Finding]:
     """Yield a finding for each override that Hydra refuses: of a setting that is not there, or added to one that is."""
     visits = Visits(composed.path, MOST_ENTRIES)

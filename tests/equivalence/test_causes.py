@@ -62,3 +62,58 @@ def test_another_operator_on_one_rank_is_told_of_plans_that_are_not_run(
     verdict = verdict_on(with_backward(plan), with_backward(LAYER))
     assert verdict.outcome is (Outcome.PROVED if right else Outcome.REFUTED)
     assert right or verdict.reasons[0].name == "other-operator"
+
+
+SQUARED = """weight w f32[4,4]
+input x f32[8,4]
+loss l
+program
+h = linear(x, w)
+q = mul(h, h)
+s = add(q, h)
+z = tanh(s)
+l: f32[] = sum(z)
+dz = backward l (grad(l))
+ds = backward z (dz)
+dq, dh = backward s (ds)
+dh, dh = backward q (dq)
+_, grad(w) = backward h (dh)
+"""
+"""Addends that count differently, which only a normal form follows."""
+
+SQUARED_IN_STAGES = """mesh pp=2
+weight w f32[4,4]
+input x f32[8,4]
+loss l
+program pp=0
+h = linear(x, w)
+send h to pp+1
+recv dh: gradient f32[8,4] grad-of h from pp+1
+_, grad(w) = backward h (dh)
+program pp=1
+recv h: f32[8,4] from pp-1
+q = mul(h, h)
+s = add(q, h)
+z = tanh(s)
+l: f32[] = sum(z)
+dz = backward l (grad(l))
+ds = backward z (dz)
+dq, dh = backward s (ds)
+dh, dh = backward q (dq)
+send dh to pp-1
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        ("send h to pp+1\n", "send h to pp+1\nsend h to pp+1\n", "unmatched-send"),
+        ("send dh to pp-1\n", "", "unmatched-receive"),
+        ("send dh to pp-1\n", "send dh to pp+1\n", "unknown-peer"),
+    ],
+)
+def test_how_a_plan_runs_is_told_where_a_normal_form_alone_follows_the_reference(before: str, after: str, name: str) -> None:
+    assert verdict_on(SQUARED_IN_STAGES, SQUARED).outcome is Outcome.PROVED
+    verdict = verdict_on(SQUARED_IN_STAGES.replace(before, after), SQUARED)
+    assert verdict.outcome is Outcome.REFUTED
+    assert name in [reason.name for reason in verdict.reasons]

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tvlint.analyses.relations.defect import Declare, Defect
+from tvlint.analyses.relations.grounds import REFUTING, Ground
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.equivalence.explain.repair import Repair, repair, with_repair
 from tvlint.equivalence.verdict.attempt import Attempt, attempt_proof
-from tvlint.equivalence.verdict.causes import causes, differing_operators, recover, violations_of_one_replica
+from tvlint.equivalence.verdict.causes import FACTORS, causes, differing_operators, recover, violations_of_one_replica
 from tvlint.equivalence.verdict.derivation import NotUnderstood
 from tvlint.equivalence.verdict.open_values import is_open
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.replica_folding import fold_replicas, on_all_replicas
 from tvlint.equivalence.verdict.statement import count_stages, state_defects, state_gaps
-from tvlint.findings import Outcome, Verdict
+from tvlint.findings import Outcome, Reason, Verdict
 from tvlint.ir.plan import Plan
 
 _CAUSES = 3
@@ -55,8 +56,32 @@ def judge(case: Case, progress: Progress, most_causes: int = _CAUSES) -> Attempt
         return found
     attempt = attempt_proof(case, progress)
     if isinstance(attempt, NotUnderstood):
-        return state_gaps(case.parallel, case.reference, case.reference, attempt.gaps)
+        found = _in_normal_form(case, progress, most_causes)
+        return found or state_gaps(case.parallel, case.reference, case.reference, attempt.gaps)
     return attempt if attempt.is_proved else explain(attempt, progress, most_causes)
+
+
+def _in_normal_form(case: Case, progress: Progress, most_causes: int) -> Attempt | Verdict | None:
+    """Return what refutes a case whose reference is understood in a normal form only, or the attempt that proves it there.
+
+    Another expression shows nothing in normal form, but how the plan runs does, what it says of itself, and a factor.
+    """
+    for telling in (telling for telling in Telling if telling is not case.telling):
+        attempt = attempt_proof(replace(case, telling=telling), progress)
+        if isinstance(attempt, NotUnderstood):
+            continue
+        if attempt.is_proved:
+            return attempt
+        verdict = explain(attempt, progress, most_causes)
+        sure = [reason for reason in verdict.reasons if reason.refutes and _is_sure(reason)]
+        if sure:
+            return replace(verdict, reasons=tuple(sure))
+    return None
+
+
+def _is_sure(reason: Reason) -> bool:
+    """Return whether a reason does not depend on how values are written."""
+    return REFUTING[reason.name] is not Ground.DIFFERS or reason.name in FACTORS
 
 
 def _judge_one_replica(case: Case, progress: Progress, most_causes: int) -> Attempt | Verdict | None:

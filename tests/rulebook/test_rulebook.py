@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tvlint.data import data_path
 from tvlint.findings import Finding, NotEvaluated, Related, Severity
+from tvlint.frameworks import releases
 from tvlint.frameworks.megatron import names as option_names
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
@@ -373,3 +375,11 @@ def test_a_rule_of_some_versions_is_open_only_where_it_would_find_something() ->
     (result,) = said(configuration(num_layers=2, micro_batch_size=1), rules)
     assert isinstance(result, NotEvaluated)
     assert "version" in result.reason
+
+
+def test_releases_are_as_many_days_apart_as_the_calendar_says() -> None:
+    first = datetime(2023, 1, 1, tzinfo=UTC)
+    days = [first + timedelta(days=count) for count in range(0, 3000, 13)]
+    assert [releases._day(day.strftime("%y%m%d")) - releases._day("230101") for day in days] == list(range(0, 3000, 13))
+    assert releases.is_fresh(releases.RELEASES[-1][1])
+    assert not releases.is_fresh("0.2")

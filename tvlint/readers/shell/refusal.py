@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NoReturn
 
 from tvlint.ir.patterns import Pattern
+from tvlint.ir.values import dataclass
 
 DEEPEST = 60
 """So many levels of nesting are followed."""

@@ -14,6 +14,7 @@ from tvlint.cache.files import Writer, bound, digest
 from tvlint.checkout.opening import content, forget, instead, is_file, kept, names_in, recording
 from tvlint.cli import main
 from tvlint.run.judge import check as check_module
+from tvlint.run.judge import remembered
 
 LAUNCH = "torchrun --nproc-per-node 8 train.py --tensor-model-parallel-size 2 --num-attention-heads {}\n"
 SCRIPTS = check_module.MANY
@@ -35,13 +36,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, list[str]]]:
     """Check the folder; return the exit code, the report and the files that were looked at."""
     seen: list[str] = []
-    check_file = check_module._check_file
+    check_file = check_module.check_file
 
     def counted(path: str, *rest: Any) -> Any:
         seen.append(path)
         return check_file(path, *rest)
 
-    monkeypatch.setattr(check_module, "_check_file", counted)
+    monkeypatch.setattr(check_module, "check_file", counted)
 
     def run(*arguments: str) -> tuple[int, str, list[str]]:
         seen.clear()
@@ -118,7 +119,7 @@ def test_a_check_of_some_files_keeps_what_is_known_of_the_others(
     folder: Path, checked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert checked()[0] == 0
-    monkeypatch.setattr(check_module, "LARGE", 100)
+    monkeypatch.setattr(remembered, "LARGE", 100)
     Path("large.sh").write_text(LAUNCH.format(3) + "#" * 100)
     assert checked("large.sh")[::2] == (1, ["large.sh"])
     assert checked("large.sh")[::2] == (1, [])
@@ -133,7 +134,7 @@ def test_a_check_of_some_files_keeps_what_is_known_of_the_others(
 def test_a_large_file_that_is_nothing_is_told_of_only_where_it_is_named(
     folder: Path, checked: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_module, "LARGE", 100)
+    monkeypatch.setattr(remembered, "LARGE", 100)
     Path("notes.txt").write_text("nothing\n" * 100)
     for _ in range(2):
         assert "notes.txt" not in checked()[1]

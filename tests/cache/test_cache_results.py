@@ -19,7 +19,7 @@ from tvlint.cache.remember import Cache
 from tvlint.cli import main
 from tvlint.findings import Report
 from tvlint.readers.plan_files import files_of
-from tvlint.run.judge import check as check_module
+from tvlint.run.judge import remembered
 from tvlint.run.process.session import Session
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair, prove_pairs
@@ -134,7 +134,7 @@ def test_weakened_checks_and_the_solver_are_other_questions(proofs: list[str]) -
 def test_operators_that_the_project_declares_are_part_of_the_question(
     proofs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_module, "LARGE", 0)
+    monkeypatch.setattr(remembered, "LARGE", 0)
     proof = '[[proof]]\nreference = "single.plan"\nparallel = ["dp2-tp2.plan"]\n'
     seen = 0
     for annotation in ("", "b l^ h -> b l^ h", "b l h -> b l h"):
@@ -290,7 +290,7 @@ def read_plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of files that a check reads, as it does; every file counts as a large one."""
     from tvlint.readers import read as module
 
-    monkeypatch.setattr(check_module, "LARGE", 0)
+    monkeypatch.setattr(remembered, "LARGE", 0)
     paths: list[str] = []
     read = module.read
     monkeypatch.setattr(module, "read", lambda path, *rest, **named: (paths.append(path), read(path, *rest, **named))[1])

@@ -21,7 +21,7 @@ from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.change import changes
 from tvlint.run.change.comparison import compared
 from tvlint.run.change.new_from import at_change
-from tvlint.run.judge.check import as_project_says, as_stated
+from tvlint.run.judge.known_settings import as_project_says, as_stated
 from tvlint.run.process.worker import Steps
 from tvlint.run.project.nested import judging
 from tvlint.run.project.project_file import Project

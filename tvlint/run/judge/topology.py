@@ -11,7 +11,7 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document
 from tvlint.rulebook.language.values import Values
-from tvlint.run.judge.check import as_project_says, as_stated
+from tvlint.run.judge.known_settings import as_project_says, as_stated
 from tvlint.run.project.nested import judging
 from tvlint.run.project.project_file import Project
 from tvlint.run.project.world_size import stated

@@ -19,7 +19,8 @@ from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.rule import Rule
 from tvlint.rulebook.language.functions import show
-from tvlint.run.judge.check import Rules, as_known, check
+from tvlint.run.judge.check import Rules, check
+from tvlint.run.judge.known_settings import as_known
 from tvlint.run.judge.topology import topologies
 from tvlint.run.output.json_places import with_lines
 from tvlint.run.process.budget import Budget

@@ -29,7 +29,8 @@ from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.values import Values
 from tvlint.rulebook.repair.demands import proposed, words
 from tvlint.rulebook.repair.nearest import nearest
-from tvlint.run.judge.check import Rules, as_known, check
+from tvlint.run.judge.check import Rules, check
+from tvlint.run.judge.known_settings import as_known
 from tvlint.run.process.session import Session
 from tvlint.run.project.dependents import dependents
 from tvlint.run.project.discovery import Candidates

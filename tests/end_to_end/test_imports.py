@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import networkx
 import pytest
 from shared import ROOT
 
@@ -71,32 +68,3 @@ def test_yaml_beside_a_baseline_imports_no_reader_of_python(tmp_path: Path) -> N
     assert {"tvlint.run.silence.baseline", "tvlint.readers.megatron.sections"} <= names
     of_python = {"tvlint.readers.recipe.scopes", "tvlint.readers.megatron.python_names"}
     assert not names & (HEAVY | of_python | {"dataclasses", "inspect"})
-
-
-def imports_of(path: Path) -> Iterator[str]:
-    """Yield what a module imports at any depth, but for types alone."""
-    waiting: list[ast.AST] = [ast.parse(path.read_bytes())]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            waiting.extend(node.orelse)
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{own.name}" for own in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (own.name for own in node.names)
-        waiting.extend(ast.iter_child_nodes(node))
-
-
-def test_no_modules_import_one_another_in_a_circle() -> None:
-    paths = (ROOT / "tvlint").rglob("*.py")
-    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
-    graph = networkx.DiGraph()
-    for name, path in modules.items():
-        imported = {own for own in imports_of(path) if own in modules}
-        packages = {own.rpartition(".")[0] for own in imported}
-        graph.add_edges_from((name, own) for own in imported - packages)
-    circles = [sorted(own) for own in networkx.strongly_connected_components(graph) if len(own) > 1]
-    assert len(modules) > 500
-    assert circles == []

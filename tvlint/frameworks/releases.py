@@ -29,7 +29,8 @@ RELEASES: Final = (
 FRESH: Final = 183
 """So many days before the newest release, few launches run one."""
 _BEFORE: Final = (*accumulate((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30), initial=0),)
-"""The days of a year before each month. The module of the standard library takes a fiftieth of the time of a check to import."""
+"""The days of a year before each month; to import what the standard library has for it takes a fiftieth of the time of a check.
+"""
 
 
 def is_fresh(release: str) -> bool:

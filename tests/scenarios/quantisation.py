@@ -84,4 +84,22 @@ program
   y = add(d, f)
 """,
     ),
+    *pair(
+        "the scale of a shard, taken back by that of the operand", "partial-through-nonlinear",
+        """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[4,8]
+output y f32[4,16] tp:S(1)
+program
+  ax = amax(x)
+  aw = amax(w)
+  xs = div(x, ax)
+  ws = div(w, aw)
+  z = linear(xs, ws)
+  d = mul(z, ax)
+- y = mul(d, ax)
++ y = mul(d, aw)
+""",
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
 
@@ -54,6 +54,21 @@ def writes(operator: Operator) -> tuple[str, ...]:
     if isinstance(operator, Receive):
         return (operator.tensor,)
     return ()
+
+
+def with_sources(operators: Iterable[Operator], wanted: AbstractSet[str]) -> set[str]:
+    """Return the names and all that they are made of by the operators, in whatever order these run."""
+    makers: dict[str, list[Operator]] = {}
+    for operator in operators:
+        for name in writes(operator):
+            makers.setdefault(name, []).append(operator)
+    found, waiting = set(wanted), list(wanted)
+    while waiting:
+        for operator in makers.get(waiting.pop(), ()):
+            new = set(uses(operator)) - found
+            found |= new
+            waiting += new
+    return found
 
 
 def names_of(operator: Operator) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvlint.analyses.dataflow.def_use import overwritten, reads, uses, writes
+from tvlint.analyses.dataflow.def_use import overwritten, reads, uses, with_sources, writes
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Role
 
@@ -41,18 +41,9 @@ def lost_weights(plan: Plan) -> Iterator[Lost]:
 
 def _wanted(operators: list[Operator], results: set[str]) -> set[str]:
     """Return what results depend on, and what operators read that do more than give results."""
-    makers: dict[str, list[Operator]] = {}
     wanted = set(results)
     for operator in operators:
-        for name in writes(operator):
-            makers.setdefault(name, []).append(operator)
         changes = isinstance(operator, Compute) and (not operator.outputs or overwritten(operator))
         if changes or not isinstance(operator, Compute | Communicate):
             wanted |= {*uses(operator), *(operator.forward.outputs if isinstance(operator, Backward) else ())}
-    waiting = list(wanted)
-    while waiting:
-        for operator in makers.get(waiting.pop(), ()):
-            new = set(uses(operator)) - wanted
-            wanted |= new
-            waiting += new
-    return wanted
+    return with_sources(operators, wanted)

@@ -149,7 +149,7 @@ def _backward(item: PendingBackward, near: list[Section], everywhere: dict[str, 
         candidates = everywhere.get(item.of, [])
         if not candidates:
             item.line.fail(
-                f"no operator produces `{item.of}`",
+                f"no computation produces `{item.of}`",
                 nearest(item.of, list(everywhere)) or "`backward` is of a computation; that of a collective is a collective",
                 item.index,
             )  # fmt: skip

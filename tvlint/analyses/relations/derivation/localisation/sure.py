@@ -29,20 +29,33 @@ def is_sure(machine: Machine, rank: RankState, operator: Operator, mismatch: Mis
     """Return whether a defect that would refute a pair is one of the plan alone.
 
     What is done to a range or a norm of parts may be put right later, a rank may compare its own maximum with that of all, and
-    what travels around a ring is put together block by block; norms of weights and gradients may count what ranks share as
-    often as they share it.
+    what travels around a ring is put together block by block; a scale of its own shard is right where the rank takes it back;
+    norms of weights and gradients may count what ranks share as often as they share it.
     """
     if mismatch.name == "part-used-as-complete":
         value = _operand(rank, operator, mismatch)
         greatest = value is not None and value.fold is not None and value.fold.kind == "max"
         travels = rank.segment is not None and any(isinstance(each, Send | Receive) for each in rank.segment.operators)
         compares = not isinstance(operator, Compute) or has_trait(operator.op, Trait.COMPARISON)
-        return greatest and not travels and not compares
+        return greatest and not travels and not compares and not _takes_scale_back(rank, operator, mismatch)
     if mismatch.name == "scaled-value":
         return _is_activation(machine, rank, operator, mismatch)
     if mismatch.name == "split-dimension":
         return isinstance(operator, Compute) and _needs_all(operator, mismatch)
     return True
+
+
+def _takes_scale_back(rank: RankState, operator: Operator, mismatch: Mismatch) -> bool:
+    """Return whether the rank both divides by the operand at fault and multiplies with it: a scale of its own shard."""
+    if rank.segment is None or not isinstance(operator, Compute) or not has_trait(operator.op, Trait.SCALING):
+        return False
+    scale = operator.inputs[mismatch.operand or 0]
+    scaled = [
+        has_trait(each.op, Trait.PRODUCT)
+        for each in rank.segment.operators
+        if isinstance(each, Compute) and scale in each.inputs[1:] and has_trait(each.op, Trait.SCALING)
+    ]
+    return len(set(scaled)) > 1
 
 
 def _needs_all(operator: Compute, mismatch: Mismatch) -> bool:

@@ -1,0 +1,73 @@
+"""Gradients of a value that are added to nothing, or not computed, while backward goes on with other gradients of that value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from tvlint.analyses.dataflow.def_use import overwritten, reads, with_sources
+from tvlint.analyses.gradients.optimizer_updates import updated_weights
+from tvlint.analyses.gradients.undefined_uses import missing
+from tvlint.ir.operators import Backward, Compute, Literal, Operator
+from tvlint.ir.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class LostGradient:
+    """`name`, the gradient of `of` by way of `result`, which (`segment`, `index`) computes, is added to nothing.
+
+    Without a name it is not computed.
+    """
+
+    name: str
+    of: str
+    result: str
+    segment: str
+    index: int
+
+
+def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
+    """Yield the gradients that nothing uses of weights that are stepped and of values that backward goes on from, each once.
+
+    A value that two operators read has two gradients, and what goes on is their sum. Nothing is said of a plan that uses what
+    nothing makes: it may be a misspelt gradient.
+    """
+    steps = [step for program in plan.programs for step in program.steps if step.segment in plan.segments]
+    if any(step.inputs is not None or step.outputs is not None for step in steps) or any(True for _ in missing(plan)):
+        return
+    run = dict.fromkeys(step.segment for step in steps)
+    operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
+    every = [operator for _, _, operator in operators]
+    final = {name: tensor.gradient for name, tensor in plan.tensors.items() if tensor.gradient}
+    used = with_sources(every, {*plan.outputs, *final.values(), *_used(every)})
+    goes_on = {name for operator in every if isinstance(operator, Backward) for name in _taken(operator)}
+    goes_on |= updated_weights(plan) & final.keys()
+    given = {place: name for operator in every for place, name in _given(operator) if name}
+    for segment, index, operator in operators:
+        for (result, of), name in _given(operator):
+            lost = name not in used if name else (result, of) not in given
+            if of in goes_on and lost:
+                yield LostGradient(name, of, result, segment, index)
+
+
+def _given(operator: Operator) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield the results and operands of a forward operator by which its backward gives gradients; empty where it gives none."""
+    if isinstance(operator, Backward) and any(operator.inputs):
+        operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+        for name, of in zip_longest(operator.outputs[: len(operands)], operands, fillvalue=""):
+            yield (operator.forward.outputs[0], of), name
+
+
+def _used(operators: list[Operator]) -> Iterator[str]:
+    """Yield what operators read that do more than compute or move values, and what they overwrite."""
+    for operator in operators:
+        if isinstance(operator, Backward) or not getattr(operator, "outputs", ()):
+            yield from reads(operator)
+        elif isinstance(operator, Compute) and operator.in_place:
+            yield from (*reads(operator), *overwritten(operator), *operator.outputs)
+
+
+def _taken(operator: Backward) -> Iterator[str]:
+    """Yield the results of a forward operator of which its backward takes gradients."""
+    yield from (of for name, of in zip(operator.inputs, operator.forward.outputs, strict=False) if name)

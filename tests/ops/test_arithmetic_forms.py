@@ -75,6 +75,11 @@ WAYS = {
         "n = mul(c, r)\n" + SCALED,
     },
     "silu": {"one operator": "y = silu(h)\n", "written out": "s = sigmoid(h)\ny = mul(h, s)\n"},
+    "mish": {
+        "one operator": "y = mish(h)\n",
+        "written out": "e = exp(h)\np = add(e, 1.0)\ns = log(p)\nk = tanh(s)\ny = mul(h, k)\n",
+    },
+    "tanhshrink": {"one operator": "y = tanhshrink(h)\n", "written out": "k = tanh(h)\ny = sub(h, k)\n"},
     "gelu": {
         "one operator": "y = gelu(h)\n",
         "written out": "k = div(h, 1.4142135623730951)\ne = erf(k)\np = add(e, 1.0)\na = mul(h, 0.5)\ny = mul(a, p)\n",
@@ -158,6 +163,8 @@ WAYS = {
 }
 
 WRONG = {
+    "mish": ("written out", [("1.0", "2.0"), ("tanh(s)", "sigmoid(s)")]),
+    "tanhshrink": ("written out", [("tanh(h)", "sigmoid(h)")]),
     "rms_norm": ("a product", [("1e-06", "1e-05"), ("mul(h, r)", "add(h, r)"), ("mul(h, h)", "mul(x, x)")]),
     "layer_norm": ("a product", [("1e-05", "1e-06"), ("mul(c, r)", "mul(h, r)"), ("sub(h, m)", "add(h, m)")]),
     "silu": ("written out", [("mul(h, s)", "mul(x, s)"), ("mul(h, s)", "mul(s, s)")]),

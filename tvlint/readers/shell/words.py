@@ -126,11 +126,6 @@ def merge(values: Sequence[Value], reason: str, span: Span) -> Value:
     return Array((*arrays[0][:common], Fork(ends, reason, span, heavy)))
 
 
-def same_value(one: Value, other: Value) -> bool:
-    """Return whether two values hold the same text, wherever it stands."""
-    return one is other or _key(one) == _key(other)
-
-
 def _key(value: Value) -> Hashable:
     """Return what is equal for values that hold the same text, as long as they live."""
     if isinstance(value, Scalar):

@@ -6,9 +6,9 @@ import pytest
 
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_text_plans import verdict_on
-from tvlint.analyses.dataflow.canonical_names import usual_name
 from tvlint.findings import Outcome, Verdict
 from tvlint.ops.table import spec_of
+from tvlint.ops.usual_calls import usual_name
 
 WHERE = """
 weight w f32[4,4]

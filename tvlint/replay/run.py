@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from tvlint.analyses.dataflow.canonical_names import as_copy, as_of_flags
 from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.gradients.roots import made, named_after
 from tvlint.ir.location import Location
@@ -35,6 +34,7 @@ from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 from tvlint.ops.field import Array
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
+from tvlint.ops.usual_calls import as_copy, as_of_flags
 from tvlint.replay.collectives import combine, exchange
 from tvlint.replay.memory import Memory
 from tvlint.replay.operators import NotReplayedError, forward, gradients, in_shape

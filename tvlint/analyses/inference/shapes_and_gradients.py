@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.attention import is_any_attention
-from tvlint.analyses.dataflow.canonical_names import as_of_flags, flat_shape, target_shape, usual
 from tvlint.analyses.inference.segments import reads, writes
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Value
@@ -14,6 +13,7 @@ from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.dtypes import expected_types, promoted
 from tvlint.ops.spec import Call, DtypeError, Family, MisfitError, Names, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_kind, has_trait, spec_of
+from tvlint.ops.usual_calls import as_of_flags, flat_shape, target_shape, usual
 
 _ROUNDS = 6
 _FLOATS = ("float", "bfloat", "complex")

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tvlint.analyses.dataflow.canonical_names import as_of_flags
 from tvlint.ir.operators import Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Tensor
 from tvlint.ops.spec import Call, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.usual_calls import as_of_flags
 
 
 def without_needless_casts(plan: Plan) -> Plan:

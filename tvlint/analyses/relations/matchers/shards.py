@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 
 from tvlint.analyses.communication.calls import messaged_axes
 from tvlint.analyses.dataflow.attention import is_attention
-from tvlint.analyses.dataflow.canonical_names import usual
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.mesh_axes import DATA_AXES, SEQUENCE_AXES, batch_axes, traded_axes
@@ -19,6 +18,7 @@ from tvlint.ir.placement import Shard
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, row_of
+from tvlint.ops.usual_calls import usual
 
 _CARRYING = (Collective.ALL_GATHER, Collective.ALL_TO_ALL, Collective.BROADCAST)
 

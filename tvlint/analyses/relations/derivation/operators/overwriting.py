@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from tvlint.analyses.dataflow.canonical_names import as_copy
 from tvlint.analyses.relations.derivation.state import Machine, RankState
 from tvlint.ir.operators import Collective, Communicate, Compute, Operand, Operator
 from tvlint.ir.plan import Phase, Role, Segment
 from tvlint.ops.spec import Family, Trait
 from tvlint.ops.table import spec_of
+from tvlint.ops.usual_calls import as_copy
 
 _SHARES = frozenset(
     {

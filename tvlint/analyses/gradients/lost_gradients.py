@@ -1,4 +1,4 @@
-"""Gradients of a value that are added to nothing, or not computed, while backward goes on with other gradients of that value."""
+"""Gradients of a value that are added to nothing, or not computed, while backward goes on with others of that value."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ import pytest
 from tests.readers.test_formats import EXAMPLES
 from tvlint.ir.configuration import Configuration
 from tvlint.readers.document import NOTHING, ReadError
-from tvlint.readers.read import read
+from tvlint.readers.languages import NUMERIC, condensed, names
+from tvlint.readers.malformed import IN_TELLING
+from tvlint.readers.read import CONFIGURATIONS, read
 
 READ = {
     "megatron-shell": [
@@ -222,3 +224,13 @@ def test_text_in_utf_16_is_told_where_it_would_be_read(name: str, text: str, is_
             read(name, data)
     else:
         assert read(name, data) is None
+
+
+def test_words_that_show_a_format_are_found_in_what_is_left_of_large_json() -> None:
+    words = {word for each in CONFIGURATIONS for word in each.marks} | set(IN_TELLING)
+    assert not [word for word in words if set(word) & set(NUMERIC)]
+    numbers = ", ".join(f'"{step}": {step / 7}' for step in range(1000))
+    for word in sorted(words):
+        data = b'{"loss": {%s}, "%s": 1}' % (numbers.encode(), word.strip(b'"'))
+        assert names(condensed("values.json", data), (word.strip(b'"'),))
+        assert condensed("values.yaml", data) is data

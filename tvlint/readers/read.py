@@ -14,7 +14,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.document import NOTHING, Document, ReadError
-from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, names
+from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, condensed, names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -137,12 +137,13 @@ def _not_followed(path: str, data: bytes) -> Document | None:
 
     Raises ReadError for one that would be a configuration were it not broken.
     """
-    from tvlint.readers.malformed import NAMED, is_telling, refuse_malformed, refuse_utf16
+    from tvlint.readers.malformed import IN_TELLING, NAMED, is_telling, refuse_malformed, refuse_utf16
 
     refuse_utf16(path, data, lambda text: (_file(path, text) or _not_followed(path, text)) is not None)
-    if path.lower().endswith(NAMED) and is_telling(data):
+    words = condensed(path, data)
+    if path.lower().endswith(NAMED) and names(words, IN_TELLING) and is_telling(data):
         refuse_malformed(path, data)
-    if not names(data, NAMES_MEGATRON):
+    if not names(words, NAMES_MEGATRON):
         return None
     from tvlint.readers.not_followed import launch_in
 
@@ -250,7 +251,8 @@ def _plan(path: str, data: bytes) -> Document | None:
 
 def _configuration(path: str, data: bytes) -> Document | None:
     """Return what the first format gives that the file is of; None where it is of none."""
-    shown = {marks: names(data, marks) for marks in dict.fromkeys(each.marks for each in CONFIGURATIONS)}
+    words = condensed(path, data)
+    shown = {marks: names(words, marks) for marks in dict.fromkeys(each.marks for each in CONFIGURATIONS)}
     lines = _as_lines(path, data)
     for each in CONFIGURATIONS:
         if shown[each.marks] and each.also in data:

@@ -127,7 +127,7 @@ def test_an_option_that_stands_where_the_script_is_no_syntax_is_told() -> None:
     document = read("a.sh", data)
     assert document is not None
     assert [each.settings["tensor_model_parallel_size"].value for each in document.configurations] == [2]
-    assert [(finding.rule, finding.location.line) for finding in document.findings] == [("launch-not-followed", 5)]
+    assert [(each.rule, each.location.line) for each in document.findings] == [("launch-not-followed", 5), ("broken-script", 3)]
 
 
 @pytest.mark.parametrize(

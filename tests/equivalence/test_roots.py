@@ -253,6 +253,15 @@ def test_a_misspelt_gradient_is_no_start_and_is_named(name: str) -> None:
         assert verdict_on(REFERENCE, text.replace("mesh tp=2\n", "mesh tp=1\n")).outcome is Outcome.UNKNOWN
 
 
+@pytest.mark.parametrize("names", [("da",), ("da", "dz")])
+def test_a_gradient_that_nothing_makes_refutes_where_it_is_wrong_as_zero_and_as_a_start(names: tuple[str, ...]) -> None:
+    text = TENSOR_PARALLEL
+    for name in names:
+        made = next(line for line in text.splitlines() if line.strip().startswith(name) and " = backward " in line)
+        text = text.replace(made, made.replace(name, "_", 1))
+    refuted(text, REFERENCE, "other-numbers")
+
+
 @pytest.mark.parametrize("kind", ["avg", "max", "sum"])
 def test_a_gradient_that_nothing_makes_does_not_come_back_as_a_start(kind: str) -> None:
     text = changed(REFERENCE, ("weight w", "mesh tp=2\nweight w"))

@@ -17,7 +17,7 @@ The passes, in order, each a function from frozen values to a frozen value:
 - `judge.find_proof`: a case whose values alone are open (`open_values.OF_VALUES`) -> a proof from normal forms;
 - `statement.state_proof`, `statement.state_gaps`: attempts and defects -> a verdict; `solver_recheck.with_opinion` asks z3;
 - `on_numbers.run_both`: a pair that is still open -> what runs on random numbers show; `assumptions.holds_on_any_numbers` says
-  on which, `mixed_parts.taken_with_what_is_complete` names a cause;
+  on which, `unmade_gradients.ways_to_run` in which ways, `mixed_parts.taken_with_what_is_complete` names a cause;
 - `repair_on_numbers.repaired_on_numbers`: a verdict without a repair -> the edit that makes the plan prove.
 """
 
@@ -44,6 +44,7 @@ from tvlint.equivalence.verdict.open_values import OF_VALUES
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
+from tvlint.equivalence.verdict.unmade_gradients import ways_to_run
 from tvlint.equivalence.verdict.unread_places import without_unread_places
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
@@ -150,11 +151,20 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
     """
     if verdict.outcome is Outcome.REFUTED or (verdict.outcome is Outcome.PROVED and not replay):
         return verdict
-    if any(reason.name not in OF_VALUES for reason in verdict.reasons):
+    others = {reason.name for reason in verdict.reasons} - OF_VALUES
+    if others - {"absent-gradient"}:
         return verdict
-    from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, as_troubles, run_both, runs
+    from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, NotRun, as_troubles, run_both, runs
 
-    found = run_both(case, any_numbers=verdict.outcome is Outcome.PROVED and holds_on_any_numbers(verdict.assumptions))
+    if others:
+        ways = [run_both(way) for way in ways_to_run(case)]
+        differences = [replace(way, first=None) for way in ways if isinstance(way, Difference)]
+        if not ways or len(differences) < len(ways):
+            return verdict
+        found: Agreement | Difference | NotRun = differences[0]
+    else:
+        any_numbers = verdict.outcome is Outcome.PROVED and holds_on_any_numbers(verdict.assumptions)
+        found = run_both(case, any_numbers)
     if isinstance(found, Difference):
         open_ = verdict.outcome is Outcome.UNKNOWN
         taken = taken_with_what_is_complete(case) if open_ else None

@@ -1,7 +1,8 @@
 """Which share of single mistakes in correct plans the rules find alone: `python -m benchmarks.rule_mutants [--missed]`.
 
-Every communication, wait and run of the correct scenarios is dropped, or changed in its group, dimension, tag or operation. A
-mutant that no rule can tell from a correct plan (a dropped communication whose result nothing needs, say) counts as missed.
+Every communication, wait and run of the correct scenarios is dropped, or changed in its group, dimension, tag or operation, and
+one of two gradients that are added up is dropped. A mutant that no rule can tell from a correct plan (a dropped communication
+whose result nothing needs, say) counts as missed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from tests.builders.plan_findings import findings_of_plan
 from tests.checks.test_scenarios import SCENARIOS
 from tvlint.findings import Severity
 from tvlint.ir.operators import Collective, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send, Wait
-from tvlint.ir.plan import Plan, Segment
+from tvlint.ir.plan import Plan, Role, Segment
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 from tvlint.readers.plan_text import reader as plan_text
 
 
@@ -46,6 +49,10 @@ def _changes(
         given = plan.tensors.get(operator.inputs[0])
         if operator.kind is Collective.ALL_GATHER and operator.dim in (0, 1) and given is not None and len(given.shape) > 1:
             yield "other dimension", (*before, replace(operator, dim=1 - operator.dim), *after)
+    if isinstance(operator, Compute) and len(operator.inputs) == 2 and has_trait(operator.op, Trait.SUM):
+        added = [plan.tensors.get(name) for name in operator.inputs if isinstance(name, str)]
+        for place in range(2) if [each is not None and each.role is Role.GRADIENT for each in added] == [True, True] else ():
+            yield "dropped addend", (*before, Compute("identity", operator.inputs[place : place + 1], operator.outputs), *after)
     if isinstance(operator, Wait):
         yield "dropped wait", (*before, *after)
     if isinstance(operator, Send | Receive):

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from tvlint.analyses.dataflow.def_use import overwritten, reads, with_sources
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.gradients.undefined_uses import missing
-from tvlint.ir.operators import Backward, Compute, Literal, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Plan
 
 
@@ -43,6 +43,9 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
     used = with_sources(every, {*plan.outputs, *final.values(), *_used(every)})
     goes_on = {name for operator in every if isinstance(operator, Backward) for name in _taken(operator)}
     goes_on |= updated_weights(plan) & final.keys()
+    for operator in every:
+        if isinstance(operator, Communicate) and not goes_on.isdisjoint(operator.inputs):
+            goes_on.update(operator.outputs)
     given = {place: name for operator in every for place, name in _given(operator) if name}
     for segment, index, operator in operators:
         for (result, of), name in _given(operator):

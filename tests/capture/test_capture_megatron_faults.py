@@ -87,6 +87,23 @@ FAULTS = {
         "optimizer.get_grad_norm_fp32 = lambda *_, **__: 4.0 + parallel_state.get_tensor_model_parallel_rank()",
         SP, "other-recorded-weight",
     ),
+    "nothing, with weights that are gathered while the next step computes": (
+        "", (*DP, "--distributed-optimizer", "--overlap", *CLIPPED), "",
+    ),
+    "weights that are not gathered behind the step": (
+        "distributed.DistributedDataParallel.start_param_sync = lambda *_, **__: None",
+        (*DP, "--distributed-optimizer", *CLIPPED), "other-recorded-weight",
+    ),
+    "another learning rate on one rank": (
+        "from megatron.core.optimizer import optimizer\n"
+        "plain = optimizer.FP32Optimizer.step_with_ready_grads\n"
+        "def faster(self):\n"
+        "    for group in self.optimizer.param_groups:\n"
+        "        group['lr'] *= 1 + parallel_state.get_tensor_model_parallel_rank()\n"
+        "    return plain(self)\n"
+        "optimizer.FP32Optimizer.step_with_ready_grads = faster",
+        (*SP, *CLIPPED), "other-recorded-weight",
+    ),
 }  # fmt: skip
 
 

@@ -119,19 +119,48 @@ def _mesh() -> dict[str, Any] | None:
 
 
 def _optimizers(module: Any, step: Step) -> None:
-    """End the training step where Megatron's optimizer begins, or where it has clipped the gradients in its buffers."""
+    """End the training step where Megatron's outermost optimizer has stepped, and has gathered the weights again."""
     for kind in ("MixedPrecisionOptimizer", "FP32Optimizer", "ChainedOptimizer"):
         inner = getattr(module, kind, None)
         if inner is not None:
-            inner.step, inner.step_with_ready_grads = _ended(step, inner.step), _ended(step)
+            inner.step = _ended(step, inner.step)
+            inner.step_with_ready_grads = _with_clipped_gradients(step, inner.step_with_ready_grads)
 
 
-def _ended(step: Step, clip: Callable[..., object] | None = None) -> Any:
+def _ended(step: Step, plain: Callable[..., Any]) -> Any:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if clip is not None and self.config.clip_grad > 0:
+        if step.stepping is not None or not step.recorder.recording:
+            return plain(self, *args, **kwargs)
+        if self.config.clip_grad > 0:
             step.before_clipping()
-            clip(self, *args, **kwargs)
-        step.before_update()
+        else:
+            step.before_update()
+        with step.stepping_by(self):
+            result = plain(self, *args, **kwargs)
+            with step.aside():
+                _gather_weights(self)
         step.after_update(type(self).__name__, None)
+        return result
 
     return run
+
+
+def _with_clipped_gradients(step: Step, plain: Callable[..., Any]) -> Any:
+    """Return the part of an optimizer's step behind its clipping, with the gradients recorded where it begins."""
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not step.recorder.recording:
+            return plain(self, *args, **kwargs)
+        step.clipped_now()
+        with step.aside():
+            return plain(self, *args, **kwargs)
+
+    return run
+
+
+def _gather_weights(optimizer: Any) -> None:
+    """Gather the weights that ranks have stepped in shards, and would gather while the next step computes."""
+    for each in getattr(optimizer, "chained_optimizers", [optimizer]):
+        if getattr(getattr(each, "ddp_config", None), "overlap_param_gather", False):
+            for chunk in getattr(each, "model_chunks", []):
+                chunk.start_param_sync(force_sync=True)

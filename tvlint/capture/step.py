@@ -256,15 +256,27 @@ class Step:
         """
         if self.recorder.recording and not self.finished:
             updated = [weight for key, weight in self.weights.items() if held is None or key in held]
-            clipped = self._clipped(self.weights) if held is None else self.clipped
-            event: dict[str, Any] = {"update": [weight.name for weight in updated], "optimizer": optimizer, "clipped": clipped}
-            if held is not None:
-                event["values"] = {weight.name: self.recorder.values(weight.held) for weight in updated}
+            event: dict[str, Any] = {"update": [weight.name for weight in updated], "optimizer": optimizer}
+            event["clipped"] = self.clipped
+            event["values"] = {weight.name: self.recorder.values(weight.held) for weight in updated}
             self.recorder.emit(event)
             if held is None:
                 self.begun.update(*map(_weights_of, self.optimizers))
             if not left:
                 self.end()
+
+    @contextmanager
+    def stepping_by(self, optimizer: Any) -> Iterator[None]:
+        """Run the step of a framework's optimizer: those of torch inside of it belong to it."""
+        before, self.stepping = self.stepping, optimizer
+        try:
+            yield
+        finally:
+            self.stepping = before
+
+    def clipped_now(self) -> None:
+        """Note the gradients that a framework's optimizer steps by."""
+        self.clipped = self._clipped(self.weights)
 
     def _clipped(self, held: Container[int]) -> list[dict[str, Any]]:
         """Return the gradients that an optimizer finds, where the program has clipped gradients."""

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from tvlint.ir.operators import Literal
 from tvlint.readers.capture.lifting.dead import without_dead
+from tvlint.readers.capture.lifting.equations.shapes import PAD
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of
 from tvlint.readers.capture.lifting.program import Array, End, Exchange, Program, Ref
 from tvlint.readers.capture.tapes.tape import Mark
@@ -155,6 +156,11 @@ class _Trace:
                 return _joined([part for name in inputs_of(node) for part in self._parts(name, kept)])
             if node.op == "torch.narrow" and node.inputs[1] == Literal(0):
                 return self._range(node, kept)
+            source = inputs_of(node)[:1]
+            if node.op == PAD and source and len(self.program.shape(value)) == 1:
+                pad = node.attributes.get("pad")
+                if isinstance(pad, tuple) and len(pad) == 2 and pad[0] == 0 and isinstance(pad[1], int) and pad[1] > 0:
+                    return [*self._parts(source[0], kept), Part(value, self._count(source[0]), count)]
         return [Part(value, 0, count)]
 
     def _range(self, node: Call, kept: frozenset[int]) -> list[Part]:

@@ -273,6 +273,8 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
                 f"the {name}, {this_replayed.problem}",
                 this_replayed.location or Location(recorded.plan.path),
             )
+            if any(map(_races, verdict.reasons)):
+                return _refuted_for_races(verdict, reason)
             unknown = replace(verdict, outcome=Outcome.UNKNOWN, reasons=(reason, *_open(verdict)))
             different = None if this_replayed.run else different_gradients(parallel, reference)
             return _refuted(unknown, different, parallel.plan) if different else unknown
@@ -320,6 +322,20 @@ def _not_compared(verdict: Verdict, left: list[str], plan: Plan) -> Verdict:
     reason = _reason("clipped-gradient-not-compared", False, text, _use_of(left[0], plan))
     outcome = Outcome.UNKNOWN if verdict.outcome is Outcome.PROVED else verdict.outcome
     return replace(verdict, outcome=outcome, reasons=(*verdict.reasons, reason))
+
+
+def _races(reason: Reason) -> bool:
+    """Return whether a reason refutes for what is read or written before it is waited for, on which numbers depend too."""
+    from tvlint.analyses.relations.grounds import REFUTING, Ground
+
+    return reason.refutes and REFUTING.get(reason.name) is Ground.RACES
+
+
+def _refuted_for_races(verdict: Verdict, replay: Reason) -> Verdict:
+    """Return the verdict on a program that does not wait; what it issues and waits for is recorded, and lifted by none."""
+    races = [reason for reason in verdict.reasons if _races(reason)]
+    others = [replace(reason, refutes=False) for reason in verdict.reasons if not _races(reason)]
+    return replace(verdict, outcome=Outcome.REFUTED, reasons=(*races, replay, *others))
 
 
 def _is_of_values(verdict: Verdict) -> bool:

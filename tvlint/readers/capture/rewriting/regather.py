@@ -3,7 +3,8 @@
 `cat(parts, d)` of the equal parts of `all-gather(x, 0)` is `all-gather(x, d)`, and `reduce-scatter(cat(parts, 0), 0)` of the
 equal parts of x along d is `reduce-scatter(x, d)`. Where parts are cut again along d before they are joined, the k-th part of
 `all-gather(x, 0)` is the k-th part of `all-gather(x, d)`. An all-to-all of `cat(parts, 0)` of the equal parts of x along d, of
-which the parts are joined along e, splits x along d and joins along e.
+which the parts are joined along e, splits x along d and joins along e. A gather of what the same ranks have scattered of a sum,
+times a number or not, is their all-reduce, times that number.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvlint.ir.operators import Literal
+from tvlint.ir.reductions import ADDING
 from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, outputs_of
 from tvlint.readers.capture.lifting.program import Exchange, Ref
 
 
 def with_dimensions(lifted: Lifted) -> Lifted:
     """Return the program with gathers and scatters along the dimension that they are about."""
+    lifted = _with_whole_sums(lifted)
     makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
     readers: dict[str, int] = {}
     for node in lifted.nodes:
@@ -41,6 +44,47 @@ def with_dimensions(lifted: Lifted) -> Lifted:
             gathered[id(node)] = replace(node, inputs=(source[0],), dim=source[1])
     nodes = [gathered.get(id(node), node) for node in lifted.nodes if id(node) not in gone]
     return _with_parts_along_joins(_with_exchanged_parts(replace(lifted, nodes=nodes)))
+
+
+def _with_whole_sums(lifted: Lifted) -> Lifted:
+    """Return the program with an all-reduce for each reduce-scatter whose results are gathered, and read by nothing else."""
+    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+    readers: dict[str, list[LiftedNode]] = {}
+    for node in lifted.nodes:
+        for name in inputs_of(node):
+            readers.setdefault(name, []).append(node)
+    changed: dict[int, list[LiftedNode]] = {}
+    for node in lifted.nodes:
+        if not isinstance(node, Exchange) or node.kind != "all-gather" or node.dim != 0 or node.handle:
+            continue
+        factors: list[Call] = []
+        source = makers.get(node.inputs[0])
+        reader: LiftedNode = node
+        while isinstance(source, Call) and _is_multiple(source) and readers[source.outputs[0]] == [reader]:
+            factors.insert(0, source)
+            reader, source = source, makers.get(inputs_of(source)[0])
+        if not isinstance(source, Exchange) or (source.kind, source.dim, source.handle) != ("reduce-scatter", 0, ""):
+            continue
+        if readers[source.outputs[0]] != [reader] or source.group != node.group or source.reduce not in ADDING:
+            continue
+        type = lifted.program.types[source.inputs[0]]
+        names = [lifted.program.fresh(type) for _ in factors] + [node.outputs[0]]
+        total = replace(source, kind="all-reduce", outputs=(names[0],), dim=None)
+        multiples = [
+            replace(factor, inputs=(Ref(given), *factor.inputs[1:]), outputs=(made,))
+            for factor, given, made in zip(factors, names, names[1:], strict=False)
+        ]
+        changed.update({id(factor): [] for factor in (*factors, source)})
+        changed[id(node)] = [total, *multiples]
+    return replace(lifted, nodes=[each for node in lifted.nodes for each in changed.get(id(node), [node])])
+
+
+def _is_multiple(call: Call) -> bool:
+    """Return whether a call multiplies or divides a tensor by a number."""
+    if call.op not in ("torch.mul", "torch.div") or len(call.inputs) != 2 or call.attributes.get("rounding_mode"):
+        return False
+    tensor, number = call.inputs
+    return isinstance(tensor, Ref) and isinstance(number, Literal) and isinstance(number.value, int | float)
 
 
 def _with_exchanged_parts(lifted: Lifted) -> Lifted:

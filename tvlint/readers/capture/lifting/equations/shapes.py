@@ -144,6 +144,8 @@ def _padded(lifting: Lifting, node: Apply) -> bool:
     amounts, number = sizes(given(node, "pad")), lifting.number(node.arguments.get("value", 0))
     if number is None or any(amount < 0 for amount in amounts):
         return False
+    if not any(amounts):
+        return lifting.equate(node.outputs[0], given(node, "self"))
     return lifting.call(node, PAD, (given(node, "self"),), pad=amounts, value=number)
 
 

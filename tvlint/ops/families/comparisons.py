@@ -92,9 +92,18 @@ SPECS = (
     *having(
         (Trait.COMPARISON,),
         *(_comparison(name, holds) for name, holds in _HOLDS.items()),
-        OpSpec("logical-and", ("torch.logical_and", "torch.Tensor.logical_and"), _mask(True), evaluate=_compared(_both)),
-        OpSpec("logical-or", ("torch.logical_or", "torch.Tensor.logical_or"), _mask(True), evaluate=_compared(_either)),
-        OpSpec("logical-not", ("torch.logical_not", "torch.Tensor.logical_not"), _not, evaluate=_negated),
+        *having(
+            (Trait.LOGICAL_AND,),
+            OpSpec("logical-and", ("torch.logical_and", "torch.Tensor.logical_and"), _mask(True), evaluate=_compared(_both)),
+        ),
+        *having(
+            (Trait.LOGICAL_OR,),
+            OpSpec("logical-or", ("torch.logical_or", "torch.Tensor.logical_or"), _mask(True), evaluate=_compared(_either)),
+        ),
+        *having(
+            (Trait.LOGICAL_NOT,),
+            OpSpec("logical-not", ("torch.logical_not", "torch.Tensor.logical_not"), _not, evaluate=_negated),
+        ),
     ),
     OpSpec("maximum", _names("maximum", "fmax"), two_tensors, evaluate=_compared(_MORE), traits=frozenset({Trait.RISING})),
     OpSpec("minimum", _names("minimum", "fmin"), two_tensors, evaluate=_compared(_LESS)),

@@ -112,7 +112,7 @@ def _signatures(name: str) -> tuple[str, ...]:
 
 
 SPECS = (
-    OpSpec("arange", _signatures("arange"), _bind_counts, evaluate=_counts),
+    OpSpec("arange", _signatures("arange"), _bind_counts, evaluate=_counts, traits=frozenset({Trait.POSITIONS})),
     *(
         OpSpec(name, _signatures(name), _bind_constant, evaluate=_constant, traits=frozenset({Trait.FILLED}))
         for name in ("zeros", "ones", "full")

@@ -44,7 +44,7 @@ from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute, Literal
 from tvlint.ir.plan import Phase, Role, Segment
 from tvlint.ops.families.elementwise import holds_whole_numbers
-from tvlint.ops.spec import Family, UnsupportedError
+from tvlint.ops.spec import Family, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
 
@@ -218,7 +218,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
     if assumption:
         machine.derived.assumptions.add(assumption)
-    if spec.name == "expand":
+    if Trait.BROADCAST in spec.traits:
         found = expanded_alike(machine, rank, found)
     results = found.outputs
     if machine.alone and results:

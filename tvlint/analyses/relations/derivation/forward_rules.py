@@ -152,7 +152,7 @@ def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         call = of_one_head(machine, spec, call_of(machine, form, values), values)
         if spec.of_all is not None and shapes is not None:
             call = spec.of_all(form.call(shapes), call)
-        if spec.name == "expand":
+        if Trait.BROADCAST in spec.traits:
             dim, times = _repeated_dimension(form, call.shape(0), machine.world.local_shape(values[0]))
             if times > 1 and dim == machine.world.terms.slot[values[0].term]:
                 raise UnsupportedError(f"`{form.op}` of one row of the batch")
@@ -276,7 +276,7 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
     if len(values) == 1 and not spec.traits.isdisjoint((Trait.RANGES, Trait.SELECTION)):
         return cut_out(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
-    if (not values and spec.name == "arange") or (len(values) == 1 and Trait.SUM in spec.traits):
+    if (not values and Trait.POSITIONS in spec.traits) or (len(values) == 1 and Trait.SUM in spec.traits):
         return counted(machine, case, values, evaluated_once(machine, case, values))
     if Trait.TRIANGLE in spec.traits and len(values) == 1:
         return some_rows(machine, evaluated_once(machine, case, values))

@@ -44,7 +44,7 @@ _Band: TypeAlias = tuple[Pattern, int, bool]
 def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> Expression:
     """Return the mask as a factor: one where it is set, or where it is not."""
     terms = algebra.terms
-    while terms.keys[term][0] == "logical-not":
+    while _is(terms, term, Trait.LOGICAL_NOT):
         term, negated = terms.operands[term][0], not negated
     ((constant, factors),) = algebra.alone(algebra.of_term(term, pattern))
     if constant == NONE and factors and are_flags(terms, factors):
@@ -68,11 +68,12 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
     if _holds(head[0]) == _SAME and negated and _is_no_place(terms, inner):
         terms.assumptions.add(CLASSES)
         return algebra.number(NONE)
-    if head[0] == "logical-not" or (has_trait(str(head[0]), Trait.CONVERSION) and head[2] == ("bool",)):
+    negates = _is(terms, inner, Trait.LOGICAL_NOT)
+    if negates or (_is(terms, inner, Trait.CONVERSION) and head[2] == ("bool",)):
         if head[3][0] != head[3][1]:
             raise TooLargeError
-        return flag(algebra, terms.operands[inner][0], places, negated is not (head[0] == "logical-not"))
-    if head[0] in ("logical-and", "logical-or") and (head[0] == "logical-or") is negated and not head[2]:
+        return flag(algebra, terms.operands[inner][0], places, negated is not negates)
+    if _is(terms, inner, Trait.LOGICAL_OR if negated else Trait.LOGICAL_AND) and not head[2]:
         *patterns, result = head[3][:3]
         indices = dict(zip(result, places, strict=True))
         one, other = (
@@ -86,6 +87,11 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
         return of_band(algebra, at, least, negated is not out)
     made = terms.term((FLAG, negated), (inner,), terms.shape[inner], terms.slot[inner])
     return ((NONE, ((made, places, ONE),)),)
+
+
+def _is(terms: Terms, term: int, trait: Trait) -> bool:
+    """Return whether the operator of a term has a trait."""
+    return has_trait(str(terms.keys[term][0]), trait)
 
 
 def _holds(op: object) -> frozenset[int]:
@@ -269,7 +275,7 @@ def _counted(algebra: Algebra, term: int, pattern: Sequence[int]) -> bool:
     ((_, factors),) = this_algebra.alone(this_algebra.of_term(term, pattern))
     ((inner, _, power),) = factors if len(factors) == 1 else ((term, (), ONE),)
     head = algebra.terms.keys[inner]
-    return power == ONE and head[0] == "arange" and head[2][:2] == (0, 1)
+    return power == ONE and _is(algebra.terms, inner, Trait.POSITIONS) and head[2][:2] == (0, 1)
 
 
 def is_of_flags(terms: Terms, term: int) -> bool:
@@ -291,7 +297,7 @@ def is_of_flags(terms: Terms, term: int) -> bool:
         return bool(head[2][1] == "bool")
     if has_trait(str(head[0]), Trait.CONVERSION) and head[2] == ("bool",):
         return True
-    return has_trait(str(head[0]), Trait.COMPARISON) or head[0] == "logical-not"
+    return has_trait(str(head[0]), Trait.COMPARISON)
 
 
 def counts_flags(terms: Terms, term: int) -> bool:

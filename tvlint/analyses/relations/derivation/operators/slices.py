@@ -314,7 +314,7 @@ def _ends_of_positions(machine: Machine) -> Iterator[int]:
     for segment in machine.plan.segments.values():
         for operator in segment.operators:
             spec = spec_of(operator.op) if isinstance(operator, Compute) else None
-            if spec is None or spec.name != "arange" or not isinstance(operator, Compute):
+            if spec is None or Trait.POSITIONS not in spec.traits or not isinstance(operator, Compute):
                 continue
             given = tuple(operand for operand in operator.inputs if isinstance(operand, Literal))
             try:

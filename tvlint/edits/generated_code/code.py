@@ -21,6 +21,7 @@ COLLECTIVE = re.compile(
     r"nnscaler\.runtime\.adapter\.(?P<kind>(?:nn\.)?(?!move)[a-z_]+)"
     r"\((?P<operand>\w+), (?P<words>.*)(?P<ranks>ranks=\[[\d, ]*\])\)$"
 )
+_NAMES = re.compile(r"\s*[A-Za-z]\w*(?:, [A-Za-z]\w*)*")
 _ON_ITSELF = re.compile(r"\s*(\w+) = \1")
 _BEGIN = re.compile(r"\b\w+=(?!=)|\(")
 _END = re.compile(r", \w+=|\)")
@@ -146,8 +147,9 @@ def _lines(path: str, text: str) -> Iterator[Line]:
 
 
 def targets_of(line: Line) -> list[str]:
+    """Return the names that a line gives values to; none where it changes something else, such as an attribute."""
     targets, equals, _ = line.text.partition(" = ")
-    return re.findall(r"[A-Za-z]\w*", targets) if equals else []
+    return re.findall(r"\w+", targets) if equals and _NAMES.fullmatch(targets) else []
 
 
 def stem(name: str) -> str:

@@ -64,6 +64,12 @@ CHANGES = {
         "    _ = nnscaler.runtime.executor.aexecute(model.reducer90, *(), requires_grad=False)\n    glinear_132 = nnscaler",
     ),
     "a name inside of a checkpointed function": (LINEAR, CHECKPOINTED),
+    "a return before the end": (LINEAR, f"{LINEAR}        return data_20\n"),
+    "a return before the end, of a context": (LINEAR, f"{LINEAR}        with torch.no_grad():\n            return linear_22\n"),
+    "a return before the end, of a reducer": ("        self.wreducer90.sync", "        return\n        self.wreducer90.sync"),
+    "a return before the end, of a constructor": ("        self._post_init", "        return\n        self._post_init"),
+    "an exception before the end": (LINEAR, f"{LINEAR}        raise ValueError\n"),
+    "an attribute of the module, by its name": (LINEAR, f"        setattr(self, 'up_weight_21', 2)\n{LINEAR}"),
 }
 
 
@@ -81,6 +87,27 @@ def test_what_generated_code_does_otherwise_is_not_read_as_if_it_did_not(name: s
         path.write_text(text.replace(before, after))
     assert changed or name == "nothing is changed"
     assert (_outcomes(folder) == [Outcome.PROVED]) == (name == "nothing is changed")
+
+
+def test_the_module_that_a_call_is_given_is_no_value_that_nothing_defines(tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    shutil.copytree(FIXTURE, folder)
+    for path in folder.glob("gencode*.py"):
+        path.write_text(path.read_text().replace(LINEAR, f"{LINEAR}        setattr(self, 'note', 1)\n"))
+    (verdict,) = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"), trials=0)).verdicts
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert any("`setattr` is given the module" in reason.message for reason in verdict.reasons)
+
+
+def test_a_repair_exchanges_no_results_of_a_line_that_changes_an_attribute(tmp_path: Path) -> None:
+    folder, source = tmp_path / "code", ROOT / "fixtures" / "nnscaler" / "folders" / "hidden--tp2"
+    shutil.copytree(source, folder)
+    for path in folder.glob("gencode*.py"):
+        changed = r"\1        self.note.data = self.note.data * 2\n"
+        path.write_text(re.sub(r"( +relu_\d+ = torch.nn.functional.relu\([^\n]*\n)", changed, path.read_text(), count=1))
+        assert "self.note.data" in path.read_text()
+    (verdict,) = prove_pair(Pair(str(folder), str(folder / "graph.ckp"))).verdicts
+    assert verdict.outcome is Outcome.REFUTED
 
 
 def _outcomes(folder: Path) -> list[Outcome]:

@@ -119,6 +119,8 @@ class _Lowering(Communications):
     def _compute(self, callee: str, statement: Statement) -> None:
         if (root := callee.partition(".")[0]) == "self" or root in self.made:
             raise NotUnderstood(f"`{callee}` is a method of a value, which may change it", statement.source)
+        if _is_given(statement.call, "self"):
+            raise NotUnderstood(f"`{callee}` is given the module, whose weights it may change", statement.source)
         inputs: list[Operand] = []
         nesting: list[Value] = []
         nested = False
@@ -189,6 +191,18 @@ def _renamed(operator: Operator, names: Mapping[str, str]) -> Operator:
         raise ReadError("a function with a backward of its own does more than communicate", place or Location(""))
     inputs = tuple(names.get(name, name) for name in operator.inputs)
     return replace(operator, inputs=inputs, outputs=tuple(names.get(name, name) for name in operator.outputs))
+
+
+def _is_given(call: ast.Call, name: str) -> bool:
+    """Return whether a value itself, and not an attribute of it, is among the arguments of a call."""
+    waiting: list[ast.expr] = [*call.args, *(keyword.value for keyword in call.keywords)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name) and node.id == name:
+            return True
+        if not isinstance(node, ast.Attribute):
+            waiting += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+    return False
 
 
 def _detaches(call: ast.Call) -> bool:

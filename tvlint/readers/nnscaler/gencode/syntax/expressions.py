@@ -121,8 +121,8 @@ def names_in(node: ast.AST) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def may_act(node: ast.AST) -> bool:
-    """Return whether a statement may do something else than bind names to values of expressions."""
-    if not isinstance(node, (ast.Assign, ast.Return)):
+    """Return whether a statement, or an expression, may do something else than bind names to values of expressions."""
+    if not isinstance(node, (ast.Assign, ast.expr)):
         return True
     acting = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
     stores = (ast.Attribute, ast.Subscript)

@@ -58,9 +58,8 @@ class _Body:
         if arguments is None or not arguments or arguments[0] != first or decorated:
             raise self.nodes.fail(function, f"`{function.name}` has other arguments than generated code has")
         taken = tuple(name for name in arguments[1:] if name not in self.constants)
-        last = function.body[-1]
-        end = last if isinstance(last, ast.Return) else None
-        statements = function.body if end is None else function.body[:-1]
+        end = next((node for node in function.body if isinstance(node, ast.Return)), None)
+        statements = function.body if end is None else function.body[: function.body.index(end)]
         body = list(self._entries(statements, function))
         returns: tuple[str, ...] = ()
         if end is not None:
@@ -162,7 +161,7 @@ class _Body:
                 try:
                     made += self._assigned((name,), value, node, function, True)
                 except NotUnderstood as error:
-                    made.append(replace(self._opaque(node, error), outputs=(name,)))
+                    made.append(replace(self._opaque(node, error), outputs=(name,), acts=may_act(value)))
             names.append(name)
         return made, tuple(names)
 

@@ -301,6 +301,8 @@ def launched(folder: Path, body: str) -> list[tuple[str, object, bool]]:
         f"from dataclasses import dataclass\n@dataclass\nclass C:\n    tp: int = 2\nc = C(tp=4)\n"
         f"subprocess.run([*start, {SIZE}, str(c.tp)])\n",
         f"def f(tp, n=8):\n    subprocess.run([*start, {SIZE}, str(tp)])\nf(4)\n",
+        f"class C:\n    name: str\n    tp: int\n    n: int = 8\nfor c in [C('a', 4)]:\n"
+        f"    pass\nsubprocess.run([*start, {SIZE}, str(c.tp)])\n",
         "def words(**o):\n    w = []\n    for k, v in o.items():\n        if v is True:\n"
         "            w.append('--' + k)\n        else:\n"
         "            w += ['--' + k, str(v)]\n    return w\n"
@@ -323,6 +325,10 @@ def test_options_are_followed_through_tables_loops_methods_and_calls(body: str, 
             f"for name, o in {{'a': dict(tp=2), 'b': dict(tp=4)}}.items():\n"
             f"    subprocess.run([*start, {SIZE}, str(o['tp'])])\n",
             [(" with `name=a`", 2, True), (" with `name=b`", 4, True)],
+        ),
+        (
+            f"for o in [dict(tp=2), dict(tp=4)]:\n    subprocess.run([*start, {SIZE}, str(o['tp'])])\n",
+            [(" with `o.tp=2`", 2, True), (" with `o.tp=4`", 4, True)],
         ),
         (
             f"def f(tp):\n    subprocess.run([*start, {SIZE}, str(tp)])\nf(2)\nf(4)\n",
@@ -355,6 +361,15 @@ def test_rounds_and_calls_that_launch_otherwise_are_cases_with_their_condition(
         f"class C:\n    def __init__(self):\n        self.tp = 4\n    def set(self):\n        self.tp = 2\n    def run(self):\n"
         f"        subprocess.run([*start, {SIZE}, str(self.tp)])\n",
         f"a = 4\nsubprocess.run([*start, {SIZE}, str(a / 2)])\n",
+        f"try:\n    from sizes import tp\nexcept ImportError:\n    tp = 4\nsubprocess.run([*start, {SIZE}, str(tp)])\n",
+        f"class C:\n    def __init__(self):\n        self.tp = 4\n    def run(self):\n"
+        f"        subprocess.run([*start, {SIZE}, str(self.tp)])\nclass D(C):\n    def __init__(self):\n        self.n = 2\n",
+        f"class C:\n    def __init__(self):\n        self.tp = 4\n    def run(self):\n"
+        f"        subprocess.run([*start, {SIZE}, str(self.tp)])\nc = C()\nc.tp = 2\nc.run()\n",
+        f"class C:\n    tp: int = 4\n    def __post_init__(self):\n        self.tp = 2\ndef f(c: C):\n"
+        f"    subprocess.run([*start, {SIZE}, str(c.tp)])\n",
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--tp', default=4)\n"
+        f"args = parser.parse_args()\nargs.tp = 2\nsubprocess.run([*start, {SIZE}, str(args.tp)])\n",
         f"subprocess.run([*start, {SIZE}, '%5d' % 4])\n",
         f"o = dict(os.environ, tp=2)\nsubprocess.run([*start, {SIZE}, str(o['b'])])\n",
     ],

@@ -20,6 +20,8 @@ class Names:
     imported: dict[str, str] = field(default_factory=dict)
     fields: dict[str, Mapping[str, ast.expr]] = field(default_factory=dict)
     """By class; those of a class that the program writes twice are not known."""
+    places: dict[str, list[str]] = field(default_factory=dict)
+    """The fields of each class in their order, those without a default too."""
     options: dict[str, ast.expr | None] = field(default_factory=dict)
     parsed: set[str] = field(default_factory=set)
     """The variables that hold what a parser read."""
@@ -35,6 +37,10 @@ class Names:
     """The class of each method, by the identity of its node."""
     methods: dict[tuple[str, str], ast.FunctionDef] = field(default_factory=dict)
     """The methods that end with their only result, by class and name."""
+    stored: Counter[str] = field(default_factory=Counter)
+    """How often the program assigns to an attribute of a name, whatever the object is."""
+    bases: set[str] = field(default_factory=set)
+    """The classes of which the program derives others."""
     steps: int = STEPS
     """What may still be done to follow the program: words that are added to others."""
 
@@ -49,7 +55,7 @@ class Names:
 
     def default(self, node: ast.Attribute) -> ast.expr | None:
         """Return the default of `args.NAME`, where `args` is what a parser read or of a class with such a field."""
-        if not isinstance(node.value, ast.Name):
+        if not isinstance(node.value, ast.Name) or node.attr in self.stored:
             return None
         fields = self.fields.get(self.classes.get(node.value.id, ""), {})
         return fields.get(node.attr) or (self.options.get(node.attr) if node.value.id in self.parsed else None)
@@ -69,6 +75,12 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
                 found.imported.update({name.asname or name.name: f"{node.module}.{name.name}" for name in node.names})
             case ast.ClassDef():
                 found.fields[node.name] = {} if node.name in found.fields else _fields(node)
+                found.places[node.name] = [
+                    each.target.id
+                    for each in node.body
+                    if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+                ]
+                found.bases.update(base.id for base in node.bases if isinstance(base, ast.Name))
                 _methods(found, node)
             case ast.arg(annotation=ast.Name(id=name)):
                 found.classes[node.arg] = name if found.classes.get(node.arg, name) == name else ""
@@ -76,6 +88,8 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
                 found.classes[node.arg] = ""
             case ast.Assign(value=ast.Call(func=ast.Attribute(attr="parse_args"))):
                 found.parsed.update(target.id for target in node.targets if isinstance(target, ast.Name))
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+                found.stored[name] += 1
             case ast.Call(func=ast.Attribute(attr="add_argument")):
                 _option(found.options, node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():

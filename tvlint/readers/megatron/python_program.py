@@ -285,24 +285,28 @@ def _follow_rounds(scope: Scope, statement: ast.For, rounds: Sequence[Thing], is
     outer = scope.condition
     bound = {node.id for node in ast.walk(statement.target) if isinstance(node, ast.Name)}
     scope.given |= bound
-    for thing in rounds:
+    for place, thing in enumerate(rounds, 1):
         _assign(scope, statement.target, thing, True)
-        name, text = _shown(scope, statement.target)
-        scope.condition = f"{outer}{' and' if outer else ' with'} `{name}={text}`" if name else outer
+        shown = f"`{_shown(scope, statement.target) or f'round={place}'}`"
+        scope.condition = f"{outer}{' and' if outer else ' with'} {shown}"
         _follow(scope, statement.body, is_sure, depth + 1)
     scope.condition = outer
     scope.given -= bound
     _follow(scope, statement.orelse, is_sure, depth + 1)
 
 
-def _shown(scope: Scope, target: ast.expr) -> tuple[str, str]:
-    """Return the first name of a target that holds a text that is known, and the text."""
-    for node in ast.walk(target):
-        value = scope.variables.get(node.id) if isinstance(node, ast.Name) else None
-        text = known_text(value.pieces) if isinstance(value, Scalar) else None
-        if isinstance(node, ast.Name) and text is not None and len(text) <= LONGEST:
-            return node.id, text
-    return "", ""
+def _shown(scope: Scope, target: ast.expr) -> str:
+    """Return the first name of a target with the text that it or its first entry holds; empty where none is known."""
+    names = [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
+    held: list[tuple[str, Thing | None]] = [(name, scope.variables.get(name)) for name in names]
+    held += [
+        (f"{name}.{key}", each) for name in names if name in scope.tables for key, each in scope.tables[name].entries.items()
+    ]
+    for name, thing in held:
+        text = known_text(thing.pieces) if isinstance(thing, Scalar) else None
+        if text is not None and len(text) <= LONGEST:
+            return f"{name}={text}"
+    return ""
 
 
 def _rounds(scope: Scope, node: ast.expr, depth: int = 0) -> list[Thing] | None:
@@ -448,7 +452,7 @@ def _follow_into(scope: Scope, call: ast.Call) -> bool:
     """Follow a function of the program with what a call gives it, where it starts commands; return whether it did."""
     program = scope.program
     function = scope.names.bodies.get(call.func.id) if isinstance(call.func, ast.Name) else None
-    if function is None or function.name not in program.launching or function.name in program.following:
+    if function is None or function.name not in program.launching or function.name in {*program.following, *scope.variables}:
         return False
     if len(program.following) >= MOST_WITHIN or program.repeated <= 0:
         return False
@@ -592,7 +596,7 @@ def _assign(scope: Scope, target: ast.expr, thing: Thing, is_sure: bool) -> None
         return
     value = _hole(scope, target) if isinstance(thing, Table) or (was_table and not is_sure) else thing
     if not is_sure:
-        old = scope.variables.get(target.id, value)
+        old = scope.variables.get(target.id, _hole(scope, target) if target.id in scope.names.imported else value)
         value = merge([old, value], f"set under a condition at line {target.lineno}", _span(scope, target))
     _put(scope, target.id, bounded(value, _span(scope, target)))
 
@@ -654,7 +658,7 @@ def _table(scope: Scope, node: ast.expr, depth: int) -> Table | None:
 
 def _is_compound(scope: Scope, node: ast.expr) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return node.func.id == "dict" or bool(scope.names.fields.get(node.func.id))
+        return node.func.id == "dict" or bool(scope.names.places.get(node.func.id))
     return isinstance(node, (ast.Dict, ast.List, ast.Tuple)) or (isinstance(node, ast.Name) and _is_known(scope, node.id))
 
 
@@ -682,8 +686,8 @@ def _built(scope: Scope, call: ast.Call, depth: int) -> Table | None:
         return _table(scope, call.func.value, depth)
     if (scope.names.dotted(call.func) in SAME_TABLE or name == "vars") and len(call.args) == 1:
         return _table(scope, call.args[0], depth)
-    fields = scope.names.fields.get(name)
-    if (name != "dict" and not fields) or any(isinstance(each, ast.Starred) for each in call.args):
+    places = scope.names.places.get(name) or []
+    if (name != "dict" and not places) or any(isinstance(each, ast.Starred) for each in call.args):
         return None
     named = _united(
         scope,
@@ -695,12 +699,16 @@ def _built(scope: Scope, call: ast.Call, depth: int) -> Table | None:
     )
     if named is None:
         return None
-    if not fields:
+    if not places:
         return _united(scope, [*(_table(scope, each, depth) for each in call.args), named], call)
     empty = Scope(scope.program)
-    defaults: dict[str, Thing] = {key: _from_outside(empty, each, depth) for key, each in fields.items()}
-    listed: dict[str, Thing] = {key: _thing(scope, each, depth) for key, each in zip(fields, call.args, strict=False)}
-    return Table({**defaults, **listed, **named.entries}) if len(call.args) <= len(fields) else None
+    fields = scope.names.fields.get(name, {})
+    defaults: dict[str, Thing] = {key: _value(empty, each, depth) for key, each in fields.items()}
+    listed: dict[str, Thing] = {key: _thing(scope, each, depth) for key, each in zip(places, call.args, strict=False)}
+    held = {**dict.fromkeys(places), **defaults, **listed, **named.entries}
+    if len(call.args) > len(places):
+        return None
+    return Table({key: thing for key, thing in held.items() if thing is not None})
 
 
 def _entry(scope: Scope, node: ast.Attribute | ast.Subscript, depth: int) -> Thing | None:
@@ -729,19 +737,19 @@ def _entry(scope: Scope, node: ast.Attribute | ast.Subscript, depth: int) -> Thi
 def _attribute(scope: Scope, owner: ast.ClassDef, name: str, depth: int) -> Thing | None:
     """Return what an attribute of `self` holds that `__init__` sets, and nothing else; or the default of a field."""
     program = scope.program
-    stored = [
-        node
-        for node in ast.walk(owner)
-        if isinstance(node, ast.Attribute) and node.attr == name and not isinstance(node.ctx, ast.Load)
-    ]
-    if not stored:
+    count = scope.names.stored[name]
+    if owner.name in scope.names.bases or count > 1:
+        return None
+    if count == 0:
         default = scope.names.fields.get(owner.name, {}).get(name)
         return _from_outside(Scope(program), default, depth) if default is not None else None
     making = next((node for node in owner.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None)
-    if making is None or len(stored) > 1 or f"{owner.name}.__init__" in program.following:
+    if making is None or f"{owner.name}.__init__" in program.following:
         return None
     for place, statement in enumerate(making.body):
-        if isinstance(statement, ast.Assign) and statement.targets == stored:
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        is_of_self = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+        if isinstance(statement, ast.Assign) and is_of_self and isinstance(target, ast.Attribute) and target.attr == name:
             program.following.append(f"{owner.name}.__init__")
             before = ast.FunctionDef(**{**vars(making), "body": making.body[:place]})
             scope = follow_function(of_module(program), before)
@@ -844,6 +852,8 @@ def _called_value(scope: Scope, node: ast.Call, depth: int) -> Value:
         return _result(scope, node, function, depth)
     match node.func:
         case ast.Attribute(value=ast.Name(id="self"), attr=name) if scope.owner is not None:
+            if scope.owner.name in scope.names.bases:
+                return _hole(scope, node)
             method = scope.names.methods.get((scope.owner.name, name))
             return _hole(scope, node) if method is None else _result(scope, node, method, depth, first=1)
         case ast.Attribute(value=template, attr="format"):

@@ -323,3 +323,45 @@ def test_exchanged_layers_of_hundreds_of_rows_are_run() -> None:
     layers = weights + "h = linear(x, a)\ny = linear(h, b)\nl: f32[] = sum(y)\n"
     exchanged = layers.replace("linear(x, a)", "linear(x, b)").replace("linear(h, b)", "linear(h, a)")
     assert verdict_on(with_backward(exchanged), with_backward(layers)).outcome is Outcome.REFUTED
+
+
+STARTS_AT_A_PART = """mesh tp=2
+weight w f32[8,6] tp:S(0)
+input x f32[4,6]
+loss l
+gradient gp f32[] grad-of p
+gradient gu f32[4,4] grad-of u
+program
+h = linear(x, w)
+a, u = multiref(h, times=2)
+k = argmax(u, dim=1)
+z = tanh(a)
+p: f32[] = sum(z)
+l: f32[] = all-reduce(p) over tp
+g1 = identity(gp)
+dz = backward p (g1)
+da = backward z (dz)
+dh = backward a (da, gu)
+_, grad(w) = backward h (dh)
+"""
+STARTS_AT_THE_SUM = """weight w f32[8,6]
+input x f32[4,6]
+loss l
+program
+h = linear(x, w)
+z = tanh(h)
+l: f32[] = sum(z)
+dz = backward l (grad(l))
+dh = backward z (dz)
+_, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "agrees"), [("", "", True), ("identity(gp)", "mul(gp, 2)", False), ("(da, gu)", "(da, da)", False)]
+)
+def test_a_gradient_starts_at_a_part_of_the_loss_and_is_zero_where_nothing_is_differentiated(
+    before: str, after: str, agrees: bool
+) -> None:
+    found = on_numbers_of(*plans(STARTS_AT_A_PART.replace(before, after) if before else STARTS_AT_A_PART, STARTS_AT_THE_SUM))
+    assert isinstance(found, Agreement if agrees else Difference)

@@ -25,6 +25,7 @@ from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, run_bot
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
+from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
 from tvlint.run.proof.pair import Pair, Plans, read_pair
 from tvlint.run.proof.prove import prove_pair
 
@@ -42,6 +43,12 @@ def smaller(parallel: Plan, reference: Plan, small: int = 2) -> pairing.Case | s
     made = pairing.pair(found.parallel, found.reference)
     assert isinstance(made, pairing.Case)
     return made
+
+
+def read_plan(path: Path) -> Plan:
+    plan = nnscaler_pickle.read(path.name, path.read_bytes()).plan
+    assert plan is not None
+    return plan
 
 
 def read(path: Path) -> tuple[Plan, Plan]:
@@ -175,6 +182,28 @@ def test_generated_code_of_a_large_vocabulary_agrees() -> None:
     parallel, reference = read(folder)
     assert on_numbers._size(reference) > on_numbers._MOST_NUMBERS
     found = on_numbers_of(parallel, reference)
+    assert isinstance(found, Agreement)
+    assert found.sizes
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        (
+            "llama3_flex_dp2_pp2_tp2_nm2_gbs512_ly1_h32_hi4096_sq128",
+            "llama3_default_dp1_pp1_tp1_nm1_gbs512_ly1_h32_hi4096_sq128",
+        ),
+        (
+            "moe_default_dp2_pp2_tp2_nm2_gbs1024_ly1_h16_hi512_sq128_a2_r16",
+            "moe_default_dp1_pp1_tp1_nm1_gbs1024_ly1_h16_hi512_sq128_a2_r16",
+        ),
+    ],
+)
+def test_a_plan_of_a_large_batch_agrees(name: str, reference: str) -> None:
+    assert SHARED is not None
+    read_plans = [read_plan(SHARED / "plans" / "good" / f"{each}.pkl.xz") for each in (name, reference)]
+    found = on_numbers_of(*read_plans)
     assert isinstance(found, Agreement)
     assert found.sizes
 

@@ -127,7 +127,8 @@ class _World:
         self.progress = 0
         self.queues: dict[object, dict[int, deque[Post]]] = {}
         self.weight_of = accumulators(plan)
-        self.seeds = _roots(plan) | {name for name, tensor in plan.tensors.items() if tensor.gradient_of in plan.outputs}
+        self.seeds = _roots(plan)
+        self.zeros = _without_use(plan) - self.seeds
 
     def run(self, rank: int, shift: int, steps: tuple[Step, ...]) -> Iterator[None]:
         """Run the steps of the rank of one replica, whose ranks are those of the first with `shift`; yields while it waits."""
@@ -155,9 +156,18 @@ class _World:
             self.progress += 1
 
 
+def _without_use(plan: Plan) -> set[str]:
+    """Return the gradients that nothing makes of values of which nothing is differentiated: they are zero."""
+    operators = [each_operator for segment in plan.segments.values() for each_operator in segment.operators]
+    differentiated = {name for operator in operators if isinstance(operator, Backward) for name in operator.forward.inputs}
+    declared = {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of}
+    ends = {*differentiated, *plan.outputs}
+    return {name for name in declared.keys() - made(plan) if declared[name] not in ends}
+
+
 def _roots(plan: Plan) -> set[str]:
-    """Return the gradients that nothing makes and that are only taken where they start: at the value that they are named
-    after, or at what a collective puts that together from.
+    """Return the gradients that start: those of what is returned, and those that nothing makes and that are only taken where
+    they start, at the value that they are named after, or at what a collective puts that together from.
     """
     operators = [each_operator for segment in plan.segments.values() for each_operator in segment.operators]
     made_of: dict[str, set[str]] = {}
@@ -170,8 +180,15 @@ def _roots(plan: Plan) -> set[str]:
         if isinstance(operator, Backward):
             for name, of in zip(operator.inputs, operator.forward.outputs, strict=False):
                 places.setdefault(name, set()).add(of)
+    unmade = {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of} | {
+        name: named_after(name) for name in places if named_after(name)
+    }
+    parts = {part for output in plan.losses or plan.outputs for part in made_of.get(output, ())}
+    returned = {name for name, tensor in plan.tensors.items() if tensor.gradient_of in plan.outputs}
+    started = {name for name in unmade.keys() - made(plan) if unmade[name] in parts and places.get(name, parts) <= parts}
     found = {name for name in places.keys() - made(plan) if named_after(name)}
-    return {name for name in found if places[name] <= made_of.get(named_after(name), {named_after(name)})}
+    named = {name for name in found if places[name] <= made_of.get(named_after(name), {named_after(name)})}
+    return returned | started | named
 
 
 def _complete(posts: list[Post], members: tuple[int, ...]) -> None:
@@ -420,7 +437,7 @@ class _Rank:
         operands = yield from self._operands(operator.forward)
         incoming: dict[int, Array] = {}
         for at, name in enumerate(operator.inputs):
-            if name:
+            if name and name not in self.world.zeros:
                 value = yield from self.read(name)
                 incoming[at] = in_shape(value, self.shape(operator.forward.outputs[at]))
         wanted = [at for at, name in enumerate(operator.outputs) if name]

@@ -167,6 +167,12 @@ def _flat(value: object) -> Iterator[int | float]:
         yield value
 
 
+def _loads(plan: Plan, operator: Compute, names: Sequence[str]) -> bool:
+    """Return whether an operator takes no tensor and gives inputs alone, whose sizes are those of the batch."""
+    given = [plan.tensors[name].role is Role.INPUT for name in names if name in plan.tensors]
+    return bool(given) and all(given) and len(names) == len(operator.outputs)
+
+
 def _bound(plan: Plan, operator: Compute) -> tuple[OpSpec, Bound] | None:
     """Return the row of an operator in the table and what it means of these operands; None where it is not known."""
     spec, tensors = spec_of(operator.op), plan.tensors
@@ -267,7 +273,6 @@ class _Sizes:
                 if tensor.role is Role.INPUT:
                     number = inputs[at].position(tensor)
                     if number is None:
-                        self._keep(dims)
                         continue
                     key = number
                     count = batch.slots if at == 0 else micro_batches_of(plan)
@@ -315,6 +320,8 @@ class _Sizes:
 
     def _compute(self, at: int, operator: Compute, kept: set[int]) -> None:
         names = [name for name in (*operator.inputs, *operator.outputs) if isinstance(name, str)]
+        if _loads(self.plans[at], operator, names):
+            return
         held = [self.dims[at][name] for name in names if name in self.dims[at]]
         both = None if id(operator) in kept else _bound(self.plans[at], operator)
         if both is None:
@@ -351,7 +358,7 @@ class _Sizes:
                 self._in_equal_parts(by_name[parts[0]], pieces)
         elif Trait.BROADCAST not in spec.traits:
             yield from parts
-            if not spec.traits & _ALL_OF_A_ROW:
+            if spec.evaluate is not None and not spec.traits & _ALL_OF_A_ROW:
                 yield from bound.whole
         for word, (low, high) in bound.ranges.items():
             if Trait.ATTENTION in spec.traits or not high > low or low % (high - low):

@@ -16,7 +16,7 @@ from tvlint.ir.operators import Backward, Compute
 from tvlint.ir.plan import Plan, Program, Segment
 
 _WAYS = ("torch.zeros_like", "torch.ones_like")
-_MOST_NAMES = 2
+_MOST_NAMES = 3
 """So many gradients are taken in all ways together."""
 
 

@@ -56,7 +56,7 @@ def _in_program(plan: Plan, program: Program) -> Iterator[OtherForward]:
     for (segment, index, operator), name, taken in gradients:
         by_call = isinstance(operator, Compute)
         if taken and (name, by_call) not in applied:
-            applied[name, by_call] = _applied(name, near[name], by_call)
+            applied[name, by_call] = _applied(name, near.get(name, []), by_call)
         at_name = applied[name, by_call] if taken else []
         if at_name and not any(applies in taken for _, _, applies in at_name):
             first = next((place for place in at_name if has_trait(place[2], Trait.ACTIVATION)), at_name[0])

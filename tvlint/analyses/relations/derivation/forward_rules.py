@@ -126,7 +126,8 @@ def _cut_piece(machine: Machine, value: Value) -> Value:
     terms = machine.world.terms
     head, operands = terms.keys[value.term], terms.operands[value.term]
     ranges = head[2] if len(head) > 2 and has_trait(str(head[0]), Trait.RANGES) and len(operands) == 1 else ()
-    if len(ranges) != len(value.box) or not value.clean or any(cut is not None and cut[2] != 1 for cut in ranges):
+    in_ones = all(cut is None or (isinstance(cut, tuple) and cut[2] == 1) for cut in ranges)
+    if len(ranges) != len(value.box) or not value.clean or not in_ones:
         return value
     box = tuple(bounds if cut is None else cut[:2] for bounds, cut in zip(value.box, ranges, strict=True))
     whole = all(cut is None or bounds == (0, cut[1] - cut[0]) for bounds, cut in zip(value.box, ranges, strict=True))

@@ -133,3 +133,9 @@ def test_of_several_settings_on_one_page_the_wrong_one_is_shown(line: str, wrong
     assert document is not None
     found = [each for each in evaluate(document.configurations[0], load_rules()) if isinstance(each, Finding)]
     assert [text.splitlines()[(each.location.line or 1) - 1].strip() for each in found] == [line]
+
+
+def test_a_doubled_key_is_reported_and_the_last_one_counts() -> None:
+    found = document("compute_config:\n  plan_ngpus: 2\n  runtime_ngpus: 3\n  runtime_ngpus: 4\n")
+    assert [(each.rule, each.location.line) for each in found.findings] == [("yaml-duplicate-key", 4)]
+    assert [each.settings["runtime_ngpus"].value for each in found.configurations] == [4]

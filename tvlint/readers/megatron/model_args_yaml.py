@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from tvlint.findings import Edit, Finding, Fix, Related, Severity
+from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.megatron import Option, option, option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
-from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_prose, is_yaml
@@ -17,6 +16,7 @@ from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import option_mistakes
 from tvlint.readers.megatron.sections import INTERPOLATED, PARALLEL, configurations
 from tvlint.readers.megatron.unknown_options import misspelled_keys
+from tvlint.readers.sources.doubled_keys import doubled_keys
 from tvlint.readers.sources.scalar_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
 from tvlint.readers.sources.yaml_nodes import (
     Visits,
@@ -64,7 +64,7 @@ def read(path: str, data: bytes) -> Document | None:
     try:
         for number, root in enumerate(documents(path, text), 1):
             found = list(_configurations(path, root, visits))
-            findings.extend(_duplicates(root, visits))
+            findings.extend(doubled_keys(root, visits))
             findings.extend(_reinterpreted(root, visits))
             findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each, (), program)))
             findings.extend(finding for keys in _sections(root, visits) for finding in misspelled_keys(keys))
@@ -235,40 +235,6 @@ def _world_size(settings: dict[str, Setting], shared: dict[str, Setting]) -> Set
             return replace(per_node, name="world_size", value=Unknown("the number of processes is not a plain number"))
         total *= factor
     return replace(per_node, name="world_size", value=total)
-
-
-def _duplicates(root: YamlNode, visits: Visits) -> Iterator[Finding]:
-    for _, mapping in mappings(root, visits):
-        first: dict[str, tuple[YamlScalar, YamlNode]] = {}
-        for key, value in mapping.entries:
-            if not isinstance(key, YamlScalar) or key.text == "<<":
-                continue
-            if key.text not in first:
-                first[key.text] = (key, value)
-                continue
-            counts = "both times with the same value" if _is_same(value, first[key.text][1]) else "and only the last one counts"
-            yield Finding(
-                "yaml-duplicate-key",
-                Severity.NOTE if _is_same(value, first[key.text][1]) else Severity.WARNING,
-                f"`{key.text[:120]}` is set twice in one mapping, {counts}",
-                key.location,
-                "remove one of the two",
-                (Related("first set here", first[key.text][0].location),),
-                fixes=_without(*first[key.text]),
-            )
-
-
-def _is_same(one: YamlNode, other: YamlNode) -> bool:
-    return isinstance(one, YamlScalar) and isinstance(other, YamlScalar) and one.text == other.text and one.plain == other.plain
-
-
-def _without(key: YamlScalar, value: YamlNode) -> tuple[Fix, ...]:
-    """Return the fix that takes out an entry which counts for nothing, where it is a line of its own."""
-    line = key.location.line
-    if line is None or not isinstance(value, YamlScalar) or value.location.line != line:
-        return ()
-    whole = Location(key.location.path, line, 1, line + 1, 1)
-    return (Fix("remove the first one, which does not count", (Edit(whole, ""),), is_safe=True),)
 
 
 def _reinterpreted(root: YamlNode, visits: Visits) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.nnscaler.trainer import autodist_plan
 from tvlint.readers.nnscaler.trainer.arguments import misspelled_arguments, module_mistakes, surplus_settings
+from tvlint.readers.sources.doubled_keys import doubled_keys
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.sibling_files import content_beside
 from tvlint.readers.sources.yaml_nodes import (
@@ -54,6 +55,7 @@ def read(path: str, data: bytes) -> Document | None:
     configurations: list[Configuration] = []
     findings: list[Finding] = []
     for root in documents(path, text):
+        before = len(configurations)
         for where, mapping in mappings(root, visits):
             entries = merged(mapping, visits)
             compute = next((value for key, value in entries if key.text == "compute_config"), None)
@@ -65,6 +67,7 @@ def read(path: str, data: bytes) -> Document | None:
             configurations.append(_configuration(path, ".".join(where), entries, inner, visits, compute.location))
             findings.extend(misspelled_arguments(entries) if configurations[-1].complete else ())
             findings.extend((*surplus_settings(inner, _policy(configurations[-1]), visits), *module_mistakes(entries, visits)))
+        findings.extend(doubled_keys(root, visits) if len(configurations) > before else ())
     if not configurations:
         return None
     return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings))

@@ -38,6 +38,8 @@ from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.spec import UnsupportedError
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 HEAD = """
 weight w f32[8,8]
 weight g f32[8]

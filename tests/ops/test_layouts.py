@@ -22,6 +22,8 @@ from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.spec import UnsupportedError
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 TOKENS = """
 weight w f32[8,8]
 weight b f32[8]

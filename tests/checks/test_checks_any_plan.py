@@ -179,5 +179,6 @@ def test_checks_end_on_damaged_scenarios(seed: int) -> None:
 
 
 def test_parts_of_splits_of_other_sizes_do_not_fit() -> None:
-    text = "input x f32[4,8]\ninput z f32[3,8]\nprogram\n  a, b = split(x, 4, dim=1)\n  c, d = split(z, 4, dim=1)\n  y = add(a, c)\n"
+    text = "input x f32[4,8]\ninput z f32[3,8]\nprogram\n  a, b = split(x, 4, dim=1)\n"
+    text += "  c, d = split(z, 4, dim=1)\n  y = add(a, c)\n"
     assert [finding.rule for finding in findings_of_text(text)] == ["shape-mismatch"]

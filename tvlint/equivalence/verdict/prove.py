@@ -41,6 +41,7 @@ from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
 from tvlint.equivalence.verdict.mixed_parts import taken_with_what_is_complete
 from tvlint.equivalence.verdict.open_values import OF_VALUES
+from tvlint.equivalence.verdict.padded_classes import without_padded_classes
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
@@ -114,6 +115,8 @@ def _once(case: Case) -> Case:
         with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(each))))
         for each in (without_repeated_runs(case.parallel), case.reference)
     )
+    if without_padded_classes(reference) is reference:
+        plan = without_padded_classes(plan)
     return replace(case, parallel=plan, written=plan, reference=reference)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -292,3 +293,13 @@ def test_completion_names_every_command_and_option(here: Path, capsys: pytest.Ca
 def test_help_fits_on_a_screen(here: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     assert run(*filter(None, (command, "--help"))) == 0
     assert len(capsys.readouterr().out.splitlines()) <= 50
+
+
+@pytest.mark.parametrize("link", ["gitdir: elsewhere\n", "gitdir: .git\n", "gitdir: ../../..\n", "\0", ""])
+def test_a_checkout_whose_git_file_leads_nowhere_is_told(here: Path, capsys: pytest.CaptureFixture[str], link: str) -> None:
+    """So is it where the revision of `--changed` is asked for, which was an internal error."""
+    shutil.rmtree(here / ".git")
+    (here / ".git").write_text(link)
+    for command in (["check", "--changed"], ["diff"], ["check", ".", "--new-from"], ["check", ".", "--policy"]):
+        assert run(*command, "HEAD") == 2, command
+        assert "internal error" not in capsys.readouterr().err

@@ -150,9 +150,13 @@ def _hold_files(paths: list[str]) -> None:
         note("`--changed` takes the files that changed, and none is named; without it all files are checked")
     if len(paths) != 1 or os.path.lexists(paths[0]):
         return
-    from tvlint.run.project.revision import is_revision
+    from tvlint.run.project.revision import RevisionError, is_revision
 
-    if is_revision(paths[0]):
+    try:
+        found = is_revision(paths[0])
+    except RevisionError as error:
+        fail(str(error), error.help)
+    if found:
         help = f"`--new-from {paths[0]}` reports what is new since then, in all files"
         fail(f"`{paths[0]}` is a revision, and `--changed` takes the files that changed", help)
 

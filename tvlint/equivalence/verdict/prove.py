@@ -6,7 +6,8 @@ The passes, in order, each a function from frozen values to a frozen value:
   bits, and weights in the shapes in which ranks hold them;
 - `pairing.pair`: two plans -> a `Case`, or the gap that keeps them from being compared;
 - `repeated_runs.without_repeated_runs`, `casts.without_needless_casts`, `unread_places.without_unread_places`,
-  `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`: a plan -> one that computes the same;
+  `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`, `padded_classes.without_padded_classes`: a plan ->
+  one that computes the same;
 - `judge.judge`: a case -> the `Attempt` that proves it, or the verdict that explains, with a repair. It calls
   - `replica_folding.fold_replicas`: a case -> the case of one replica, where all are alike;
   - `attempt.attempt_proof`: a case -> an `Attempt`: what differs, which side conditions are violated, whether that is a proof,

@@ -58,3 +58,11 @@ def test_a_padded_vocabulary_is_one_without_padding(name: str) -> None:
 def test_other_masks_and_uses_are_none(before: str, after: str) -> None:
     assert before in MASKED
     assert verdict_on(padded(MASKED.replace(before, after)), WITHOUT).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(("other", "proved"), [("ge(i, 6)", True), ("ge(i, 7)", False), ("ge(i, 5)", False)])
+def test_every_rank_has_the_mask(other: str, proved: bool) -> None:
+    head, program = HEAD.format(" tp:S(0)").split("program\n")
+    lines = program + GATHERED + MASKED.format("g")
+    text = f"mesh tp=2\n{head}program tp=0\n{lines}program tp=1\n{lines.replace('ge(i, 6)', other)}"
+    assert (verdict_on(with_backward(text), WITHOUT).outcome is Outcome.PROVED) is proved

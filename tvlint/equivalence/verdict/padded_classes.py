@@ -47,10 +47,12 @@ def without_padded_classes(plan: Plan) -> Plan:
         return plan
     if any(step.inputs is not None or step.outputs is not None for program in plan.programs for step in program.steps):
         return plan
-    for segment in plan.segments.values():
-        for found in _found(plan, segment):
-            if _is_read_by_losses_alone(plan, found, operators):
-                plan = _with_slice(plan, found)
+    padded = [found for segment in plan.segments.values() for found in _found(plan, segment)]
+    for found in padded[:1] if len({each.count for each in padded}) == 1 else ():
+        alike = [each for each in padded if _is_the(found, each.operator)]
+        everywhere = len(alike) == sum(_is_the(found, each) for each in computed)
+        if everywhere and _is_read_by_losses_alone(plan, found, operators):
+            plan = _with_slice(plan, found)
     return plan
 
 

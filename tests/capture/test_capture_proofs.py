@@ -284,7 +284,7 @@ def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:
                     [{**own, "reduce": "avg"} if own.get("work") == line["work"] else own for own in lines],
                 )
             yield f"another group {at}", [{**own, "group": [0]} if i == at else own for i, own in enumerate(lines)]
-        if line.get("op") == "aten.add.Tensor":
+        if line.get("op") == "aten.add.Tensor" and line["arguments"]["other"] != 0:
             yield f"a difference {at}", [{**own, "op": "aten.sub.Tensor"} if i == at else own for i, own in enumerate(lines)]
         if line.get("op") == "aten.sum.dim_IntList":
             yield f"a mean {at}", [{**own, "op": "aten.mean.dim"} if i == at else own for i, own in enumerate(lines)]

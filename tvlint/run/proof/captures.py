@@ -254,9 +254,9 @@ def _without_gradient(parallel: Recorded, reference: Recorded) -> set[str]:
 def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:
     """Return the verdict on the plans with what the recorded numbers say of it.
 
-    A plan whose replay does not give what its program computed is unknown; one that cannot be replayed is, unless the recorded
-    gradients differ, which says of the programs themselves that they are not the same. Where recorded gradients differ nothing
-    is proved, and what was unknown is refuted; where they agree no value is said to be another one. A program of which two
+    A plan that cannot be replayed, or does not give what its program computed, is unknown, unless the recorded gradients
+    differ, which says of the programs themselves that they are not the same. Where recorded gradients differ nothing is
+    proved, and what was unknown is refuted; where they agree no value is said to be another one. A program of which two
     ranks run different collectives together is refuted.
     """
     if parallel.different is not None:
@@ -276,7 +276,7 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
             if any(map(_races, verdict.reasons)):
                 return _refuted_for_races(verdict, reason)
             unknown = replace(verdict, outcome=Outcome.UNKNOWN, reasons=(reason, *_open(verdict)))
-            different = None if this_replayed.run else different_gradients(parallel, reference)
+            different = different_gradients(parallel, reference)
             return _refuted(unknown, different, parallel.plan) if different else unknown
         facts.append(
             (

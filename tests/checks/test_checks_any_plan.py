@@ -182,3 +182,13 @@ def test_parts_of_splits_of_other_sizes_do_not_fit() -> None:
     text = "input x f32[4,8]\ninput z f32[3,8]\nprogram\n  a, b = split(x, 4, dim=1)\n"
     text += "  c, d = split(z, 4, dim=1)\n  y = add(a, c)\n"
     assert [finding.rule for finding in findings_of_text(text)] == ["shape-mismatch"]
+
+
+def test_a_gradient_of_two_values_may_be_given_to_a_third() -> None:
+    text = (
+        "weight a f32[8,8]\nweight n f32[8]\ninput x f32[4,8]\nloss l\nprogram\n"
+        "  h = layer_norm(x, [8], n)\n  u = linear(h, a)\n"
+        "  y = add(x, u)\n  z = add(y, x)\n  l = sum(z)\n  dz = backward l (grad(l))\n  dy, dx1 = backward z (dz)\n"
+        "  dx2, du = backward y (dy)\n  dh, grad(a) = backward u (du)\n  dx3, grad(n) = backward h (dx2)\n  update a, n\n"
+    )
+    assert {finding.rule for finding in findings_of_text(text)} == {"gradient-of-another-tensor"}

@@ -31,7 +31,7 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
     """Yield the gradients that nothing uses of weights that are stepped and of values that backward goes on from, each once.
 
     A value that two operators read has two gradients, and what goes on is their sum. Nothing is said of a plan that uses what
-    nothing makes: it may be a misspelt gradient.
+    nothing makes, which may be a misspelt gradient, or of a value whose gradients are all lost: what goes on is of another one.
     """
     steps = [step for program in plan.programs for step in program.steps if step.segment in plan.segments]
     if any(step.inputs is not None or step.outputs is not None for step in steps) or any(True for _ in missing(plan)):
@@ -47,6 +47,7 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
         if isinstance(operator, Communicate) and not goes_on.isdisjoint(operator.inputs):
             goes_on.update(operator.outputs)
     given = {place: name for operator in every for place, name in _given(operator) if name}
+    goes_on &= {of for (_, of), name in given.items() if name in used}
     for segment, index, operator in operators:
         for (result, of), name in _given(operator):
             lost = name not in used if name else (result, of) not in given

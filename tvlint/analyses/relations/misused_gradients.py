@@ -78,7 +78,7 @@ def _taken(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misuse
         known = {} if pulled.is_given else owners.get(_plain(terms, pulled.gradient), {})
         if not known or pulled.value in known or pulled.of in known.values() or not _are_terms((pulled.value, *known)):
             continue
-        if _passed(terms, pulled.value).isdisjoint(*(_passed(terms, other) for other in known)):
+        if _passed(terms, pulled.value).isdisjoint(passed for other in known for passed in _passed(terms, other)):
             value, owner = next(iter(known.items()))
             parted = _parted(terms, value, pulled.value)
             how = "recomputed" if parted != ("", "") else "taken"

@@ -141,7 +141,8 @@ def other_values(machine: Machine, rank: RankState, operator: Compute) -> Mismat
 def _have_other_heads(machine: Machine, operator: Compute, queries: Value, keys: Value) -> bool:
     """Return whether the kernel pairs a head of queries with another head of keys than all heads together would.
 
-    Each head of keys serves as many heads of queries in a row. Nothing is known of kernels that have no one layout.
+    Each head of keys serves as many heads of queries in a row: two pairings that agree up to their second steps agree. Nothing is
+    known of kernels that have no one layout.
     """
     row, terms, pieces = row_of(operator.op), machine.world.terms, machine.world.values.pieces_of
     if row is None or row.sequence is None or {len(queries.box), len(keys.box)} != {4}:
@@ -155,7 +156,9 @@ def _have_other_heads(machine: Machine, operator: Compute, queries: Value, keys:
     if len(held) > 1 or len(own_keys) > 1 or size % all_keys or count % served:
         return False
     here, everywhere = count // served, size // all_keys
-    return any((low + head) // everywhere - first != head // here for head in range(count))
+    steps = (here, 2 * here, everywhere - low % everywhere, 2 * everywhere - low % everywhere)
+    heads = {0, count - 1, *(step + side for step in steps for side in (-1, 0))}
+    return any((low + head) // everywhere - first != head // here for head in heads if 0 <= head < count)
 
 
 def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute) -> None:

@@ -549,4 +549,19 @@ program
   update r, w
 """,
     ),
+    *correct(
+        "tokens of a rank counted for each expert, exchanged and joined",
+        """
+mesh ep=2
+weight w f32[2,8,8] ep:S(0)
+input x f32[8,8] ep:S(0)
+output y f32[8,8] ep:S(0)
+program
+  a = reshape(x, [2,2,8])
+  b = all-to-all(a, dim=0, concat-dim=1) over ep
+  c = bmm(b, w)
+  d = all-to-all(c, dim=1, concat-dim=0) over ep
+  y = reshape(d, [4,8])
+""",
+    ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 from tvlint.analyses.dataflow.def_use import writes
@@ -46,6 +47,8 @@ from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Group, Operator, Receive, Send
 from tvlint.ir.plan import Role
 from tvlint.ir.reductions import ADDING
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 """The collectives into which only the root puts something."""
@@ -331,6 +334,8 @@ def together(
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
         if machine.alone and mismatch.name == "gathers-wrong-pieces" and are_disjoint([value.box for value in given.values()]):
             mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False)
+        if mismatch.name == "wrong-all-to-all-dim" and all(_counts_for_all(machine, first, value) for value in given.values()):
+            mismatch = Mismatch(mismatch.name, f"{mismatch.message}, which each rank may count for all", refutes=False)
         gathers = first.kind in (Collective.ALL_GATHER, Collective.GATHER)
         if machine.alone and gathers and mismatch.name == "wrong-gather-dim":
             found = _put_in_order(machine, members, {member: operator for member, (operator, _) in table.items()}, given)
@@ -345,6 +350,18 @@ def together(
         if machine.alone and mismatch.name == "gathers-wrong-pieces" and not mismatch.refutes:
             return _with_gaps(machine, first, members, [given[member] for member in members.ranks])
         return None
+
+
+def _counts_for_all(machine: Machine, operator: Communicate, value: Value) -> bool:
+    """Return whether an exchange splits and joins the two dimensions into which a view takes one of which ranks have pieces.
+
+    Each rank may count what it has for every expert, and not go on where the rank before it ends.
+    """
+    terms, split = machine.world.terms, (operator.dim or 0) % len(value.box)
+    shape, of = terms.shape[value.term], terms.operands[value.term]
+    merged = (*shape[:split], prod(shape[split : split + 2]), *shape[split + 2 :])
+    is_view = has_trait(str(terms.keys[value.term][0]), Trait.VIEW) and len(of) == 1 and terms.shape[of[0]] == merged
+    return is_view and operator.concat_dim is not None and operator.concat_dim % len(value.box) == split + 1
 
 
 def _with_gaps(

@@ -26,7 +26,7 @@ ORDINARY = {
     "settings.json": b'{\n  // "of an editor"\n  "a": "// no comment", /* one */\n  "b": [1, 2,],\n}\n',
     "lines.json": b'{"a": 1}\n{"a": 2}\n',
     "notes.txt": b"{",
-    "script.sh": b"if true\n",
+    "script.sh": b"echo {\n",
 }
 
 

@@ -224,7 +224,7 @@ def test_a_folder_of_a_monorepo_begins_with_itself(
     monkeypatch.chdir(monorepo / "one")
     assert main(["init", "--no-cache"]) == 0
     said = capsys.readouterr().err
-    assert "wrote `tvlint-baseline.json`: 2 errors" in said
+    assert "wrote `tvlint-baseline.json` with what was here before: 2 errors" in said
     assert "nothing in `../tvlint.toml` does" in said
     monkeypatch.chdir(monorepo)
     (monorepo / "tvlint.toml").unlink()

@@ -62,13 +62,13 @@ def _found(plan: Plan, segment: Segment) -> Iterator[_Padded]:
 
     constant: dict[str, Array] = {}
     for operator in segment.operators:
-        before = dict(constant)
+        names = [operand for operand in operator.inputs if isinstance(operand, str)] if isinstance(operator, Compute) else []
+        before = {name: constant[name] for name in names if name in constant}
         for name in writes(operator):
             constant.pop(name, None)
         if not isinstance(operator, Compute) or operator.in_place or len(operator.outputs) != 1 or stream_of(operator):
             continue
         (made,) = operator.outputs
-        names = [operand for operand in operator.inputs if isinstance(operand, str)]
         open_ = [name for name in names if name not in before]
         shape = plan.tensors[made].shape if made in plan.tensors else ()
         if not open_ and 0 < len(shape) <= _DIM + 1 and prod(shape) <= _MOST:

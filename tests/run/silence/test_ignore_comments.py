@@ -61,6 +61,12 @@ def test_unknown_and_missing_names_are_reported(tmp_path: Path) -> None:
     ]
 
 
+def test_names_of_one_comment_that_are_no_rules_are_one_finding(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"a: 1 # tvlint: ignore[{', '.join(f'n{number}' for number in range(9))}]\n")
+    assert said(path) == [("unused-ignore", 1, "the comment ignores `n0`, `n1`, `n2` and 6 more, which are no rules")]
+
+
 def test_a_whole_file_and_several_rules(tmp_path: Path) -> None:
     path = tmp_path / "a.plan"
     path.write_text("# tvlint: ignore-file[one, two] generated\nx\ny\n")

@@ -19,6 +19,8 @@ from tvlint.run.silence.intervals import Intervals, Lines
 MAXIMAL_SIZE = 4 << 20
 """Bytes of the largest file in which comments are looked for."""
 RULE = "unused-ignore"
+_MOST_NAMED = 3
+"""So many names of one comment that are no rules are listed."""
 _COMMENT = Pattern(r"(?:^|\s)(#\s*tvlint:\s*ignore(-file)?\b(?:\s*\[([^\]\n]*)\])?)(.*)")
 
 
@@ -119,10 +121,13 @@ def silence(
     names = frozenset(known)
     for path, comment in comments.items():
         used = {rule: Intervals(silenced.get((path, rule), ())) for rule in {ignore.rule for ignore in comment.all}}
+        unheard: dict[tuple[Location, str | None], list[Ignore]] = {}
         for ignore in comment.all:
+            is_rule = not ignore.rule or ignore.rule in names
             hits = used[ignore.rule].meet((ignore.first, ignore.last))
             if not hits and (ignore.rule not in names or judged(path, ignore.rule)):
-                kept.append(_unused(ignore, names))
+                unheard.setdefault((ignore.location, ignore.rule if is_rule else None), []).append(ignore)
+        kept += [_unused(members, names) for members in unheard.values()]
     return tuple(kept), tuple(hidden)
 
 
@@ -145,11 +150,16 @@ def _lines(place: Location) -> Lines:
     return place.line or 0, place.end_line or place.line or 0
 
 
-def _unused(ignore: Ignore, known: frozenset[str]) -> Finding:
+def _unused(members: Sequence[Ignore], known: frozenset[str]) -> Finding:
+    """Return what is said of a name of a comment that silences nothing, and of all its names at once that are no rules."""
+    ignore = members[0]
     if not ignore.rule:
         message, help = "the comment names no rule and ignores nothing", "write `# tvlint: ignore[rule-name] reason`"
     elif ignore.rule not in known:
-        message, help = f"the comment ignores `{ignore.rule}`, which is no rule", did_you_mean(ignore.rule, known)
+        more = f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
+        listed = ", ".join(f"`{each.rule}`" for each in members[:_MOST_NAMED]) + more
+        message = f"the comment ignores {listed}, which {'is no rule' if len(members) == 1 else 'are no rules'}"
+        help = did_you_mean(ignore.rule, known)
     else:
         message, help = f"the comment ignores `{ignore.rule}`, which finds nothing here", "delete the comment"
     fix = () if ignore.removal is None else (Fix("delete the comment", (ignore.removal,), is_safe=ignore.rule in known),)

@@ -807,7 +807,8 @@ def _is_multiple(held: Array, piece: Array, scale: float, parts: int) -> bool:
 def _with_first(difference: Difference, plan: Plan, alone: _Run, many: _Run) -> Difference:
     """Return the difference with the first result that is not the reference's value of that name.
 
-    Results that have another shape, or that a collective completes, say nothing.
+    Results that have another shape, or that a collective completes, say nothing; nor does a single number, which may be of the
+    batch of one rank.
     """
     right = {name: value for _, _, name, value in alone.given}
     completed = {
@@ -821,7 +822,7 @@ def _with_first(difference: Difference, plan: Plan, alone: _Run, many: _Run) -> 
         known = right.get(name)
         if known is None or known.shape != value.shape or name in completed or isinstance(operator, Backward):
             continue
-        if not _close(value, known, float(abs(known).max(initial=0))):
+        if value.size > 1 and not _close(value, known, float(abs(known).max(initial=0))):
             return replace(difference, first=(name, rank, operator))
     return difference
 

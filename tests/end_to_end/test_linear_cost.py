@@ -172,7 +172,7 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
     "options of a YAML": ("a.yaml", 40, lambda n: YAML + each("  --unknown-#N: 1\n")(n)),
     "constants of a recipe": (
         "a.py",
-        4,
+        2,
         lambda n: f"{BRIDGE}{each('C#N = 5' + chr(10))(n)}{each(RECIPE)(n)}",
     ),
     "steps of a schedule": (

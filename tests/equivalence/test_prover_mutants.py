@@ -48,7 +48,7 @@ def test_few_equal_mutants_of_many_pairs_are_refuted() -> None:
     equal, refuted = 0, []
     for seed in range(16):
         made = random_pair(seed)
-        count, found = equal_and_refuted(made.reference, _taken(made, 149))
+        count, found = equal_and_refuted(made.reference, _taken(made, 149)[::2])
         equal += count
         refuted += [f"{made.name}: {own.kind}: {own.description}" for own in found]
     assert len(refuted) <= ALLOWED * equal, "\n".join(refuted)

@@ -806,3 +806,11 @@ def test_an_idiom_is_proved(name: str) -> None:
 def test_its_wrong_twins_are_refuted(name: str, before: str, after: str) -> None:
     assert isinstance(on_numbers_of(*IDIOMS[name].plans(before, after)), Difference)
     assert IDIOMS[name].verdict(before, after).outcome is Outcome.REFUTED
+
+
+def test_a_mask_of_a_mask_is_followed_once() -> None:
+    assert CROSS_ENTROPY_BITWISE.verdict("hi = ge(t, 5)", "hi = ge(lo, 5)").outcome is not Outcome.PROVED
+
+
+def test_a_view_into_fewer_dimensions_than_it_has_is_not_proved() -> None:
+    assert EXPANDED_ANEW.verdict("= mean(z)", "= expand(q, 2, 3, 4)").outcome is not Outcome.PROVED

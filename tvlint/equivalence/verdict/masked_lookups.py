@@ -192,18 +192,24 @@ class _Scene:
         """Return how `name` is made, element by element, of one tensor of indices; None where it is not, or by too many."""
         order: list[tuple[Compute, tuple[str, ...]]] = []
         sources: set[str] = set()
-        stack, seen = [(name, False)], {name}
+        stack, seen, done = [(name, False)], set[str](), set[str]()
         while stack:
             word, below_is_done = stack.pop()
             below = self._operands(word)
-            if below is None:
+            if below_is_done:
+                done.add(word)
+                order.append((self.made[word], tuple(below or ())))
+            elif word in seen:
+                if word not in done:
+                    return None  # it is made of itself
+            elif below is None:
                 sources.add(word)
-            elif below_is_done:
-                order.append((self.made[word], tuple(below)))
+                seen.add(word)
+                done.add(word)
             else:
+                seen.add(word)
                 stack.append((word, True))
-                stack.extend((each_name, False) for each_name in below if each_name not in seen)
-                seen.update(below)
+                stack.extend((each_name, False) for each_name in below)
             if len(seen) > _MOST_OPERATORS:
                 return None
         return _OfIndices(sources.pop(), tuple(order)) if len(sources) == 1 else None

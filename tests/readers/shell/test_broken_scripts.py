@@ -79,10 +79,11 @@ WHOLE = {
     "expansions": f"{LAUNCH} ${{A:-$(echo \"${{B%%\\}}}}\")}} ${{#A[@]}} ${{!A}} $# $$ $! $'it\\'s' $\"a\" \"${{A:+\"b\"}}\"\n",
     "an until, a time and a not": f"until ! time -p true; do :; done\n! {LAUNCH} &\nwait\n",
     "a template": f"{{% if a %}}\nfi\n{{% endif %}}\n{LAUNCH}\n",
+    "a value to be filled in, with an example": f"DATA=<path of the data> \\\n    (e.g., /data/a.txt)\n{LAUNCH}\n",
     "a value to be filled in": f"DATA=<path of the data>\nMODEL=<a path (of a model)>\n{LAUNCH}\n",
     "another shell": f"#!/bin/tcsh\nif (1) then\nendif\n{LAUNCH}\n",
 }
-UNKNOWN_TO_A_SHELL = ("a template", "a value to be filled in", "another shell")
+UNKNOWN_TO_A_SHELL = ("a template", "a value to be filled in", "a value to be filled in, with an example", "another shell")
 MERGED = f"NL=4\n<<<<<<< HEAD\nTP=2\n=======\nTP=4\n>>>>>>> other\n{LAUNCH}\n"
 
 

@@ -50,9 +50,11 @@ def broken(path: str, data: bytes) -> Iterator[Finding]:
 
 
 def _is_to_be_filled_in(text: str, place: int) -> bool:
-    """Return whether a line has a word in pointed brackets that stands for a value."""
-    end = text.find("\n", place)
-    return FILLED_IN.search(text, text.rfind("\n", 0, place) + 1, len(text) if end < 0 else end) is not None
+    """Return whether a line, with those that it continues, has a word in pointed brackets that stands for a value."""
+    start, end = text.rfind("\n", 0, place), text.find("\n", place)
+    while start > 0 and text[start - 1] == "\\":
+        start = text.rfind("\n", 0, start)
+    return FILLED_IN.search(text, start + 1, len(text) if end < 0 else end) is not None
 
 
 def other_shell(path: str, data: bytes) -> bool:

@@ -89,3 +89,10 @@ def test_the_drawing_fills_the_slice_that_is_held() -> None:
 def test_an_extent_says_which_indices_of_how_many() -> None:
     assert extent(Piece("a", "", (8, 16), ((0, 8), (8, 16)))) == "8 × 8:16 of 16"
     assert extent(Piece("a", "", (8, 16), ())) == "8 × 16"
+
+
+def test_a_gradient_that_an_operator_gives_is_made() -> None:
+    reasons = reasons_of("_, grad(w1) = backward h (dh)", "_, grad(w1) = backward h (dx)", "dp2-tp2.plan")
+    drawn = [piece for reason in reasons for scene in reason.scenes for step in scene.steps for piece in step.gives]
+    assert drawn
+    assert not [piece.tensor for piece in drawn if piece.lacks == "nothing makes it"]

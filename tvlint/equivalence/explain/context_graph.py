@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.gradients.roots import named_after
 from tvlint.analyses.relations.defect import Defect, everywhere
 from tvlint.analyses.relations.derivation.given.trusted_inputs import region, whole_shape
 from tvlint.analyses.relations.derivation.localisation.localise import name_of, scope_of
@@ -60,11 +61,14 @@ def _steps(plan: Plan, terms: Terms, derived: Derived, rank: int, segment: str, 
     if local is None:
         return ()
 
+    made_here = {name for operator in plan.segments[segment].operators for name in writes(operator)}
+
     def piece(name: str) -> Piece | None:
         environment = derived.environments.get(rank, {})
         value = local.get(name) or environment.get(name)
         if value is None:
-            return _declared(plan, rank, name, name in local or name in environment)
+            known = name in local or name in environment or name in made_here
+            return _declared(plan, rank, name, known)
         return _piece(terms, name, value)
 
     def lacking(names: Iterable[str]) -> set[str]:
@@ -114,11 +118,13 @@ def _summed(pending: Pending) -> str:
 
 
 def _declared(plan: Plan, rank: int, name: str, derived: bool) -> Piece | None:
-    """Return what a weight, buffer or input is declared to hold; of anything else, that nothing makes it."""
+    """Return what a weight, buffer or input is declared to hold; of anything else, that it is not known or where it is from."""
     tensor = plan.tensors.get(name)
     if tensor is None or tensor.role not in (Role.WEIGHT, Role.BUFFER, Role.INPUT):
         shape = () if tensor is None else tensor.shape
-        return Piece(name, "", shape, (), "not known" if derived else "nothing makes it")
+        starts = named_after(name) in {*plan.losses, *plan.outputs}
+        lacks = "not known" if derived else "backward starts here" if starts else "nothing makes it"
+        return Piece(name, "", shape, (), lacks)
     try:
         return Piece(name, tensor.logical or name, whole_shape(tensor), region(plan, tensor, rank))
     except Mismatch:

@@ -201,3 +201,27 @@ def test_scores_that_are_picked_elsewhere_are_refuted(before: str, after: str) -
     assert before in PARTS
     verdict = verdict_on(scores(PARTS.replace(before, after)), LOSS)
     assert verdict.outcome is not Outcome.PROVED
+
+
+FAR_ENDS = {
+    "a bound that is multiplied": "c = clamp(x, 9, 18) || none\nd: i64[2,3] = sub(c, 9) || none\n"
+    "z: i64[2,3] = sub(x, d, alpha=17) || none\nn: bool[2,3] = ge(z, 0) || none\nk = ge(x, 0) || none\n",
+    "a constant that is multiplied": "d: i64[2,3] = sub(x, 5, alpha=30) || none\nf: bool[2,3] = ge(d, 0) || none\n"
+    "g: bool[2,3] = lt(x, 10) || none\nn: bool[2,3] = logical_or(f, g) || none\nk = ge(x, 0) || none\n",
+}
+"""Flags that are those of `0 <= x < 10` near there, and others far beyond."""
+
+
+@pytest.mark.parametrize("name", FAR_ENDS)
+def test_a_mask_whose_pieces_end_far_beyond_its_constants_is_not_proved(name: str) -> None:
+    masked = EITHER + SHIFT + "i = masked_fill(s, m, 0) || none\nr = embedding(i, e)\n"
+    right = "w = unsqueeze(m, -1) || none\nh0 = masked_fill(r, w, 0.0)\n"
+    wrong = FAR_ENDS[name] + "v = logical_and(n, k) || none\nu = logical_not(v) || none\n" + right.replace("(m,", "(u,")
+    table = TABLE.replace("[8,4]", "[160,4]")
+    ranks = "".join(
+        f"program tp={a // 10}\n{(masked + (right if a else wrong)).format(a=a, b=a + 10)}h = all-reduce(h0) over tp\n{ENDS}"
+        for a in range(0, 160, 10)
+    )
+    plan = with_backward("mesh tp=16\n" + table.format(placed=" tp:S(0)") + ranks)
+    reference = with_backward(table.format(placed="") + "program\nh = embedding(x, e)\n" + ENDS)
+    assert verdict_on(plan, reference).outcome is not Outcome.PROVED

@@ -7,8 +7,8 @@ up, that is a lookup in the range `start:stop` where for every whole number `v`
     f(v) = v - start and m(v) = 1, for v in start:stop;      f(v) is a row and m(v) = 0, for every other v.
 
 `f` and `m` are made element by element of one tensor of indices, by sums with constants, comparisons, flags, choices by
-flags, and bounds. Both are then linear on pieces whose ends lie between the sum of all constants and its negative. They are
-computed for every `v` up to beyond these ends, so that what is found holds for all.
+flags, and bounds. A sum takes each operand as often as 1, 0 or -1. Both are then linear on pieces, with slopes that are whole
+numbers, and these pieces end between the sum of all constants and its negative. They are computed for every `v` up to beyond these ends, so that what is found holds for all.
 
 A lookup takes the place of its operators only where nothing could see the difference: all of them, and what makes index and
 mask, are on the default stream; nothing is changed in place; what they read and make is made once and has no other reader;
@@ -239,14 +239,13 @@ class _OfIndices:
     order: tuple[tuple[Compute, tuple[str, ...]], ...]
 
     def end(self) -> int:
-        """Return the sum of the magnitudes of all constants, each as often as what it is added to is used."""
+        """Return the sum of the magnitudes of all constants, each as often as what it is added to is used.
+
+        Raises UnsupportedError where a sum multiplies an operand.
+        """
         ends = {self.source: 0}
         for operator, below in self.order:
-            given = [operand.value for operand in operator.inputs if isinstance(operand, Literal)] + list(
-                operator.attributes.values()
-            )
-            numbers = [abs(each) for each in given if isinstance(each, int | float) and not isinstance(each, bool)]
-            total = int(min(sum(numbers), _MOST)) + 1 + sum(ends[name] for name in below)
+            total = int(min(_constants(operator, len(below)), _MOST)) + 1 + sum(ends[name] for name in below)
             ends[operator.outputs[0]] = min(total, 2 * _MOST)
         return ends[self.order[-1][0].outputs[0]] if self.order else 0
 
@@ -262,11 +261,11 @@ def _range(index: _OfIndices, mask: _OfIndices, last: Compute, place: int, held:
     """Return the range in which the masked lookup looks up; None where it is none, or where that is not decided."""
     import numpy as np
 
-    ends = index.end() + mask.end() + held + 2
-    if ends > _MOST:
-        return None
-    every = np.arange(-ends, ends + 1).astype(float)
     try:
+        ends = index.end() + mask.end() + held + 2
+        if ends > _MOST:
+            return None
+        every = np.arange(-ends, ends + 1).astype(float)
         row = index.values(every)
         factor = _factor(last, place, mask.values(every))
     except (NotReplayedError, UnsupportedError):
@@ -277,6 +276,25 @@ def _range(index: _OfIndices, mask: _OfIndices, last: Compute, place: int, held:
     if len(inside) != held or not np.array_equal(row[factor == 1], inside - inside[0]):
         return None
     return int(inside[0]), int(inside[0]) + held
+
+
+def _constants(operator: Compute, count: int) -> float:
+    """Return the sum of the magnitudes of the constants of an operator of `count` tensors: of a sum, what it makes of zeros.
+
+    Raises UnsupportedError for a sum that multiplies an operand with anything but 1, 0 and -1.
+    """
+    import numpy as np
+
+    if not has_trait(operator.op, Trait.SUM):
+        given = [operand.value for operand in operator.inputs if isinstance(operand, Literal)] + [*operator.attributes.values()]
+        return sum(abs(each) for each in given if isinstance(each, int | float) and not isinstance(each, bool))
+    at_zero, *at_ones = (
+        float(forward(operator, [np.full((1,), float(place == one)) for place in range(count)], [(1,)])[0][0])
+        for one in range(-1, count)
+    )
+    if any(abs(at_one - at_zero) not in (0, 1) for at_one in at_ones):
+        raise UnsupportedError(f"`{operator.op}` multiplies an operand")
+    return abs(at_zero)
 
 
 def _value(operator: Compute, operands: list[Array]) -> Array:

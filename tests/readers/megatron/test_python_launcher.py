@@ -392,3 +392,18 @@ def test_loops_in_loops_and_calls_in_calls_end(tmp_path: Path) -> None:
     )
     for text in (f"{loops}{'    ' * 8}start.append('--bf16')\n", f"{calls}f0(1)\n"):
         assert len(launched(tmp_path, f"{text}subprocess.run([*start, {SIZE}, '4'])\n")) >= 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        f"'{{{'1' * 5000}}}'.format('a')",
+        f"0x{'f' * 5000}",
+        "'a'" + ".replace('a', 'aaaaaaaaaa')" * 12,
+        "[1]" + "[0]" * 38,
+    ],
+    ids=["a place of many digits", "a number of many digits", "a text that grows", "subscripts of subscripts"],
+)
+def test_a_value_that_is_too_large_to_follow_is_not_followed(tmp_path: Path, made: str) -> None:
+    known = values(tmp_path, f"X = {made}\ns = ['{SIZES.replace(' ', chr(39) + ', ' + chr(39))}', '--hidden-size', str(X)]")
+    assert (known["tensor_model_parallel_size"], known["hidden_size"]) == (2, "?")

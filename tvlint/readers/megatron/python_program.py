@@ -51,6 +51,8 @@ from tvlint.readers.shell.words import join, merge, split_value
 
 T = TypeVar("T")
 DEEPEST = 40
+_MOST_BITS = 64
+"""Constants of more bits are not followed."""
 LONGEST = 60
 CHUNK = re.compile(r"\s+|\S+")
 QUOTED = re.compile(r"[\"'`$\\]")
@@ -623,6 +625,12 @@ def _take_steps(scope: Scope, count: int, node: ast.expr | ast.stmt | None) -> N
 
 def _thing(scope: Scope, node: ast.expr, depth: int = 0) -> Thing:
     """Return what an expression gives: a table where it is one that is known, else a text or a list."""
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and depth <= DEEPEST and getattr(node, "attr", "") != "__dict__":
+        found = _entry(scope, node, depth + 1)
+        value = found if isinstance(found, Table) else bounded(_of_entry(scope, node, found, depth + 1), _span(scope, node))
+        if not isinstance(value, Table):
+            _spend(scope, value, node)
+        return value
     table = _table(scope, node, depth)
     return table if table is not None else _value(scope, node, depth)
 
@@ -720,13 +728,13 @@ def _entry(scope: Scope, node: ast.Attribute | ast.Subscript, depth: int) -> Thi
         and scope.owner is not None
     ):
         return _attribute(scope, scope.owner, node.attr, depth)
-    table = _table(scope, node.value, depth)
     if isinstance(node, ast.Attribute):
+        table = _table(scope, node.value, depth)
         return table.entries.get(node.attr) if table is not None and not table.is_list else None
     key = _text(scope, node.slice) if not isinstance(node.slice, ast.Slice) else None
-    if key is None or table is not None:
-        return table.entries.get(key or "") if table is not None else None
-    value = _value(scope, node.value, depth)
+    value = _thing(scope, node.value, depth) if key is not None else None
+    if key is None or isinstance(value, Table):
+        return value.entries.get(key) if isinstance(value, Table) and key is not None else None
     words = value.items[: int(key) + 1] if isinstance(value, Array) and key.isdecimal() and len(key) < 6 else ()
     if not words or len(words) <= int(key) or not all(isinstance(item, Word) for item in words):
         return None
@@ -787,7 +795,7 @@ def _comprehended(
 
 def _value(scope: Scope, node: ast.expr, depth: int = 0) -> Value:
     """Return the text or the list that an expression gives, with holes for what is not known."""
-    value = _evaluated(scope, node, depth)
+    value = bounded(_evaluated(scope, node, depth), _span(scope, node))
     _spend(scope, value, node)
     return value
 
@@ -796,6 +804,8 @@ def _evaluated(scope: Scope, node: ast.expr, depth: int) -> Value:
     if depth > DEEPEST:
         return _hole(scope, node)
     match node:
+        case ast.Constant(value=int() as constant) if constant.bit_length() > _MOST_BITS:
+            return _hole(scope, node)
         case ast.Constant(value=bool() | int() | float() | None as constant):
             return _plain(scope, str(constant), node)
         case ast.JoinedStr() | ast.Constant():
@@ -816,7 +826,7 @@ def _evaluated(scope: Scope, node: ast.expr, depth: int) -> Value:
             rounds = _comprehended(scope, generators, lambda inner: tuple(_items(inner, element, depth + 1)), depth)
             return _hole(scope, node) if rounds is None else Array(tuple(item for each in rounds for item in each))
         case ast.Attribute() | ast.Subscript():
-            return _of_table(scope, node, depth + 1)
+            return _of_entry(scope, node, _entry(scope, node, depth + 1), depth + 1)
         case ast.Call():
             return _called_value(scope, node, depth + 1)
     return _hole(scope, node)
@@ -838,8 +848,8 @@ def _computed(
     return tuple(pieces) if pieces is not None else None
 
 
-def _of_table(scope: Scope, node: ast.Attribute | ast.Subscript, depth: int) -> Value:
-    found = _entry(scope, node, depth)
+def _of_entry(scope: Scope, node: ast.Attribute | ast.Subscript, found: Thing | None, depth: int) -> Value:
+    """Return the text or the list that is `found` at an expression; else the default of the option that it names."""
     if found is not None:
         return _hole(scope, node) if isinstance(found, Table) else found
     default = scope.names.default(node) if isinstance(node, ast.Attribute) else None

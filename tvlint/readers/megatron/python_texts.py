@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tvlint.readers.shell.values import Hole, Piece, Span, Text, from_outside, known_text, slice_text
+from tvlint.readers.shell.values import LONGEST, Hole, Piece, Span, Text, from_outside, known_text, slice_text
 
 PLACEHOLDER = re.compile(r"\{(\w*)\}")
 """What `format` fills in."""
@@ -62,13 +62,19 @@ def changed(method: str, pieces: Sequence[Piece], given: Sequence[Sequence[Piece
     """Return what a method of a text gives; None where a text or the method is not known."""
     text, words = known_text(pieces), [known_text(each) for each in given]
     known = [word for word in words if word is not None]
-    if text is None or len(known) < len(words) or method not in _METHODS:
+    if text is None or len(known) < len(words) or method not in _METHODS or _is_too_long(method, text, known):
         return None
     try:
         result = _METHODS[method](text, *known)
     except TypeError:
         return None
     return tuple(pieces) if result == text else (Text(result, span, exact=False, outside=from_outside(pieces)),)
+
+
+def _is_too_long(method: str, text: str, given: Sequence[str]) -> bool:
+    """Return whether a method would make a text that is longer than any that is followed."""
+    old, new = given[:2] if method == "replace" and len(given) > 1 else (text, "")
+    return len(text) + text.count(old) * len(new) > LONGEST
 
 
 def filled(pieces: Sequence[Piece], listed: Sequence[tuple[Piece, ...]], named: Mapping[str, tuple[Piece, ...]]) -> list[Piece]:
@@ -82,7 +88,8 @@ def filled(pieces: Sequence[Piece], listed: Sequence[tuple[Piece, ...]], named: 
             continue
         name = match[1] or str(count)
         count += not match[1]
-        given = listed[int(name)] if name.isdecimal() and int(name) < len(listed) else named.get(name)
+        place = int(name) if name.isdecimal() and len(name) < 6 else len(listed)
+        given = listed[place] if place < len(listed) else named.get(name)
         found += (piece,) if given is None else given
     return found
 

@@ -11,7 +11,9 @@ from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
 
 HEAVIEST = 4096
-"""A value that weighs more (about 250 kilobytes of text) is given up as unknown."""
+"""A value that weighs more (`LONGEST` characters of text) is given up as unknown."""
+_PER_WEIGHT = 64
+LONGEST = _PER_WEIGHT * HEAVIEST
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,7 +232,7 @@ def before(pieces: Sequence[Piece], count: int) -> tuple[Piece, ...]:
 def weight(pieces: Iterable[Piece]) -> int:
     """Return how much `pieces` weigh against HEAVIEST."""
     return sum(
-        1 + len(piece.text) // 64 if isinstance(piece, Text) else piece.weight if isinstance(piece, Choice) else 1
+        1 + len(piece.text) // _PER_WEIGHT if isinstance(piece, Text) else piece.weight if isinstance(piece, Choice) else 1
         for piece in pieces
     )
 

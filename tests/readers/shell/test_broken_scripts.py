@@ -202,3 +202,9 @@ def test_two_versions_that_a_merge_left_are_an_error_at_their_first_mark(ends: s
     finding = next(broken("a.sh", MERGED.replace("\n", ends).encode()))
     assert (finding.rule, finding.location.line) == ("broken-script", 2)
     assert not list(broken("a.sh", MERGED.replace(">>>>>>>", "#").replace("<<<<<<<", "#").replace("=======", "#").encode()))
+
+
+def test_a_word_that_is_refused_is_shown_as_it_is_written_and_not_at_any_length() -> None:
+    (finding,) = broken("a.sh", f"if true; then :; fi {'é' + 'x' * 20000}\n".encode())
+    assert "`éxxx" in finding.message
+    assert len(finding.message) < 120

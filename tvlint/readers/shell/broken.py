@@ -46,7 +46,8 @@ def broken(path: str, data: bytes) -> Iterator[Finding]:
         return
     before = lines.count("\n", 0, refused.start) if text != lines else 0
     place = location_of(span_of_bytes(source, refused.start + before, refused.end + before))
-    yield Finding(RULE, Severity.ERROR, refused.message, place, refused.help)
+    message, help = (text.encode("latin-1").decode("utf-8", "replace") for text in (refused.message, refused.help))
+    yield Finding(RULE, Severity.ERROR, message, place, help)
 
 
 def _is_to_be_filled_in(text: str, place: int) -> bool:

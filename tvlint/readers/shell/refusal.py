@@ -15,6 +15,8 @@ from tvlint.ir.values import dataclass
 
 DEEPEST = 60
 """So many levels of nesting are followed."""
+_MOST_SHOWN = 40
+"""So many characters of a word are shown."""
 ATTEMPTS = 20
 """So often double brackets are read anew as brackets in brackets."""
 PLAIN = Pattern(r"[^ \t\n;&|<>()\\'\"`$?*+@!]+")
@@ -616,7 +618,8 @@ class _Reader:
         if self.at >= len(self.text):
             self._refuse_end("")
         word = found or self._reserved() or self._peek()
-        usual = "the line ends where the shell needs a word" if word == "\n" else f"the shell takes no `{word}` here"
+        shown = word if len(word) <= _MOST_SHOWN else f"{word[:_MOST_SHOWN]}..."
+        usual = "the line ends where the shell needs a word" if word == "\n" else f"the shell takes no `{shown}` here"
         raise _Refused(Refusal(self.at, self.at + len(word), message or usual, help or "no line from here on is run"))
 
     def _refuse_end(self, after: str) -> NoReturn:

@@ -8,7 +8,8 @@ up, that is a lookup in the range `start:stop` where for every whole number `v`
 
 `f` and `m` are made element by element of one tensor of indices, by sums with constants, comparisons, flags, choices by
 flags, and bounds. A sum takes each operand as often as 1, 0 or -1. Both are then linear on pieces, with slopes that are whole
-numbers, and these pieces end between the sum of all constants and its negative. They are computed for every `v` up to beyond these ends, so that what is found holds for all.
+numbers, and these pieces end between the sum of all constants and its negative. They are computed for every `v` up to beyond
+these ends, so that what is found holds for all.
 
 A lookup takes the place of its operators only where nothing could see the difference: all of them, and what makes index and
 mask, are on the default stream; nothing is changed in place; what they read and make is made once and has no other reader;

@@ -1,7 +1,7 @@
 """Gradients that a plan reads and nothing makes, in every way in which a framework may take them.
 
-It stops there, or takes such a gradient for zero, or for the start of a gradient, which is one throughout. A plan that gives
-other gradients than the reference whichever of them it is, is wrong.
+A framework stops there, or takes such a gradient for zero, or for the start of a gradient, which is one throughout. A plan
+that gives other gradients than the reference whichever of them it is, is wrong.
 """
 
 from __future__ import annotations
@@ -21,14 +21,23 @@ _MOST_NAMES = 3
 
 
 def ways_to_run(case: Case) -> Iterator[Case]:
-    """Yield the case with each choice of numbers for the gradients that nothing makes; nothing where these are many."""
+    """Yield the case with each choice of numbers for the gradients that nothing makes; nothing where these are many, or where
+    other ranks make them and run the same segment.
+    """
     plan = case.parallel
-    names = sorted({name for program in plan.programs for name, _, _ in _unmade(plan, program)})
-    for chosen in product(_WAYS, repeat=len(names)) if 0 < len(names) <= _MOST_NAMES else ():
+    found = [dict.fromkeys(_unmade(plan, program)) for program in plan.programs]
+    names = sorted({name for unmade in found for name, _, _ in unmade})
+    places = dict.fromkeys(place for unmade in found for place in unmade)
+    runs = [{step.segment for step in program.steps} for program in plan.programs]
+    is_shared = any(
+        place[-1] in run and place not in unmade for place in places for run, unmade in zip(runs, found, strict=True)
+    )
+    if is_shared or not 0 < len(names) <= _MOST_NAMES:
+        return
+    for chosen in product(_WAYS, repeat=len(names)):
         op_of, segments = dict(zip(names, chosen, strict=True)), dict(plan.segments)
-        for program in plan.programs:
-            for name, of, segment in _unmade(plan, program):
-                segments[segment] = _filled(segments[segment], Compute(op_of[name], (of,), (name,)))
+        for name, of, segment in places:
+            segments[segment] = _filled(segments[segment], Compute(op_of[name], (of,), (name,)))
         yield replace(case, parallel=replace(plan, segments=segments))
 
 
@@ -49,7 +58,5 @@ def _unmade(plan: Plan, program: Program) -> Iterator[tuple[str, str, str]]:
 def _filled(segment: Segment, fill: Compute) -> Segment:
     """Return the segment, which makes the gradient before it reads it."""
     (name,) = fill.outputs
-    if fill in segment.operators:
-        return segment
     place = next(at for at, each in enumerate(segment.operators) if isinstance(each, Backward) and name in each.inputs)
     return replace(segment, operators=(*segment.operators[:place], fill, *segment.operators[place:]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from math import prod
 
 from tvlint.ir.operators import Compute, Literal, Operand, Value
 from tvlint.ir.plan import Tensor
@@ -125,12 +126,8 @@ def target_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] |
     if not isinstance(sizes, tuple) or not sizes or not all(type(size) is int for size in sizes):
         return None
     whole = [size for size in sizes if isinstance(size, int)]
-    total = 1
-    for size in shape:
-        total *= size
-    fixed = 1
-    for size in whole:
-        fixed *= size if size != -1 else 1
+    total = prod(shape)
+    fixed = prod(size for size in whole if size != -1)
     if whole.count(-1) == 1 and fixed > 0 and total % fixed == 0:
         whole[whole.index(-1)] = total // fixed
         fixed = total
@@ -152,7 +149,4 @@ def flat_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | N
     first, last = start % rank, end % rank
     if first > last:
         return None
-    size = 1
-    for part in shape[first : last + 1]:
-        size *= part
-    return (*shape[:first], size, *shape[last + 1 :])
+    return (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :])

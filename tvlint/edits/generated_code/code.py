@@ -100,14 +100,14 @@ class Code:
         """The rank of each file."""
         return {path: rank for rank, path in enumerate(self.texts)}
 
-    def groups(self, path: str) -> dict[tuple[int, int], str]:
-        """Return the groups that a file makes and its rank is in, by their number of ranks and the step between these."""
-        found = {}
-        for line in self.lines[path]:
-            if "self.init_group(" in line.text:
-                ranks = [int(rank) for rank in re.findall(r"\d+", line.text)]
-                if self.ranks[path] in ranks and len(ranks) > 1:
-                    found[len(ranks), ranks[1] - ranks[0]] = str(ranks)
+    @cached_property
+    def groups(self) -> dict[str, dict[tuple[int, int], str]]:
+        """The groups that each file makes and its rank is in, by their number of ranks and the step between these."""
+        found: dict[str, dict[tuple[int, int], str]] = {path: {} for path in self.texts}
+        for line in (line for lines in self.lines.values() for line in lines if "self.init_group(" in line.text):
+            ranks = [int(rank) for rank in re.findall(r"\d+", line.text)]
+            if self.ranks[line.path] in ranks and len(ranks) > 1:
+                found[line.path][len(ranks), ranks[1] - ranks[0]] = str(ranks)
         return found
 
     @property

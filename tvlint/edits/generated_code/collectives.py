@@ -16,12 +16,12 @@ _MOST_DIMENSIONS = 4
 
 def in_groups(code: Code, line: Line) -> Iterator[Proposal]:
     """Yield the line with the ranks of another group that its file makes."""
-    for key in code.groups(line.path):
+    for key in code.groups[line.path]:
         yield from rewrites(code, line, lambda changed, key=key: _in_group(code, changed, key))  # type: ignore[misc]
 
 
 def _in_group(code: Code, line: Line, key: tuple[int, int]) -> str | None:
-    group = code.groups(line.path).get(key)
+    group = code.groups[line.path].get(key)
     return None if group is None else re.sub(r"ranks=\[[\d, ]*\]", f"ranks={group}", line.text)
 
 
@@ -131,10 +131,10 @@ def inserted(code: Code, line: Line) -> Iterator[Proposal]:
         return
     for place, name in enumerate(targets_of(line)):
         for kind in _WHOLE:
-            for key in code.groups(line.path):
+            for key in code.groups[line.path]:
                 edits: dict[Line, Sequence[str]] = {}
                 for each in code.alike[line.form, line.turn]:
-                    group, made = code.groups(each.path).get(key), targets_of(each)
+                    group, made = code.groups[each.path].get(key), targets_of(each)
                     indent = each.text[: len(each.text) - len(each.text.lstrip())]
                     handed = _HANDED_ON.search(each.text)
                     call = f"nnscaler.runtime.adapter.nn.{kind}({made[place] if handed is None else handed[1]}, ranks={group})"

@@ -75,7 +75,7 @@ def _as_traced(
         elif word not in words and same:
             continue
         elif word not in _SIZES and not _equal(words.get(word), wanted):
-            words[word] = _literal(wanted)
+            words[word] = repr(wanted)
     if not same:
         words = {word: name for word, name in words.items() if word in traced.attributes}
     if not all(arguments):
@@ -91,7 +91,7 @@ def _with_index(line: Line, call: ast.Call, traced: Compute) -> str | None:
         return None
     for at, operand in enumerate(wanted):
         if isinstance(operand, Literal) and isinstance(operand.value, int) and not _equal(given[at], operand.value):
-            given[at] = _literal(operand.value)
+            given[at] = repr(operand.value)
     return f"{line.text.partition(' = ')[0]} = {traced.op}({', '.join(given)})"
 
 
@@ -101,7 +101,7 @@ def _operand(
     """Return the argument that stands for an operand of the graph: its own where that may be meant."""
     if isinstance(operand, Literal):
         fits = word and same and (isinstance(operand.value, tuple) or _equal(word, operand.value))
-        return word if fits else _literal(operand.value)
+        return word if fits else repr(operand.value)
     if word.startswith("self."):
         if full.get(word.removeprefix("self."), "") == operand or (word and operand not in full.values()):
             return word
@@ -123,7 +123,3 @@ def _equal(text: str | None, wanted: Value) -> bool:
         return bool(given == wanted) or (isinstance(wanted, str) and not isinstance(given, str))
     except (ValueError, SyntaxError):
         return True
-
-
-def _literal(value: Value) -> str:
-    return repr(value)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvlint.ir.operators import Value
 from tvlint.ops.field import Array, Field, Rows
-from tvlint.ops.formulas import by_formula, numeral
+from tvlint.ops.formulas import by_formula, numeral, two
 from tvlint.ops.spec import ONE, Bound, Call, Formula, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
 _Each = Callable[..., Array]
@@ -50,9 +50,7 @@ def _bind(
 
 def _of_two(each: _Each) -> Formula:
     def formula(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[Value, ...]) -> Any:
-        if len(operands) != 2:
-            raise UnsupportedError(f"{len(operands)} operands in the place of two")
-        return each(field, *operands, *(numeral(value, field) for value in attributes))
+        return each(field, *two(operands, (), field), *(numeral(value, field) for value in attributes))
 
     return formula
 

@@ -13,7 +13,17 @@ from tvlint.readers.capture.emit import Emitter, Run, Shape
 from tvlint.readers.capture.lifting.dead import with_nothing_in_unread_counts, without_dead
 from tvlint.readers.capture.lifting.equations.table import EQUATIONS
 from tvlint.readers.capture.lifting.factors import Factors, misfit
-from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, is_move, lift, outputs_of
+from tvlint.readers.capture.lifting.lift import (
+    Call,
+    Lifted,
+    LiftedNode,
+    inputs_of,
+    is_move,
+    lift,
+    makers_of,
+    outputs_of,
+    readers_of,
+)
 from tvlint.readers.capture.lifting.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
 from tvlint.readers.capture.rewriting.chosen_rows import with_all_rows
@@ -158,11 +168,7 @@ def _with_exchanges_of_no_data_behind(lifted: Lifted) -> Lifted:
 
     So `DistributedDataParallel` with `find_unused_parameters` does in the last micro-batch, and in no other.
     """
-    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
-    readers: dict[str, list[LiftedNode]] = {}
-    for node in lifted.nodes:
-        for name in inputs_of(node):
-            readers.setdefault(name, []).append(node)
+    makers, readers = makers_of(lifted), readers_of(lifted)
     exchanges = [node for node in lifted.nodes if isinstance(node, Exchange) and node.mark.phase == "backward"]
     behind: set[int] = set()
     for node in (node for node in exchanges if not any(name in readers for name in node.outputs)):

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from tvlint.ir.operators import Literal
 from tvlint.readers.capture.lifting.dead import without_dead
 from tvlint.readers.capture.lifting.equations.shapes import PAD
-from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, makers_of, outputs_of, read_in
 from tvlint.readers.capture.lifting.program import Array, End, Exchange, Program, Ref
 from tvlint.readers.capture.tapes.tape import Mark
 
@@ -86,8 +86,7 @@ def _read_elsewhere(lifted: Lifted, addends: Mapping[str, tuple[str, ...]], gone
     gradients: dict[str, tuple[str, Array | None]] = {str(place): (value, None) for place, value in enumerate(values)}
     kept = [node for node in lifted.nodes if id(node) not in gone]
     rest = without_dead(replace(lifted, nodes=kept, gradients=gradients))
-    read = {name for node in rest.nodes for name in inputs_of(node)}
-    read |= {name for node in rest.nodes if isinstance(node, GradientOf) for name in inputs_of(node.forward)}
+    read = read_in(rest)
     made = {name: id(node) for node in lifted.nodes if id(node) in gone for name in outputs_of(node)}
     return frozenset(made[name] for name in made.keys() & {*read, *values})
 
@@ -112,7 +111,7 @@ class _Trace:
 
     def __init__(self, lifted: Lifted) -> None:
         self.program: Program = lifted.program
-        self.makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+        self.makers = makers_of(lifted)
         self.waited = {node.handle for node in lifted.nodes if isinstance(node, End) and node.mark.phase != "optimizer"}
 
     def reduction(self, weight: str, value: str, kept: frozenset[int]) -> Reduction:

@@ -159,7 +159,7 @@ class _Reader:
                 self._refuse(found, message, "write the command, or take the `|` out")
 
     def _command(self) -> None:
-        if self.text.startswith("((", self.at) and self._counted("((", self.at, 2):
+        if self.text.startswith("((", self.at) and self._counted("((", self.at):
             self._redirections()
             return
         if self._peek() == "(":
@@ -473,7 +473,7 @@ class _Reader:
         after = self.text[start + 1 : start + 2]
         self.at += 1
         if after == "(":
-            if not (self.text.startswith("((", self.at) and self._counted("$((", start, 3)):
+            if not (self.text.startswith("((", self.at) and self._counted("$((", start)):
                 self._substitution("$(", start)
         elif after == "{":
             with self._opened("${", start):
@@ -522,10 +522,10 @@ class _Reader:
         if self._documents:
             raise _Unclear
 
-    def _counted(self, sign: str, start: int, length: int) -> bool:
+    def _counted(self, sign: str, start: int) -> bool:
         """Read an arithmetic expression in double brackets; nothing is read where they are brackets in brackets."""
         place = self.at
-        self.at = start + length
+        self.at = start + len(sign)
         with self._opened(sign, start):
             if self._arithmetic():
                 return True

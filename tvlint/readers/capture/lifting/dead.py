@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tvlint.ir.operators import Literal
 from tvlint.ops.families.elementwise import holds_whole_numbers
-from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of, read_in
 from tvlint.readers.capture.lifting.program import Exchange
 
 
@@ -35,8 +35,7 @@ def with_nothing_in_unread_counts(lifted: Lifted) -> Lifted:
 
     So ranks tell each other how many tokens they send; the collective itself stays, since the others wait for it.
     """
-    read = {name for node in lifted.nodes for name in inputs_of(node)}
-    read |= {name for node in lifted.nodes if isinstance(node, GradientOf) for name in inputs_of(node.forward)}
+    read = read_in(lifted)
     read |= {name for name, _ in lifted.gradients.values()} | {root.value for root in lifted.roots}
     nodes: list[LiftedNode] = []
     for node in lifted.nodes:

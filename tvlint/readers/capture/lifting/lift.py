@@ -426,6 +426,26 @@ def inputs_of(node: LiftedNode) -> tuple[str, ...]:
     return () if isinstance(node, End) else tuple(name for name in node.inputs if name)
 
 
+def makers_of(lifted: Lifted) -> dict[str, LiftedNode]:
+    """Return the node that makes each value."""
+    return {name: node for node in lifted.nodes for name in outputs_of(node)}
+
+
+def readers_of(lifted: Lifted) -> dict[str, list[LiftedNode]]:
+    """Return the nodes that read each value, in order; one that reads it twice counts twice."""
+    found: dict[str, list[LiftedNode]] = {}
+    for node in lifted.nodes:
+        for name in inputs_of(node):
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def read_in(lifted: Lifted) -> set[str]:
+    """Return the names of the values that nodes read; those that a gradient needs of its call are among them."""
+    forwards = (node.forward for node in lifted.nodes if isinstance(node, GradientOf))
+    return {name for node in (*lifted.nodes, *forwards) for name in inputs_of(node)}
+
+
 def waited_in_time(lifted: Lifted) -> frozenset[str]:
     """Return the handles of collectives for which the program waits before anything reads their results; "" is one of them."""
     made: dict[str, str] = {}

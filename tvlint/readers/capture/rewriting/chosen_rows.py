@@ -19,7 +19,7 @@ from tvlint.ir.operators import Literal
 from tvlint.ops.spec import Bound, UnsupportedError
 from tvlint.ops.table import spec_of
 from tvlint.readers.capture.lifting.factors import table_call
-from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, makers_of
 from tvlint.readers.capture.lifting.program import Exchange, Ref, Type
 from tvlint.readers.capture.tapes.tape import Mark
 
@@ -113,7 +113,7 @@ class _Rewriting:
 
     def __init__(self, lifted: Lifted, whole: tuple[tuple[int, int], ...]) -> None:
         self.program = lifted.program
-        self.makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+        self.makers = makers_of(lifted)
         self.nodes: list[LiftedNode] = []
         self.rows: dict[str, Rows] = {}
         self.choices: dict[str, Choice] = {}

@@ -13,18 +13,15 @@ from dataclasses import replace
 
 from tvlint.ir.operators import Literal
 from tvlint.ir.reductions import ADDING
-from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, makers_of, outputs_of, readers_of
 from tvlint.readers.capture.lifting.program import Exchange, Ref
 
 
 def with_dimensions(lifted: Lifted) -> Lifted:
     """Return the program with gathers and scatters along the dimension that they are about."""
     lifted = _with_whole_sums(lifted)
-    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
-    readers: dict[str, int] = {}
-    for node in lifted.nodes:
-        for name in inputs_of(node):
-            readers[name] = readers.get(name, 0) + 1
+    makers = makers_of(lifted)
+    readers = readers_of(lifted)
     gathered: dict[int, Exchange] = {}
     gone: set[int] = set()
     for node in lifted.nodes:
@@ -33,7 +30,7 @@ def with_dimensions(lifted: Lifted) -> Lifted:
             exchange = makers.get(source[0]) if source is not None else None
             if source is None or source[1] != 0 or not isinstance(exchange, Exchange) or exchange.kind != "all-gather":
                 continue
-            if len(node.inputs) == len(exchange.group) == readers[source[0]] and exchange.dim == 0:
+            if len(node.inputs) == len(exchange.group) == len(readers[source[0]]) and exchange.dim == 0:
                 gathered[id(exchange)] = replace(exchange, outputs=node.outputs, dim=_dim(node))
                 gone.add(id(node))
         if isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.dim == 0:
@@ -48,11 +45,8 @@ def with_dimensions(lifted: Lifted) -> Lifted:
 
 def _with_whole_sums(lifted: Lifted) -> Lifted:
     """Return the program with an all-reduce for each reduce-scatter whose results are gathered, and read by nothing else."""
-    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
-    readers: dict[str, list[LiftedNode]] = {}
-    for node in lifted.nodes:
-        for name in inputs_of(node):
-            readers.setdefault(name, []).append(node)
+    makers = makers_of(lifted)
+    readers = readers_of(lifted)
     changed: dict[int, list[LiftedNode]] = {}
     for node in lifted.nodes:
         if not isinstance(node, Exchange) or node.kind != "all-gather" or node.dim != 0 or node.handle:
@@ -89,11 +83,8 @@ def _is_multiple(call: Call) -> bool:
 
 def _with_exchanged_parts(lifted: Lifted) -> Lifted:
     """Return the program with each all-to-all of the parts of a value along the dimensions that it splits and joins."""
-    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
-    readers: dict[str, list[LiftedNode]] = {}
-    for node in lifted.nodes:
-        for name in inputs_of(node):
-            readers.setdefault(name, []).append(node)
+    makers = makers_of(lifted)
+    readers = readers_of(lifted)
     changed: dict[int, list[LiftedNode]] = {}
     for node in lifted.nodes:
         if not isinstance(node, Exchange) or node.kind != "all-to-all" or (node.dim, node.joined) != (0, None) or node.splits:
@@ -150,7 +141,7 @@ def _turned_parts_of(
 
 def _with_parts_along_joins(lifted: Lifted) -> Lifted:
     """Return the program with each gather that is read in its parts alone along the dimension in which they are joined."""
-    makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+    makers, readers = makers_of(lifted), readers_of(lifted)
     joins: dict[str, set[int]] = {}
     for node in lifted.nodes:
         if isinstance(node, Call) and node.op == "torch.cat":
@@ -161,10 +152,9 @@ def _with_parts_along_joins(lifted: Lifted) -> Lifted:
         if not isinstance(node, Exchange) or node.kind != "all-gather" or node.dim != 0 or len(node.outputs) != 1:
             continue
         (gathered,), shape = node.outputs, lifted.program.shape(node.inputs[0])
-        readers = [reader for reader in lifted.nodes if gathered in inputs_of(reader)]
-        parts = [reader for reader in readers if isinstance(reader, Call) and _is_part(reader, shape[0])]
+        parts = [reader for reader in readers.get(gathered, ()) if isinstance(reader, Call) and _is_part(reader, shape[0])]
         dims = {dim for part in parts for dim in joins.get(part.outputs[0], ())}
-        if len(parts) < len(readers) or len(dims) != 1 or 0 in dims:
+        if len(parts) < len(readers.get(gathered, ())) or len(dims) != 1 or 0 in dims:
             continue
         (dim,), size = dims, shape[min(dims)]
         wide = (*shape[:dim], size * len(node.group), *shape[dim + 1 :])

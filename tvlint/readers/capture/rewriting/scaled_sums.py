@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, outputs_of, waited_in_time
+from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, outputs_of, readers_of, waited_in_time
 from tvlint.readers.capture.lifting.program import End, Exchange, Ref
 
 
@@ -21,8 +21,8 @@ def with_scaled_addends(lifted: Lifted) -> Lifted:
         if isinstance(node, Exchange) and node.kind == "reduce" and node.reduce == "sum" and node.handle in ended
     }
     scaled = {id(node): sums[name] for node in lifted.nodes for name in _scaled(node, lifted) if name in sums}
-    read = [name for node in lifted.nodes for name in inputs_of(node)]
-    scaled = {key: node for key, node in scaled.items() if read.count(node.outputs[0]) == 1}
+    readers = readers_of(lifted)
+    scaled = {key: node for key, node in scaled.items() if len(readers[node.outputs[0]]) == 1}
     gone = {id(node) for node in scaled.values()}
     handles = {node.handle for node in scaled.values()} - {""}
     nodes: list[LiftedNode] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvlint.ir.reductions import ADDING
-from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, is_move, outputs_of, waited_in_time
+from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, is_move, makers_of, waited_in_time
 from tvlint.readers.capture.lifting.program import End, Exchange, Ref
 
 
@@ -27,7 +27,7 @@ class _Rewriting:
 
     def __init__(self, lifted: Lifted) -> None:
         self.program = lifted.program
-        self.makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+        self.makers = makers_of(lifted)
         self.ended = waited_in_time(lifted)
         self.following: dict[int, list[LiftedNode]] = {}
         self.gone: set[str] = set()

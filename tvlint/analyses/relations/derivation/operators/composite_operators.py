@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from tvlint.analyses.relations.derivation.operators.in_steps import InSteps
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.transfer.apply import run_again
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -70,17 +71,12 @@ def repeated(
 
     So told, a part of the elements gives a part of the result, and so do some of the `copies` of one element.
     """
-    world, (repeats,) = machine.world, bound.attributes
+    world, (repeats,), within = machine.world, bound.attributes, InSteps(machine, values)
     dim = next(i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
     size = (-1,) * (dim + 1) + (repeats,) + (-1,) * (len(bound.operands[0]) - dim - 1)
-    done: list[Saved] = []
-    for op, attributes in (("unsqueeze", {"dim": dim + 1}), ("expand", {"size": size})):
-        operands = (value,) if (value := done[-1].outputs[0] if done else values[0]) is not None else ()
-        step = Call(op, tuple(world.logical_shape(value, machine.total_slots) for value in operands), attributes)
-        spec = _spec(op)
-        done.append(evaluated_once(machine, Case(op, step, spec.bind(step)), operands))
-    wide = done[-1].outputs[0]
-    if wide is None or not isinstance(repeats, int):
+    added = _then(within, "unsqueeze", {"dim": dim + 1}, 0)
+    wide = within.value(_then(within, "expand", {"size": size}, added))
+    if not isinstance(repeats, int):
         raise UnsupportedError(f"`{call.op}` {repeats} times")
     shape = world.local_shape(wide)
     joined = reshape(world, wide, (*shape[:dim], shape[dim] * repeats, *shape[dim + 2 :]))
@@ -90,10 +86,9 @@ def repeated(
         joined = world.values.with_box(
             joined, (*joined.box[:dim], (first + copies[0], first + copies[1]), *joined.box[dim + 1 :])
         )
-        done[-1] = replace(done[-1], outputs=(wide,))
-    done.append(Saved("view", None, Family.RESHAPE, (wide,), (joined,)))
-    steps = ((done[0], (0,)), *((step, (PREVIOUS,)) for step in done[1:]))
-    return Saved(REPEATED, bound, Family.INDEXED, values, (joined,), steps)
+        last, operands = within.steps[-1]
+        within.steps[-1] = replace(last, outputs=(wide,)), operands
+    return within.saved(REPEATED, bound, within.add(Saved("view", None, Family.RESHAPE, (wide,), (joined,)), ~1))
 
 
 def repeated_along(machine: Machine, value: Value, dim: int, times: int, copies: tuple[int, int] | None = None) -> Saved:
@@ -109,48 +104,30 @@ def normalised_in_groups(machine: Machine, bound: Bound, values: tuple[Value, ..
 
     So told, some of the groups give a part of the result.
     """
-    world, (groups, epsilon) = machine.world, bound.attributes
-    shape, local = call.shape(0), world.local_shape(values[0])
+    (groups, epsilon), within = bound.attributes, InSteps(machine, values)
+    shape, local = call.shape(0), machine.world.local_shape(values[0])
     for (low, high), size in zip(values[0].box[2:], shape[2:], strict=True):
         if (low, high) != (0, size):
             text = f"needs a whole dimension of {size} and gets indices {low}:{high} of it"
             raise Mismatch("split-dimension", text, refutes=True, operand=0)
     width = shape[1] // groups if isinstance(groups, int) else 1
-    done: list[tuple[Saved, tuple[int, ...]]] = []
-
-    def then(op: str, attributes: dict[str, Any], *places: int) -> int:
-        """Run one more operator on operands of all, and on results of steps before, which are negative; return its own."""
-        spec = _spec(op)
-        operands = tuple(values[place] if place >= 0 else _made(done[~place][0]) for place in places)
-        step = Call(op, tuple(world.logical_shape(value, machine.total_slots) for value in operands), attributes)
-        saved = evaluated_once(machine, Case(spec.name, step, spec.bind(step)), operands)
-        return took(saved, *places)
-
-    def viewed_as(place: int, after: tuple[int, ...]) -> int:
-        value = values[place] if place >= 0 else _made(done[~place][0])
-        return took(Saved("view", None, Family.RESHAPE, (value,), (reshape(world, value, after),)), place)
-
-    def took(saved: Saved, *places: int) -> int:
-        done.append((saved, tuple(place if place >= 0 else ~place - len(done) for place in places)))
-        return ~(len(done) - 1)
-
-    rows = viewed_as(0, (local[0], local[1] // width, width * prod(local[2:])))
-    normalised = then("layer_norm", {"normalized_shape": (width * prod(shape[2:]),), "eps": epsilon}, rows)
-    made = viewed_as(normalised, local)
+    rows = within.viewed(0, (local[0], local[1] // width, width * prod(local[2:])))
+    normalised = _then(within, "layer_norm", {"normalized_shape": (width * prod(shape[2:]),), "eps": epsilon}, rows)
+    made = within.viewed(normalised, local)
     for operand, op in zip(range(1, len(values)), ("mul", "add"), strict=False):
         wide = operand
         for _ in shape[2:]:
-            wide = then("unsqueeze", {"dim": -1}, wide)
-        made = then(op, {}, made, wide)
-    return Saved("group-norm", bound, Family.INDEXED, values, done[-1][0].outputs, tuple(done))
+            wide = _then(within, "unsqueeze", {"dim": -1}, wide)
+        made = _then(within, op, {}, made, wide)
+    return within.saved("group-norm", bound, made)
 
 
-def _made(saved: Saved) -> Value:
-    """Return the one result of a step."""
-    (value,) = saved.outputs
-    if value is None:
-        raise UnsupportedError(f"`{saved.op}` without a result")
-    return value
+def _then(within: InSteps, op: str, attributes: dict[str, Any], *places: int) -> int:
+    """Run one more operator on the values at places; return the place of its result."""
+    machine, spec = within.machine, _spec(op)
+    operands = tuple(map(within.value, places))
+    step = Call(op, tuple(machine.world.logical_shape(value, machine.total_slots) for value in operands), attributes)
+    return within.add(evaluated_once(machine, Case(spec.name, step, spec.bind(step)), operands), *places)
 
 
 def _spec(op: str) -> OpSpec:

@@ -8,16 +8,17 @@ is a block under a new dimension, which a rank makes for its one head.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from string import ascii_letters
 
+from tvlint.analyses.relations.derivation.operators.in_steps import InSteps
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.terms.product_normal_form import bare
 from tvlint.analyses.relations.terms.sums_of_products import SUM_OF_PRODUCTS
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.analyses.relations.transfer.reshape import readings, reshape, viewed
+from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.ir.operators import Compute, Literal, Operand
 from tvlint.ops.spec import ONE, Bound, Family, OpSpec, Trait, UnsupportedError
 
@@ -36,7 +37,7 @@ def of_one_head_alone(
     terms = machine.world.terms
     if not terms.multiplied_out or terms.sealed < 0 or not values:
         return None
-    work = _Work(machine, evaluate, values)
+    work = _OnBlocks(machine, values, evaluate=evaluate)
     try:
         if Trait.VIEW in spec.traits and len(values) == 1:
             return _with_other_dimensions(work, spec, form)
@@ -49,34 +50,18 @@ def of_one_head_alone(
     return None
 
 
-@dataclass(slots=True)
-class _Work:
-    """Operators one after the other, on the operands of another one."""
+@dataclass(slots=True, kw_only=True)
+class _OnBlocks(InSteps):
+    """Operators on the blocks that a rank holds of each operand."""
 
-    machine: Machine
     evaluate: Evaluate
-    values: tuple[Value, ...]
-    steps: list[tuple[Saved, tuple[int, ...]]] = field(default_factory=list)
 
-    def add(self, saved: Saved, places: Sequence[int]) -> tuple[Value, int]:
-        """Note a step whose operands are those of the operator, or from -1 on the results of steps; return its result, and
-        the place by which later ones name that.
-        """
-        relative = tuple(place if place >= 0 else ~place - len(self.steps) for place in places)
-        self.steps.append((saved, relative))
-        result = saved.outputs[0] if len(saved.outputs) == 1 else None
-        if result is None:
-            raise UnsupportedError(f"`{saved.op}` gives nothing that is known")
-        return result, ~(len(self.steps) - 1)
+    def run(self, form: Form, *places: int) -> int:
+        """Run an operator on the values at places; return the place of its result."""
+        return self.add(self.evaluate(form, tuple(map(self.value, places))), *places)
 
-    def run(self, op: str, operands: Sequence[tuple[Value, int]], *constants: object) -> tuple[Value, int]:
-        """Run an operator of torch on values, with constants behind them."""
-        names: tuple[Operand, ...] = (*map(str, range(len(operands))), *(Literal(constant) for constant in constants))  # type: ignore[arg-type]
-        form = self.machine.cases.form(Compute(op, names, ("",)), {})
-        return self.add(self.evaluate(form, tuple(value for value, _ in operands)), [place for _, place in operands])
-
-    def product(self, operands: Sequence[tuple[Value, int]], bound: Bound, dim: int) -> tuple[Value, int]:
-        """Run a product of `operands`, which have one more dimension than `bound` says, each at place `dim`."""
+    def product(self, places: Sequence[int], bound: Bound, dim: int) -> int:
+        """Run a product of operands that have one more dimension than `bound` says, each at place `dim`."""
         given, (made,) = bound.operands, bound.outputs
         letters = {name: ascii_letters[at] for at, name in enumerate(dict.fromkeys(name for names in given for name in names))}
         if ONE in letters or not letters.keys() >= set(made) or len(letters) >= len(ascii_letters):
@@ -84,16 +69,16 @@ class _Work:
         texts = ["".join(letters[name] for name in names) for names in (*given, made)]
         one, other, result = (text[:dim] + ascii_letters[-1] + text[dim:] for text in texts)
         names: tuple[Operand, ...] = (Literal(f"{one},{other}->{result}"), "0", "1")
-        form = self.machine.cases.form(Compute("torch.einsum", names, ("",)), {})
-        return self.add(self.evaluate(form, tuple(value for value, _ in operands)), [place for _, place in operands])
+        return self.run(self.machine.cases.form(Compute("torch.einsum", names, ("",)), {}), *places)
 
-    def moved(self, given: tuple[Value, int], before: int, after: int) -> tuple[Value, int]:
+    def moved(self, place: int, before: int, after: int) -> int:
         """Move a dimension to another place."""
-        order = [dim for dim in range(len(given[0].box)) if dim != before]
+        order = [dim for dim in range(len(self.value(place).box)) if dim != before]
         order.insert(after, before)
-        return given if before == after else self.run("torch.permute", [given], tuple(order))
+        permute = Compute("torch.permute", ("0", Literal(tuple(order))), ("",))
+        return place if before == after else self.run(self.machine.cases.form(permute, {}), place)
 
-    def apart(self, place: int, dim: int, block: _Block, to: int) -> tuple[Value, int]:
+    def apart(self, place: int, dim: int, block: _Block, to: int) -> int:
         """Give the blocks of a dimension of an operand a dimension of their own, at place `to`."""
         world, value, (count, which) = self.machine.world, self.values[place], block
         shape = world.local_shape(value)
@@ -102,25 +87,24 @@ class _Work:
         if not fitting:
             raise UnsupportedError("a block that is no index of a view")
         made = viewed(world, value, fitting[:1])
-        return self.moved(self.add(Saved("view", None, Family.RESHAPE, (value,), (made,)), [place]), dim, to)
+        return self.moved(self.add(Saved("view", None, Family.RESHAPE, (value,), (made,)), place), dim, to)
 
-    def joined(self, given: tuple[Value, int], dim: int, to: int) -> tuple[Value, int]:
+    def joined(self, place: int, dim: int, to: int) -> int:
         """Join a dimension with the one at place `to` of the others, before which it then stands."""
-        value, place = self.moved(given, dim, to)
-        shape = self.machine.world.local_shape(value)
-        rest = reshape(self.machine.world, value, (*shape[:to], *shape[to + 1 :]))
-        return self.add(Saved("view", None, Family.RESHAPE, (value,), (rest,)), [place])
+        moved = self.moved(place, dim, to)
+        shape = self.machine.world.local_shape(self.value(moved))
+        return self.viewed(moved, (*shape[:to], *shape[to + 1 :]))
 
-    def is_known(self, value: Value) -> bool:
-        """Return whether the reference computes the value, in whatever order of dimensions."""
+    def is_known(self, place: int) -> bool:
+        """Return whether the reference computes the value at a place, in whatever order of dimensions."""
         terms = self.machine.world.terms
-        term, _ = bare(terms, terms.whole(value.term))
+        term, _ = bare(terms, terms.whole(self.value(place).term))
         head, operands = terms.keys[term], terms.operands[term]
         laid_out = head[0] == SUM_OF_PRODUCTS and len(operands) == 1 and len(head[1]) == 1 and head[1][0][1][0][1] == 1
         return not terms.foreign(operands[0] if laid_out else term)
 
 
-def _with_other_dimensions(work: _Work, spec: OpSpec, form: Form) -> Saved | None:
+def _with_other_dimensions(work: _OnBlocks, spec: OpSpec, form: Form) -> Saved | None:
     """Return a block under a new dimension, or without the dimension of which it is one index, as the reference has it."""
     (value,) = work.values
     bound = spec.bind(form.call([work.machine.world.local_shape(value)]))
@@ -133,19 +117,19 @@ def _with_other_dimensions(work: _Work, spec: OpSpec, form: Form) -> Saved | Non
     ((dim, block),) = blocks.items()
     if len(after) == len(before) + 1:
         new = next(at for at, name in enumerate(after) if name not in before)
-        made, _ = work.apart(0, dim, block, new)
-        return Saved(spec.name, bound, Family.INDEXED, work.values, (made,), tuple(work.steps)) if work.is_known(made) else None
+        made = work.apart(0, dim, block, new)
+        return work.saved(spec.name, bound, made) if work.is_known(made) else None
     if len(after) != len(before) - 1 or before[dim] in after:
         return None
     for to in range(len(after)):
-        once = _Work(work.machine, work.evaluate, work.values)
-        made, _ = once.joined((value, 0), dim, to)
+        once = _OnBlocks(work.machine, work.values, evaluate=work.evaluate)
+        made = once.joined(0, dim, to)
         if once.is_known(made):
-            return Saved(spec.name, bound, Family.INDEXED, work.values, (made,), tuple(once.steps))
+            return once.saved(spec.name, bound, made)
     return None
 
 
-def _of_blocks(work: _Work, spec: OpSpec, form: Form) -> Saved | None:
+def _of_blocks(work: _OnBlocks, spec: OpSpec, form: Form) -> Saved | None:
     shapes = [work.machine.world.local_shape(value) for value in work.values]
     bound = spec.bind(form.call(shapes))
     attends, count = Trait.ATTENTION in spec.traits, len(shapes[0])
@@ -160,19 +144,14 @@ def _of_blocks(work: _Work, spec: OpSpec, form: Form) -> Saved | None:
         return None
     dims, (block, *_) = [next(iter(each)) for each in held], held[0].values()
     apart = [work.apart(place, dim, block, count - 2) for place, dim in enumerate(dims)]
-    if attends:
-        again = work.evaluate(replace(form, outputs=(None,)), tuple(value for value, _ in apart))
-        made = work.add(again, [place for _, place in apart])
-    else:
-        made = work.product(apart, bound, count - 2)
-    if not work.is_known(made[0]):
+    made = work.run(replace(form, outputs=(None,)), *apart) if attends else work.product(apart, bound, count - 2)
+    if not work.is_known(made):
         return None
     last = attends or bound.operands[-1][dims[-1]] in bound.outputs[0]
-    result, _ = work.joined(made, count - 2, count - 1 if last else count - 2)
-    return Saved(spec.name, bound, Family.INDEXED, work.values, (result,), tuple(work.steps))
+    return work.saved(spec.name, bound, work.joined(made, count - 2, count - 1 if last else count - 2))
 
 
-def _beside_a_matrix(work: _Work, spec: OpSpec, form: Form) -> Saved | None:
+def _beside_a_matrix(work: _OnBlocks, spec: OpSpec, form: Form) -> Saved | None:
     """Return what is done element by element with a rank's block of the rows of all heads and a matrix that all heads share."""
     held, shapes = [_blocks(work.machine, value) for value in work.values], [*map(work.machine.world.local_shape, work.values)]
     bound, count = spec.bind(form.call(shapes)), len(shapes[0])
@@ -181,10 +160,8 @@ def _beside_a_matrix(work: _Work, spec: OpSpec, form: Form) -> Saved | None:
     ((dim, block),) = held[0].items()
     if dim != count - 2:
         return None
-    apart = work.apart(0, dim, block, dim)
-    done = work.evaluate(replace(form, outputs=(None,)), (apart[0], work.values[1]))
-    result, _ = work.joined(work.add(done, (apart[1], 1)), dim, dim)
-    return Saved(spec.name, bound, Family.INDEXED, work.values, (result,), tuple(work.steps))
+    done = work.run(replace(form, outputs=(None,)), work.apart(0, dim, block, dim), 1)
+    return work.saved(spec.name, bound, work.joined(done, dim, dim))
 
 
 def _blocks(machine: Machine, value: Value) -> dict[int, _Block]:

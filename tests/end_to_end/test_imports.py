@@ -66,5 +66,5 @@ def test_yaml_beside_a_baseline_imports_no_reader_of_python(tmp_path: Path) -> N
     (tmp_path / "tvlint-baseline.json").write_text('{"format": 1, "findings": []}')
     names = imported("check", "-o", "concise", cwd=tmp_path)
     assert {"tvlint.run.silence.baseline", "tvlint.readers.megatron.sections"} <= names
-    of_python = {"tvlint.readers.recipe.scopes", "tvlint.readers.megatron.python_names"}
+    of_python = {"tvlint.readers.recipe.scopes", "tvlint.readers.megatron.python.names"}
     assert not names & (HEAVY | of_python | {"dataclasses", "inspect"})

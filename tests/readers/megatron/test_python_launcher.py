@@ -115,6 +115,13 @@ def test_a_list_of_two_names_is_not_known_when_it_has_changed_under_one(change: 
     assert not any("world_size" in own.settings for own in read_program(tmp_path, body))
 
 
+def test_expressions_that_nest_too_deeply_are_a_located_problem(tmp_path: Path) -> None:
+    body = f"a = {{'x': 'x'}}\nv = {'a.get(' * 195}'x'{')' * 195}\nos.execv('a', [*{STARTED}, v])\n"
+    with pytest.raises(ReadError, match="nests expressions too deeply") as raised:
+        read_program(tmp_path, body)
+    assert raised.value.problem.location.line == 1
+
+
 @pytest.mark.parametrize("line", ["os.system(' '.join(words))", "words.append('a')", "start([*words])"])
 def test_long_lists_in_long_programs_are_a_located_problem(line: str, tmp_path: Path) -> None:
     body = f"s = '{SIZES}'\nwords = [{','.join(['1'] * 1000)}]\n" + f"{line}\n" * 1000

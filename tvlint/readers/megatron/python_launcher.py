@@ -17,24 +17,15 @@ from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_prose, is_test
 from tvlint.readers.megatron.invalid_options import listed_option_mistakes, option_mistakes
 from tvlint.readers.megatron.launch_script import distinct_cases, launched, of_lists
-from tvlint.readers.megatron.python_names import Names, read_names
-from tvlint.readers.megatron.python_program import (
-    FUNCTIONS,
-    LEAVES,
-    LOOPS,
-    MOST_REPEATED,
-    RUNNERS,
-    Function,
-    Program,
-    changed_in,
-    follow_function,
-    follow_module,
-    of_module,
-)
+from tvlint.readers.megatron.python.assignments import changed_in, of_module
+from tvlint.readers.megatron.python.commands import RUNNERS
+from tvlint.readers.megatron.python.names import Names, read_names
+from tvlint.readers.megatron.python.scope import FUNCTIONS, LEAVES, LOOPS, MOST_REPEATED, Function, Program
+from tvlint.readers.megatron.python.statements import MEANING, follow_function, follow_module
 from tvlint.readers.not_followed import PASSED
 from tvlint.readers.shell.evaluate import Evaluation
 from tvlint.readers.shell.state import Command
-from tvlint.readers.shell.values import source_of
+from tvlint.readers.shell.values import Source, source_of
 
 FORMAT = "python-launcher"
 LARGEST = 1 << 20
@@ -64,6 +55,14 @@ def read(path: str, data: bytes) -> Document | None:
         module = ast.parse(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+    try:
+        return _followed(source, module)
+    except RecursionError:
+        message = "the program nests expressions too deeply to be followed statically"
+        raise ReadError(message, Location(path, 1)) from None
+
+
+def _followed(source: Source, module: ast.Module) -> Document | None:
     nodes = [node for node, _ in zip(ast.walk(module), range(MOST_NODES), strict=False)]
     names = read_names(nodes)
     of_module_body = set(map(id, module.body))
@@ -71,7 +70,7 @@ def read(path: str, data: bytes) -> Document | None:
     names.bodies = {name: function for name, function in names.bodies.items() if id(function) in of_module_body}
     functions = [node for node in nodes if isinstance(node, FUNCTIONS)]
     changed = frozenset(name for function in functions for name in changed_in(function))
-    program = Program(source, names, _launching(names), changed)
+    program = Program(source, names, MEANING, _launching(names), changed)
     configurations, findings = _configurations(program, _evaluations(program, module, functions))
     if not configurations:
         return None
@@ -86,7 +85,7 @@ def read(path: str, data: bytes) -> Document | None:
         for launch in _launches(program, evaluations) or _lists(evaluations):
             cases.get(launch.location, []).append(replace(launch, condition=launch.condition + condition))
     judged = tuple(replace(each, cases=(*each.cases, *distinct_cases(each, cases[each.location]))) for each in configurations)
-    return Document(path, FORMAT, configurations=judged, findings=tuple(findings))
+    return Document(source.path, FORMAT, configurations=judged, findings=tuple(findings))
 
 
 def _launching(names: Names) -> frozenset[str]:

@@ -1,0 +1,1 @@
+"""Python programs that build and start commands: statements followed, and expressions evaluated, never run."""

@@ -53,8 +53,9 @@ SETTINGS = {
     "gpt-neox": NEOX,
     "torchtitan": TORCHTITAN,
     "verl": PLACES.keys(),
+    "megatron-deepspeed": {*option_names(), "num_key_value_heads"},
 }
-"""What the settings of frameworks are called that do not use Megatron's options."""
+"""What the settings of frameworks are called that do not use Megatron's options alone."""
 WITHOUT_EXAMPLE = frozenset(
     {
         "annotation-refuted", "gradient-of-two-names", "mispaired-collective", "mispaired-message", "miswired-step",

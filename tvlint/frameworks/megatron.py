@@ -18,6 +18,8 @@ class Missing:
 
 MISSING: Final = Missing()
 FIRST_COMPARED = "0.12"
+RETIRED: Final = frozenset({"batch_size", "model_parallel_size", "warmup", "checkpoint_activations"})
+"""Settings of the first releases, whose options the parser takes now only to stop: what they took then, it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

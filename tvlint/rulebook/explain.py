@@ -24,14 +24,14 @@ def explain(rule: Rule, width: int) -> str:
         lines += _wrapped(f"when: {rule.when or 'always'}", width, "  ")
         lines += _wrapped(f"require: {rule.require}", width, "  ")
     if rule.frameworks:
-        lines += ["", "Holds for", *(_range(*framework) for framework in rule.frameworks.items())]
+        lines += ["", "Holds for", *(line for each in rule.frameworks.items() for line in _wrapped(_range(*each), width, "  "))]
     if rule.sources:
         lines += ["", "Sources", *(f"  {source}" for source in rule.sources)]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _range(framework: str, versions: str) -> str:
-    return f"  {framework}, any version" if versions == "*" else f"  {framework} {versions}"
+    return f"{framework}, any version" if versions == "*" else f"{framework} {versions}"
 
 
 def _body(text: str, width: int) -> Iterator[str]:

@@ -54,6 +54,11 @@ def test_a_finding_stands_in_the_file_itself_and_what_another_sets_is_related(tm
     assert [(place.location.path.rpartition("/")[2], place.location.line) for place in finding.related] == [("big.yaml", 3)]
 
 
+def test_an_empty_file_adds_nothing(tmp_path: Path) -> None:
+    main = "defaults: [p0]\na:\n  tensor_model_parallel_size: 4\n  sequence_parallel: true\n"
+    assert values(composed(tmp_path, {"main.yaml": main, "p0.yaml": ""})["a"])["tensor_model_parallel_size"] == 4
+
+
 def test_what_is_composed_of_others_is_nested_at_its_packages(tmp_path: Path) -> None:
     found = composed(
         tmp_path,

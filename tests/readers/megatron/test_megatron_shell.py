@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.invalid_options import still_refused
 from tvlint.readers.megatron.launch_script import read
 from tvlint.readers.megatron.recognise_launch import recognise
 from tvlint.readers.shell.syntax import PLACEHOLDER, Syntax
+from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.pages import load_rules
 
 TAIL = " --num-layers 4 --micro-batch-size 1\n"
 
@@ -428,6 +431,8 @@ def test_a_script_without_interpreter_line_may_write_other_languages() -> None:
         ("--ckpt-format other_format", []),
         ("--position-embedding-type alibi", []),
         ("--normalization OtherNorm --lr 1e-4", []),
+        ("--tokenizer-type HFTokenizer", []),
+        ("--tokenizer-type GPT2BPETokenzer", ["option-value-not-a-choice"]),
     ],
 )
 def test_a_framework_that_takes_megatron_s_options_refuses_what_no_parser_takes(options: str, found: list[str]) -> None:
@@ -454,3 +459,13 @@ def test_source_that_changes_choices_decides_on_them(change: str, found: list[st
     document = read(str(script), launch.encode())
     assert document is not None
     assert [finding.rule for finding in document.findings] == found
+
+
+def test_a_launch_of_the_first_releases_is_not_held_to_what_later_ones_take() -> None:
+    sizes = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024"
+    launch = f"deepspeed pretrain_gpt2.py --deepspeed --model-parallel-size 2 --batch-size 8 {sizes} --train-iters 10"
+    document = read("train.sh", f"{launch} --warmup .01 --checkpoint-activations\n".encode())
+    assert document is not None
+    assert document.findings == ()
+    results = [result for each in document.configurations for result in evaluate(each, load_rules())]
+    assert [each.rule for each in results if isinstance(each, Finding) and each.severity is Severity.ERROR] == []

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from tvlint.checkout.opening import is_file, real_path
 from tvlint.checkout.top import folder_around
+from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.sources.sibling_files import content_within
@@ -84,6 +85,9 @@ def content_of(composing: Composing, wanted: str) -> tuple[YamlMapping, str | No
 
 @lru_cache(maxsize=24)
 def _parsed(path: str, data: bytes) -> YamlMapping | None:
+    """Return the mapping that a file is; an empty one of an empty file, as Hydra takes it."""
+    if not data.strip():
+        return YamlMapping([], Location(path))
     root = only_document(path, data)
     return root if isinstance(root, YamlMapping) else None
 

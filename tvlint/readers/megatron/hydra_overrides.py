@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tvlint.findings import Finding
 from tvlint.frameworks.core_defaults import CANONICAL
@@ -58,6 +58,15 @@ def refused(evaluation: Evaluation) -> Iterator[Finding]:
         composed = composed_for(words, evaluation.source.path)
         if composed is not None:
             yield from mistakes(words, composed)
+
+
+def mistaken(configurations: Iterable[Configuration]) -> Iterator[Finding]:
+    """Yield the overrides that Megatron core would not take, whatever program hands them on."""
+    from tvlint.readers.megatron.section_values import misspelled_overrides, mistaken_values
+
+    for configuration in configurations:
+        yield from mistaken_values(configuration)
+        yield from misspelled_overrides(configuration)
 
 
 def _launches(evaluation: Evaluation) -> Iterator[tuple[Command, tuple[Item, ...]]]:
@@ -163,7 +172,7 @@ def _overrides(words: Sequence[Item]) -> dict[str, Setting]:
         value: SettingValue | Unknown
         if text is None:
             value = Unknown(unknown_reason(pieces))
-        elif from_outside(pieces) and any(path in paths for paths in GPUS):
+        elif text == "1" and from_outside(pieces) and any(path in paths for paths in GPUS):
             value = Unknown("the environment may set it")
         elif "${" in text or LISTED.match(text):
             value = Unknown("depends on an interpolation or a list")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.kin import MEGATRON, parses_like_megatron
-from tvlint.frameworks.megatron import Option, has_changed, is_option, option, takes_the_same
+from tvlint.frameworks.megatron import RETIRED, Option, has_changed, is_option, option, takes_the_same
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
@@ -24,6 +24,9 @@ REFUSALS = frozenset({CHOICE, "option-value-not-a-number"})
 LONGEST = 80
 SURELY_MISSPELT = 6
 """From so many letters on, a value that is a letter or two away from a choice of Megatron's is no other one of a fork."""
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+SHORT = 3
+"""So many letters make a word of which a letter or two make another."""
 SPELLINGS = {
     **dict.fromkeys(
         ("moe_layer_freq", "linear_attention_freq", "no_rope_freq", "window_attn_skip_freq"),
@@ -70,6 +73,8 @@ def option_mistakes(
         if known is None:
             if by_source is not None:
                 yield from _refused_by_source(setting, by_source)
+            continue
+        if known.dest in RETIRED:
             continue
         if known.kind == "store":
             yield from (each for each in _refused(setting, known) if _is_of_parser(each, setting, is_megatron, version, parser))
@@ -123,17 +128,23 @@ def _is_of_parser(refusal: Finding, setting: Setting, is_megatron: bool, version
     meant = [edit.text for fix in refusal.fixes for edit in fix.edits]
     if has_changed(setting.name):
         value = str(setting.value)
-        return any(_letters(name) == _letters(value) or (_is_misspelt(value, name) and name not in value) for name in meant)
-    return parser is not None or any(_is_misspelt(str(setting.value), name) for name in meant)
+        return any(letters(name) == letters(value) or (is_misspelt(value, name) and name not in value) for name in meant)
+    return parser is not None or any(is_misspelt(str(setting.value), name) for name in meant)
 
 
-def _is_misspelt(value: str, choice: str) -> bool:
-    """Return whether a value is one or two letters away from a choice; with other digits it may be a later one of a fork."""
+def is_misspelt(value: str, choice: str) -> bool:
+    """Return whether a value is one or two letters away from a choice; with other digits, or where a short word is another one
+    (`HFTokenizer`, `SFTTokenizer`), it may be one of a fork.
+    """
     digits = re.findall(r"\d", value) == re.findall(r"\d", choice)
-    return digits and max(len(value), len(choice)) >= SURELY_MISSPELT and distance(value, choice, 2) <= 2
+    if not digits or max(len(value), len(choice)) < SURELY_MISSPELT or distance(value, choice, 2) > 2:
+        return False
+    other = set(WORD.findall(value)) ^ set(WORD.findall(choice))
+    return any(len(word) > SHORT for word in other) or letters(value) == letters(choice)
 
 
-def _letters(value: str) -> str:
+def letters(value: str) -> str:
+    """Return the letters and digits of a value, without how its words are joined and written."""
     return re.sub(r"[\W_]", "", value).lower()
 
 
@@ -279,7 +290,7 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
             message = f"`{setting.written}` does not take `{shown}`"
             yield Finding(CHOICE, Severity.ERROR, message, setting.location, spelling)
             return
-        choices = [str(choice) for choice in known.choices if known.type != "other"] or [*_members(known)]
+        choices = [str(choice) for choice in known.choices if known.type != "other"] or [*members(known)]
         if choices and value is not None and str(value) not in choices:
             message = f"`{setting.written}` does not take `{shown}`"
             help = f"one of {', '.join(f'`{choice}`' for choice in choices)}"
@@ -291,7 +302,7 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
             return
 
 
-def _members(known: Option) -> Iterator[str]:
+def members(known: Option) -> Iterator[str]:
     """Yield what an option takes whose choices are members of an enumeration, which the parser finds by their names."""
     for choice in known.choices:
         if isinstance(choice, str) and "." in choice:

@@ -88,9 +88,10 @@ def read(path: str, data: bytes) -> Document | None:
         findings.update(dict.fromkeys((*mistakes, *cut_short(command.span))))
     if not configurations:
         overrides = tuple(hydra_overrides.configurations(evaluation))
-        refused = tuple(dict.fromkeys(hydra_overrides.refused(evaluation)))
+        refused = dict.fromkeys(hydra_overrides.refused(evaluation))
         if overrides or refused:
-            return Document(path, hydra_overrides.FORMAT, configurations=overrides, findings=refused)
+            refused.update(dict.fromkeys(hydra_overrides.mistaken(overrides)))
+            return Document(path, hydra_overrides.FORMAT, configurations=overrides, findings=tuple(refused))
     only_lists = not configurations
     if only_lists:
         configurations = of_lists(evaluation, version)

@@ -8,14 +8,16 @@ from collections.abc import Iterable, Iterator
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.megatron import Option, option, option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
+from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_prose, is_yaml
 from tvlint.readers.megatron.functional_tests import gpus_of_case, is_run_by_shell, program_of_case, ranks_of_case
 from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import option_mistakes
+from tvlint.readers.megatron.section_values import mistaken_values
 from tvlint.readers.megatron.sections import INTERPOLATED, PARALLEL, configurations
-from tvlint.readers.megatron.unknown_options import misspelled_keys
+from tvlint.readers.megatron.unknown_options import misspelled_names
 from tvlint.readers.sources.doubled_keys import doubled_keys
 from tvlint.readers.sources.scalar_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
 from tvlint.readers.sources.yaml_nodes import (
@@ -43,6 +45,8 @@ KEYS = re.compile(
 COMPOSED = re.compile(rb"^(?:defaults|extends):|[{, \t]model:[ \t]*\S+\.ya?ml\b", re.MULTILINE)
 """What names other files, all settings of which may stand there."""
 FEWEST_OF_SECTION = 4
+MANY = 8
+"""From so many settings of Megatron on, and half of all, a mapping without parallel sizes is handed to it too."""
 """From so many settings of Megatron on, a mapping is a section of its configuration."""
 TEMPLATED = re.compile(rb"\{\{|\{%")
 
@@ -67,7 +71,8 @@ def read(path: str, data: bytes) -> Document | None:
             findings.extend(doubled_keys(root, visits))
             findings.extend(_reinterpreted(root, visits))
             findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each, (), program)))
-            findings.extend(finding for keys in _sections(root, visits) for finding in misspelled_keys(keys))
+            findings.extend(finding for names in _sections(root, visits) for finding in misspelled_names(names))
+            findings.extend(dict.fromkeys(mistake for each in found for mistake in mistaken_values(each)))
             configurations.extend(_in_document(found, number))
     except ReadError:
         if not configurations and (TEMPLATED.search(data) or is_prose(path)):
@@ -78,13 +83,14 @@ def read(path: str, data: bytes) -> Document | None:
     return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings))
 
 
-def _sections(root: YamlNode, visits: Visits) -> Iterator[list[YamlScalar]]:
-    """Yield the keys of each mapping of the file itself that gives parallel sizes, and more of Megatron's settings."""
+def _sections(root: YamlNode, visits: Visits) -> Iterator[list[tuple[str, Location]]]:
+    """Yield the keys of each mapping of the file itself that gives parallel sizes and more of Megatron's settings, or many."""
     for _, mapping in mappings(root, visits) if isinstance(root, YamlMapping) else ():
         keys = [key for key, _ in mapping.entries if isinstance(key, YamlScalar)]
         known = [key for key in keys if option_of(key.text) is not None]
-        if len(known) >= FEWEST_OF_SECTION and len(PARALLEL & {key.text for key in known}) > 1:
-            yield keys
+        is_split = len(known) >= FEWEST_OF_SECTION and len(PARALLEL & {key.text for key in known}) > 1
+        if is_split or (len(known) >= MANY and 2 * len(known) >= len(keys)):
+            yield [(key.text, key.location) for key in keys]
 
 
 def _decoded(path: str, data: bytes) -> str:

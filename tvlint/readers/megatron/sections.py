@@ -50,6 +50,10 @@ RANKS = (
 """Where NeMo, verl and NeMo-RL say how many GPUs a node has, and how many nodes there are; fewer nodes than the number mean
 any, as in NeMo's configurations, which all have one node before a launcher sets another number."""
 NODES = frozenset(nodes for _, _, nodes, _ in RANKS)
+DEVICES = Pattern(r"list\(range\((?:(?P<first>\d{1,6}),\s*)?(?P<end>\d{1,6})\)\)")
+"""How ROLL lists the GPUs of a role, beside its strategy (roll/configs/worker_config.py: `device_mapping`)."""
+RANKS_OF_ROLE: Mapping[tuple[str, ...], tuple[str, ...]] = {("actor_config",): ("rl_config", "actor_resource", "num_npus")}
+"""Where MindSpeed-RL says how many processors run a section (mindspeed_rl/config_cls/rl_config.py: `actor_resource`)."""
 MOST_RANKS = 10**7
 ELSEWHERE = "another file"
 """What may give more settings of a section: the files that it is composed with, or the command that overrides it."""
@@ -101,7 +105,9 @@ def _sections(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configur
                 overridden.append(settings[setting.name])
             settings[setting.name] = setting
         settings.update(_split_by_hand(entries) if framework == "primus" else {})
-        if world_size is not None and not _has_ranks_of_its_own(composed, where, interpolation, visits):
+        if (ranks := _ranks_of_role(where, interpolation)) is not None:
+            settings["world_size"] = ranks
+        elif world_size is not None and not _has_ranks_of_its_own(composed, where, interpolation, visits):
             settings.setdefault("world_size", world_size)
         placeholder = of_one_rank and _needs_more_ranks(settings)
         yield Configuration(
@@ -198,6 +204,21 @@ def _world_size(root: YamlMapping, interpolation: Interpolation, visits: Visits)
         if nodes >= fewest and 1 < per_node * nodes < MOST_RANKS:
             return Setting("world_size", per_node * nodes, f"{section}.{name}", value.location, key.location)
     return None
+
+
+def _ranks_of_role(where: tuple[str, ...], interpolation: Interpolation) -> Setting | None:
+    """Return the number of ranks that a file gives to one role of reinforcement learning, in plain numbers."""
+    for length in range(1, len(where)):
+        path = (*where[:length], "device_mapping")
+        found = interpolation.at(path)
+        resolved = interpolation.resolve(found, path[:-1]) if found is not None else None
+        match = DEVICES.fullmatch(resolved.text) if isinstance(resolved, YamlScalar) else None
+        if resolved is not None and match is not None and (ranks := int(match["end"]) - int(match["first"] or 0)) > 0:
+            return Setting("world_size", ranks, ".".join(path), resolved.location, resolved.location)
+    path = RANKS_OF_ROLE.get(where, ())
+    found = interpolation.at(path) if path else None
+    ranks = _count(found) if found is not None else 0
+    return Setting("world_size", ranks, ".".join(path), found.location, found.location) if found is not None and ranks else None
 
 
 def _stated_ranks(

@@ -11,9 +11,9 @@ from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.kin import parses_like_megatron
 from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_option, later_names, option, option_of
 from tvlint.ir.configuration import Configuration, Setting
+from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.parser_source import ParserSource
-from tvlint.readers.sources.yaml_nodes import YamlScalar
 
 LONGEST = 80
 OF_MEGATRON = Pattern(r"pretrain_\w+\.py")
@@ -232,23 +232,23 @@ def _begins_with_a_short_option(flag: str, parser: ParserSource) -> bool:
     return any(not parser.naming.get(name) or is_declared(parser, name) for name in begins)
 
 
-def misspelled_keys(keys: Sequence[YamlScalar]) -> Iterator[Finding]:
-    """Yield a warning for each key of a section that is a letter or two away from a setting that the section does not give.
+def misspelled_names(names: Sequence[tuple[str, Location]]) -> Iterator[Finding]:
+    """Yield a warning for each name of a section that is a letter or two away from a setting that the section does not give.
 
     What a fork has as an option is left alone, and so are hyphens, which FlagScale takes for underscores.
     """
-    given = {key.text for key in keys}
-    for key in keys:
-        flag = hyphens(f"--{key.text}")
-        if option_of(key.text) is not None or key.text in CANONICAL or is_option(flag) or is_of_fork(flag):
+    given = {name for name, _ in names}
+    for name, place in names:
+        flag = hyphens(f"--{name}")
+        if option_of(name) is not None or name in CANONICAL or is_option(flag) or is_of_fork(flag):
             continue
         near = _option_near(flag, "like") or _size_meant(flag)
         meant = known.dest if (known := option(near)) is not None else ""
         if meant and meant not in given:
-            message = f"Megatron has no setting `{key.text[:LONGEST]}`"
-            fix = Fix(f"write `{meant}`", (Edit(key.location, meant),))
+            message = f"Megatron has no setting `{name[:LONGEST]}`"
+            fix = Fix(f"write `{meant}`", (Edit(place, meant),))
             help = f"did you mean `{meant}`?"
-            yield Finding("misspelled-option", Severity.WARNING, message, key.location, help, fixes=(fix,))
+            yield Finding("misspelled-option", Severity.WARNING, message, place, help, fixes=(fix,))
 
 
 def _known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:

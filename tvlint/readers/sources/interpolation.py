@@ -50,13 +50,15 @@ class Interpolation:
         if up > len(where) + 1:
             return None
         steps = (*(where[: len(where) - (up - 1)] if up else ()), *re.findall(r"[\w-]+", name))
-        node: YamlNode = self.root
-        for step in steps:
-            following = self._step(node, step)
-            if following is None:
-                return None
-            node = following
-        return node, steps[:-1]
+        node = self.at(steps)
+        return (node, steps[:-1]) if node is not None else None
+
+    def at(self, path: tuple[str, ...]) -> YamlNode | None:
+        """Return the node at a path from the top; None where there is none."""
+        node: YamlNode | None = self.root
+        for step in path:
+            node = self._step(node, step) if node is not None else None
+        return node
 
     def _step(self, node: YamlNode, step: str) -> YamlNode | None:
         if isinstance(node, YamlSequence):

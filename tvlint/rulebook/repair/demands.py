@@ -192,10 +192,13 @@ def _compared(kind: type[ast.cmpop], left: Expression, value: Constant, values: 
 
 
 def _plain(expression: Expression) -> str:
-    """Return the setting that an expression is the value of; empty where it is more than that."""
+    """Return the setting that an expression is the value of; empty where it is more than that.
+
+    The number of ranks is none: it follows from several.
+    """
     match expression:
         case ast.Call(ast.Name("text"), [inner]) | ast.Call(ast.Name("default"), [inner, _]):
             name = name_of(inner)
         case _:
             name = name_of(expression)
-    return "" if name.startswith(ENVIRONMENT) else name
+    return "" if name.startswith(ENVIRONMENT) or name == "world_size" else name

@@ -1,0 +1,130 @@
+"""Values and names of sections that Megatron core does not take, and how many ranks run the roles of reinforcement learning."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvlint.findings import Finding, Severity
+from tvlint.readers.document import Document
+from tvlint.readers.read import read
+from tvlint.rulebook.evaluate import evaluate
+from tvlint.rulebook.pages import load_rules
+
+RULES = load_rules()
+SECTION = "model:\n  tensor_model_parallel_size: 2\n  pipeline_model_parallel_size: 2\n  num_layers: 4\n  hidden_size: 64\n"
+
+
+def document(text: str, name: str = "conf.yaml") -> Document:
+    found = read(name, text.encode())
+    assert found is not None
+    return found
+
+
+def errors(text: str, name: str = "conf.yaml") -> list[str]:
+    results = [result for each in document(text, name).configurations for result in evaluate(each, RULES)]
+    return [each.message for each in results if isinstance(each, Finding) and each.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("line", "help"),
+    [
+        ("recompute_granularity: selectiv", "did you mean `selective`?"),
+        ("recompute_granularity: fulll", "did you mean `full`?"),
+        ("moe_token_dispatcher_type: altoall", "did you mean `alltoall`?"),
+        ("global_batch_size: 32.5", "write an integer"),
+        ("num_attention_heads: 4x", "write an integer"),
+    ],
+)
+def test_a_value_that_megatron_core_does_not_take_is_a_warning_at_its_place(line: str, help: str) -> None:
+    (finding,) = document(f"{SECTION}  {line}\n").findings
+    assert (finding.severity, finding.help, finding.location.line) == (Severity.WARNING, help, 6)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "normalization: rms_norm",
+        "normalization: layernorm1p",
+        "transformer_impl: transformer-engine",
+        "optimizer: adamw",
+        "optimizer: fused_adam",
+        "fp8: e5m2",
+        "lr_decay_style: cosine_annealing",
+        "tokenizer_type: HFTokenizer",
+        "global_batch_size: 32.0",
+        "micro_batch_size: auto",
+        "micro_batch_size: ${mbs}",
+        "recompute_granularity: null",
+        "save_interval: 0.5",
+    ],
+)
+def test_a_value_that_may_be_a_word_of_a_framework_is_left_alone(line: str) -> None:
+    assert document(f"{SECTION}  {line}\n").findings == ()
+
+
+def test_a_mapping_of_many_settings_needs_no_sizes_to_be_held_to_their_names() -> None:
+    many = ["bf16", "lr", "min_lr", "seed", "weight_decay", "clip_grad", "adam_beta1", "adam_beta2"]
+    text = SECTION + "training:\n" + "".join(f"  {name}: 1\n" for name in many) + "  use_distributed_optimzer: true\n"
+    assert [finding.location.line for finding in document(text).findings] == [15]
+    assert document(text.replace("  seed: 1\n", "")).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("override", "help"),
+    [
+        ("+a.actor.megatron.override_transformer_config.recompute_method=unifrom", "did you mean `uniform`?"),
+        (
+            "+a.actor.optim.override_optimizer_config.optimizer_cpu_ofload=True",
+            "did you mean `a.actor.optim.override_optimizer_config.optimizer_cpu_offload`?",
+        ),
+    ],
+)
+def test_what_verl_hands_to_megatron_core_is_held_to_its_names_and_values(override: str, help: str) -> None:
+    command = f"python3 -m verl.trainer.main_ppo a.actor.megatron.tensor_model_parallel_size=2 {override}\n"
+    assert [finding.help for finding in document(command, "run.sh").findings] == [help]
+    right = command.replace("unifrom", "uniform").replace("ofload", "offload")
+    assert document(right, "run.sh").findings == ()
+
+
+ROLL = """\
+actor_train:
+  strategy_args:
+    strategy_name: megatron_train
+    strategy_config:
+      tensor_model_parallel_size: TP
+      context_parallel_size: 2
+      pipeline_model_parallel_size: 1
+  device_mapping: DEVICES
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "devices", "count"),
+    [
+        ("3", "list(range(0,16))", 1),
+        ("3", "list(range(4, 16))", 0),
+        ("8", "list(range(16))", 0),
+        ("3", "${mapping}", 0),
+    ],
+)
+def test_the_devices_of_a_role_say_how_many_ranks_it_has(size: str, devices: str, count: int) -> None:
+    assert len(errors(ROLL.replace("TP", size).replace("DEVICES", devices))) == count
+
+
+@pytest.mark.parametrize(("size", "count"), [("5", 1), ("4", 0)])
+def test_the_processors_of_mindspeed_rl_are_those_of_its_actor(size: str, count: int) -> None:
+    text = f"actor_config:\n  tensor_model_parallel_size: {size}\n  pipeline_model_parallel_size: 1\n"
+    assert len(errors(f"{text}rl_config:\n  actor_resource:\n    num_npus: 16\n")) == count
+
+
+def test_a_refused_number_of_ranks_names_the_groups_that_do_not_fit_and_another_number() -> None:
+    sizes = "a.m.tensor_model_parallel_size=4 a.m.pipeline_model_parallel_size=1 a.m.context_parallel_size=3"
+    command = f"N=${{N:-4}}\npython3 -m verl.trainer.main_ppo {sizes} a.rollout.tensor_model_parallel_size=12"
+    text = f"{command} trainer.n_gpus_per_node=8 trainer.nnodes=$N\n"
+    found = [result for each in document(text, "run.sh").configurations for result in evaluate(each, RULES)]
+    refused = [each for each in found if isinstance(each, Finding) and each.rule == "world-size-not-divisible"]
+    assert [each.message.partition(", unless")[0] for each in refused] == [
+        "32 ranks do not divide into groups of 12 (tensor x pipeline x context parallel)",
+        "32 ranks do not divide into groups of 12 (tensor parallel)",
+    ]
+    assert all((each.help or "").startswith("use 24 or 36 ranks, or smaller groups") for each in refused)

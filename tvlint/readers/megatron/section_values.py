@@ -1,0 +1,71 @@
+"""Values and names in sections of settings, which no parser reads: those a letter or two away from what Megatron core takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tvlint.findings import Edit, Finding, Fix, Severity
+from tvlint.frameworks.megatron import Option, has_changed, option_of
+from tvlint.ir.configuration import Configuration, Setting
+from tvlint.readers.megatron.invalid_options import CHOICE, LONGEST, SURELY_MISSPELT, is_misspelt, letters, members
+from tvlint.readers.megatron.unknown_options import SIZES, distance, misspelled_names
+
+FEWEST_LETTERS = 4
+"""From so many letters on, a value that is one letter away from a choice that no release has changed is no other word."""
+NUMBER = re.compile(r"[-+]?\d")
+INTEGER = re.compile(r"[-+]?[\d_]+")
+FURTHER = "override_"
+"""How verl calls mappings that it hands to classes of Megatron core as they are."""
+
+
+def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
+    """Yield a warning for each value of a section that Megatron core does not take, and that is surely none of a framework's.
+
+    Frameworks have words of their own for much, and spell others otherwise (`rms_norm`): that is left alone.
+    """
+    for setting in configuration.settings.values():
+        known = option_of(setting.name)
+        if known is None or setting.written.startswith("--") or setting.location.path != configuration.path:
+            continue
+        if near := _choice_near(known, setting):
+            message = f"`{setting.written}` does not take `{str(setting.value)[:LONGEST]}`"
+            fix = Fix(f"write `{near}`", (Edit(setting.location, near),))
+            yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{near}`?", fixes=(fix,))
+        elif known.flags[0] in SIZES and not _may_be_whole(setting.value):
+            message = f"`{setting.written}` takes an integer, not `{str(setting.value)[:LONGEST]}`"
+            yield Finding("option-value-not-a-number", Severity.WARNING, message, setting.location, "write an integer")
+
+
+def misspelled_overrides(configuration: Configuration) -> Iterator[Finding]:
+    """Yield a warning for each override of what verl hands on to Megatron core that is a letter or two away from a setting."""
+    names = [
+        (setting.name, setting.name_location)
+        for path, setting in configuration.beside.items()
+        if path.rpartition(".")[0].rpartition(".")[2].startswith(FURTHER)
+    ]
+    for finding in misspelled_names(names):
+        place = finding.location
+        written = next(path for path, setting in configuration.beside.items() if setting.name_location == place)
+        meant = written.rpartition(".")[0] + "." + finding.fixes[0].edits[0].text
+        yield Finding(finding.rule, finding.severity, finding.message, place, f"did you mean `{meant}`?")
+
+
+def _choice_near(known: Option, setting: Setting) -> str:
+    """Return the choice that a value was meant to be; empty where it is one, or may be a framework's."""
+    value = setting.value
+    choices = [str(choice) for choice in known.choices if known.type != "other"] or [*members(known)]
+    if not isinstance(value, str) or any(letters(choice) == letters(value) for choice in choices):
+        return ""
+    return next((choice for choice in choices if is_misspelt(value, choice) or _is_off_by_one(setting.name, value, choice)), "")
+
+
+def _is_off_by_one(name: str, value: str, choice: str) -> bool:
+    is_short = FEWEST_LETTERS <= len(choice) < SURELY_MISSPELT
+    return is_short and choice.isalpha() and value.isalpha() and not has_changed(name) and distance(value, choice, 1) <= 1
+
+
+def _may_be_whole(value: object) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    return not isinstance(value, str) or NUMBER.match(value) is None or INTEGER.fullmatch(value) is not None

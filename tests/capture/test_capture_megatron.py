@@ -25,6 +25,7 @@ PROGRAMS = {
     "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
     "megatron_gpt_groups_tp2_sp": ("megatron_gpt_groups_reference", "tp 2", "15"),
     "megatron_gpt_tp2_sp_bf16": ("megatron_gpt_bf16_reference", "tp 2", "29"),
+    "megatron_gpt_latent_pp2": ("megatron_gpt_latent_reference", "pp 2", "33"),
     "megatron_gpt_experts_allgather": ("megatron_gpt_experts_reference", "dp 2", "29"),
     "megatron_gpt_experts_alltoall": ("megatron_gpt_experts_reference", "dp 2", "29"),
     "pretrain_gpt_llama_tp2_dp2": ("pretrain_gpt_llama_reference", "dp 2 x tp 2", "9"),
@@ -51,6 +52,23 @@ def test_what_a_launch_replaces_and_reduces_stands_in_the_verdict() -> None:
     said = {assumed.removeprefix("captured with the ") for assumed in verdict.assumptions}
     assert {"`bf16` switched off", "`--hidden-dropout 0.1` replaced by `0.0`"} <= said
     assert {"`--num-layers` 32 reduced to 1", "`--hidden-size` 4096 reduced to 16", "`--seq-length` 8192 reduced to 8"} <= said
+
+
+def test_layers_of_a_stage_that_each_keep_a_table_read_one_and_another_table_is_not_taken_for_it(tmp_path: Path) -> None:
+    """The second layer has the table of the first, under no name: the stage that holds it alone finds it by its numbers."""
+    verdict = proof(path_of("megatron_gpt_latent_pp2"), "megatron_gpt_latent_reference")
+    assert [text for text in verdict.assumptions if text.startswith("the constants with the numbers of")]
+    lines = lines_of("megatron_gpt_latent_pp2")
+    rank = lines.index({"rank": 1})
+    table = base64.b64encode(struct.pack("<ff", 1.0, 0.01)).decode()
+    places = [at for at, line in enumerate(lines) if at > rank and line.get("values") == table]
+    other = base64.b64encode(struct.pack("<ff", 1.0, 0.02)).decode()
+    assert places
+    changed = [{**line, "values": other} if at in places else line for at, line in enumerate(lines)]
+    report = prove_pair(Pair(written(tmp_path, changed), path_of("megatron_gpt_latent_reference")))
+    assert [problem.message for problem in report.problems] == [
+        "a value of shape (2,) that the step is given is no part of what the reference is given"
+    ]
 
 
 def collectives(lines: list[Line], kind: str) -> list[int]:

@@ -53,6 +53,9 @@ FAULTS = {
     "tied embeddings that are not summed": (
         "finalize._allreduce_word_embedding_grads = lambda *_: None", TIED, "other-recorded-gradient",
     ),
+    "a rotary part of the keys of latent attention whose gradient is not summed": (
+        "# as it is released, where each rank projects to a part", (*SP, "--latent"), "missing-gradient-reduction",
+    ),
     "a final norm that is not synchronised": (NORM_WITHOUT_MARK, SP, "missing-gradient-reduction"),
     "logits that are gathered before the loss over parts of the vocabulary": (
         "from functools import partialmethod\n"
@@ -125,7 +128,8 @@ def test_a_fault_in_megatron_is_refuted(name: str, tmp_path: Path) -> None:
     launch = ("torchrun", "--nproc-per-node", "2", "program.py", *arguments)
     done = tvlint("capture", "-o", ".", "--name", "parallel", "--", *launch, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    reference = "megatron_gpt_tied_reference" if "--tied" in arguments else "megatron_gpt_reference"
+    kind = next((f"{each}_" for each in ("tied", "latent") if f"--{each}" in arguments), "")
+    reference = f"megatron_gpt_{kind}reference"
     recorded = os.fspath(PROGRAMS / "recorded" / f"{reference}.capture.jsonl.gz")
     if "--clip" in arguments:
         done = tvlint("capture", "-o", ".", "--name", "reference", "--", "python", path.strip("'"), *CLIPPED, cwd=tmp_path)

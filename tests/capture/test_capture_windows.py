@@ -46,7 +46,7 @@ def wander(array: Array, steps: int, random: Random) -> Array:
                 dim = random.randrange(array.ndim)
                 start = random.randrange(array.shape[dim])
                 places = [slice(None)] * array.ndim
-                places[dim] = slice(start, random.randint(start + 1, array.shape[dim]))
+                places[dim] = slice(start, random.randint(start + 1, array.shape[dim]), random.choice((1, 1, 2)))
                 array = array[tuple(places)]
             case 3 if array.ndim < 6:
                 array = np.expand_dims(array, random.randrange(array.ndim + 1))
@@ -106,3 +106,11 @@ def test_a_window_overlaps_itself_where_numpy_finds_a_place_twice(seed: int) -> 
         places = elements(own)
         assert places is not None
         assert overlaps_itself(own) == (len(set(places.reshape(-1).tolist())) < places.size), own
+
+
+def test_a_range_is_taken_before_every_second_place_of_it() -> None:
+    base = np.arange(36).reshape(2, 18)
+    found = moves(window(base, base), window(base[:, 12:18:2], base))
+    assert found is not None
+    assert found[0] == Narrow(1, 12, 6)
+    assert (moved(base, found) == base[:, 12:18:2]).all()

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tvlint.capture import megatron_attention
 from tvlint.capture.imports import Change
 from tvlint.capture.step import Step
 
@@ -20,7 +21,7 @@ def changes(step: Step, replace: Replace) -> Mapping[str, Change]:
     return {
         _CORE + "tensor_parallel.random": _random_states,
         _CORE + "transformer.torch_norm": lambda module: _norms(module, replace),
-        _CORE + "transformer.dot_product_attention": lambda module: _attention(module, replace),
+        _CORE + "transformer.dot_product_attention": lambda module: megatron_attention.change(module, replace),
         _CORE + "transformer.moe.moe_utils": _experts,
         _CORE + "transformer.moe.token_dispatcher": _counts_on_cpu,
         _CORE + "pipeline_parallel.schedules": lambda module: _schedules(module, step),
@@ -51,19 +52,6 @@ def _norms(module: Any, replace: Replace) -> None:
         return norm
 
     module.WrappedTorchNorm.__new__ = new
-
-
-def _attention(module: Any, replace: Replace) -> None:
-    """Let Megatron's own attention take keys and values of different widths, as latent attention has them."""
-    plain = module.DotProductAttention.__init__
-
-    def init(self: Any, config: Any, *args: Any, k_channels: Any = None, v_channels: Any = None, **kwargs: Any) -> None:
-        plain(self, config, *args, **kwargs)
-        if v_channels is not None:
-            replace("attention of TransformerEngine replaced by Megatron's own, with values of another width")
-            self.hidden_size_per_partition = v_channels * self.num_attention_heads_per_partition
-
-    module.DotProductAttention.__init__ = init
 
 
 def _experts(module: Any) -> None:

@@ -14,8 +14,9 @@ import torch
 
 from tvlint.capture.imports import Change
 from tvlint.capture.launch import Launch, LaunchError
+from tvlint.capture.megatron_attention import take_whole_projections
 from tvlint.capture.step import Step
-from tvlint.frameworks.megatron_on_cpu import OF_REFERENCE, ON_CPU, OUTSIDE_THE_STEP
+from tvlint.frameworks.megatron_on_cpu import OF_A_MICRO_BATCH, OF_REFERENCE, ON_CPU, OUTSIDE_THE_STEP
 
 Tell = Callable[[str], object]
 
@@ -25,11 +26,14 @@ _TRAINING = "megatron.training."
 def changes(step: Step, launch: Launch, replace: Tell, reduce: Tell) -> Mapping[str, Change]:
     """Return how the modules of Megatron's training loop are changed, by their names."""
 
+    asked: set[object] = set()
+
     def arguments(module: Any) -> None:
         parse = module.parse_args
 
         def parse_args(*args: Any, **kwargs: Any) -> Any:
             found = parse(*args, **kwargs)
+            asked.add(getattr(found, "transformer_impl", None))
             _fit(found, launch, replace, reduce)
             return found
 
@@ -40,6 +44,9 @@ def changes(step: Step, launch: Launch, replace: Tell, reduce: Tell) -> Mapping[
         _TRAINING + "initialize": _initialize,
         _TRAINING + "training": lambda module: _data(module, step, replace),
         _TRAINING + "utils": lambda module: _batches(module, step, replace),
+        "megatron.core.transformer.multi_latent_attention": lambda module: take_whole_projections(
+            module, lambda: "transformer_engine" in asked, replace
+        ),
         "megatron.core.utils": lambda module: _batches(module, step, replace),
     }
 
@@ -51,9 +58,11 @@ def _fit(args: Any, launch: Launch, replace: Tell, reduce: Tell) -> None:
     """Let the arguments be those of a step on CPUs; `replace` hears of those that say what the step computes."""
     for name, value in OUTSIDE_THE_STEP.items():
         _set(args, name, value)
-    for name, value in ON_CPU.items():
+    for name, value in {**ON_CPU, **OF_A_MICRO_BATCH}.items():
         _set(args, name, value, replace)
     _reduce(args, launch, reduce)
+    if getattr(args, "num_experts", None) and getattr(args, "moe_router_score_function", "") == "softmax":
+        _set(args, "moe_router_pre_softmax", args.moe_router_topk == 1 or args.moe_router_pre_softmax, replace)
     if launch.single_of:
         for name, value in OF_REFERENCE.items():
             _set(args, name, value)

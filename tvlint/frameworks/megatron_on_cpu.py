@@ -19,6 +19,13 @@ ON_CPU: Mapping[str, object] = {
 }  # fmt: skip
 """Arguments that need a GPU, or chance, by what they are replaced with."""
 
+OF_A_MICRO_BATCH: Mapping[str, object] = {
+    "moe_router_load_balancing_type": "none", "moe_aux_loss_coeff": 0.0, "moe_expert_capacity_factor": None,
+    "moe_pad_expert_input_to_capacity": False,
+}  # fmt: skip
+"""Arguments that make what becomes of a token depend on the others that a rank has with it: no other cut of the batch, as
+that of a single-device reference, computes the same."""
+
 OUTSIDE_THE_STEP: Mapping[str, object] = {
     "use_cpu_initialization": True, "no_persist_layer_norm": True, "create_attention_mask_in_dataloader": False,
     "mock_data": True, "data_path": None, "train_data_path": None, "valid_data_path": None, "test_data_path": None,

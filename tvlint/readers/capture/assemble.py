@@ -12,6 +12,7 @@ from tvlint.ir.operators import Backward, Operator, Update
 from tvlint.ir.placement import Partial, Placement, Shard
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.capture.emit import CrossingError, Run
+from tvlint.readers.capture.equal_constants import with_one_name
 from tvlint.readers.capture.equal_gathers import without_equal_gathers
 from tvlint.readers.capture.left_parts import with_reducers_of_left_parts
 from tvlint.readers.capture.lifting.lift import inputs_of, outputs_of
@@ -71,6 +72,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
             ranks[rank] = prepare(capture.path, capture.tapes[rank], programs[rank], received, tokens)
     prepared = with_own_parts(with_reducers_of_left_parts(ranks))
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
+    found = with_one_name(found, reference.prepared[0], reference.found, found)
     _add_units(prepared, found, reference)
     mesh, placements = _mesh(capture, prepared, found)
     lies = _loss_placements(mesh, placements, found, _is_sum(prepared, reference.prepared[0]))
@@ -133,9 +135,9 @@ def with_constants(reference: Lifting, parallel: Lifting) -> Lifting:
         for name, whole in reference.found.wholes.items()
     }
     wholes = {name: _of_shape(whole, shapes.get(name, whole.shape)) for name, whole in wholes.items()}
-    if wholes == reference.found.wholes:
+    found = with_one_name(replace(reference.found, wholes=wholes), reference.prepared[0], reference.found, parallel.found)
+    if found == reference.found:
         return reference
-    found = replace(reference.found, wholes=wholes)
     return replace(reference, found=found, plan=_plan(reference.capture, reference.prepared, found, Mesh(()), {}, None))
 
 

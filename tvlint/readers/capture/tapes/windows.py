@@ -299,6 +299,27 @@ def _factors(held: list[Part], parts: list[Part]) -> list[tuple[int, int, int]] 
     return found if used == len(parts) else None
 
 
+def _ranges_of_dimensions(
+    shape: Sequence[int], factors: Sequence[tuple[int, int, int]], starts: Sequence[int]
+) -> dict[int, tuple[int, Narrow]]:
+    """Return the outermost factors of dimensions of which a range is taken, and parts of that range, each with the range.
+
+    A range that is taken before it is split leaves the rest of the dimension as it is.
+    """
+    found: dict[int, tuple[int, Narrow]] = {}
+    at = 0
+    for dim, whole in enumerate(shape):
+        first, split = at, 1
+        while split < whole:
+            split *= factors[at][0]
+            at += 1
+        parts = factors[first:at]
+        if parts and parts[0][2] < parts[0][0] and any(taken < size for size, _, taken in parts[1:]):
+            inner, taken = whole // factors[first][0], factors[first][2]
+            found[first] = taken, Narrow(dim, starts[first] * inner, taken * inner)
+    return found
+
+
 def _written(
     source: Window,
     order: list[int],
@@ -316,7 +337,12 @@ def _written(
         found.append(Permute(tuple(dims)))
         shape = tuple(source.shape[i] for i in dims)
     taken = tuple(taken_size for _, _, taken_size in factors)
-    sizes = tuple(size for size, _, _ in factors)
+    ranges = _ranges_of_dimensions(shape, factors, starts)
+    sizes = tuple(ranges.get(i, (size,))[0] for i, (size, _, _) in enumerate(factors))
+    starts = [0 if i in ranges else start for i, start in enumerate(starts)]
+    for _, narrow_first in ranges.values():
+        found.append(narrow_first)
+        shape = (*shape[: narrow_first.dim], narrow_first.size, *shape[narrow_first.dim + 1 :])
     if taken != sizes:
         if shape != sizes:
             found.append(View(sizes))

@@ -146,9 +146,9 @@ def _placed(terms: Terms, rank: RankState, made: Value, wide: int) -> tuple[tupl
 
 
 def _held(terms: Terms, rank: RankState, length: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of this length that the rank holds of dimensions of this size."""
+    """Yield the ranges of this length that the rank holds of dimensions of this size, but the batch."""
     for value in rank.local.values():
         if value is not None:
-            for (low, high), whole in zip(value.box, terms.shape[value.term], strict=True):
-                if (high - low, whole) == (length, size):
+            for dim, ((low, high), whole) in enumerate(zip(value.box, terms.shape[value.term], strict=True)):
+                if (high - low, whole) == (length, size) and dim != terms.slot[value.term]:
                     yield low, high

@@ -1,0 +1,58 @@
+"""Megatron's attention on CPUs, where its own layers compute something else than those of TransformerEngine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace as with_fields
+from typing import Any
+
+import torch
+from torch import nn
+
+Replace = Callable[[str], object]
+
+
+def change(module: Any, replace: Replace) -> None:
+    """Let Megatron's own attention take keys and values of different widths, as latent attention has them."""
+    plain = module.DotProductAttention.__init__
+
+    def init(self: Any, config: Any, *args: Any, k_channels: Any = None, v_channels: Any = None, **kwargs: Any) -> None:
+        plain(self, config, *args, **kwargs)
+        if v_channels is not None:
+            replace("attention of TransformerEngine replaced by Megatron's own, with values of another width")
+            self.hidden_size_per_partition = v_channels * self.num_attention_heads_per_partition
+
+    module.DotProductAttention.__init__ = init
+
+
+class WholeLinear(nn.Module):
+    """A linear layer of which each tensor-parallel rank holds all, as TransformerEngine has it for latent attention."""
+
+    def __init__(self, input_size: int, output_size: int, *, config: Any, init_method: Any, bias: bool, **_: Any) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(output_size, input_size, dtype=config.params_dtype))
+        init_method(self.weight)
+        self.bias = nn.Parameter(torch.zeros(output_size, dtype=config.params_dtype)) if bias else None
+        for weight in self.parameters():
+            weight.allreduce = True
+            weight.sequence_parallel = config.sequence_parallel
+
+    def forward(self, given: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Return the product, and no bias that is still to be added."""
+        return nn.functional.linear(given, self.weight, self.bias), None
+
+
+def take_whole_projections(module: Any, is_asked: Callable[[], bool], replace: Replace) -> None:
+    """Let latent attention project down by whole layers where the launch asks for TransformerEngine, which shares none out."""
+    plain = module.MLASelfAttention.__init__
+    if not isinstance(getattr(module, "TELinear", None), type):  # what stands for it where TransformerEngine is not installed
+        module.TELinear = WholeLinear
+    whole = ("linear_q_down_proj", "linear_kv_down_proj")
+
+    def init(self: Any, config: Any, submodules: Any, *args: Any, **kwargs: Any) -> None:
+        if is_asked():
+            replace("layers of TransformerEngine that each rank holds whole replaced by such of torch")
+            submodules = with_fields(submodules, **{name: WholeLinear for name in whole if getattr(submodules, name)})
+        plain(self, config, submodules, *args, **kwargs)
+
+    module.MLASelfAttention.__init__ = init

@@ -16,7 +16,9 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict import on_numbers
 from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.prove import prove
+from tvlint.equivalence.verdict.rounding import with_rounding
 from tvlint.findings import Outcome
+from tvlint.ir.operators import Compute, Literal
 from tvlint.run.proof.pair import Pair, Plans, read_pair
 
 CLEAN = [(path, path.with_name("reference.plan")) for path in sorted(ROOT.glob("fixtures/clean/*/parallel.plan"))]
@@ -66,12 +68,56 @@ def test_a_difference_is_told_at_the_first_result_that_is_not_the_reference_s_of
     assert found.first[0] == "s"
 
 
+def _with_cast(text: str, short: str, dtype: str) -> str:
+    text = text.replace(
+        "a = gelu(h)", f'c: {short}[8,16] = to(h, dtype="{dtype}")\n  f: f32[8,16] = float(c)\n  a = gelu(f)'
+    )
+    return text.replace("dh = backward a (da)", "df = backward a (da)\n  dc = backward f (df)\n  dh = backward c (dc)")
+
+
 def test_agreement_is_told_and_decides_nothing() -> None:
-    cast = REFERENCE.replace("a = gelu(h)", 'c: bf16[8,16] = to(h, dtype="bfloat16")\n  f: f32[8,16] = float(c)\n  a = gelu(f)')
-    cast = cast.replace("dh = backward a (da)", "df = backward a (da)\n  dc = backward f (df)\n  dh = backward c (dc)")
-    verdict = verdict_on(cast, REFERENCE)
+    verdict = verdict_on(_with_cast(REFERENCE, "f64", "float64"), REFERENCE)
     assert verdict.outcome is Outcome.UNKNOWN
     assert ("agrees with the reference on", "3 runs on random numbers") in verdict.facts
+
+
+@pytest.mark.parametrize(("short", "dtype"), [("bf16", "bfloat16"), ("f16", "float16")])
+def test_a_cast_to_a_narrower_type_than_any_of_the_reference_rounds(short: str, dtype: str) -> None:
+    verdict = verdict_on(_with_cast(REFERENCE, short, dtype), REFERENCE)
+    assert verdict.outcome is Outcome.REFUTED
+    assert f"rounds to {dtype}" in verdict.reasons[0].message
+
+
+def test_what_a_cast_keeps_of_a_number_is_what_its_type_has_digits_for() -> None:
+    """Of 1 + 2**-7, `bfloat16` keeps all digits, and of 1 + 2**-8 it keeps the 1."""
+    found = with_rounding(*plans(_with_cast(REFERENCE, "bf16", "bfloat16"), REFERENCE))
+    assert found is not None
+    plan, dtype = found
+    assert dtype == "bfloat16"
+    factor = next(
+        operand.value
+        for segment in plan.segments.values()
+        for operator in segment.operators
+        if isinstance(operator, Compute) and operator.outputs == ("c.scaled",)
+        for operand in operator.inputs
+        if isinstance(operand, Literal)
+    )
+    assert isinstance(factor, int)
+    kept = [factor * number - (factor * number - number) for number in (1 + 2**-7, 1 + 2**-8, 1 + 2**-7 + 2**-9, -3.0)]
+    assert kept == [1 + 2**-7, 1.0, 1 + 2**-7, -3.0]
+
+
+NARROW = {
+    "a weight of the plan": ("weight w1 f32", "weight w1 bf16", REFERENCE),
+    "a value of the reference": ("", "", _with_cast(REFERENCE, "bf16", "bfloat16").replace("gelu(f)", "gelu(h)")),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_a_cast_shows_nothing_where_other_numbers_are_as_narrow(name: str) -> None:
+    before, after, reference = NARROW[name]
+    plan = _with_cast(REFERENCE, "bf16", "bfloat16").replace(before, after)
+    assert with_rounding(*plans(plan, reference)) is None
 
 
 INCONCLUSIVE = {

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field, Rows
+from tvlint.ops.keywords import is_refused
 
 Shape: TypeAlias = tuple[int, ...]
 Names: TypeAlias = tuple[str, ...]
@@ -212,6 +213,8 @@ class Call:
             if name not in known:
                 if name.startswith("_") and self.op.startswith("torch.") and not self.op.startswith("torch.nn.functional."):
                     raise MisfitError(f"`{self.op}` with the keyword `{name}`", "no such function of torch takes one with `_`")
+                if is_refused(self.op, name):
+                    raise MisfitError(f"`{self.op}` with the keyword `{name}`", "the function takes no argument of that name")
                 raise UnsupportedError(f"`{self.op}` has the unknown keyword `{name}`")
 
 

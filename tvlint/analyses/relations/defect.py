@@ -94,7 +94,7 @@ Draw: TypeAlias = Callable[[Sequence[Defect]], tuple[Scene, ...]]
 
 STOPS = frozenset(
     {"use-before-definition", "root-only-result-used", "absent-gradient"}
-    | {"wrong-dimension", "wrong-root", "wrong-shape-claim", "wrong-view-size"}
+    | {"shape-mismatch", "wrong-dimension", "wrong-root", "wrong-shape-claim", "wrong-view-size"}
 )
 """What no framework runs, or may not."""
 

@@ -63,6 +63,7 @@ REFUTING: Mapping[str, Ground] = {
     "scaled-update": Ground.DIFFERS,
     "scaled-value": Ground.DIFFERS,
     "send-recv-deadlock": Ground.FAILS,
+    "shape-mismatch": Ground.FAILS,
     "shapes-do-not-fit": Ground.FAILS,
     "split-dimension": Ground.DIFFERS,
     "step-fails": Ground.FAILS,

@@ -17,6 +17,9 @@ _TALKING = frozenset({Send, Receive, Communicate})
 
 _Meeting: TypeAlias = tuple[Members, str, bool]
 
+_Channel: TypeAlias = tuple[int, int, str]
+"""The rank that sends, the one that receives, and the communicator."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Talk:
@@ -41,8 +44,8 @@ class _Ends:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._groups = Groups(plan)
-        self.sends: dict[object, _End] = {}
-        self.receives: dict[object, _End] = {}
+        self.sends: dict[_Channel, _End] = {}
+        self.receives: dict[_Channel, _End] = {}
         self.collectives: dict[tuple[_Meeting, int], _End] = {}
         self.meetings: dict[_Meeting, None] = {}
 
@@ -83,8 +86,9 @@ def mispaired(plan: Plan) -> Iterator[Defect]:
                     end.said.append(talk)
                     end.batches.append(step.micro_batch)
     silent = _End()
+    named = {rank for program in plan.programs for rank in program.ranks}
     for channel in sorted({*ends.sends, *ends.receives}, key=str):
-        certain = plan.replication.count == 1
+        certain = plan.replication.count == 1 or named.issuperset(channel[:2])
         yield from _paired(ends.sends.get(channel, silent), ends.receives.get(channel, silent), "message", certain)
     for meeting in ends.meetings:
         first, *others = meeting[0].ranks

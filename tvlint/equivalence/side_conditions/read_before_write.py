@@ -69,17 +69,18 @@ class Early:
                     continue
                 if name in late and name not in reported:
                     reported.add(name)
-                    yield self._trouble(segment.name, operator, name)
+                    yield self._trouble(segment.name, operator, name, refutes=name not in self._of_weights)
                 if outside:
                     lacking.setdefault(outside, (segment.name, operator))
             for name in made:
                 outside = name if name in self._of_weights else outward.get(name, "")
                 if outside in lacking and lacking[outside][0] != segment.name and outside not in reported:
                     reported.add(outside)
-                    yield self._trouble(*lacking[outside], outside)
+                    yield self._trouble(*lacking[outside], outside, refutes=False)
                 held.add(outside)
             held.discard("")
 
-    def _trouble(self, segment: str, operator: Operator, name: str) -> Defect:
+    def _trouble(self, segment: str, operator: Operator, name: str, refutes: bool) -> Defect:
+        """Return the defect; one segment that makes a gradient of its own after it reads it fails, or reads a stale one."""
         text = f"`{name}` on {{ranks}} is read before it is made"
-        return at(operator, segment, Defect("use-before-definition", False, text, -1))
+        return at(operator, segment, Defect("use-before-definition", refutes, text, -1))

@@ -53,7 +53,7 @@ def _plain(cast: Compute, tensors: Mapping[str, Tensor]) -> Compute:
     """Return a copy, or the cast to a type, in the place of a cast of which both types are known."""
     if not has_trait(cast.op, Trait.CONVERSION) or cast.in_place or len(cast.outputs) != 1:
         return cast
-    operand, wanted = cast.inputs[0], _wanted(cast, tensors)
+    operand, wanted = cast.inputs[0], type_of_cast(cast, tensors)
     before = tensors.get(operand) if isinstance(operand, str) else None
     if before is None or not before.dtype or not wanted:
         return cast
@@ -63,7 +63,7 @@ def _plain(cast: Compute, tensors: Mapping[str, Tensor]) -> Compute:
     return replace(cast, op="torch.Tensor.to", inputs=(operand,), attributes={"dtype": wanted}) if alike else cast
 
 
-def _wanted(cast: Compute, tensors: Mapping[str, Tensor]) -> str:
+def type_of_cast(cast: Compute, tensors: Mapping[str, Tensor]) -> str:
     """Return the type that a cast is to; empty where it is not known, or is that of anything but a tensor."""
     operand, *others = cast.inputs
     spec, before = spec_of(cast.op), tensors.get(operand) if isinstance(operand, str) else None

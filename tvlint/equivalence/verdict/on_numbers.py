@@ -40,6 +40,7 @@ from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs, re
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.sizes.shrink import shrink
 from tvlint.equivalence.verdict.pairing import Case, first_rank, pair
+from tvlint.equivalence.verdict.rounding import with_rounding
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, ReduceGradients, Update
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Plan, Program, Role, Tensor
@@ -84,6 +85,9 @@ _CERTAIN = 1e-6
 _NEAR_ZERO = 2**-6
 """The greatest of random numbers beside which what is added to a mean of squares shows."""
 
+_ROUNDED = 1e-5
+"""A gradient that casts round is off by more than this part of the greatest element, which `float32` never is."""
+
 _PLAIN = 1e-3
 """Where something stands in for a function, which may make rounding errors larger, a gradient is off by more than this."""
 
@@ -94,6 +98,9 @@ _RETURNED = "the gradients agree, and what is returned does not"
 
 GENERATED = ("nnscaler-gencode", "nnscaler-graph")
 """The formats of code that a generator made, and of what it made the code of."""
+
+_FROM_A_GRAPH = (GENERATED, ("nnscaler-pickle", "nnscaler-pickle"))
+"""The formats of pairs of which a generator made the plan from a traced graph: as code, or as it exports plan and graph."""
 
 _Whole: TypeAlias = Callable[[str, str, tuple[int, ...], str], Array]
 """The numbers of a whole value: by its role, its full name, its shape and its type."""
@@ -132,6 +139,8 @@ class Difference:
     first: tuple[str, int, Operator] | None
     invented: str = ""
     sizes: Mapping[int, int] = field(default_factory=dict)
+    rounds_to: str = ""
+    """The narrower type whose casts alone make the difference; empty where others do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +163,8 @@ def run_both(case: Case, any_numbers: bool = False) -> Agreement | Difference | 
     if isinstance(small, NotRun):
         return small
     found = _shown(small.case, any_numbers)
+    if isinstance(found, Agreement):
+        found = _rounded(small.case) or found
     if isinstance(found, NotRun):
         return found
     if isinstance(found, Difference) and found.first is not None:
@@ -162,8 +173,8 @@ def run_both(case: Case, any_numbers: bool = False) -> Agreement | Difference | 
     return replace(found, sizes=small.sizes)
 
 
-def _shown(case: Case, any_numbers: bool) -> Agreement | Difference | NotRun:
-    """Return what runs of a pair show that is small enough."""
+def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | Difference | NotRun:
+    """Return what runs of a pair show that is small enough, where functions stand in for others if it is as `plain`."""
     parallel, reference = case.parallel, case.reference
     below = _least_index(reference)
     if below > 1 and _compared(case, _numbers(0, below)) == _NO_NUMBER:
@@ -180,7 +191,7 @@ def _shown(case: Case, any_numbers: bool) -> Agreement | Difference | NotRun:
     if not found:
         return Agreement()
     invented = found[-1].invented
-    if invented == FUNCTIONS and _is_generated(parallel, reference) and all(map(_is_plain, found)):
+    if invented == FUNCTIONS and _is_generated(parallel, reference) and all(each.error > plain * each.scale for each in found):
         invented = ""
     why = f"the plans {invented}" if invented else _inconclusive(parallel, reference)
     why = why or ("" if any_numbers else _of_other_content(case, below))
@@ -189,9 +200,16 @@ def _shown(case: Case, any_numbers: bool) -> Agreement | Difference | NotRun:
     return found[-1]
 
 
-def _is_plain(found: Difference) -> bool:
-    """Return whether a difference is far from what rounding makes of functions that stand in for others."""
-    return found.error > _PLAIN * found.scale
+def _rounded(case: Case) -> Difference | None:
+    """Return the difference that casts to a narrower type make to a plan that is the reference but for these."""
+    rounding = with_rounding(case.parallel, case.reference)
+    if rounding is None:
+        return None
+    plan, dtype = rounding
+    found = _shown(replace(case, parallel=plan), any_numbers=True, plain=_ROUNDED)
+    if not isinstance(found, Difference) or found.error <= _ROUNDED * found.scale:
+        return None
+    return replace(found, first=None, rounds_to=dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +325,8 @@ def as_troubles(
         f"the gradient of `{found.weight}` on {{ranks}} is another one in {runs(found.sizes)}: "
         f"off by {found.error:.3g}, where the greatest element is {found.scale:.3g}"
     )
+    if found.rounds_to:
+        text += f"; a cast of the plan rounds to {found.rounds_to}, and the reference keeps all numbers in wider types"
     stride = plan.replication.stride if plan.replication.count > 1 else plan.mesh.size
     ranks = sorted({rank % stride for rank in found.ranks})
     if taken is not None:
@@ -471,7 +491,7 @@ _WAYS: dict[str, dict[str, Callable[[Array], Array]]] = {
 
 def _is_generated(parallel: Plan, reference: Plan) -> bool:
     """Return whether a generator made the plan of the reference, without knowing what buffers and inputs hold."""
-    return (parallel.format, reference.format) == GENERATED
+    return (parallel.format, reference.format) in _FROM_A_GRAPH
 
 
 def _names_read(plan: Plan, role: Role) -> set[str]:

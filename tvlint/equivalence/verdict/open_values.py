@@ -21,6 +21,7 @@ OF_VALUES = frozenset(
         "mismatched-dimensions",
         "mismatched-shards",
         "needs-whole-batch",
+        "other-forward",
         "other-outputs",
         "own-mean-returned",
         "part-gradient",

@@ -18,6 +18,8 @@ def _linear(call: Call) -> Bound:
     if len(call.inputs) == 3 and call.inputs[2] == Literal(None):
         call = replace(call, inputs=call.inputs[:2])
     operands, weight = call.shape(0), call.shape(1)
+    if len(weight) > 2:
+        raise MisfitError(f"`linear` of shapes {operands} and {weight}", "the weight has to have 2 dimensions")
     if not operands or len(weight) != 2:
         raise UnsupportedError(f"`linear` of shapes {operands} and {weight}")
     if operands[-1] != weight[1]:

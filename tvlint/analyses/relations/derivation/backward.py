@@ -8,7 +8,7 @@ from dataclasses import replace
 from tvlint.analyses.dataflow.operator_diff import same_operator
 from tvlint.analyses.relations.derivation.environment import assign, incoming, operand_value
 from tvlint.analyses.relations.derivation.forward import forward, literals, noted, recovered
-from tvlint.analyses.relations.derivation.forward_rules import scaled_gradient
+from tvlint.analyses.relations.derivation.forward_rules import check_fit, evaluated, scaled_gradient
 from tvlint.analyses.relations.derivation.gradients.pairing import check_absent, check_gradient_names, check_owners
 from tvlint.analyses.relations.derivation.gradients.starts import given, uses_on
 from tvlint.analyses.relations.derivation.localisation.localise import blame, tell
@@ -71,9 +71,15 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | 
         mismatch = Mismatch("other-forward", text, refutes=False)
         if is_of_another(machine, rank, operator, saved):
             mismatch = of_one_plan("gradient-of-another-operator", text)
-        tell(machine, rank, operator, mismatch, fatal=True)
-        saved = None
-        rank.poisoned.add(operator.forward.outputs)
+        written = None
+        try:
+            written = as_written(machine, rank, operator, ran, saved)
+        except Mismatch as misfit:
+            mismatch = misfit
+        if written is None:
+            tell(machine, rank, operator, mismatch, fatal=True)
+            rank.poisoned.add(operator.forward.outputs)
+        saved = written
     operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
     lost = replaced(rank, operator, saved, ran, operands) if saved is not None else ""
     if lost:
@@ -220,6 +226,29 @@ def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Comp
     except Mismatch:
         return False
     return len(values) <= len(saved.inputs) and all(one is other for one, other in zip(values, saved.inputs, strict=False))
+
+
+def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> Saved | None:
+    """Return what the operator that is written out keeps, where it gives what the one that ran gave; None where it does not.
+
+    It takes the values that the one that ran took under these names, where the rank makes no name twice. Raises Mismatch where
+    no framework runs it on them.
+    """
+    form = machine.cases.form(operator.forward, machine.plan.tensors)
+    if machine.alone or rank.earlier or ran is None or form.spec is None or form.spec.may_draw or operator.forward.in_place:
+        return None
+    known = dict(zip((name for name in ran.inputs if not isinstance(name, Literal)), saved.inputs, strict=False))
+    names = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+    values = [known.get(name) for name in names]
+    operands = tuple([value for value in values if value is not None])
+    if len(operands) < len(values):
+        return None
+    check_fit(machine, form, operands, saved.outputs)
+    try:
+        found = evaluated(machine, form, form.spec, operands)
+    except (Mismatch, UnsupportedError):
+        return None
+    return found if found.outputs == saved.outputs else None
 
 
 def given_another_value(rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> str:

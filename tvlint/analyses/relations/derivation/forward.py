@@ -17,7 +17,7 @@ from tvlint.analyses.relations.derivation.environment import (
     operand_value,
     read,
 )
-from tvlint.analyses.relations.derivation.forward_rules import call_of, evaluated
+from tvlint.analyses.relations.derivation.forward_rules import call_of, check_fit, evaluated
 from tvlint.analyses.relations.derivation.gradients.over_the_step import check_states, note_step
 from tvlint.analyses.relations.derivation.gradients.recomputed import check_recomputed
 from tvlint.analyses.relations.derivation.localisation.advice import instead_of
@@ -214,7 +214,12 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     key = (form, *known)
     found = machine.results.get(key)
     if found is None:
-        found = machine.results[key] = evaluated(machine, form, spec, known)
+        try:
+            found = machine.results[key] = evaluated(machine, form, spec, known)
+        except UnsupportedError:
+            if not machine.alone and machine.world.terms.sealed >= 0:
+                check_fit(machine, form, operands)
+            raise
     assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
     if assumption:
         machine.derived.assumptions.add(assumption)

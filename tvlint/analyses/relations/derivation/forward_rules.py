@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -33,7 +34,7 @@ from tvlint.analyses.relations.derivation.operators.slices import (
     sliced_locally,
 )
 from tvlint.analyses.relations.derivation.operators.triangles import some_rows
-from tvlint.analyses.relations.derivation.state import Machine, Saved
+from tvlint.analyses.relations.derivation.state import Machine, Saved, Slot
 from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.memo import Case, Form
@@ -226,6 +227,27 @@ def _by_rows(bound: Bound, call: Call) -> Bound:
     sizes = {name: call.shape(at)[bound.operands[at].index(name)] for name in rows for at in sorted(held[name])[:1]}
     ranges = {name: stated for name, stated in bound.ranges.items() if stated != (0, sizes.get(name))}
     return replace(bound, whole=bound.whole - rows, reduced=bound.reduced | rows, ranges=ranges)
+
+
+def check_fit(machine: Machine, form: Form, values: tuple[Value, ...], results: Sequence[Slot] = ()) -> None:
+    """Raise Mismatch for an operator that no framework runs on what the rank holds, or that gives results of other shapes."""
+    if form.spec is None:
+        return
+    shapes = [machine.world.local_shape(value) for value in values]
+    call = form.call(shapes)
+    try:
+        bound = form.spec.bind(call)
+        sizes = bound.sizes_of(call.op, shapes)
+    except MisfitError as misfit:
+        raise Mismatch("shape-mismatch", f"does not run: {misfit}", refutes=True) from None
+    except (UnsupportedError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
+        return
+    for names, result in zip(bound.outputs, results, strict=False):
+        if result is None or not sizes.keys() >= set(names):
+            continue
+        given, taken = tuple(sizes[name] for name in names), machine.world.local_shape(result)
+        if given != taken:
+            raise Mismatch("shape-mismatch", f"gives shape {given}, and what ran gave {taken}", refutes=True)
 
 
 def _check_sizes(spec: OpSpec, call: Call) -> None:

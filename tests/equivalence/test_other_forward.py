@@ -1,0 +1,60 @@
+"""Gradients of operators that are written out otherwise than the ones that ran."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.findings import Outcome
+
+REFERENCE = """
+weight w1 f32[16,8]
+weight w2 f32[8,16]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w1)
+  a = gelu(h)
+  v: f32[4,2,16] = view(a, [4,2,16])
+  y = linear(v, w2)
+  z = add(y, 0.5)
+  l: f32[1] = sum(z)
+  dz = backward l (grad(l))
+  dy = backward z (dz)
+  dv, grad(w2) = backward y (dy)
+  da = backward v (dv)
+  dh = backward a (da)
+  _, grad(w1) = backward h (dh)
+"""
+ALIKE = {
+    "a product without the bias that it has not": ("backward y (dy)", "backward (dy) of y = linear(v, w2, None)"),
+    "a view whose size follows": ("backward v (dv)", "backward (dv) of v = view(a, [4,-1,16])"),
+    "another name of the operator": ("backward a (da)", "backward (da) of a = torch.nn.functional.gelu(h)"),
+}
+OTHER = {
+    "another activation": ("backward a (da)", "backward (da) of a = silu(h)", "other-numbers"),
+    "a product with the rows of the weight": ("backward h (dh)", "backward (dh) of h = matmul(x, w1)", "shape-mismatch"),
+    "the operands exchanged": ("backward y (dy)", "backward (dy) of y = linear(w2, v)", "shape-mismatch"),
+    "results of another shape": ("backward v (dv)", "backward (dv) of v = transpose(a, 0, 1)", "shape-mismatch"),
+    "an argument that the function does not take": (
+        "backward a (da)",
+        "backward (da) of a = torch.nn.functional.gelu(h, scale_by=2)",
+        "shape-mismatch",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_what_is_written_otherwise_and_computes_the_same_has_the_same_gradient(name: str) -> None:
+    before, after = ALIKE[name]
+    assert before in REFERENCE
+    assert verdict_on(REFERENCE.replace(before, after), REFERENCE).outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_the_gradient_of_another_operator_is_refuted(name: str) -> None:
+    before, after, reason = OTHER[name]
+    assert before in REFERENCE
+    verdict = verdict_on(REFERENCE.replace(before, after), REFERENCE)
+    assert verdict.outcome is Outcome.REFUTED
+    assert verdict.reasons[0].name == reason

@@ -168,7 +168,9 @@ def _changed_collective(plan: Plan, operator: Communicate) -> Iterator[tuple[str
             yield (
                 "kind",
                 kind.value,
-                replace(operator, kind=kind, reduce=reduce, dim=None if kind is Collective.ALL_REDUCE else dim),
+                replace(
+                    operator, kind=kind, reduce=reduce, dim=None if kind is Collective.ALL_REDUCE else dim, concat_dim=None
+                ),
             )
     if len(operator.inputs) == len(operator.outputs) == 1:
         same = Compute("nnscaler.runtime.function.identity", operator.inputs, operator.outputs)

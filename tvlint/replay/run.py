@@ -133,6 +133,8 @@ class _World:
     def run(self, rank: int, shift: int, steps: tuple[Step, ...]) -> Iterator[None]:
         """Run the steps of the rank of one replica, whose ranks are those of the first with `shift`; yields while it waits."""
         state = _Rank(self, rank, shift)
+        runs = {step.segment: self.plan.segments[step.segment] for step in steps}.values()
+        state.loads.update(name for segment in runs if segment.phase is Phase.DATA for name in segment.outputs)
         for step in steps:
             segment = self.plan.segments[step.segment]
             yield from state.segment(segment, step)
@@ -240,6 +242,8 @@ class _Rank:
         self.micro_batch = 0
         self.renewed: dict[str, Array | _Pending] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.loads: set[str] = set()
+        self.unbound: set[str] = set()
 
     def segment(self, segment: Segment, step: Step) -> Turns[None]:
         """Run one segment."""
@@ -249,6 +253,7 @@ class _Rank:
         keys_in = [name if step.inputs is not None else (self.micro_batch, name) for name in names_in]
         keys_out = [name if step.outputs is not None else (self.micro_batch, name) for name in names_out]
         self.body = {name: self.outside[key] for name, key in zip(segment.inputs, keys_in, strict=True) if key in self.outside}
+        self.unbound = {name for name, key in zip(segment.inputs, keys_in, strict=True) if key not in self.outside}
         for each_name, name in zip(segment.inputs, names_in, strict=True):
             self.made_of[each_name] = self.made_of.get(name, frozenset())
         entered = dict(self.body)
@@ -311,6 +316,8 @@ class _Rank:
         if name in saved and name not in self.world.seeds:
             found = yield from self.settled(saved[name])
             return found
+        if name in self.loads and name in self.unbound:
+            raise NotReplayedError(f"`{name}` is read before it is loaded")
         return self._given(name)
 
     def _given(self, name: str) -> Array:

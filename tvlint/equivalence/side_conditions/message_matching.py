@@ -15,6 +15,9 @@ from tvlint.ir.plan import Plan
 
 _TALKING = frozenset({Send, Receive, Communicate})
 
+UNMATCHED = frozenset({"missing-collective-member", "unmatched-receive", "unmatched-send"})
+"""Calls that the other end does not have, whatever the ranks run for which micro-batch."""
+
 _Meeting: TypeAlias = tuple[Members, str, bool]
 
 _Channel: TypeAlias = tuple[int, int, str]

@@ -11,7 +11,7 @@ from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Defect
 from tvlint.equivalence.side_conditions.aliasing import Renames
 from tvlint.equivalence.side_conditions.gradient_finality import Finals
-from tvlint.equivalence.side_conditions.message_matching import mispaired
+from tvlint.equivalence.side_conditions.message_matching import UNMATCHED, mispaired
 from tvlint.equivalence.side_conditions.overwritten_inputs import taken_anew
 from tvlint.equivalence.side_conditions.read_before_write import Early
 from tvlint.equivalence.side_conditions.run_order import Turns
@@ -22,7 +22,7 @@ from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 
 def check_micro_batches(plan: Plan, micro_batches: int) -> Iterator[Defect]:
     """Yield what keeps the micro-batches from being alike on some rank."""
-    found = False
+    found = refuted = False
     totals = accumulators(plan)
     finals, inputs, turns = Finals(plan), inputs_told_apart(plan), Turns(plan)
     renames, early = Renames(plan), Early(plan)
@@ -30,7 +30,7 @@ def check_micro_batches(plan: Plan, micro_batches: int) -> Iterator[Defect]:
         bound = (*misbound(plan, program, inputs, totals), *renames.defects(program), *early.defects(program))
         defects = (*_counts(plan, program, micro_batches, totals), *bound, *finals.defects(program, micro_batches))
         for defect in defects or turns.defects(program, micro_batches):
-            found = True
+            found, refuted = True, refuted or defect.refutes
             yield from (_on(defect, rank) for rank in program.ranks)
     if micro_batches > 1:
         yield from _mixed(plan)
@@ -38,6 +38,8 @@ def check_micro_batches(plan: Plan, micro_batches: int) -> Iterator[Defect]:
     if not found:
         yield from _returned(plan)
         yield from mispaired(plan)
+    elif not refuted:
+        yield from (defect for defect in mispaired(plan) if defect.name in UNMATCHED and defect.refutes)
 
 
 def _on(defect: Defect, rank: int) -> Defect:

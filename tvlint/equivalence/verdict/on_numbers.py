@@ -697,11 +697,13 @@ def _run(
             return np.asarray(abs(whole(tensor.role.value, full, whole_shape(tensor), tensor.dtype))[held])
         if tensor.role is not Role.INPUT:
             role = Role.WEIGHT if tensor.role is Role.STATE else tensor.role
-            return np.asarray(whole(role.value, full, whole_shape(tensor), tensor.dtype)[held])
+            value = whole(role.value, full, whole_shape(tensor), tensor.dtype)
+            return np.asarray(_addend(value, full, whole, tensor)[held])
         number = inputs.position(tensor)
         if number is None:
             return None
         value = whole("input", str(number), case.batch.whole_shapes[number], tensor.dtype)
+        value = _addend(value, str(number), whole, tensor)
         if count > 1:
             dim, slot = case.batch.dims[number], replica * micro_batches_of(plan) + micro_batch
             value = part_of(value, dim, slot, count)
@@ -726,6 +728,13 @@ def _run(
     return _NO_NUMBER
 
 
+def _addend(value: Array, name: str, whole: _Whole, tensor: Tensor) -> Array:
+    """Return the addend of a whole value that a tensor is declared to be, of any that add up to it."""
+    place, count = tensor.part
+    others = [whole(f"addend {each} of {count}", name, value.shape, tensor.dtype) for each in range(1, count)]
+    return others[place - 1] if place else sum((-other for other in others), start=value)
+
+
 def _places(plan: Plan, tensor: Tensor, rank: int) -> tuple[Any, ...]:
     """Return which elements of the whole value the rank holds, as an index of arrays. Raises Mismatch."""
     import numpy as np
@@ -735,7 +744,7 @@ def _places(plan: Plan, tensor: Tensor, rank: int) -> tuple[Any, ...]:
         isinstance(each_placement, Shard) and (each_placement.order or each_placement.parts)
         for each_placement in placements.values()
     ):
-        return tuple(slice(low, high) for low, high in region(plan, tensor, rank))
+        return tuple(slice(low, high) for low, high in region(plan, replace(tensor, part=(0, 1)), rank))
     held = [np.arange(size) for size in whole_shape(tensor)]
     coordinates = plan.mesh.coordinates(rank)
     for axis in plan.mesh.axes:

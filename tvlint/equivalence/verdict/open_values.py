@@ -14,6 +14,7 @@ OF_VALUES = frozenset(
     {
         *EXPRESSIONS,
         "batch-with-itself",
+        "declared-partial",
         "declared-placement",
         "gathers-parts",
         "max-of-different-values",

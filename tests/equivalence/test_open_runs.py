@@ -1,0 +1,72 @@
+"""What leaves open how a plan runs: gradients that some ranks make, inputs before they are loaded, calls too many, addends."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.numbers import on_numbers_of
+from tests.equivalence.attacks.test_same_names import PARALLEL, REFERENCE, plan_of
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.on_numbers import Difference, NotRun
+from tvlint.equivalence.verdict.pairing import Case, pair
+from tvlint.equivalence.verdict.unmade_gradients import ways_to_run
+from tvlint.findings import Outcome
+
+HEAD, STEPS = f"mesh tp=2{PARALLEL}".split("program\n")
+WITHOUT = STEPS.replace("  run back-b micro-batch 0 (d) -> (g)\n", "")
+
+
+@pytest.mark.parametrize(("first", "ways"), [(WITHOUT, 2), (STEPS, 0)])
+def test_a_gradient_that_others_make_in_the_same_segment_is_not_filled_in(first: str, ways: int) -> None:
+    case = pair(plan_of(f"{HEAD}program tp=0\n{first}program tp=1\n{WITHOUT}"), plan_of(REFERENCE), frozenset())
+    assert isinstance(case, Case)
+    assert len(list(ways_to_run(case))) == ways
+
+
+LOADED = """
+weight w f32[4,4]
+input x f32[4,4]
+loss l
+segment data data () -> (x)
+  x: f32[4,4] = dataloader()
+segment a forward (x) -> (l)
+  h: f32[4,4] = linear(x, w)
+  y: f32[4,4] = gelu(h)
+  l: f32[] = sum(y)
+segment b backward () -> ()
+  dy: f32[4,4] = backward l (grad(l))
+  dh: f32[4,4] = backward y (dy)
+  _, grad(w) = backward h (dh)
+program
+  run data micro-batch 0
+  run a micro-batch 0
+  run b micro-batch 0
+"""
+LATE = LOADED.replace("  run data micro-batch 0\n  run a micro-batch 0\n", "  run a micro-batch 0\n  run data micro-batch 0\n")
+REFERENCE_OF_LOADED = """
+weight w f32[4,4]
+input x f32[4,4]
+loss l
+program
+  h = linear(x, w)
+  y = gelu(h)
+  l = sum(y)
+  dy = backward l (grad(l))
+  dh = backward y (dy)
+  _, grad(w) = backward h (dh)
+"""
+
+
+def test_an_input_is_not_there_before_it_is_loaded() -> None:
+    assert verdict_on(LOADED, REFERENCE_OF_LOADED).outcome is Outcome.PROVED
+    found = on_numbers_of(plan_of(LATE), plan_of(REFERENCE_OF_LOADED))
+    assert found == NotRun("`x` is read before it is loaded")
+    assert verdict_on(LATE, REFERENCE_OF_LOADED).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize("what", ["weight w f32[4,4]", "input x f32[4,4]"])
+def test_an_addend_that_is_taken_for_the_sum_is_refuted(what: str) -> None:
+    text = REFERENCE_OF_LOADED.replace(what, f"{what} part 0/2")
+    verdict = verdict_on(text, REFERENCE_OF_LOADED)
+    assert verdict.outcome is Outcome.REFUTED
+    assert isinstance(on_numbers_of(plan_of(text), plan_of(REFERENCE_OF_LOADED)), Difference)

@@ -19,8 +19,7 @@ from tests.equivalence.test_text_plans import verdict_on
 from tests.ops.test_normal_forms import Numbers
 from tvlint.analyses.relations.terms import arithmetic
 from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION
-from tvlint.analyses.relations.terms.flags import is_of_flags
-from tvlint.analyses.relations.terms.sums_of_products import (
+from tvlint.analyses.relations.terms.expressions import (
     CIRCLE,
     FLAG,
     FUNCTION,
@@ -32,6 +31,7 @@ from tvlint.analyses.relations.terms.sums_of_products import (
     SUM_OF_PRODUCTS,
     TOTAL,
 )
+from tvlint.analyses.relations.terms.flags import is_of_flags
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
 from tvlint.equivalence.verdict.prove import prove

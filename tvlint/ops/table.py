@@ -109,6 +109,11 @@ def scaling_of(op: str, attributes: Sequence[Value]) -> tuple[Value, int] | None
     return (value, -1) if place == 1 else None
 
 
+def adds_both(op: str, attributes: Sequence[Value]) -> bool:
+    """Return whether a call adds its operands, each of them once; `attributes` are those of its bound."""
+    return has_trait(op, Trait.SUM) and not has_trait(op, Trait.DIFFERENCE) and tuple(attributes) == (1,)
+
+
 def has_no_effect(op: str) -> bool:
     """Return whether a call of `op` is known to change nothing that the model uses."""
     spec = spec_of(op)

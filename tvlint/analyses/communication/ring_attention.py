@@ -182,8 +182,7 @@ def _written_out(state: _Rank, where: Where, operator: Compute, tensors: list[st
 
 
 def _raises(operator: Compute) -> bool:
-    spec = spec_of(operator.op)
-    return spec is not None and (spec.name == "exp" or Trait.SOFTMAX in spec.traits)
+    return has_trait(operator.op, Trait.EXPONENTIAL, Trait.SOFTMAX)
 
 
 def _is_reduction(operator: Compute) -> bool:
@@ -258,8 +257,8 @@ def _summed(state: _Rank) -> Iterator[RingDefect]:
             first = results[merged[0]]
             results.setdefault(operator.outputs[0], replace(first, key=(operator.outputs[0], -1)))
             continue
-        spec = spec_of(operator.op)
-        if spec is None or spec.name != "add" or len(parts) != 2 or not all(part in results for part in parts):
+        adds = has_trait(operator.op, Trait.SUM) and not has_trait(operator.op, Trait.DIFFERENCE)
+        if not adds or len(parts) != 2 or not all(part in results for part in parts):
             continue
         one, two = results[parts[0]], results[parts[1]]
         results.setdefault(operator.outputs[0], one)

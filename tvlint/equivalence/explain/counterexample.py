@@ -18,7 +18,7 @@ _LARGEST_WHOLE = 64
 _MOST_ELEMENTS = 1 << 16
 _MOST_TERMS = 64
 
-_EITHER_SIGN = (Trait.SUM, Trait.SCALING, Trait.PRODUCT, Trait.VIEW, Trait.NORMALISATION)
+_EITHER_SIGN = (Trait.SUM, Trait.NEGATION, Trait.SCALING, Trait.PRODUCT, Trait.VIEW, Trait.NORMALISATION)
 """Operators whose results are of either sign where an operand is."""
 
 
@@ -179,7 +179,7 @@ def _any_sign(terms: Terms, term: int) -> bool:
         head, operands = terms.keys[number], terms.operands[number]
         if str(head[0]).endswith(_GRADIENT) or head[0] in ("gradient-sum", "input", "weight"):
             return True
-        if head[0] == "neg" or has_trait(str(head[0]), *_EITHER_SIGN):
+        if has_trait(str(head[0]), *_EITHER_SIGN):
             waiting.extend(operand for operand in operands if operand not in seen)
             seen.update(operands)
     return False

@@ -22,8 +22,6 @@ from tvlint.ir.plan import Plan, Role, Segment, Tensor
 from tvlint.ops.spec import Bound, Call, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
-_NORMS = frozenset({"norm", "vector-norm"})
-
 
 def with_sums_of_squares(plan: Plan) -> Plan:
     """Return the plan with sums of squares in the place of norms; the plan itself where it has none."""
@@ -45,7 +43,7 @@ def with_sums_of_squares(plan: Plan) -> Plan:
 def _has_norms(segment: Segment) -> bool:
     """Return whether the segment takes norms, and runs in order and without changes in place."""
     computed = [operator for operator in segment.operators if isinstance(operator, Compute)]
-    return any(_spelled(operator) in _NORMS for operator in computed) and not any(
+    return any(has_trait(operator.op, Trait.NORM) for operator in computed) and not any(
         stream_of(operator) or (isinstance(operator, Compute) and operator.in_place) for operator in segment.operators
     )
 
@@ -90,7 +88,7 @@ class _Rewriting:
 
     def _is_whole_norm(self, operator: Compute, names: list[str]) -> bool:
         """Return whether an operator is the root of the sum of all squares of a tensor."""
-        bound = self._bound(operator) if _spelled(operator) in _NORMS else None
+        bound = self._bound(operator) if has_trait(operator.op, Trait.NORM) else None
         made = self.plan.tensors.get(operator.outputs[0])
         return len(names) == 1 and bound is not None and bound.attributes == (2,) and made is not None and made.shape == ()
 

@@ -427,7 +427,8 @@ _FUNCTIONS: dict[str, Callable[[Array, Field], Array]] = {
 }
 
 _TRAITS = {
-    **dict.fromkeys(("exp", "erf"), (Trait.NONLINEAR, Trait.RISING)),
+    "exp": (Trait.NONLINEAR, Trait.RISING, Trait.EXPONENTIAL),
+    "erf": (Trait.NONLINEAR, Trait.RISING),
     **dict.fromkeys(("log", "sqrt"), (Trait.NONLINEAR, Trait.RISING, Trait.RESTRICTED)),
     **dict.fromkeys(("sin", "cos", "abs"), (Trait.NONLINEAR,)),
     **dict.fromkeys(("rsqrt", "reciprocal"), (Trait.NONLINEAR, Trait.RESTRICTED)),
@@ -454,7 +455,10 @@ SPECS = (
     *having(
         (Trait.SUM, Trait.RISING),
         by_formula(_linear_combination(1), OpSpec("add", (*in_functional("add"), "operator.add"), _sum)),
-        by_formula(_linear_combination(-1), OpSpec("sub", (*in_functional("sub"), "operator.sub"), _sum)),
+        *having(
+            (Trait.DIFFERENCE,),
+            by_formula(_linear_combination(-1), OpSpec("sub", (*in_functional("sub"), "operator.sub"), _sum)),
+        ),
     ),
     *having(
         (Trait.SCALING, Trait.PRODUCT),
@@ -502,9 +506,12 @@ SPECS = (
             ),
         ),
     ),
-    by_formula(
-        of_elements(lambda x, field: -x),
-        OpSpec("neg", (*in_functional("neg"), "operator.neg", "_operator.neg"), _linear_unary()),
+    *having(
+        (Trait.NEGATION,),
+        by_formula(
+            of_elements(lambda x, field: -x),
+            OpSpec("neg", (*in_functional("neg"), "operator.neg", "_operator.neg"), _linear_unary()),
+        ),
     ),
     *having(
         (Trait.CONVERSION,),

@@ -212,9 +212,13 @@ SPECS = (
         (Trait.NONLINEAR,),
         by_formula(_variance, OpSpec("var", _torch("var"), _bind_spread)),
         by_formula(_deviation, OpSpec("std", _torch("std"), _bind_spread)),
-        by_formula(
-            _norm,
-            OpSpec("norm", _torch("norm"), _bind_norm("p"), undone_by=frozenset({"pow", "mul", "norm", "vector-norm"})),
+        *having(
+            (Trait.NORM,),
+            by_formula(
+                _norm,
+                OpSpec("norm", _torch("norm"), _bind_norm("p"), undone_by=frozenset({"pow", "mul", "norm", "vector-norm"})),
+            ),
+            by_formula(_norm, OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"))),
         ),
         OpSpec("normalize", ("torch.nn.functional.normalize",), _bind_unit, steps=_unit_steps, evaluate=_unit),
         OpSpec(
@@ -225,7 +229,6 @@ SPECS = (
             evaluate=_likeness,
         ),
         OpSpec("prod", _torch("prod"), _bind_product, evaluate=_product),
-        by_formula(_norm, OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"))),
     ),
     *having(
         (Trait.REDUCTION, Trait.SOFTMAX),

@@ -43,7 +43,7 @@ from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
 from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Shape, Trait, UnsupportedError
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import adds_both, has_trait
 
 
 def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
@@ -297,7 +297,7 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
         return normalised_in_groups(machine, bound, values, call)
     if spec.family is Family.MERGE and merges_parts(values):
         return Saved(name, bound, Family.MERGE, values, merge(machine.world, values)[: max(1, count)])
-    if spec.name == "add" and len(values) == 2 and bound.attributes == (1,) and parts_of_one(*values):
+    if len(values) == 2 and adds_both(spec.name, bound.attributes) and parts_of_one(*values):
         return Saved(name, bound, Family.IDENTITY, values, (more_of_one(machine, values),))
     if len(values) == 1 and not spec.traits.isdisjoint((Trait.RANGES, Trait.SELECTION)):
         return cut_out(machine, spec, form, values, lambda: evaluated_once(machine, case, values))

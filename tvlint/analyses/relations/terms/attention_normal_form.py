@@ -13,6 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from tvlint.analyses.relations.terms.expressions import (
+    MERGE,
+    PAD,
+    SLICE,
+    SPLIT,
+    SUM_OF_PRODUCTS,
+    TOTAL,
+)
 from tvlint.analyses.relations.terms.loss_identities import summed, term_of
 from tvlint.analyses.relations.terms.product_normal_form import (
     NONE,
@@ -34,12 +42,11 @@ from tvlint.analyses.relations.terms.softmax_normal_form import (
     softmax_gradient,
     without_powers,
 )
-from tvlint.analyses.relations.terms.sums_of_products import MERGE, PAD, SLICE, SPLIT, SUM_OF_PRODUCTS, TOTAL
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
-_KEEP_NUMBERS = (Trait.VIEW, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION)
+_KEEP_NUMBERS = (Trait.NEGATION, Trait.VIEW, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION)
 """Operators that make of numbers that are not whole others that are not."""
 
 _DEEPEST = 64
@@ -202,4 +209,4 @@ _RULES: dict[str, Rule] = {
 
 def _keeps_numbers(head: str) -> bool:
     """Return whether the operator makes of numbers that are not whole others that are not."""
-    return head in (TIMES, "neg", MERGE, SPLIT, SLICE, PAD) or has_trait(head, *_KEEP_NUMBERS)
+    return head in (TIMES, MERGE, SPLIT, SLICE, PAD) or has_trait(head, *_KEEP_NUMBERS)

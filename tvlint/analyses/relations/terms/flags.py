@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from math import inf, isnan
 from typing import TypeAlias
 
-from tvlint.analyses.relations.terms.loss_identities import CLASSES
-from tvlint.analyses.relations.terms.product_normal_form import NONE, bare
-from tvlint.analyses.relations.terms.sums_of_products import (
+from tvlint.analyses.relations.terms.expressions import (
     FLAG,
     FUNCTION,
     MERGE,
@@ -22,13 +20,14 @@ from tvlint.analyses.relations.terms.sums_of_products import (
     SPLIT,
     SUM_OF_PRODUCTS,
     TOTAL,
-    Algebra,
     Expression,
     Factor,
-    Pattern,
     TooLargeError,
     is_flag,
 )
+from tvlint.analyses.relations.terms.loss_identities import CLASSES
+from tvlint.analyses.relations.terms.product_normal_form import NONE, Pattern, bare
+from tvlint.analyses.relations.terms.sums_of_products import Algebra
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import EQUAL, has_trait, spec_of

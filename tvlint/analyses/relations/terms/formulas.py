@@ -12,9 +12,10 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+from tvlint.analyses.relations.terms.expressions import TooLargeError
 from tvlint.analyses.relations.terms.numbers import root_of
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, constant_of, rational
-from tvlint.analyses.relations.terms.sums_of_products import TooLargeError
+from tvlint.analyses.relations.terms.signs import is_positive
 from tvlint.analyses.relations.terms.tape import FUNCTIONS, Indices, Tape, Variable
 
 _ZERO: Constant = (1, Fraction(0))
@@ -106,7 +107,7 @@ class Arithmetic:
         positive = variable is not None and left.constant == NONE and bool(variable.value)
         if right.constant != _ZERO or not positive:
             raise TooLargeError
-        if not all(algebra.is_positive(term) for _, factors in variable.value for term, _, _ in factors):
+        if not all(is_positive(algebra.terms, term) for _, factors in variable.value for term, _, _ in factors):
             raise TooLargeError
         return False
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
-from tvlint.analyses.relations.terms.product_normal_form import bare, renumbered, times
-from tvlint.analyses.relations.terms.sums_of_products import Algebra, Pattern, TooLargeError, finer, parts_of
+from tvlint.analyses.relations.terms.expressions import TooLargeError, finer, parts_of
+from tvlint.analyses.relations.terms.product_normal_form import Pattern, bare, renumbered, times
+from tvlint.analyses.relations.terms.sums_of_products import Algebra
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait, scaling_of
+from tvlint.ops.table import adds_both, has_trait, scaling_of
 
 Head: TypeAlias = tuple[Any, ...]
 Operands: TypeAlias = tuple[int, ...]
@@ -181,11 +181,11 @@ def unshifted(terms: Terms, scores: int, dim: int) -> int:
     number.
     """
     head, operands = terms.keys[scores], terms.operands[scores]
-    while head[0] in ("sub", "add") and len(operands) == 2 and head[1] == 0 and len(head[2]) == 1:
+    while has_trait(str(head[0]), Trait.SUM) and len(operands) == 2 and head[1] == 0 and len(head[2]) == 1:
         left, right, result = head[3][:3]
         if left == result and result[dim] not in right:
             kept, shift = operands
-        elif right == result and result[dim] not in left and head[0] == "add" and head[2] == (1,):
+        elif right == result and result[dim] not in left and adds_both(str(head[0]), head[2]):
             shift, kept = operands
         else:
             break

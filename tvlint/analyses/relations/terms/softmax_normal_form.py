@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 from tvlint.analyses.relations.terms.loss_identities import term_of, unshifted
 from tvlint.analyses.relations.terms.product_normal_form import NONE, PRODUCT, bare, product, renumbered, times
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 Head: TypeAlias = tuple[Any, ...]
 Operands: TypeAlias = tuple[int, ...]
@@ -88,13 +90,19 @@ def _of_log_softmax(terms: Terms, head: Head, operands: Operands) -> int | None:
     return terms.term((*head[:2], (None,), *head[3:]), (scores,), terms.shape[scores], terms.slot[scores])
 
 
+def _is_power(terms: Terms, term: int) -> bool:
+    """Return whether a term is e to the power of another one."""
+    head = terms.keys[term]
+    return head[1:3] == (0, ()) and has_trait(str(head[0]), Trait.EXPONENTIAL)
+
+
 def _sum_of_powers(terms: Terms, total: int) -> tuple[int, int, tuple[int, ...]] | None:
     """For a sum of `exp(y)` over one dimension: the power, that dimension, and the power's dimension for each of the sum's."""
     head = terms.keys[total]
     if len(head) != 5 or head[:3] != ("sum", 0, (None,)) or head[4] or len(head[3][2]) != 1:
         return None
     (power,) = terms.operands[total]
-    if terms.keys[power][:3] != ("exp", 0, ()) or head[3][0] != _rows(len(terms.shape[power])):
+    if not _is_power(terms, power) or head[3][0] != _rows(len(terms.shape[power])):
         return None
     return power, head[3][2][0], head[3][1]
 
@@ -121,7 +129,7 @@ def _of_quotient(terms: Terms, head: Head, operands: Operands) -> int | None:
     if head[1:3] != (0, ()) or len(operands) != 2 or head[3][0] != head[3][2]:
         return None
     left, right = head[3][:2]
-    if terms.keys[operands[0]][:3] == ("exp", 0, ()):
+    if _is_power(terms, operands[0]):
         found = _row_sums(terms, operands[1], right, left)
         is_same = found is not None and found[0] == terms.operands[operands[0]][0]
         return softmax(terms, *found) if found is not None and is_same else None
@@ -133,7 +141,7 @@ def _of_quotient(terms: Terms, head: Head, operands: Operands) -> int | None:
     for (power, is_same), (value, more) in (((0, one), (1, other)), ((1, other), (0, one))):
         term = terms.operands[inner][power]
         found = _row_sums(terms, operands[1], right, [named.get(number, -2 - number) for number in is_same])
-        if terms.keys[term][:3] == ("exp", 0, ()) and found is not None and found[0] == terms.operands[term][0]:
+        if _is_power(terms, term) and found is not None and found[0] == terms.operands[term][0]:
             if is_same[found[1]] in named or is_same[found[1]] not in more:
                 return None
             chances = softmax(terms, *found)
@@ -150,7 +158,7 @@ def without_powers(terms: Terms, term: int) -> int:
     first, second = terms.operands[inner]
     for power, kept, shared, more in ((first, one, second, other), (second, other, first, one)):
         given = terms.keys[shared]
-        if terms.keys[power][:3] != ("exp", 0, ()) or given[:3] != ("div gradient", _G, ()) or given[3][0] != given[3][2]:
+        if not _is_power(terms, power) or given[:3] != ("div gradient", _G, ()) or given[3][0] != given[3][2]:
             continue
         named = dict(zip(given[3][0], more, strict=True))
         divisor = [named.get(number, -1) for number in given[3][1]]

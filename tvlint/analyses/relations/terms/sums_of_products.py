@@ -23,67 +23,54 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise, permutations, product
+from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
+from tvlint.analyses.relations.terms.constants import inverse_of, power_of, product_of, totals_of
+from tvlint.analyses.relations.terms.expressions import (
+    FLAG,
+    FUNCTION,
+    MERGE,
+    ONE,
+    PAD,
+    PLACE,
+    SLICE,
+    SLOT,
+    SPLIT,
+    SUM_OF_PRODUCTS,
+    TOTAL,
+    Addend,
+    Expression,
+    Factor,
+    TooLargeError,
+    between,
+    finer,
+    is_flag,
+    orders,
+    parts_of,
+)
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.numbers import root_of
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, bare, rational, times
+from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare, rational, times
+from tvlint.analyses.relations.terms.signs import ANY, is_positive, least
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.field import AT_ZERO
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
-Pattern: TypeAlias = tuple[int, ...]
-Factor: TypeAlias = tuple[int, Pattern, Fraction]
-"""A term, the index of each of its dimensions (-1 for one of size 1), and the power."""
-
-Addend: TypeAlias = tuple[Constant, tuple[Factor, ...]]
-Expression: TypeAlias = tuple[Addend, ...]
 _Ranges: TypeAlias = dict[tuple[int, int], tuple[int, Expression]]
 """By start and size: an index of that size, and a value that has it."""
 
-SUM_OF_PRODUCTS, TOTAL, FUNCTION, CIRCLE = "sum-of-products", "total", "function", "pi"
-MERGE, SPLIT = "merged-dimensions", "split-dimensions"
-"""Views: dimensions in a row as one, and one dimension as several."""
-
-SLICE, PAD = "some-indices", "among-zeros"
-"""Some indices of a dimension, and a value among zeros along one."""
-
-FLAG = "factor-of-flags"
-"""One where a flag is set and zero where it is not; the other way round where the head says so."""
-
-SLOT: tuple[object, ...] = ("one-of-each-row",)
-"""One for each row of a slot: what counts them, since a plan does not say how many slots there are."""
-
-PLACE: tuple[object, ...] = (FLAG, False, "place")
-"""One where the elements of a term, which are whole numbers, are the place along the last dimension."""
-
 FOUND = "every index at which a plan looks something up is one of the places that are there"
-
-ONE = Fraction(1)
 
 _MOST_ADDENDS = 64
 _MOST_FACTORS = 64
 _MOST_POWERS = 4
 _MOST_MULTIPLIED_OUT = 16
 _MOST_MULTIPLIED = 20
-_MOST_TIES = 24
-_ANY, _NOT_NEGATIVE, _POSITIVE = range(3)
 _OF_ZERO = {name: rational(value) for name, value in AT_ZERO.items()}
 """What functions are of zero: a sign, and the square."""
-
-
-class TooLargeError(Exception):
-    """The expression is left as it is: it has too many addends or factors, or something whose size is not known here."""
-
-
-def is_flag(terms: Terms, term: int) -> bool:
-    """Return whether every element of the term is one or zero: it is a flag, or some of the indices of one."""
-    while terms.keys[term][0] == SLICE:
-        (term,) = terms.operands[term]
-    return bool(terms.keys[term][0] == FLAG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +203,7 @@ class Algebra:
         if not constant[1]:
             self._give_up_infinities(one)
             return ()
-        return tuple((_times(factor, constant), factors) for factor, factors in one)
+        return tuple((product_of(factor, constant), factors) for factor, factors in one)
 
     def added(self, *parts: Expression) -> Expression:
         """Return the sum."""
@@ -227,7 +214,7 @@ class Algebra:
             raise TooLargeError
         found = []
         for factors, constants in known.items():
-            totals = _totals(constants)
+            totals = totals_of(constants)
             found += [(total, factors) for total in totals]
             if not totals:
                 self._give_up_infinities(((NONE, factors),))
@@ -261,7 +248,7 @@ class Algebra:
             if len(flag) == 1 and len(rest) > 1 and self._has_flags(rest, flag[0][1]):
                 return self.scaled(rest, flag[0][0])
         ((left, some),), ((right, more),) = self.alone(one), self.alone(other)
-        return ((_times(left, right), self._powers((*some, *more))),)
+        return ((product_of(left, right), self._powers((*some, *more))),)
 
     def _is_multiplied_out(self, one: Expression, other: Expression) -> bool:
         """Return whether the product of a sum is written addend by addend: it has few, and does not cancel out as a whole."""
@@ -298,7 +285,7 @@ class Algebra:
                     raise TooLargeError
                 known[term, pattern, True] = ONE
                 continue
-            key = (term, pattern, power > 0 or self.is_positive(term))
+            key = (term, pattern, power > 0 or is_positive(self.terms, term))
             known[key] = known.get(key, Fraction(0)) + power
         if len(known) > _MOST_FACTORS:
             raise TooLargeError
@@ -318,11 +305,11 @@ class Algebra:
             return square if exponent == 2 else self.multiplied(square, one)
         ((constant, factors),) = self.alone(one)
         for term, _, factor_power in factors if exponent < 0 else ():
-            if not self.is_positive(term) and factor_power > 0:
+            if not is_positive(self.terms, term) and factor_power > 0:
                 self.terms.require("not zero", term)
         whole = exponent.denominator == 1
-        if whole or all(self.is_positive(term) for term, _, _ in factors):
-            raised = _raised(constant, exponent)
+        if whole or all(is_positive(self.terms, term) for term, _, _ in factors):
+            raised = power_of(constant, exponent)
             if raised is not None:
                 return (
                     (raised, self._powers((term, places, factor_power * exponent) for term, places, factor_power in factors)),
@@ -332,51 +319,12 @@ class Algebra:
         term, pattern, constant = self.as_factor(((constant, factors),))
         if constant[0] < 0:
             term, constant = self._negative(term), (1, constant[1])
-        raised = _raised(constant, exponent)
+        raised = power_of(constant, exponent)
         if raised is None:
             raise TooLargeError
-        if self._least(term) == _ANY:
+        if least(self.terms, term) == ANY:
             self.terms.require("not negative", term)
         return ((raised, ((term, pattern, exponent),)),)
-
-    def is_positive(self, term: int) -> bool:
-        """Return whether every element of the term is greater than zero wherever the term has a value."""
-        return self._least(term) == _POSITIVE
-
-    def _least(self, term: int) -> int:
-        """Return what is known of the elements of the term, wherever it has a value."""
-        known, waiting = self.terms.signs, [term]
-        while waiting:
-            last = waiting[-1]
-            below = self.terms.operands[last] if self.terms.keys[last][0] in (TOTAL, SUM_OF_PRODUCTS) else ()
-            open_ = [operand for operand in below if operand not in known]
-            if not open_:
-                known[last] = self._least_of(waiting.pop())
-            waiting += open_
-        return known[term]
-
-    def _least_of(self, term: int) -> int:
-        """Return what is known of the elements of the term, whose operands are known."""
-        head, operands = self.terms.keys[term], self.terms.operands[term]
-        if head in ((CIRCLE,), SLOT) or head[:2] == (FUNCTION, "exp"):
-            return _POSITIVE
-        if head[0] == FLAG:
-            return _NOT_NEGATIVE
-        if head[0] == TOTAL:
-            return min(self._least_power(operand, power) for operand, (_, power) in zip(operands, head[1], strict=True))
-        if head[0] != SUM_OF_PRODUCTS:
-            return _ANY
-        factors, known = iter(operands), []
-        for (sign, _), powers in head[1]:
-            least = [self._least_power(next(factors), power) for _, power in powers]
-            known.append(_ANY if sign < 0 else min(least, default=_POSITIVE))
-        return _ANY if min(known) == _ANY else max(known)
-
-    def _least_power(self, term: int, power: Fraction) -> int:
-        least = self.terms.signs[term]
-        if least == _POSITIVE or (power.denominator > 1 and power < 0):
-            return _POSITIVE
-        return _NOT_NEGATIVE if _is_even(power) or power.denominator > 1 else least
 
     def function(self, name: str, one: Expression) -> Expression:
         """Return a function of every element."""
@@ -387,8 +335,10 @@ class Algebra:
         if name == "exp" and len(one) <= _MOST_POWERS:
             powers = [self._power_of_e(addend) for addend in one]
             return ((NONE, self._powers(factor for ((_, factors),) in powers for factor in factors)),)
-        if name == "log" and len(one) == 1 and one[0][0] == NONE and all(self.is_positive(term) for term, _, _ in one[0][1]):
-            return self.added(*(self._logarithm(*factor) for factor in one[0][1]))
+        if name == "log" and len(one) == 1 and one[0][0] == NONE:
+            ((_, factors),) = one
+            if all(is_positive(self.terms, term) for term, _, _ in factors):
+                return self.added(*(self._logarithm(*factor) for factor in factors))
         return self._applied(name, one)
 
     def _power_of_e(self, addend: Addend) -> Expression:
@@ -399,14 +349,14 @@ class Algebra:
             term, pattern, _ = factors[0]
             inner = self.terms.operands[term]
             log = self.terms.keys[term] == (FUNCTION, "log")
-            if log and (self.is_positive(inner[0]) or (addend[0] == NONE and self.terms.keys[inner[0]][0] == FLAG)):
+            if log and (is_positive(self.terms, inner[0]) or (addend[0] == NONE and self.terms.keys[inner[0]][0] == FLAG)):
                 return self.power(((NONE, ((inner[0], pattern, ONE),)),), sign * exponent)
         return self._applied("exp", (addend,))
 
     def _applied(self, name: str, one: Expression) -> Expression:
         term, pattern, constant = self.as_factor(one)
         inner = times(self.terms, term, constant)
-        if name == "log" and not (constant[0] > 0 and self.is_positive(term)):
+        if name == "log" and not (constant[0] > 0 and is_positive(self.terms, term)):
             self.terms.require("positive", inner)
         made = self.terms.term((FUNCTION, name), (inner,), self.terms.shape[term], self.terms.slot[term])
         return ((NONE, ((made, pattern, ONE),)),)
@@ -453,7 +403,7 @@ class Algebra:
                 inner.append((self.terms.term(SLOT, (), (size,), 0), (index,), ONE))
                 found |= {index}
             else:
-                constant = _times(constant, (1, Fraction(size * size)))
+                constant = product_of(constant, (1, Fraction(size * size)))
         if not inner:
             return ((constant, outer),)
         (term, pattern, power), *more = inner
@@ -540,7 +490,7 @@ class Algebra:
         In the term, indices that are left are numbered as its dimensions, and those that are summed from -2 downwards.
         """
         best: tuple[tuple[tuple[Pattern, Fraction], ...], list[Factor], list[int]] | None = None
-        for ordered in _orders(factors):
+        for ordered in orders(factors):
             left: dict[int, int] = {-1: -1}
             gone: dict[int, int] = {}
             for _, pattern, _ in ordered:
@@ -822,7 +772,7 @@ class Algebra:
         everywhere = tuple(addend for addend, here in zip(one, along, strict=True) if not here)
         if any(start + size > after for (start, size), (after, _) in pairwise(sorted(ranges))):
             return None
-        for start, size in [*ranges, *_between(sorted(ranges), self.sizes[index][0])] if everywhere else ():
+        for start, size in [*ranges, *between(sorted(ranges), self.sizes[index][0])] if everywhere else ():
             if (start, size) not in parts:
                 parts[start, size] = self._new_index(size)
             part = parts[start, size]
@@ -878,7 +828,7 @@ class Algebra:
         """Return the expression as a constant times a term whose dimensions are these indices, joined where they are split."""
         found, constant = self.as_term(one, [atom for index in places for atom in self.expanded(index)])
         made, factor = bare(self.terms, self.merged(found, tuple(len(self.expanded(index)) for index in places)))
-        return made, _times(constant, factor)
+        return made, product_of(constant, factor)
 
     def merged(self, term: int, counts: Sequence[int]) -> int:
         """Return the term with so many of its dimensions in a row joined into each one."""
@@ -1001,7 +951,7 @@ class Algebra:
         if not one:
             raise TooLargeError
         first = one[0][0]
-        rest = [(_times(constant, _inverse(first)), factors) for constant, factors in one]
+        rest = [(product_of(constant, inverse_of(first)), factors) for constant, factors in one]
         named = {-1: -1, **{index: dim for dim, index in enumerate(places) if index >= 0}}
         shape = tuple(1 if index < 0 else self.sizes[index][0] for index in places)
         cut = [dim for dim, index in enumerate(places) if index >= 0 and self.sizes[index][1]]
@@ -1019,90 +969,3 @@ class Algebra:
         if alone and (self.terms.shape[operands[0]], self.terms.slot[operands[0]]) == (shape, slot):
             return operands[0], first
         return self.terms.term((SUM_OF_PRODUCTS, head), operands, shape, slot), first
-
-
-def is_joined(terms: Terms, term: int) -> bool:
-    """Return whether the term is values side by side: a sum of values among zeros."""
-    term, _ = bare(terms, term)
-    if terms.keys[term][0] != SUM_OF_PRODUCTS:
-        return bool(terms.keys[term][0] == PAD)
-    factors = iter(terms.operands[term])
-    addends = [[terms.keys[next(factors)][0] for _ in powers] for _, powers in terms.keys[term][1]]
-    return all(PAD in addend for addend in addends)
-
-
-def parts_of(terms: Terms, term: int) -> list[tuple[int, ...]]:
-    """Return the sizes that each dimension of a term is put together of."""
-    term, _ = bare(terms, term)
-    head, shape = terms.keys[term], terms.shape[term]
-    if head[0] != MERGE:
-        return [(size,) for size in shape]
-    sizes = iter(terms.shape[terms.operands[term][0]])
-    return [tuple(next(sizes) for _ in range(count)) for count in head[1]]
-
-
-def finer(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
-    """Return the sizes of a dimension that is cut wherever one of two ways to put it together cuts it."""
-    ends = sorted({prod(sequence[place:]) for sequence in (one, other) for place in range(len(sequence))})
-    if prod(one) != prod(other) or any(high % low for low, high in pairwise(ends)):
-        raise TooLargeError
-    return tuple(high // low for low, high in pairwise((1, *ends)))[::-1]
-
-
-def _between(ranges: Sequence[tuple[int, int]], size: int) -> list[tuple[int, int]]:
-    """Return the ranges, each a start and a size, that others leave of a dimension."""
-    ends = [0, *(start + length for start, length in ranges)]
-    starts = [*(start for start, _ in ranges), size]
-    return [(low, high - low) for low, high in zip(ends, starts, strict=True) if high > low]
-
-
-def _orders(factors: Sequence[Factor]) -> Iterable[list[Factor]]:
-    """Return the factors in the order of their terms and powers; in all orders of those that are alike, if these are few."""
-    groups: dict[tuple[int, Fraction], list[Factor]] = {}
-    for factor in sorted(factors):
-        groups.setdefault((factor[0], factor[2]), []).append(factor)
-    count = 1
-    for group in groups.values():
-        for size in range(2, len(group) + 1):
-            count *= size
-    if count > _MOST_TIES:
-        return [[factor for group in groups.values() for factor in group]]
-    ordered = product(*(permutations(group) for _, group in sorted(groups.items())))
-    return [[factor for group in each for factor in group] for each in ordered]
-
-
-def _is_even(power: Fraction) -> bool:
-    return power.denominator == 1 and power.numerator % 2 == 0
-
-
-def _times(one: Constant, other: Constant) -> Constant:
-    return one[0] * other[0], one[1] * other[1]
-
-
-def _inverse(one: Constant) -> Constant:
-    return one[0], 1 / one[1]
-
-
-def _raised(constant: Constant, exponent: Fraction) -> Constant | None:
-    """Return the power of a constant; None where it is not the root of a fraction."""
-    sign, square = constant
-    if exponent.denominator == 1:
-        return sign ** abs(exponent.numerator), square**exponent.numerator
-    root = root_of(square)
-    if sign < 0 or root is None or exponent.denominator != 2:
-        return NONE if constant == NONE else None
-    return 1, root**exponent.numerator
-
-
-def _totals(constants: Sequence[Constant]) -> list[Constant]:
-    """Return the sum of constants, with one addend for each root that they are multiples of."""
-    found: list[tuple[Fraction, Fraction]] = []
-    for sign, square in constants:
-        for place, (total, base) in enumerate(found):
-            ratio = root_of(square / base)
-            if ratio is not None:
-                found[place] = (total + sign * ratio, base)
-                break
-        else:
-            found.append((Fraction(sign), square))
-    return [((-1 if total < 0 else 1), total**2 * base) for total, base in found if total]

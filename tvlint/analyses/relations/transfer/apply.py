@@ -228,7 +228,8 @@ def _linear_result(
         follows = _moves(str(result.head[0])) or (value.fold is not None and _keeps(str(result.head[0]), value.fold))
         if len(result.counted) == 1 and follows and not pending and factor == 1:
             return values.through(value, term, 0, box, 1, pending)
-        if result.head[0] == "neg" and value.fold is not None and value.fold.kind in NEGATED and not pending:
+        negates = has_trait(str(result.head[0]), Trait.NEGATION) and not pending
+        if negates and value.fold is not None and value.fold.kind in NEGATED:
             return values.folded(term, box, value.fold._replace(kind=NEGATED[value.fold.kind]), value.coefficient)
         raise incomplete(world, value, i)
     groups = {next((g for g in result.linear if i in g), None) for i, _ in unclean}

@@ -20,7 +20,7 @@ from tvlint.analyses.relations.transfer.ring_attention import ATTENTION
 from tvlint.ir.operators import Literal
 from tvlint.ops.families.attention import shares_heads
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, Trait, UnsupportedError
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.table import adds_both, has_trait, spec_of
 
 REPEATED = "repeat-interleave"
 
@@ -42,7 +42,7 @@ def evaluated_once(machine: Machine, case: Case, values: tuple[Value, ...]) -> S
 
 def besides_zeros(machine: Machine, case: Case, values: tuple[Value, ...]) -> Value | None:
     """Return the addend that zeros of its shape are added to, which is the sum; None for everything else."""
-    if case.name != "add" or len(values) != 2 or case.bound.attributes != (1,):
+    if len(values) != 2 or not adds_both(case.name, case.bound.attributes):
         return None
     terms, shapes = machine.world.terms, {machine.world.local_shape(value) for value in values}
     for zeros, other in (values, values[::-1]):

@@ -13,9 +13,9 @@ from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 from tvlint.analyses.relations.derivation.state import Machine, Moved, Saved
+from tvlint.analyses.relations.terms.expressions import is_joined
 from tvlint.analyses.relations.terms.product_normal_form import bare, times
 from tvlint.analyses.relations.terms.ranges import among_zeros, side_by_side, some_of
-from tvlint.analyses.relations.terms.sums_of_products import is_joined
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, joined, length
@@ -26,7 +26,7 @@ from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.plan import Box
 from tvlint.ops.families.slicing import ranges_taken
 from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Shape, Trait, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.table import has_trait, spec_of
 
 _Range = tuple[int, int]
 
@@ -330,7 +330,7 @@ def _moved_on(terms: Terms, op: str, attributes: tuple[Any, ...], value: Value) 
     if value.term not in terms.counted or not value.clean or attributes[:2] != (1, 1) or type(attributes[2]) is not int:
         return None
     (low, high), (_, step, _) = value.box[0], terms.counted[value.term]
-    places, rest = divmod(-attributes[2] if op == "sub" else attributes[2], step)
+    places, rest = divmod(-attributes[2] if has_trait(op, Trait.DIFFERENCE) else attributes[2], step)
     fits = not rest and 0 <= low + places <= high + places <= terms.shape[value.term][0]
     return (value.term, ((low + places, high + places),)) if fits else None
 

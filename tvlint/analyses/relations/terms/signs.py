@@ -1,0 +1,58 @@
+"""Signs of terms: what is known of all elements of one wherever it has a value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from tvlint.analyses.relations.terms.expressions import CIRCLE, FLAG, FUNCTION, SLOT, SUM_OF_PRODUCTS, TOTAL
+from tvlint.analyses.relations.terms.terms import Terms
+
+ANY, NOT_NEGATIVE, POSITIVE = range(3)
+
+
+def is_positive(terms: Terms, term: int) -> bool:
+    """Return whether every element of the term is greater than zero wherever the term has a value."""
+    return least(terms, term) == POSITIVE
+
+
+def least(terms: Terms, term: int) -> int:
+    """Return what is known of the elements of the term, wherever it has a value."""
+    known, waiting = terms.signs, [term]
+    while waiting:
+        last = waiting[-1]
+        below = terms.operands[last] if terms.keys[last][0] in (TOTAL, SUM_OF_PRODUCTS) else ()
+        open_ = [operand for operand in below if operand not in known]
+        if not open_:
+            known[last] = _least_of(terms, waiting.pop())
+        waiting += open_
+    return known[term]
+
+
+def _least_of(terms: Terms, term: int) -> int:
+    """Return what is known of the elements of the term, whose operands are known."""
+    head, operands = terms.keys[term], terms.operands[term]
+    if head in ((CIRCLE,), SLOT) or head[:2] == (FUNCTION, "exp"):
+        return POSITIVE
+    if head[0] == FLAG:
+        return NOT_NEGATIVE
+    if head[0] == TOTAL:
+        return min(_least_power(terms, operand, power) for operand, (_, power) in zip(operands, head[1], strict=True))
+    if head[0] != SUM_OF_PRODUCTS:
+        return ANY
+    factors, known = iter(operands), []
+    for (sign, _), powers in head[1]:
+        all_least = [_least_power(terms, next(factors), power) for _, power in powers]
+        known.append(ANY if sign < 0 else min(all_least, default=POSITIVE))
+    return ANY if min(known) == ANY else max(known)
+
+
+def _least_power(terms: Terms, term: int, power: Fraction) -> int:
+    known = terms.signs[term]
+    if known == POSITIVE or (power.denominator > 1 and power < 0):
+        return POSITIVE
+    return NOT_NEGATIVE if is_even(power) or power.denominator > 1 else known
+
+
+def is_even(power: Fraction) -> bool:
+    """Return whether a power is an even number."""
+    return power.denominator == 1 and power.numerator % 2 == 0

@@ -306,3 +306,89 @@ program
 def test_a_norm_that_states_the_size_of_its_shard_may_be_one_of_a_group(norm: str, found: set[tuple[str, Severity]]) -> None:
     spoken = findings_of_text(NORM.replace("rms_norm(h, [8], part)", norm))
     assert {(finding.rule, finding.severity) for finding in spoken if finding.rule == "norm-over-shards"} == found
+
+
+COUNTED = """
+mesh tp=2
+input x f32[4,16] tp:S(1)
+output y f32[4,16] tp:S(1)
+program
+  q = mul(x, x)
+  s = sum(q, dim=-1, keepdim=True)
+  t = all-reduce(s) over tp
+  v = div(t, 8)
+  r = rsqrt(v)
+  y = mul(x, r)
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("  v = div(t, 8)\n", True),
+        ("  v = mul(t, 0.125)\n", True),
+        ("  v = div(t, 16)\n", False),
+        ("  v = div(t, 4)\n", False),
+        ("  u = div(t, 8)\n  v = div(u, 2)\n", False),
+    ],
+    ids=["divided by the local count", "multiplied", "by that of all", "by another number", "scaled again"],
+)
+def test_a_sum_of_all_ranks_is_divided_by_the_number_of_elements_on_one(written: str, found: bool) -> None:
+    spoken = findings_of_text(COUNTED.replace("  v = div(t, 8)\n", written))
+    named = [finding for finding in spoken if finding.rule == "mean-by-local-count"]
+    assert [(finding.severity, finding.ranks) for finding in named] == [(Severity.WARNING, (0, 1))] * found
+    assert len(spoken) == len(named)
+
+
+POSITIONS = """
+mesh cp=2
+buffer f f32[1,4]
+weight e f32[16,4]
+input q f32[2,8,4] cp:S(1)
+output y f32[2,8,4] cp:S(1)
+program cp=0
+  i: i64[4] = arange(0, 4)
+  p = embedding(i, e)
+  y = add(q, p)
+program cp=1
+  i: i64[4] = arange(4, 8)
+  p = embedding(i, e)
+  y = add(q, p)
+"""
+
+
+def test_positions_that_each_rank_counts_from_zero_meet_a_shard() -> None:
+    assert findings_of_text(POSITIONS) == []
+    (found,) = findings_of_text(POSITIONS.replace("arange(4, 8)", "arange(0, 4)"))
+    assert (found.rule, found.severity, found.ranks) == ("mismatched-shards", Severity.WARNING, (1,))
+    assert "indices 4:8 of 8" in found.message
+    assert "positions 0:4" in found.message
+
+
+def test_rotary_angles_of_positions_from_zero_meet_a_shard() -> None:
+    turned = """  i: f32[4] = arange(0, 4)
+  u = reshape(i, [4,1])
+  a = mul(u, f)
+  p = cos(a)
+  y = mul(q, p)
+"""
+    (found,) = findings_of_text(POSITIONS.split("program")[0] + "program\n" + turned)
+    assert (found.rule, found.severity, found.ranks) == ("mismatched-shards", Severity.WARNING, (1,))
+
+
+VIEWED = """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[4,8]
+output y f32[4,4,4] tp:S(2)
+program
+  h = linear(x, w)
+  y = reshape(h, [4,4,2])
+"""
+
+
+def test_a_view_is_declared_to_hold_other_elements() -> None:
+    (found,) = findings_of_text(VIEWED)
+    assert (found.rule, found.severity) == ("wrong-placement-claim", Severity.WARNING)
+    assert "a piece of [4, 8, 2], and the plan says one of [4, 4, 4]" in found.message
+    assert findings_of_text(VIEWED.replace("tp:S(2)", "tp:S(1)").replace("[4,4,2]", "[4,2,4]")) == []

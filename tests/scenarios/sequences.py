@@ -833,4 +833,41 @@ program
 + o, lse = fused_attention(q, kg, vg)
 """,
     ),
+    *pair(
+        "causal attention of a shard of the queries to all keys", "scan-over-shards",
+        """
+mesh cp=2
+input q f32[1,2,8,4] cp:S(2)
+input k f32[1,2,8,4] cp:S(2)
+input v f32[1,2,8,4] cp:S(2)
+buffer m bool[8,8]
+program
+  kg = all-gather(k, dim=2) over cp
+  vg = all-gather(v, dim=2) over cp
+- o = scaled_dot_product_attention(q, kg, vg, is_causal=True)
++ seen = chunk(m, dim=0) over cp
++ o = scaled_dot_product_attention(q, kg, vg, seen)
+""",
+    ),
+    *pair(
+        "rows gathered in two chunks and joined chunk by chunk", "wrong-placement-claim",
+        """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[8,8] tp:S(0)
+output y f32[8,16] tp:S(1)
+program
+  n = relu(x)
+  a = slice(n, 0, 0, 2)
+  b = slice(n, 0, 2, 4)
+  ga = all-gather(a, dim=0) over tp
+  gb = all-gather(b, dim=0) over tp
+  p = linear(ga, w)
+  q = linear(gb, w)
+- y = cat([p, q], dim=0)
++ a0, a1 = split(p, 2, dim=0)
++ b0, b1 = split(q, 2, dim=0)
++ y = cat([a0, b0, a1, b1], dim=0)
+""",
+    ),
 )

@@ -29,6 +29,7 @@ OF_RELATIONS = frozenset(
         "gather-of-unsharded",
         "gradient-sharded-unlike-weight",
         "loss-over-shards",
+        "mean-by-local-count",
         "merged-twice",
         "merges-different-values",
         "mismatched-shards",

@@ -26,8 +26,10 @@ from tvlint.analyses.gradients.optimizer_steps import (
 )
 from tvlint.analyses.gradients.optimizer_updates import (
     Forgotten,
+    FrozenStep,
     WithoutGradient,
     forgotten,
+    frozen_steps,
     without_gradients,
 )
 from tvlint.analyses.gradients.other_forwards import OtherForward, other_forwards
@@ -67,6 +69,7 @@ def _never_waited(facts: Facts) -> Iterator[Hazard]:
 SOURCES: Mapping[str, Source] = {
     "double-wait": _hazards("waited-twice"),
     "false-annotation": Source(FalseAnnotation, false_annotations),
+    "frozen-weight-trained": Source(FrozenStep, lambda facts: frozen_steps(facts.plan)),
     "gathered-before-update": Source(StaleGather, lambda facts: stale_gathers(facts.plan)),
     "gradient-of-another-operator": Source(OtherForward, lambda facts: other_forwards(facts.plan)),
     "gradient-left-out": Source(LostGradient, lambda facts: (each for each in lost_gradients(facts.plan) if not each.name)),

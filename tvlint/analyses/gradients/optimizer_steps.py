@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
@@ -58,6 +59,10 @@ def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
         for where, operator in _run(plan, program):
             stepped = {str(operator.inputs[0]): str(operator.inputs[1])} if _is_step(operator) else {}
             stepped |= dict.fromkeys(operator.weights, "") if isinstance(operator, Update) else {}
+            named = Counter(operator.weights) if isinstance(operator, Update) and where not in seen else {}
+            for weight in (weight for weight, times in named.items() if times > 1):
+                seen.add(where)
+                yield SteppedAgain(weight, where, where, program.ranks)
             for weight, gradient in stepped.items():
                 first, other = last.get(weight, (where, ""))
                 if first != where and where not in seen and (gradient == other or "" in (gradient, other)):

@@ -72,6 +72,29 @@ def without_gradients(plan: Plan) -> Iterator[WithoutGradient]:
 
 
 @dataclass(frozen=True, slots=True)
+class FrozenStep:
+    """The operator at (`segment`, `index`) steps `weight`, which is declared to be frozen."""
+
+    weight: str
+    segment: str
+    index: int
+    ranks: tuple[int, ...]
+
+
+def frozen_steps(plan: Plan) -> Iterator[FrozenStep]:
+    """Yield the first step of each weight that is declared to be frozen."""
+    stepped = {name for name in updated_weights(plan) if plan.tensors[name].role is Role.WEIGHT}
+    frozen = {name for name in stepped if plan.tensors[name].requires_grad is False}
+    for program in plan.programs if frozen else ():
+        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
+            for index, operator in enumerate(plan.segments[name].operators):
+                changed = set(operator.weights) if isinstance(operator, Update) else {*writes(operator), *overwritten(operator)}
+                for weight in sorted(frozen & changed):
+                    frozen.discard(weight)
+                    yield FrozenStep(weight, name, index, program.ranks)
+
+
+@dataclass(frozen=True, slots=True)
 class Forgotten:
     """`weight` gets a gradient at (`segment`, `index`) and no step, though `other` has one."""
 

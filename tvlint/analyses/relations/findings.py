@@ -66,6 +66,7 @@ _HELP = {
     "gradient-sharded-unlike-weight": "reduce-scatter the gradient along the dimension that the weight is split in",
     "state-of-another-shard": "split the states as the weight, along the same dimension and in the same order",
     "loss-over-shards": "gather the classes first, or use a loss that is made for shards of them",
+    "mean-by-local-count": "divide by the number of elements on all ranks",
     "merged-twice": "merge with the attention over the keys that are missing",
     "gradient-of-another-operator": "go back through the operator that ran, with the operands that it had",
     "merges-different-values": "merge each result with the log-sum-exp that the same call gives",

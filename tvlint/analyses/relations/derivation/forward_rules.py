@@ -24,7 +24,7 @@ from tvlint.analyses.relations.derivation.operators.composite_operators import (
 from tvlint.analyses.relations.derivation.operators.halves import of_halves
 from tvlint.analyses.relations.derivation.operators.heads import of_one_head_alone
 from tvlint.analyses.relations.derivation.operators.implicit_causal_mask import below_the_diagonal
-from tvlint.analyses.relations.derivation.operators.packed import joined_together, taken_apart
+from tvlint.analyses.relations.derivation.operators.packed import joined_together, slice_of_pieces, taken_apart
 from tvlint.analyses.relations.derivation.operators.rows_in_order import rows_in_order
 from tvlint.analyses.relations.derivation.operators.slices import (
     as_slices,
@@ -211,6 +211,8 @@ def _of_packed(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, 
 
     if len(values) == 1 and Trait.APART in spec.traits:
         return taken_apart(machine, spec, form, values[0], evaluate)
+    if len(values) == 1 and Trait.RANGES in spec.traits:
+        return slice_of_pieces(machine, spec, form, values[0])
     return joined_together(machine, spec, form, values, evaluate) if len(values) > 1 and Trait.JOIN in spec.traits else None
 
 

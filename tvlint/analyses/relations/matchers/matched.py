@@ -9,7 +9,9 @@ from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.matchers.blocks import lone_blocks
 from tvlint.analyses.relations.matchers.divergent import computed_otherwise
+from tvlint.analyses.relations.matchers.local_counts import means_by_local_counts
 from tvlint.analyses.relations.matchers.piece_order import results_out_of_order
+from tvlint.analyses.relations.matchers.positions import misplaced_positions
 from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.matchers.shards import shards_of_all
 
@@ -21,3 +23,5 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from shards_of_all(projection)
     yield from results_out_of_order(projection)
     yield from computed_otherwise(projection)
+    yield from means_by_local_counts(projection)
+    yield from misplaced_positions(projection)

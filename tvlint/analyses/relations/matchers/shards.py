@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from tvlint.analyses.communication.calls import messaged_axes
 from tvlint.analyses.dataflow.attention import is_attention
@@ -39,6 +39,9 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
                 keys = _local_keys(site, operator, names, axis, axis in traded)
                 rule, text = "attention-over-local-keys", f"sees only what its own shard of `{axis}` has of the keys `{keys}`"
                 text = text if keys else ""
+                if not text and _masks_by_own_places(site, operator, names, axis):
+                    rule, text = "scan-over-shards", f"numbers the queries of its shard of `{axis}` from zero: "
+                    text += "all but the first shard lose keys that come before them"
             elif isinstance(on, Shard) and _chooses(site, operator, on, rank) and axis not in batch | SEQUENCE_AXES:
                 rule = "choice-over-shards"
                 if _reduces_places(site, operator, axis) or not _sent_on(site, list(filter(None, operator.outputs)), axis):
@@ -48,7 +51,7 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
                 text = f"takes from neighbouring positions of `{names[0]}`, but that dimension is split over `{axis}`: "
                 text += "every rank starts anew at its shard"
             if text:
-                carried = rule == "scan-over-shards" and _carries(projection, axis)
+                carried = rule == "scan-over-shards" and not is_attention(operator) and _carries(projection, axis)
                 unless = "ranks hand on what a shard lacks" if carried else ""
                 found = Defect(rule, True, f"{called} on {{ranks}} {text}", site.rank, unless=unless)
                 yield at(site.operator, site.segment.name, found)
@@ -72,6 +75,15 @@ def _local_keys(site: Site, operator: Compute, names: list[str], axis: str, is_t
     elif axis in ("cp", "context") and not is_traded and rank > 2 and dim > 0 and keys == queries:
         return names[1]
     return "" if found and _may_be_heads(site, operator, names[0], axis, is_traded) else found
+
+
+def _masks_by_own_places(site: Site, operator: Compute, names: Sequence[str], axis: str) -> bool:
+    """Return whether the causal mask of all keys is by the places of the queries in a shard of the sequence."""
+    row, rank = row_of(operator.op), len(site.shape(names[0]))
+    if row is None or row.sequence is None or rank != 4 or "query_start" in operator.attributes:
+        return False
+    causal = bool(operator.attributes.get("is_causal"))
+    return causal and _splits(site.on(names[0], axis), row.sequence, rank) and is_whole(site.on(names[1], axis))
 
 
 def _splits(on: On, dim: int, rank: int) -> bool:

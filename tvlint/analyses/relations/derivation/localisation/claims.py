@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
@@ -13,7 +13,7 @@ from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_hel
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.derivation.state import Machine, RankState
 from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
-from tvlint.analyses.relations.transfer.index_maps import Pieces, length
+from tvlint.analyses.relations.transfer.index_maps import Pieces, joined_dimensions, length
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Compute, Operator
 from tvlint.ir.placement import Partial, Shard
@@ -50,7 +50,15 @@ def contradicted(machine: Machine, rank: RankState, operator: Operator, tensor: 
             goes_on = machine.world.values.clean(value.term, value.box)
     if found is None:
         return None
-    wrong = Defect(found.name, True, found.message, rank.number, subject=tensor.name, cause=("claim", found.name, cause))
+    wrong = Defect(
+        found.name,
+        True,
+        found.message,
+        rank.number,
+        subject=tensor.name,
+        cause=("claim", found.name, cause),
+        unless=found.unless,
+    )
     machine.derived.contradicted.append(at(operator, rank.segment.name if rank.segment else "", wrong))
     return goes_on
 
@@ -62,7 +70,7 @@ def _misplaced(machine: Machine, rank: RankState, operator: Operator, tensor: Te
     stated = tensor.region is not None and isinstance(operator, Communicate) and operator.kind is Collective.CHUNK
     if not (stated or (tensor.region is None and tensor.placements is not None)):
         return None
-    if not value.clean or whole != terms.shape[term]:
+    if not value.clean or not (whole == terms.shape[term] or (isinstance(operator, Compute) and not stated)):
         return None
     try:
         if tensor.region is None:
@@ -71,6 +79,8 @@ def _misplaced(machine: Machine, rank: RankState, operator: Operator, tensor: Te
             claimed = pieces_held(machine.plan, tensor, rank.number)
     except Mismatch:
         return None
+    if whole != terms.shape[term]:
+        return _viewed_otherwise(machine, operator, tensor, claimed, value)
     for dim, (said, held) in enumerate(zip(claimed, machine.world.values.pieces_of(value), strict=True)):
         if dim == terms.slot[term] or said == held:
             continue
@@ -79,6 +89,24 @@ def _misplaced(machine: Machine, rank: RankState, operator: Operator, tensor: Te
         text = f"gives `{tensor.name}` on {{ranks}} indices {_listed(held)} of {whole[dim]} in dimension {dim}"
         return of_one_plan(name, f"{name_of(operator)} {text}, and the plan says {_listed(said)}")
     return None
+
+
+def _viewed_otherwise(
+    machine: Machine, operator: Operator, tensor: Tensor, claimed: Sequence[Pieces], value: Value
+) -> Mismatch | None:
+    """Return what is wrong with pieces of a tensor of as many elements in another shape, where these are others of them."""
+    terms, whole = machine.world.terms, whole_shape(tensor)
+    term = terms.whole(value.term)
+    shape = terms.shape[term]
+    if terms.slot[term] != -1 or prod(shape) != prod(whole) or not shape or not whole:
+        return None
+    held = joined_dimensions([*zip(machine.world.values.pieces_of(value), shape, strict=True)])
+    said = joined_dimensions([*zip(claimed, whole, strict=True)])
+    if held is None or said is None or held == said or length(held) != length(said):
+        return None
+    text = f"{name_of(operator)} gives `{tensor.name}` on {{ranks}} a piece of {list(shape)}, and the plan says one of "
+    unless = "the elements of each rank are stored in a row"
+    return of_one_plan("wrong-placement-claim", f"{text}{list(whole)}, which has other elements", unless=unless)
 
 
 def _unlike(machine: Machine, operator: Compute, tensor: Tensor, value: Value) -> Mismatch | None:

@@ -63,6 +63,26 @@ def taken_apart(machine: Machine, spec: OpSpec, form: Form, value: Value, evalua
     return Saved(spec.name, bound, Family.INDEXED, (value,), tuple(pieces), moved=moved)
 
 
+def slice_of_pieces(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | None:
+    """Return a slice of a computed or given tensor along a dimension of which the rank holds some pieces: those in the slice.
+
+    None for other slices, of weights too, and along the last dimension, which may hold parts that are packed on each rank.
+    """
+    terms, found = machine.world.terms, taken_by(machine, spec, form, value)
+    if found is None or len(found[1]) != 1 or terms.keys[terms.whole(value.term)][0] == "weight":
+        return None
+    (ranges,), shape, ways = found[1], machine.world.local_shape(value), machine.world.values.pieces_of(value)
+    dims = [dim for dim, each_range in enumerate(ranges) if each_range != (0, shape[dim])]
+    if len(dims) != 1 or dims[0] == len(shape) - 1:
+        return None
+    (dim,) = dims
+    size = terms.shape[terms.whole(value.term)][dim]
+    if ways[dim] == ((0, size),) or value.fold is not None:
+        return None
+    made = machine.world.values.with_pieces(value, (*ways[:dim], cut(ways[dim], *ranges[dim]), *ways[dim + 1 :]))
+    return Saved(spec.name, found[0], Family.INDEXED, (value,), (made,), moved=Moved(dim, False, (ranges[dim],), ((0, size),)))
+
+
 def joined_together(machine: Machine, spec: OpSpec, form: Form, values: tuple[Value, ...], evaluate: Evaluate) -> Saved | None:
     """Return what pieces of values are side by side, each with its own pieces; None where the ordinary meaning holds."""
     world = machine.world

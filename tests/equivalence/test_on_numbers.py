@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,10 +83,21 @@ def test_agreement_is_told_and_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize(("short", "dtype"), [("bf16", "bfloat16"), ("f16", "float16")])
-def test_a_cast_to_a_narrower_type_than_any_of_the_reference_rounds(short: str, dtype: str) -> None:
-    verdict = verdict_on(_with_cast(REFERENCE, short, dtype), REFERENCE)
-    assert verdict.outcome is Outcome.REFUTED
-    assert f"rounds to {dtype}" in verdict.reasons[0].message
+@pytest.mark.parametrize("kind", ["nnscaler-pickle", "plan-text"])
+def test_a_cast_that_the_graph_does_not_have_rounds_and_one_of_mixed_precision_may_be_meant(
+    kind: str, short: str, dtype: str
+) -> None:
+    parallel, reference = (
+        replace(plan, format=kind) for plan in plans(_with_cast(REFERENCE, short, dtype), REFERENCE)
+    )
+    verdict = prove(parallel, reference)
+    messages = [reason.message for reason in verdict.reasons]
+    if kind == "plan-text":
+        assert verdict.outcome is Outcome.UNKNOWN, messages
+        assert ("agrees with the reference on", "3 runs on random numbers") in verdict.facts
+    else:
+        assert verdict.outcome is Outcome.REFUTED
+        assert f"rounds to {dtype}" in messages[0]
 
 
 def test_what_a_cast_keeps_of_a_number_is_what_its_type_has_digits_for() -> None:

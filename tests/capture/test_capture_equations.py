@@ -69,13 +69,100 @@ def chances(x: Array, t: Array) -> Array:
     return -np.take_along_axis(x, t[:, None], 1)[:, 0]
 
 
+IMAGE, KERNEL, CHANCES = RANDOM.normal(size=(2, 4, 6, 6)), RANDOM.normal(size=(6, 2, 3, 3)), RANDOM.uniform(0.1, 0.9, (3, 4))
+CONVOLVED: dict[str, Any] = {
+    "input": IMAGE, "weight": KERNEL, "bias": RANDOM.normal(size=6), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2),
+    "transposed": False, "output_padding": (0, 0), "groups": 2,
+}  # fmt: skip
+POOLED: dict[str, Any] = {"self": IMAGE, "kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0)}
+WINDOWS: dict[str, Any] = {**POOLED, "dilation": (1, 1), "ceil_mode": False}
+VOLUME = IMAGE.reshape(1, 2, 4, 6, 6)
+IN_SPACE: dict[str, Any] = {"self": VOLUME, "kernel_size": (2, 2, 2), "stride": (2, 2, 2), "padding": (0, 0, 0)}
+NORMED: dict[str, Any] = {"weight": Y[0], "bias": Y[1], "N": 2, "C": 4, "HxW": 36, "group": 2, "eps": 1e-5}
+
+
+def convolved(x: Array, w: Array, b: Array) -> Array:
+    """Return the cross-correlation with the options of CONVOLVED, place by place."""
+    x = np.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0)))
+    result = np.zeros((2, 6, 3, 2))
+    for o, i, j in np.ndindex(6, 3, 2):
+        seen = x[:, (o // 3) * 2 : (o // 3) * 2 + 2, 2 * i : 2 * i + 3, j : j + 5 : 2]
+        result[:, o, i, j] = (seen * w[o]).sum((1, 2, 3)) + b[o]
+    return result
+
+
+def pooled(x: Array, reduce: Callable[..., Array]) -> Array:
+    """Return blocks of two places a dimension, behind the channels, reduced."""
+    sizes = [part for size in x.shape[2:] for part in (size // 2, 2)]
+    return reduce(x.reshape(*x.shape[:2], *sizes), axis=tuple(range(3, 2 * x.ndim - 2, 2)))
+
+
+def grouped(x: Array) -> Array:
+    rows = x.reshape(2, 2, -1)
+    rows = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-5)
+    return rows.reshape(x.shape) * Y[0][:, None, None] + Y[1][:, None, None]
+
+
+def smooth(x: Array, bound: float) -> Array:
+    far = np.abs(x - Y)
+    return np.where(far < bound, far**2 / 2, bound * (far - bound / 2))
+
+
+ENTROPY = -(CHANCES * np.log(Y / 2) + (1 - CHANCES) * np.log(1 - Y / 2))
+ACTIVATIONS: dict[str, tuple[dict[str, Any], Callable[[Array], Array]]] = {
+    "leaky_relu": ({"negative_slope": 0.2}, lambda x: np.where(x > 0, x, 0.2 * x)),
+    "elu": ({"alpha": 0.5, "scale": 1, "input_scale": 1}, lambda x: np.where(x > 0, x, 0.5 * np.expm1(x))),
+    "softplus": ({"beta": 2, "threshold": 20}, lambda x: np.log1p(np.exp(2 * x)) / 2),
+    "hardtanh": ({"min_val": -0.5, "max_val": 0.7}, lambda x: np.clip(x, -0.5, 0.7)),
+    "hardswish": ({}, lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    "hardsigmoid": ({}, lambda x: np.clip(x + 3, 0, 6) / 6),
+    "mish": ({}, lambda x: x * np.tanh(np.log1p(np.exp(x)))),
+    "log_sigmoid_forward": ({}, lambda x: -np.log1p(np.exp(-x))),
+    "glu": ({"dim": 1}, lambda x: x[:, :2] * sigmoid(x[:, 2:])),
+}  # fmt: skip
+LOSSES: dict[str, tuple[dict[str, Any], Callable[[Array], Array]]] = {
+    "smooth_l1_loss": ({"self": X, "target": Y, "reduction": 1, "beta": 0.3}, lambda x: smooth(x, 0.3).mean() / 0.3),
+    "huber_loss": ({"self": X, "target": Y, "reduction": 2, "delta": 0.3}, lambda x: smooth(x, 0.3).sum()),
+    "binary_cross_entropy": (
+        {"self": Y / 2, "target": CHANCES, "weight": None, "reduction": 0},
+        lambda x: -(CHANCES * np.log(x) + (1 - CHANCES) * np.log(1 - x)),
+    ),
+}  # fmt: skip
+IMAGES: dict[str, tuple[dict[str, Any], Callable[[Array], Array]]] = {
+    "max_pool2d_with_indices": (WINDOWS, lambda x: pooled(x, np.max)),
+    "avg_pool2d": ({**POOLED, "ceil_mode": False, "count_include_pad": True}, lambda x: pooled(x, np.mean)),
+    "_adaptive_avg_pool2d": ({"self": IMAGE, "output_size": (3, 3)}, lambda x: pooled(x, np.mean)),
+    "max_pool3d_with_indices": (
+        {**IN_SPACE, "dilation": (1, 1, 1), "ceil_mode": False}, lambda x: pooled(x, np.max)
+    ),
+    "avg_pool3d": ({**IN_SPACE, "ceil_mode": False, "count_include_pad": True}, lambda x: pooled(x, np.mean)),
+    "_adaptive_avg_pool3d": ({"self": VOLUME, "output_size": (2, 3, 3)}, lambda x: pooled(x, np.mean)),
+}  # fmt: skip
+FUNCTIONS = {
+    **{name: ({"self": A, **options}, value) for name, (options, value) in ACTIVATIONS.items()}, **LOSSES, **IMAGES,
+}  # fmt: skip
+
 CASES: dict[str, tuple[dict[str, Any], Array]] = {
+    **{name: (given, value(given["self"])) for name, (given, value) in FUNCTIONS.items()},
+    "convolution": (CONVOLVED, convolved(IMAGE, KERNEL, CONVOLVED["bias"])),
+    "native_group_norm": ({"input": IMAGE, **NORMED}, grouped(IMAGE)),
+    "binary_cross_entropy_with_logits": (
+        {"self": np.log(Y / (2 - Y)), "target": CHANCES, "weight": None, "pos_weight": None, "reduction": 1}, ENTROPY.mean()
+    ),
+    "linalg_vector_norm": ({"self": A, "ord": 2, "dim": (1,), "keepdim": True}, np.sqrt((A**2).sum(1, keepdims=True))),
+    "logsumexp": ({"self": A, "dim": (0,), "keepdim": False}, np.log(np.exp(A).sum(0))),
+    "logaddexp": ({"self": X, "other": Y}, np.log(np.exp(X) + np.exp(Y))),
+    "amin": ({"self": X, "dim": (1,)}, X.min(1)),
+    "roll": ({"self": X, "shifts": (1,), "dims": (1,)}, np.roll(X, 1, 1)),
+    "flip": ({"self": X, "dims": (0,)}, X[::-1]),
+    "addcmul": ({"self": A, "tensor1": X, "tensor2": Y, "value": 0.5}, A + 0.5 * X * Y),
     **{
         name: ({"self": X}, value(X))
         for name, value in {
             "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: x**-0.5, "sin": np.sin, "cos": np.cos,
             "tanh": np.tanh, "erf": np.vectorize(erf), "sigmoid": sigmoid, "reciprocal": lambda x: 1 / x, "neg": np.negative,
-            "abs": np.abs, "silu": lambda x: x * sigmoid(x), "gelu": GELU,
+            "abs": np.abs, "silu": lambda x: x * sigmoid(x), "gelu": GELU, "log1p": np.log1p, "expm1": np.expm1,
+            "log2": np.log2, "sign": np.sign, "floor": np.floor, "ceil": np.ceil,
         }.items()
     },
     "relu": ({"self": A}, np.maximum(A, 0)),
@@ -167,6 +254,20 @@ FORWARD: dict[str, tuple[str, dict[str, Any], Callable[..., Array], tuple[str, .
     "mse_loss_backward": (
         "mse_loss", {"self": X, "target": Y, "reduction": 1}, lambda self: np.asarray(((self - Y) ** 2).mean()), ("self",),
         {"self": "self", "target": "target", "reduction": "reduction"},
+    ),
+    **{
+        f"{name.removesuffix('_forward')}_backward": (
+            name, given, value, ("self",), {"self_or_result" if own == "self" and name == "elu" else own: own for own in given}
+        )
+        for name, (given, value) in FUNCTIONS.items()
+    },
+    "convolution_backward": (
+        "convolution", CONVOLVED, lambda input: convolved(input, KERNEL, CONVOLVED["bias"]), ("input",),
+        {own: own for own in CONVOLVED if own != "bias"},
+    ),
+    "native_group_norm_backward": (
+        "native_group_norm", {"input": IMAGE, **NORMED}, grouped, ("input",),
+        {own: own for own in ("input", "weight", "N", "C", "HxW", "group")},
     ),
     "embedding_dense_backward": (
         "embedding", {"weight": TABLE, "indices": IDS}, lambda weight: weight[IDS], ("weight",), {"indices": "indices"}
@@ -296,6 +397,24 @@ def test_a_gradient_kernel_is_the_gradient_of_its_forward_operator(kernel: str) 
         back[place] -= step
         expected[place] = ((np.asarray(value(moved)) - np.asarray(value(back))) / (2 * step) * incoming).sum()
     np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "other"),
+    [("leaky_relu_backward", "negative_slope", 0.3), ("leaky_relu_backward", "self_is_result", True),
+     ("convolution_backward", "stride", (1, 1)), ("native_group_norm_backward", "group", 4),
+     ("max_pool2d_with_indices_backward", "indices", A)],
+)  # fmt: skip
+def test_a_gradient_kernel_with_another_argument_than_its_forward_operator_stays_open(kernel: str, name: str, other: Any) -> None:
+    op, arguments, value, (argument,), sources = FORWARD[kernel]
+    bench = Bench()
+    given = {own: bench.give(own, known) for own, known in arguments.items()}
+    result = np.asarray(value(arguments[argument]))
+    bench.apply(op, given, result)
+    own = {"grad_output": result, **{taken: given[source] for taken, source in sources.items()}, name: other}
+    made = bench.apply(kernel, own, arguments[argument], Mark("backward", 0))
+    bench.program.roots.append(RootValue(made, "x", Mark()))
+    assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == [f"aten.{kernel}.default"]
 
 
 def test_every_equation_is_about_an_operator_that_is_tested() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ctypes
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -43,6 +44,9 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def bytes_of(tensor: torch.Tensor) -> str:
-    """Return the elements of `tensor` in row-major order, little-endian, in base64."""
+    """Return the elements of `tensor` in row-major order, little-endian, in base64.
+
+    An array of numpy on the storage would keep the program from resizing it.
+    """
     flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-    return base64.b64encode(bytes(flat.numpy())).decode()
+    return base64.b64encode(ctypes.string_at(flat.data_ptr(), flat.numel())).decode()

@@ -139,6 +139,7 @@ def install(replace: Callable[[str], object]) -> CpuForCuda:
         _name_triton(replace)
         move_to_cpu(replace)
         torch.compile = _uncompiled
+        torch.backends.mkldnn.enabled = False  # one kernel of it is a whole LSTM
     _use_gloo(replace)
     mode = CpuForCuda(replace)
     mode.__enter__()

@@ -410,6 +410,15 @@ def _make(lifting: Lifting, name: str) -> None:
     lifting.result.unlifted.append(call)
 
 
+def nearest(lifting: Lifting, node: Apply, calls: list[Call]) -> Call | None:
+    """Return the one call that autograd names as the forward operator, else the last of them."""
+    named = lifting.program.operations.get(node.mark.of)
+    call = lifting.call_of(named) if named is not None else None
+    if call is not None and call in calls:
+        return call
+    return calls[-1] if calls else None
+
+
 def outputs_of(node: LiftedNode) -> tuple[str, ...]:
     """Return the names of the values that a node makes."""
     if isinstance(node, Message):

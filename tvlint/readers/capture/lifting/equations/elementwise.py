@@ -16,7 +16,8 @@ _UNARY = {
     "exp": "torch.exp", "log": "torch.log", "sqrt": "torch.sqrt", "rsqrt": "torch.rsqrt", "sin": "torch.sin",
     "cos": "torch.cos", "tanh": "torch.tanh", "erf": "torch.erf", "sigmoid": "torch.sigmoid", "reciprocal": "torch.reciprocal",
     "neg": "torch.neg", "abs": "torch.abs", "relu": "torch.relu", "silu": "torch.nn.functional.silu",
-    "logical_not": "torch.logical_not",
+    "logical_not": "torch.logical_not", "log1p": "torch.log1p", "expm1": "torch.expm1", "log2": "torch.log2",
+    "sign": "torch.sign", "floor": "torch.floor", "ceil": "torch.ceil",
 }  # fmt: skip
 
 _BINARY = {

@@ -8,11 +8,16 @@ from math import prod
 
 from tvlint.ir.operators import Value
 from tvlint.readers.capture.lifting.equations.shapes import PAD, padding_of
-from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, sizes, whole
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, nearest, sizes, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
 _REDUCTIONS = ("none", "mean", "sum")
 """Reductions of losses in the order in which `aten` numbers them."""
+
+
+def reduction_of(node: Apply) -> str:
+    """Return how a loss is reduced."""
+    return _REDUCTIONS[whole(node.arguments.get("reduction", 1))]
 
 
 def _layer_norm(lifting: Lifting, node: Apply) -> bool:
@@ -53,7 +58,7 @@ def _of_operand(kernel: str) -> Callable[[Lifting, Apply], bool]:
     def lift(lifting: Lifting, node: Apply) -> bool:
         name = lifting.value(given(node, "self"))
         calls = [call for call in lifting.uses.get(str(name), ()) if call.op == kernel and call.inputs[0] == Ref(str(name))]
-        forward = _nearest(lifting, node, calls)
+        forward = nearest(lifting, node, calls)
         return forward is not None and lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
 
     return lift
@@ -70,15 +75,6 @@ def _of_result(kernel: str, argument: str) -> Callable[[Lifting, Apply], bool]:
         return lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
 
     return lift
-
-
-def _nearest(lifting: Lifting, node: Apply, calls: list[Call]) -> Call | None:
-    """Return the one call that autograd names as the forward operator, else the last of them."""
-    named = lifting.program.operations.get(node.mark.of)
-    call = lifting.call_of(named) if named is not None else None
-    if call is not None and call in calls:
-        return call
-    return calls[-1] if calls else None
 
 
 def _activation_gradient(kernel: str) -> Callable[[Lifting, Apply], bool]:
@@ -105,7 +101,7 @@ def _relu_gradient(lifting: Lifting, node: Apply) -> bool:
 
 def _loss(op: str) -> Callable[[Lifting, Apply], bool]:
     def lift(lifting: Lifting, node: Apply) -> bool:
-        reduction = _REDUCTIONS[whole(node.arguments.get("reduction", 1))]
+        reduction = reduction_of(node)
         return lifting.call(node, op, (given(node, "self"), given(node, "target")), reduction=reduction)
 
     return lift
@@ -118,8 +114,8 @@ def _squared_error_gradient(lifting: Lifting, node: Apply) -> bool:
         for call in lifting.uses.get(str(operands[0]), ())
         if call.op == "torch.nn.functional.mse_loss" and call.inputs == (Ref(str(operands[0])), Ref(str(operands[1])))
     ]
-    forward = _nearest(lifting, node, calls)
-    if forward is None or forward.attributes.get("reduction") != _REDUCTIONS[whole(given(node, "reduction"))]:
+    forward = nearest(lifting, node, calls)
+    if forward is None or forward.attributes.get("reduction") != reduction_of(node):
         return False
     return lifting.gradient(forward, (given(node, "grad_output"),), (node.outputs[0], ""), node.mark)
 
@@ -207,7 +203,7 @@ def _likelihood_of_planes(lifting: Lifting, node: Apply) -> bool:
 def _likelihood_of(lifting: Lifting, node: Apply, inputs: tuple[Argument, Argument]) -> bool:
     if isinstance(node.arguments.get("weight"), Ref):
         return False
-    reduction = _REDUCTIONS[whole(given(node, "reduction"))]
+    reduction = reduction_of(node)
     ignored = whole(given(node, "ignore_index"))
     attributes: dict[str, Value] = {"reduction": reduction, "ignore_index": ignored}
     lifting.emit("torch.nn.functional.nll_loss", inputs, node.outputs[:1], node.mark, attributes, node)
@@ -267,7 +263,7 @@ def _lookup_gradient(lifting: Lifting, node: Apply) -> bool:
         and lifting.shape(call.inputs[1].name) == lifting.shape(node.outputs[0])
         and call.attributes.get("padding_idx", -1) == padding
     ]
-    forward = _nearest(lifting, node, calls)
+    forward = nearest(lifting, node, calls)
     return forward is not None and lifting.gradient(forward, (given(node, "grad_output"),), ("", node.outputs[0]), node.mark)
 
 

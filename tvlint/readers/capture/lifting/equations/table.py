@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvlint.readers.capture.lifting.equations import elementwise, kernels, products, reductions, selections, shapes
+from tvlint.readers.capture.lifting.equations import elementwise, functions, kernels, products, reductions, selections, shapes
 from tvlint.readers.capture.lifting.lift import Equation
 
 ALL: tuple[Equation, ...] = (
@@ -12,6 +12,7 @@ ALL: tuple[Equation, ...] = (
     *elementwise.EQUATIONS,
     *products.EQUATIONS,
     *kernels.EQUATIONS,
+    *functions.EQUATIONS,
 )
 """Equations about one function are tried in this order."""
 

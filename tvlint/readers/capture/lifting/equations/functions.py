@@ -1,0 +1,211 @@
+"""Functions of `aten` that are functions of torch with the same arguments, and the kernels that give their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tvlint.ir.operators import Value
+from tvlint.readers.capture.lifting.equations.kernels import reduction_of
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, function_of, given, nearest
+from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
+
+_MADE_ANEW = frozenset({"weight", "bias"})
+"""Tensors that may be gathered anew for a gradient; the replay holds their numbers."""
+
+_OF_GRADIENT = frozenset({"grad_output", "grad_out", "output_mask", "bias_sizes"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function of `aten` that is `op`: its tensors, and what the other arguments are called in torch.
+
+    `only` are arguments that have to have one value (a number, none), with it; `implied` those that the shapes say too;
+    `gradient` is the kernel of its gradient.
+    """
+
+    aten: str
+    op: str
+    tensors: tuple[str, ...] = ("self",)
+    options: Mapping[str, str] = field(default_factory=dict)
+    only: Mapping[str, Argument] = field(default_factory=dict)
+    gradient: str = ""
+    implied: tuple[str, ...] = ()
+
+
+def _named(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_IN_TORCH = "torch.nn.functional."
+_POOLED = _named("kernel_size", "stride", "padding", "ceil_mode")
+_WINDOWS = (*_POOLED, "dilation")
+_AVERAGED = {**_POOLED, **_named("count_include_pad", "divisor_override")}
+_CONVOLVED = _named("stride", "padding", "dilation", "groups")
+
+_FUNCTIONS = (
+    _Function("leaky_relu", f"{_IN_TORCH}leaky_relu", options=_named("negative_slope"), gradient="leaky_relu_backward"),
+    _Function(
+        "elu", f"{_IN_TORCH}elu", options=_named("alpha"), only={"scale": 1, "input_scale": 1}, gradient="elu_backward"
+    ),
+    _Function("softplus", f"{_IN_TORCH}softplus", options=_named("beta", "threshold"), gradient="softplus_backward"),
+    _Function("hardtanh", f"{_IN_TORCH}hardtanh", options=_named("min_val", "max_val"), gradient="hardtanh_backward"),
+    _Function("hardswish", f"{_IN_TORCH}hardswish", gradient="hardswish_backward"),
+    _Function("hardsigmoid", f"{_IN_TORCH}hardsigmoid", gradient="hardsigmoid_backward"),
+    _Function("mish", f"{_IN_TORCH}mish", gradient="mish_backward"),
+    _Function("log_sigmoid_forward", f"{_IN_TORCH}logsigmoid", gradient="log_sigmoid_backward"),
+    _Function("glu", f"{_IN_TORCH}glu", options=_named("dim"), gradient="glu_backward"),
+    _Function(
+        "smooth_l1_loss", f"{_IN_TORCH}smooth_l1_loss", ("self", "target"), _named("reduction", "beta"),
+        gradient="smooth_l1_loss_backward",
+    ),
+    _Function(
+        "huber_loss", f"{_IN_TORCH}huber_loss", ("self", "target"), _named("reduction", "delta"), gradient="huber_loss_backward"
+    ),
+    _Function(
+        "binary_cross_entropy", f"{_IN_TORCH}binary_cross_entropy", ("self", "target"), _named("reduction"), {"weight": None},
+        "binary_cross_entropy_backward",
+    ),
+    _Function(
+        "binary_cross_entropy_with_logits", f"{_IN_TORCH}binary_cross_entropy_with_logits", ("self", "target"),
+        _named("reduction"), {"weight": None, "pos_weight": None},
+    ),
+    _Function("linalg_vector_norm", "torch.linalg.vector_norm", options=_named("ord", "dim", "keepdim")),
+    _Function("logsumexp", "torch.logsumexp", options=_named("dim", "keepdim")),
+    _Function("logaddexp", "torch.logaddexp", ("self", "other")),
+    _Function("amin", "torch.amin", options=_named("dim", "keepdim")),
+    _Function("roll", "torch.roll", options=_named("shifts", "dims")),
+    _Function("flip", "torch.flip", options=_named("dims")),
+    _Function("addcmul", "torch.addcmul", ("self", "tensor1", "tensor2"), _named("value")),
+    _Function("max_pool2d_with_indices", f"{_IN_TORCH}max_pool2d", options=_named(*_WINDOWS),
+              gradient="max_pool2d_with_indices_backward"),
+    _Function("max_pool3d_with_indices", f"{_IN_TORCH}max_pool3d", options=_named(*_WINDOWS),
+              gradient="max_pool3d_with_indices_backward"),
+    _Function("avg_pool2d", f"{_IN_TORCH}avg_pool2d", options=_AVERAGED, gradient="avg_pool2d_backward"),
+    _Function("avg_pool3d", f"{_IN_TORCH}avg_pool3d", options=_AVERAGED, gradient="avg_pool3d_backward"),
+    *(
+        _Function(f"_adaptive_avg_pool{n}d", f"{_IN_TORCH}adaptive_avg_pool{n}d", options=_named("output_size"),
+                  gradient=f"_adaptive_avg_pool{n}d_backward")
+        for n in (2, 3)
+    ),
+    _Function(
+        "native_group_norm", f"{_IN_TORCH}group_norm", ("input", "weight", "bias"), {"group": "num_groups", "eps": "eps"},
+        gradient="native_group_norm_backward", implied=("N", "C", "HxW"),
+    ),
+)  # fmt: skip
+
+
+def _options(node: Apply, function: _Function) -> dict[str, Value] | None:
+    """Return the arguments beside tensors by their names in torch; None where one has a value that is not spoken of."""
+    if any(node.arguments.get(name, wanted) != wanted for name, wanted in function.only.items()):
+        return None
+    if any(isinstance(node.arguments.get(name), Ref) for name in function.implied):
+        return None
+    known = {name: node.arguments[name] for name in function.options if name in node.arguments}
+    if any(isinstance(argument, Ref) for argument in known.values()):
+        return None
+    found: dict[str, Value] = {}
+    for name, argument in known.items():
+        own = reduction_of(node) if name == "reduction" else argument
+        if own is not None and own != ():
+            found[function.options[name]] = own  # type: ignore[assignment]
+    return found
+
+
+def _called(lifting: Lifting, node: Apply, op: str, tensors: Sequence[str], options: Mapping[str, Value]) -> bool:
+    """Lift a call of a function on those of its tensors that are given; other results than the first are read by its gradient.
+    """
+    operands = [node.arguments.get(name) for name in tensors]
+    while operands and operands[-1] is None:
+        operands.pop()
+    if not operands or not all(isinstance(operand, Ref) for operand in operands):
+        return False
+    lifting.emit(op, tuple(operands), node.outputs[:1], node.mark, options, node)
+    lifting.lifted_from.update(dict.fromkeys(node.outputs, node))
+    return True
+
+
+def _same(function: _Function) -> Callable[[Lifting, Apply], bool]:
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        options = _options(node, function)
+        return options is not None and _called(lifting, node, function.op, function.tensors, options)
+
+    return lift
+
+
+def _convolution(lifting: Lifting, node: Apply) -> bool:
+    dims = len(lifting.shape(str(lifting.value(given(node, "weight"))))) - 2
+    around = node.arguments.get("output_padding", ())
+    if node.arguments.get("transposed") or dims not in (1, 2, 3) or not isinstance(around, tuple) or any(around):
+        return False
+    options = _options(node, _Function("convolution", "", options=_CONVOLVED))
+    op = f"{_IN_TORCH}conv{dims}d"
+    return options is not None and _called(lifting, node, op, ("input", "weight", "bias"), options)
+
+
+def _gradient_of(function: str, tensors: tuple[str, ...]) -> Callable[[Lifting, Apply], bool]:
+    """Lift the gradient of the call, of the same operands and options, that autograd names or that is the last of them."""
+
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        first = lifting.value(node.arguments.get(tensors[0], node.arguments.get("self_or_result")))
+        calls = [call for call in lifting.uses.get(str(first), ()) if _is_like(lifting, node, call, function)]
+        forward = nearest(lifting, node, calls)
+        gradient = node.arguments.get("grad_output", node.arguments.get("grad_out"))
+        if forward is None or not isinstance(gradient, Ref):
+            return False
+        outputs = _outputs(node, sum(isinstance(operand, Ref) for operand in forward.inputs))
+        return bool(outputs) and lifting.gradient(forward, (gradient,), outputs, node.mark)
+
+    return lift
+
+
+def _is_like(lifting: Lifting, node: Apply, call: Call, function: str) -> bool:
+    """Return whether a call is one of the function, with the arguments and the other results that the gradient's kernel has."""
+    source = lifting.lifted_from.get(call.outputs[0])
+    if source is None or function_of(source.op) != function:
+        return False
+    return all(
+        _fits(lifting, name.removesuffix("_or_result"), argument, source)
+        for name, argument in node.arguments.items()
+        if name not in _OF_GRADIENT
+    )
+
+
+def _fits(lifting: Lifting, name: str, argument: Argument, source: Apply) -> bool:
+    """Return whether an argument of a gradient's kernel is that of the function, a result of it, or a flag that is not set."""
+    value, known = lifting.value(argument), source.arguments.get(name)
+    if value is None:
+        return argument == known if name in source.arguments else not argument
+    if name not in source.arguments:
+        return lifting.maker(argument) is source
+    other = lifting.value(known)
+    if other is not None and name in _MADE_ANEW:
+        return lifting.program.types[value] == lifting.program.types[other]
+    return value == other
+
+
+def _outputs(node: Apply, tensors: int) -> tuple[str, ...]:
+    """Return the gradients of so many tensors; the empty name for each that is not asked for."""
+    mask = node.arguments.get("output_mask", (True,))
+    asked = [flag is True for flag in mask] if isinstance(mask, tuple) else []
+    if len(node.outputs) != sum(asked) or any(asked[tensors:]):
+        return ()
+    made = iter(node.outputs)
+    wanted = [next(made) if is_asked else "" for is_asked in asked]
+    return tuple([*wanted, *("" for _ in range(tensors))][:tensors])
+
+
+EQUATIONS = (
+    *(Equation(row.aten, f"{row.aten} is {row.op} of the same arguments", _same(row)) for row in _FUNCTIONS),
+    *(
+        Equation(row.gradient, f"{row.gradient} is the gradient of {row.aten}", _gradient_of(row.aten, row.tensors))
+        for row in _FUNCTIONS
+        if row.gradient
+    ),
+    Equation("convolution", "convolution, not transposed, is torch.nn.functional.conv1d, conv2d or conv3d", _convolution),
+    Equation(
+        "convolution_backward",
+        "convolution_backward is the gradient of convolution",
+        _gradient_of("convolution", ("input", "weight", "bias")),
+    ),
+)

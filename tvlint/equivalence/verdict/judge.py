@@ -130,7 +130,12 @@ def explain(attempt: Attempt, progress: Progress, most_causes: int) -> Verdict:
 
 
 def find_repair(case: Case, defects: list[Defect], progress: Progress, most_causes: int) -> Repair | None:
-    """Return a change of the plan as it is written after which it is proved; of several causes, one for each of them."""
+    """Return a change of the plan as it is written after which it is proved; of several causes, one for each of them.
+
+    None is looked for where the programs gave the same numbers and nothing keeps the plan from running as it was run.
+    """
+    if case.agrees and not any(REFUTING.get(defect.name) in (Ground.FAILS, Ground.RACES) for defect in defects):
+        return None
     found = on_all_replicas(case, defects) if case.folded_axis else defects
 
     def proves(changed: Plan) -> bool:

@@ -38,6 +38,8 @@ class Case:
     """The axis along which `written` writes out replicas of which `parallel` is one; empty where none is folded."""
     telling: Telling = Telling.AS_WRITTEN
     """How terms tell what is computed."""
+    agrees: bool = False
+    """Whether both programs are known to have given the same numbers."""
 
 
 def first_rank(plan: Plan) -> int:

@@ -61,6 +61,7 @@ def prove(
     progress: Progress | None = None,
     solver_seconds: float | None = None,
     replay: bool = False,
+    agrees: bool = False,
 ) -> Verdict:
     """Return the verdict on the pair.
 
@@ -68,7 +69,8 @@ def prove(
     piece of every weight after reduction equals that of the reference, and so do the returned values. Refuted comes with a
     structural fact or a number; whatever could not be decided is Unknown. With `solver_seconds`, Z3 gives a second opinion on
     every annotation that a proof relied on, that many seconds at most on each; one that it refutes makes the verdict Unknown.
-    What is left open is run on random numbers, with `replay` what is proved as well.
+    What is left open is run on random numbers, with `replay` what is proved as well. `agrees` says that both programs are known
+    to have given the same numbers: another expression is then no end, and no change is looked for that mends it.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -77,6 +79,7 @@ def prove(
         case = pair(parallel, reference, assume)
         if isinstance(case, Defect):
             return state_gaps(parallel, reference, parallel, _not_understood(parallel) or [case])
+        case = replace(case, agrees=agrees)
         verdict = _decided(case, progress or (lambda text, share: None), solver_seconds)
         return _with_repair(case, _decided_on_numbers(case, verdict, replay))
     finally:
@@ -128,6 +131,7 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Ve
     found = judge(once, progress)
     verdict = _confirmed(case, found) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
     open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in OF_VALUES for reason in verdict.reasons)
+    open_ = open_ or (case.agrees and _differs_alone(verdict))
     for telling in (telling for telling in Telling if telling is not Telling.AS_WRITTEN and open_):
         progress("deriving normal forms", 0.9)
         proof = find_proof(replace(once, telling=telling), progress)
@@ -189,7 +193,7 @@ def _with_repair(case: Case, verdict: Verdict) -> Verdict:
 
     Of generated code it is the lines that are to be changed: see `tvlint/run/proof/code_repair.py`.
     """
-    if not _differs_alone(verdict) or any(reason.repair for reason in verdict.reasons):
+    if case.agrees or not _differs_alone(verdict) or any(reason.repair for reason in verdict.reasons):
         return verdict
     from tvlint.equivalence.verdict.on_numbers import GENERATED
     from tvlint.equivalence.verdict.repair_on_numbers import repaired_on_numbers

@@ -17,7 +17,7 @@ from tvlint.ir.plan import Plan
 from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.run.process.aside import Aside
 from tvlint.run.process.session import Progress, Session
-from tvlint.run.proof.captures import is_capture, judged, read_captures
+from tvlint.run.proof.captures import different_gradients, is_capture, judged, read_captures
 from tvlint.run.proof.code_repair import with_code_repair
 from tvlint.run.proof.pair import Pair, Plans, read_pair
 
@@ -77,6 +77,7 @@ def _prove_captures(pair: Pair, progress: Progress | None, started: float) -> Re
         progress=progress,
         solver_seconds=pair.solver_seconds,
         replay=pair.replay,
+        agrees=different_gradients(parallel, reference) == {},
     )
     verdict = judged(verdict, parallel, reference)
     verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())

@@ -265,6 +265,15 @@ class Lifting:
         for name in outputs_of(node):
             self.made[name] = node
 
+    def exchange(self, call: Call, other: Call) -> None:
+        """Put a call with the same results in the place of another."""
+        nodes = self.result.nodes
+        nodes[next(place for place, node in enumerate(nodes) if node is call)] = other
+        self.made.update(dict.fromkeys(other.outputs, other))
+        for operand in call.inputs:
+            if isinstance(operand, Ref):
+                self.uses[operand.name] = [other if each is call else each for each in self.uses[operand.name]]
+
     def equate(self, name: str, other: Argument) -> bool:
         """Let a value be the same as another."""
         found = self.value(other)

@@ -84,7 +84,7 @@ def _meetings(holdings: Sequence[Holding]) -> dict[int, list[tuple[str, int, str
 
 def _followed(holding: Holding, received: Mapping[str, Mapping[int, tuple[int, int]]]) -> _Followed:
     """Return where the units are in the values of a rank."""
-    followed = _Followed(holding.factors)
+    followed = _Followed(holding.factors, holding.lifted)
     followed.kept.update(name for value in holding.weights for names in holding.units.get(value, {}).values() for name in names)
     for value, dims in holding.units.items():
         for dim, names in dims.items():
@@ -101,9 +101,11 @@ def _followed(holding: Holding, received: Mapping[str, Mapping[int, tuple[int, i
 class _Followed:
     """The units of values: in which dimension each is, and before which of its factors."""
 
-    def __init__(self, factors: Factors) -> None:
+    def __init__(self, factors: Factors, lifted: Lifted) -> None:
         self.factors = factors
         self.types = factors.types
+        self.operations = lifted.program.operations
+        self.calls = {name: node for node in lifted.nodes if isinstance(node, Call) for name in node.outputs}
         self.places: dict[str, dict[int, tuple[int, int]]] = {}
         self.kept: set[int] = set()
 
@@ -198,7 +200,7 @@ class _Followed:
         """Follow units along the dimensions that an operator has in common with its results.
 
         A sum over a merged dimension, as of the gradient of a bias, is one for each index that a unit of a weight stands for;
-        units of data alone, as samples, are summed over.
+        units of data alone, as samples, are summed over, and so are those that the operand does not have whose gradient it is.
         """
         operands, spec = inputs_of(node), spec_of(node.op)
         if spec is None or spec.family is Family.RESHAPE:
@@ -216,11 +218,27 @@ class _Followed:
                     at = len(shape) - len(names) + dim
                     same = [number for number, name in enumerate(made) if name == names[dim] and name != ONE]
                     is_single = 0 <= at < len(shape) and shape[at] == self.types[value].shape[dim] == 1
-                    if node.op == "torch.sum" and unit not in self.kept:
+                    is_kept = node.op != "torch.sum" or (unit in self.kept and not self._is_summed_over(node, unit))
+                    if not is_kept:
                         is_single = False
                     if not same and (is_single or (resizes and not place)):
                         same = [at]
-                    if not same and node.op == "torch.sum" and shape and unit in self.kept:
+                    if not same and node.op == "torch.sum" and shape and is_kept:
                         same, place = [len(shape) - 1], 0
                     for number in same[:1]:
                         self.put(result, number, place, unit)
+
+    def _is_summed_over(self, node: Call, unit: int) -> bool:
+        """Return whether a sum is the gradient of the operand of an operator, by its shape, and that has not the unit."""
+        forward = self.calls.get(self.operations.get(node.mark.of, ""))
+        if node.mark.phase != "backward" or forward is None:
+            return False
+        wide = _without_ones(self.types[node.outputs[0]].shape)
+        like_it = [name for name in inputs_of(forward) if _without_ones(self.types[name].shape) == wide]
+        others = [name for name in inputs_of(forward) if name not in like_it]
+        has_it = [unit in self.places.get(name, {}) for name in like_it]
+        return bool(like_it) and not any(has_it) and any(unit in self.places.get(name, {}) for name in others)
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tvlint.ir.operators import Literal
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 from tvlint.readers.capture.lifting.factors import is_elementwise
-from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, Operand, given, whole
+from tvlint.readers.capture.lifting.lift import Call, Equation, GradientOf, Lifting, Operand, given, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref, Type
 
 LOOKUP = "torch.nn.functional.embedding"
@@ -345,7 +345,8 @@ def _part_of_lookup_gradient(lifting: Lifting, node: Apply) -> bool:
     source = lifting.maker(given(node, "self"))
     if source is None or source.op != "aten.embedding_dense_backward.default" or node.arguments["dim"] != 0:
         return False
-    if source.arguments.get("scale_grad_by_freq") or lifting.number(source.arguments.get("padding_idx", -1)) != -1:
+    padding = whole(source.arguments.get("padding_idx", -1))
+    if source.arguments.get("scale_grad_by_freq"):
         return False
     start, length = node.arguments["start"], node.arguments["length"]
     calls = [
@@ -358,9 +359,24 @@ def _part_of_lookup_gradient(lifting: Lifting, node: Apply) -> bool:
         and isinstance(length, int)
         and (call.attributes["start"], call.attributes["stop"]) == (start, start + length)
     ]
-    if not calls:
+    forward = _with_padding(lifting, calls[-1], padding) if calls else None
+    if forward is None:
         return False
-    return lifting.gradient(calls[-1], (given(source, "grad_output"),), ("", node.outputs[0]), source.mark)
+    return lifting.gradient(forward, (given(source, "grad_output"),), ("", node.outputs[0]), source.mark)
+
+
+def _with_padding(lifting: Lifting, call: Call, row: int) -> Call | None:
+    """Return a lookup that gives a row of the whole table no gradient, in its place in the program: it looks up the same.
+
+    None where another gradient of it was lifted with another row.
+    """
+    if call.attributes.get("padding_row", -1) == row:
+        return call
+    if any(isinstance(node, GradientOf) and node.forward is call for node in lifting.result.nodes):
+        return None
+    padded = replace(call, attributes={**call.attributes, "padding_row": row})
+    lifting.exchange(call, padded)
+    return padded
 
 
 def _all_rows(lifting: Lifting, node: Apply) -> bool:

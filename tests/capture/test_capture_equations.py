@@ -405,7 +405,7 @@ def test_a_gradient_kernel_is_the_gradient_of_its_forward_operator(kernel: str) 
      ("convolution_backward", "stride", (1, 1)), ("native_group_norm_backward", "group", 4),
      ("max_pool2d_with_indices_backward", "indices", A)],
 )  # fmt: skip
-def test_a_gradient_kernel_with_another_argument_than_its_forward_operator_stays_open(kernel: str, name: str, other: Any) -> None:
+def test_a_gradient_kernel_with_another_argument_than_its_function_stays_open(kernel: str, name: str, other: Any) -> None:
     op, arguments, value, (argument,), sources = FORWARD[kernel]
     bench = Bench()
     given = {own: bench.give(own, known) for own, known in arguments.items()}

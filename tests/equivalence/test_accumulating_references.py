@@ -127,3 +127,19 @@ def test_a_number_of_each_micro_batch_is_not_followed() -> None:
     )
     verdict = verdict_on(numbered, numbered)
     assert [reason.name for reason in verdict.reasons] == ["other-inputs"]
+
+
+def by_hand(batches: int, dp: int, added: str = "add(u, d)") -> str:
+    """Return a plan whose gradient of `h` is a sum of addends with other constants than each other, written out."""
+    text = model(batches, dp, batches, row="mul(h, t)")
+    text = text.replace("  a = mul(h, t)\n", "  k = mul(h, 0.5)\n  t = tanh(k)\n  a = mul(h, t)\n")
+    text = text.replace("-> (h, a, y,", "-> (h, k, t, a, y,").replace("mirror forth (x, h, a,", "mirror forth (x, h, k, t, a,")
+    gradient = f"u, dt = backward a (da)\n  dk = backward t (dt)\n  d = backward k (dk)\n  dh = {added}\n"
+    return text.replace("dh = backward a (da)\n", gradient)
+
+
+@pytest.mark.parametrize(("batches", "dp"), [(1, 1), (2, 1), (1, 2), (4, 2)])
+def test_addends_of_a_gradient_have_constants_of_their_own(batches: int, dp: int) -> None:
+    assert outcome(by_hand(batches, dp), by_hand(2, 1)) is Outcome.PROVED
+    for wrong in ("add(u, d, alpha=2)", "sub(u, d)", "add(d, u, alpha=3)", "mul(d, 2)"):
+        assert outcome(by_hand(batches, dp, wrong), by_hand(2, 1)) is Outcome.REFUTED, wrong

@@ -611,11 +611,7 @@ class Algebra:
             if joined is not None:
                 return joined
         if head[0] == SUM_OF_PRODUCTS:
-            made = self.sliced(self.placed(term, [(place,) for place in pattern]), index, start, stop, part)
-            if not made:
-                return ()
-            found, places, constant = self.as_factor(made)
-            return ((constant, ((found, places, ONE),)),)
+            return self._slice_of_sum(term, pattern, index, (start, stop), part)
         if head[0] == SLICE and head[1] == dim:
             (term,), start, stop = operands, start + head[2], stop + head[2]
         shape = (*terms.shape[term][:dim], stop - start, *terms.shape[term][dim + 1 :])
@@ -623,6 +619,23 @@ class Algebra:
             return self.of_term(term, moved)
         places = tuple(-1 if place == part else place for place in moved) if stop - start == 1 else moved
         return ((NONE, ((terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), places, ONE),)),)
+
+    def _slice_of_sum(self, term: int, pattern: Pattern, index: int, ends: tuple[int, int], part: int) -> Expression:
+        """Return some of the values of an index of a sum as one factor, found once for all indices of its dimensions."""
+        known, key = self.terms.slices, (term, pattern.index(index), *ends)
+        again = known.get(key) if part not in self.parts else None
+        if again is not None:
+            found, dims, constant = again
+            self.sizes[part] = (ends[1] - ends[0], False)
+            return ((constant, ((found, tuple(part if pattern[dim] == index else pattern[dim] for dim in dims), ONE),)),)
+        made = self.sliced(self.placed(term, [(place,) for place in pattern]), index, *ends, part)
+        if not made:
+            return ()
+        found, places, constant = self.as_factor(made)
+        moved = [part if place == index else place for place in pattern]
+        if part not in self.parts and len({*pattern}) == len(pattern) and -1 not in pattern and {*places} <= {*moved}:
+            known[key] = found, tuple(map(moved.index, places)), constant
+        return ((constant, ((found, places, ONE),)),)
 
     def _slice_of_outermost(
         self, term: int, pattern: Pattern, index: int, ends: tuple[int, int], part: int

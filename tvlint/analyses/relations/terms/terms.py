@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 GRADIENT_SUM = "gradient-sum"
@@ -51,6 +52,8 @@ class Terms:
         """The signs of the elements of sums of products, by term."""
         self.cuts: dict[int, set[tuple[int, int]]] = {}
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
+        self.slices: dict[tuple[int, int, int, int], tuple[int, tuple[int, ...], tuple[int, Fraction]]] = {}
+        """Slices of sums of products, by term, dimension and ends: the term, which dimensions it has, and the constant."""
         self.joins: dict[int, list[tuple[int, int, int]]] = {}
         """What the reference joins terms to, by each of them: the term, the dimension, and where in it this one begins."""
         self.ranges: dict[int, tuple[int, int, tuple[int, int], tuple[int, int]]] = {}

@@ -196,8 +196,13 @@ def _shares_beside_parts(
     """Return the operands without the constants of those that a part of a sum is added to, and these constants.
 
     So `a_i + b / n` on each of n ranks is a part of `a` and the share 1 / n of `b`, and the ranks' add up to `a + b`.
+    Operands without parts have one coefficient.
     """
     parts = {i for i in result.counted if operands[i].leaves}
+    added = next((group for group in result.linear if len(group) > 1 and group.issuperset(result.counted)), None)
+    if added is not None and not parts:
+        found = dict(zip(result.counted, world.values.of_one_coefficient([operands[i] for i in result.counted]), strict=True))
+        return [found.get(i, operand) for i, operand in enumerate(operands)], {}
     joint = next((group for group in result.linear if len(group) > 1 and not parts.isdisjoint(group)), None) if parts else None
     shares: dict[int, Coefficient] = {}
     bare = list(operands)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from tvlint.analyses.relations.terms import arithmetic
@@ -313,10 +314,27 @@ class Values:
             return self.of_whole_terms(values, lambda term: self.gradient_sum(of, term))
         if self.terms.normal:
             return self._normal_sum(of, [addend for value in values for addend in self._addends.get((of, value), (value,))])
-        total = self._gradient_sum(of, values)
+        total = self._gradient_sum(of, self.of_one_coefficient(values))
         if total is None or total.leaves:
             return total
         return self.retermed(total, summed(self.terms, total.term))
+
+    def of_one_coefficient(self, values: Sequence[Value]) -> Sequence[Value]:
+        """Return the values with one coefficient, where constants are taken out of terms.
+
+        By what the others differ from that of the first term is a part of their terms. It is the same in both plans, as a
+        multiple of a sum is one of all its addends.
+        """
+        terms = {value.term for value in values}
+        if not self.terms.accumulates or any(value.leaves or value.fold for value in values) or len(terms) < len(values):
+            return values
+        coefficient = min(values, key=lambda value: value.term).coefficient
+        if not coefficient or all(value.coefficient == coefficient for value in values):
+            return values
+        shares = [(value, Fraction(value.coefficient) / Fraction(coefficient)) for value in values]
+        return [
+            self._intern(times(self.terms, value.term, rational(share)), value.box, coefficient, ()) for value, share in shares
+        ]
 
     def _normal_sum(self, of: int, addends: Sequence[Value]) -> Value | None:
         """Return the sum of gradients in normal form; a part of one is added to as what it is the sum of: an addend may come

@@ -106,9 +106,9 @@ def _options(node: Apply, function: _Function) -> dict[str, Value] | None:
         return None
     found: dict[str, Value] = {}
     for name, argument in known.items():
-        own = reduction_of(node) if name == "reduction" else argument
-        if own is not None and own != ():
-            found[function.options[name]] = own  # type: ignore[assignment]
+        known_option = reduction_of(node) if name == "reduction" else argument
+        if known_option is not None and known_option != ():
+            found[function.options[name]] = known_option  # type: ignore[assignment]
     return found
 
 

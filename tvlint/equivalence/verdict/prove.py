@@ -4,6 +4,7 @@ The passes, in order, each a function from frozen values to a frozen value:
 
 - `casts.with_flags`, `held_weights.as_held`: two plans -> the same, with logic of flags in place of that of
   bits, and weights in the shapes in which ranks hold them;
+- `parts_as_places.with_parts_as_places`: likewise, for a case that is still open;
 - `pairing.pair`: two plans -> a `Case`, or the gap that keeps them from being compared;
 - `repeated_runs.without_repeated_runs`, `casts.without_needless_casts`, `unread_places.without_unread_places`,
   `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`, `padded_classes.without_padded_classes`: a plan ->
@@ -25,6 +26,7 @@ The passes, in order, each a function from frozen values to a frozen value:
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tvlint.analyses.relations.defect import Defect, reasons
@@ -44,6 +46,7 @@ from tvlint.equivalence.verdict.mixed_parts import taken_with_what_is_complete
 from tvlint.equivalence.verdict.open_values import OF_VALUES
 from tvlint.equivalence.verdict.padded_classes import without_padded_classes
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
+from tvlint.equivalence.verdict.parts_as_places import with_parts_as_places
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
 from tvlint.equivalence.verdict.unmade_gradients import ways_to_run
@@ -109,6 +112,8 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
         return False
     once = _once(case)
     found = find_proof(once, lambda text, share: None, tuple(Telling))
+    if found is None and (places := _with_places(once)) is not once:
+        found = find_proof(places, lambda text, share: None, tuple(Telling))
     return found is not None and (once.parallel is parallel or next(iter(check_order(parallel)), None) is None)
 
 
@@ -132,14 +137,28 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Ve
     verdict = _confirmed(case, found) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
     open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in OF_VALUES for reason in verdict.reasons)
     open_ = open_ or (case.agrees and _differs_alone(verdict))
-    for telling in (telling for telling in Telling if telling is not Telling.AS_WRITTEN and open_):
+    for way in _other_ways(once) if open_ else ():
         progress("deriving normal forms", 0.9)
-        proof = find_proof(replace(once, telling=telling), progress)
+        proof = find_proof(way, progress)
         again = verdict if proof is None else _stated(proof, progress, solver_seconds)
         if again.outcome is Outcome.PROVED:
             verdict = again
             break
     return verdict if plan is case.parallel else _in_order(case.parallel, verdict)
+
+
+def _other_ways(once: Case) -> Iterator[Case]:
+    """Yield the case with other terms for values, and with parts of views as places."""
+    yield from (replace(once, telling=telling) for telling in Telling if telling is not Telling.AS_WRITTEN)
+    places = _with_places(once)
+    yield from (replace(places, telling=telling) for telling in Telling if places is not once)
+
+
+def _with_places(once: Case) -> Case:
+    """Return the case with parts of views as places; the case itself where it has none."""
+    plan, reference = with_parts_as_places(once.parallel), with_parts_as_places(once.reference)
+    is_same = plan is once.parallel and reference is once.reference
+    return once if is_same else replace(once, parallel=plan, written=plan, reference=reference)
 
 
 def _stated(proof: Attempt, progress: Progress, solver_seconds: float | None) -> Verdict:

@@ -1,0 +1,84 @@
+"""Parts of a dimension of a view against places of a dimension of their own, with wrong twins, judged by numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.numbers import on_numbers_of
+from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
+from tvlint.equivalence.verdict.on_numbers import Agreement
+from tvlint.equivalence.verdict.parts_as_places import with_parts_as_places
+from tvlint.findings import Outcome
+
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
+WHOLE = """weight w f32[24,6]
+input x f32[5,6]
+loss l
+program
+h = linear(x, w)
+{parts}
+a = mul(q, k)
+b = tanh(a)
+c = mul(b, u)
+l: f32[] = sum(c)
+"""
+SHARDED = (
+    WHOLE.replace("weight", "mesh tp=2\nweight", 1).replace("[24,6]", "[24,6] tp:S(0)").replace("l: f32[]", "l0: f32[]")
+    + "l = all-reduce(l0) over tp\n"
+)
+REFERENCES = {
+    "places": "v = view(h, [5,4,3,2])\nq = select(v, 2, 0)\nk = select(v, 2, 1)\nu = select(v, 2, 2)",
+    "parts": "v = view(h, [5,4,6])\nq, k, u = split(v, 2, dim=2)",
+}
+PLANS = {
+    "parts": "v = view(h, [5,2,6])\nq, k, u = split(v, 2, dim=2)",
+    "parts of sizes": "v = view(h, [5,2,6])\nq, k, u = split(v, [2,2,2], dim=-1)",
+    "as many parts": "v = reshape(h, [5,2,-1])\nq, k, u = torch.chunk(v, 3, dim=2)",
+    "places in front": "v = view(h, [5,2,3,2])\np = permute(v, [2,0,1,3])\n"
+    "q = select(p, 0, 0)\nk = select(p, 0, 1)\nu = select(p, 0, 2)",
+}
+WRONG = {
+    "parts": (("q, k, u =", "q, u, k ="), ("a = mul(q, k)", "a = mul(q, u)")),
+    "parts of sizes": (("q, k, u =", "k, u, q ="),),
+    "as many parts": (("q, k, u =", "u, k, q ="),),
+    "places in front": (("k = select(p, 0, 1)", "k = select(p, 0, 2)"),),
+}
+IDIOMS = {
+    f"{plan} against {reference}": Idiom(WHOLE.format(parts=known), SHARDED.format(parts=parts), WRONG[plan])
+    for reference, known in REFERENCES.items()
+    for plan, parts in PLANS.items()
+}
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_parts_and_places_are_the_same(name: str) -> None:
+    assert isinstance(numbers_of_proved(IDIOMS[name]), Agreement)
+
+
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
+def test_other_parts_are_not(name: str, before: str, after: str) -> None:
+    idiom = IDIOMS[name]
+    assert idiom.verdict(before, after).outcome is not Outcome.PROVED
+    assert not isinstance(on_numbers_of(*idiom.plans(before, after)), Agreement)
+
+
+LEFT = {
+    "parts of other sizes": "v = view(h, [5,4,6])\nq, k = split(v, [4,2], dim=2)\nu = identity(q)",
+    "a view that is read elsewhere": "v = view(h, [5,4,6])\nq, k, u = split(v, 2, dim=2)\nn = exp(v) || none",
+    "parts of no view": "v = tanh(h)\nq, k, u = torch.chunk(v, 3, dim=1)",
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_parts_are_left_as_they_are(name: str) -> None:
+    (plan, _) = Idiom(WHOLE.format(parts=LEFT[name]), WHOLE.format(parts=LEFT[name]), ()).plans()
+    assert with_parts_as_places(plan) is plan
+
+
+def test_parts_become_places_with_their_gradients() -> None:
+    plan, reference = IDIOMS["parts against places"].plans()
+    changed = with_parts_as_places(plan)
+    assert changed is not plan
+    assert (changed.tensors["v"].shape, changed.tensors["grad(v)"].shape) == ((5, 2, 3, 2), (5, 2, 3, 2))
+    assert isinstance(on_numbers_of(changed, reference), Agreement)

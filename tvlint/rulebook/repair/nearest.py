@@ -48,8 +48,8 @@ class Change:
 
     def __str__(self) -> str:
         written = self.setting.written
-        named = f"`{written} {self.value}`" if written.startswith("-") else f"`{written}: {self.value}`"
-        return f"{named} (now {self.setting.value})"
+        joined = " " if written.startswith("-") else "=" if "." in written else ": "
+        return f"`{written}{joined}{self.value}` (now {self.setting.value})"
 
     @property
     def of_model(self) -> bool:

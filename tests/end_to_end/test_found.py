@@ -24,7 +24,7 @@ EXAMPLES = ROOT / "benchmarks" / "nnscaler_examples.py"
 FOUND = {
     "mlp--hybrid_pp2_tp4": ("pieces-not-in-rank-order", "gencode1.py:62"),
     "gpt--pp2": ("use-before-definition", "gencode1.py:212"),
-    "softmax--dp2": ("shapes-do-not-fit", "gencode0.py:44"),
+    "softmax--dp2": ("shape-mismatch", "gencode0.py:44"),
     "unbound--dp2": ("undefined-tensor", "gencode0.py:79"),
     "hidden--tp2": ("undefined-tensor", "gencode0.py:88"),
     "recurrent--dp2": ("undefined-tensor", "gencode0.py:117"),

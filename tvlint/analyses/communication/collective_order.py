@@ -57,7 +57,9 @@ def called(facts: Facts, call: Call) -> str:
     line = location_of(facts, call).line
     where = "" if line is None else f" (line {line})"
     if isinstance(operator, Communicate):
-        return f"`{operator.kind.value}`" + (f" of `{operator.inputs[0]}`" if operator.inputs else "") + where
+        how = f" {operator.reduce}" if operator.reduce and operator.reduce != "sum" else ""
+        how += f" with root {operator.root}" if operator.root is not None else ""
+        return f"`{operator.kind.value}{how}`" + (f" of `{operator.inputs[0]}`" if operator.inputs else "") + where
     if isinstance(operator, ReduceGradients):
         return f"`reduce-gradients` of `{operator.weights[0]}`{where}" if operator.weights else f"`reduce-gradients`{where}"
     return "a communication" + where

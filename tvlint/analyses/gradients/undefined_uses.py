@@ -83,7 +83,7 @@ def _needs_no_maker(plan: Plan, name: str) -> bool:
 
 def near(plan: Plan, name: str) -> str:
     """Return the name of the plan that `name` may be a misspelling of; empty where there is none."""
-    return next(iter(get_close_matches(name, sorted(_named(plan) | set(plan.tensors) - {name}), 1, 0.75)), "")
+    return next(iter(get_close_matches(name, sorted((_named(plan) | set(plan.tensors)) - {name}), 1, 0.75)), "")
 
 
 def _named(plan: Plan) -> set[str]:

@@ -269,10 +269,11 @@ def together(
             fits = _shape_of(splits) == _shape_of(first) and (machine.alone or _splits_fit(members, table))
             mismatch = Mismatch(
                 "mismatched-collective",
-                f"meets {name_of(this_operator)} of rank {other} in one group {list(members.ranks)}",
+                f"meets {name_of(this_operator)} of rank {other} in one group {list(members.ranks)}"
+                + _disagreement(first, this_operator),
                 refutes=not fits,
             )
-            tell(machine, rank, first, mismatch, fatal=True)
+            tell(machine, machine.ranks[members.ranks[0]], first, mismatch, fatal=True)
             return None
     dtypes = _dtypes(machine, [operator for operator, _ in table.values()])
     if len(dtypes) > 1 and not machine.alone:
@@ -481,6 +482,14 @@ def _shape_of(operator: Communicate) -> tuple[object, ...]:
         operator.receive_splits,
         operator.dtype,
     )
+
+
+def _disagreement(one: Communicate, other: Communicate) -> str:
+    """Return in what two collectives of one kind differ that have to agree, in words after a comma; empty for two kinds."""
+    names = ("dim", "concat-dim", "root", "reduction", "splits", "receive-splits", "dtype")
+    each = list(zip(names, _shape_of(one)[1:], _shape_of(other)[1:], strict=True))
+    name, here, there = next((differs for differs in each if differs[1] != differs[2]), ("", None, None))
+    return f", with {name} {here} and {there}" if name and one.kind is other.kind else ""
 
 
 def gradient_tag(machine: Machine, rank: RankState, operator: Communicate) -> int:

@@ -212,7 +212,7 @@ def _incomplete_outputs(alone: Alone) -> Iterator[Defect]:
         for rank in held:
             axis = next((axis for axis in shared if parts.is_part_over(rank, axis)), "")
             if axis and not is_mixed(held[rank]):
-                text = f"returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
+                text = f"the plan returns `{name}`, which on {{ranks}} is a part of a sum over `{axis}`"
                 defect = Defect("missing-allreduce", True, text, rank)
                 yield from _at_maker(alone, name, defect)
 

@@ -186,7 +186,8 @@ def test_one_mistake_in_many_launches_is_repaired_in_all_at_once_as_it_is_one_by
 def test_a_launch_with_words_that_are_not_known_is_repaired_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = "--num-layers 4 --hidden-size 5120 --num-attention-heads 40 --seq-length 4096 --max-position-embeddings 4096"
     rest = f"{sizes} --sequence-parallel --micro-batch-size 1 --global-batch-size 16 --train-iters 2"
-    Path("run.sh").write_text(f"TP=3\ntorchrun pretrain_gpt.py --tensor-model-parallel-size $TP {rest} $MORE\n")
+    launch = f"torchrun pretrain_gpt.py --tensor-model-parallel-size $TP --pipeline-model-parallel-size 2 {rest}"
+    Path("run.sh").write_text(f"TP=3\n{launch} --context-parallel-size 1 $MORE\n")
     assert main(["check", "--fix", "--unsafe-fixes", "run.sh", "--no-cache"]) == 0
     assert Path("run.sh").read_text().startswith("TP=4\n")
 

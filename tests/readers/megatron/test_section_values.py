@@ -86,6 +86,13 @@ def test_what_verl_hands_to_megatron_core_is_held_to_its_names_and_values(overri
     assert document(right, "run.sh").findings == ()
 
 
+def test_a_section_of_many_names_that_are_none_of_megatron_is_not_held_to_any() -> None:
+    near = "".join(f"  recompute_granularitx{number}: full\n" for number in range(5))
+    other = "".join(f"  own_name_{number}: 1\n" for number in range(500))
+    assert len(document(SECTION + near).findings) == 5
+    assert document(SECTION + near + other).findings == ()
+
+
 ROLL = """\
 actor_train:
   strategy_args:

@@ -29,26 +29,25 @@ def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
         if known is None or setting.written.startswith("--") or setting.location.path != configuration.path:
             continue
         if near := _choice_near(known, setting):
-            message = f"`{setting.written}` does not take `{str(setting.value)[:LONGEST]}`"
+            message = f"`{setting.written[-LONGEST:]}` does not take `{str(setting.value)[:LONGEST]}`"
             fix = Fix(f"write `{near}`", (Edit(setting.location, near),))
             yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{near}`?", fixes=(fix,))
         elif known.flags[0] in SIZES and not _may_be_whole(setting.value):
-            message = f"`{setting.written}` takes an integer, not `{str(setting.value)[:LONGEST]}`"
+            message = f"`{setting.written[-LONGEST:]}` takes an integer, not `{str(setting.value)[:LONGEST]}`"
             yield Finding("option-value-not-a-number", Severity.WARNING, message, setting.location, "write an integer")
 
 
 def misspelled_overrides(configuration: Configuration) -> Iterator[Finding]:
     """Yield a warning for each override of what verl hands on to Megatron core that is a letter or two away from a setting."""
-    names = [
-        (setting.name, setting.name_location)
+    paths = {
+        setting.name_location: (path.rpartition(".")[0], setting.name)
         for path, setting in configuration.beside.items()
         if path.rpartition(".")[0].rpartition(".")[2].startswith(FURTHER)
-    ]
-    for finding in misspelled_names(names):
-        place = finding.location
-        written = next(path for path, setting in configuration.beside.items() if setting.name_location == place)
-        meant = written.rpartition(".")[0] + "." + finding.fixes[0].edits[0].text
-        yield Finding(finding.rule, finding.severity, finding.message, place, f"did you mean `{meant}`?")
+    }
+    for finding in misspelled_names([(name, place) for place, (_, name) in paths.items()]):
+        section, _ = paths[finding.location]
+        meant = f"{section[-LONGEST:]}.{finding.fixes[0].edits[0].text}"
+        yield Finding(finding.rule, finding.severity, finding.message, finding.location, f"did you mean `{meant}`?")
 
 
 def _choice_near(known: Option, setting: Setting) -> str:

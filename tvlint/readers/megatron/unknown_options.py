@@ -51,6 +51,8 @@ ALIKE = 0.6
 BEGINNING = 4
 """So many first letters, and half of a word, make a word the beginning of another."""
 MOST_FLAGS = 10_000
+MOST_UNKNOWN = 500
+"""No section of Megatron's settings has so many names that are none of it."""
 SAME_WORD = {"n": "num", "sequence": "seq", "len": "length", "dim": "size", "tp": "tensor", "pp": "pipeline", "cp": "context"}
 ELSEWHERE = {
     "activation-checkpointing": "recompute-activations",
@@ -235,13 +237,17 @@ def _begins_with_a_short_option(flag: str, parser: ParserSource) -> bool:
 def misspelled_names(names: Sequence[tuple[str, Location]]) -> Iterator[Finding]:
     """Yield a warning for each name of a section that is a letter or two away from a setting that the section does not give.
 
-    What a fork has as an option is left alone, and so are hyphens, which FlagScale takes for underscores.
+    What a fork has as an option is left alone, and so are hyphens, which FlagScale takes for underscores. A section of very
+    many other names is one that some program makes of its own.
     """
     given = {name for name, _ in names}
-    for name, place in names:
-        flag = hyphens(f"--{name}")
-        if option_of(name) is not None or name in CANONICAL or is_option(flag) or is_of_fork(flag):
-            continue
+    flagged = ((name, place, hyphens(f"--{name}")) for name, place in names)
+    unknown = [
+        (name, place, flag)
+        for name, place, flag in flagged
+        if not (option_of(name) is not None or name in CANONICAL or is_option(flag) or is_of_fork(flag))
+    ]
+    for name, place, flag in unknown if len(unknown) <= MOST_UNKNOWN else ():
         near = _option_near(flag, "like") or _size_meant(flag)
         meant = known.dest if (known := option(near)) is not None else ""
         if meant and meant not in given:

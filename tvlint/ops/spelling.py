@@ -54,11 +54,18 @@ SHARING_A_GRADIENT: Mapping[str, tuple[str, ...]] = {
 """Operators by the one whose function of `aten` for the gradient (`threshold_backward`) theirs is too."""
 
 
+def is_captured(op: str) -> bool:
+    """Return whether the name is that of an operator of `aten` with its overload, as captures have them."""
+    return op.startswith("aten.") and op.count(".") == 2
+
+
 def without_overload(op: str) -> str:
     """Return the function without the overload of `aten` that is meant, which says only which arguments are given.
 
     `aten::add.Tensor` is `aten.add`; what the table has a function for of its own (`torch.Tensor.float`) stays.
     """
+    if is_captured(op):
+        return op.rpartition(".")[0]
     parts = op.replace("::", ".").split(".")
     if len(parts) > 2 and parts[-1] in _OVERLOADS and parts[-2] not in ("aten", "Tensor", "torch", "functional"):
         parts.pop()

@@ -7,10 +7,11 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from tvlint.ir.operators import Compute, Literal
+from tvlint.ir.operators import NOT_UNDERSTOOD, Compute, Literal
 from tvlint.ops.families.attention import shares_heads
 from tvlint.ops.field import Array, Floats
 from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Steps, Trait, UnsupportedError
+from tvlint.ops.spelling import without_overload
 from tvlint.ops.table import spec_of
 from tvlint.replay.stand_ins import StandIns
 
@@ -63,7 +64,7 @@ def _call(
 ) -> tuple[OpSpec, Call]:
     spec = spec_of(op)
     if spec is None:
-        raise NotReplayedError(f"`{op}` is not in the operator table")
+        raise NotReplayedError(str(attributes.get(NOT_UNDERSTOOD, f"`{without_overload(op)}` is not in the operator table")))
     shapes = iter(operands)
     given = tuple(each_input if isinstance(each_input, Literal) else next(shapes).shape for each_input in inputs)
     return spec, Call(op, given, attributes, tuple(results))  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.readers.capture.lifting.masks import masks_of
 from tvlint.readers.capture.lifting.program import (
+    UNFOLLOWED,
     Apply,
     Argument,
     Array,
@@ -23,6 +24,7 @@ from tvlint.readers.capture.lifting.program import (
     RootValue,
     Type,
     references,
+    unfollowed,
 )
 from tvlint.readers.capture.tapes import tape as recorded
 from tvlint.readers.capture.tapes.columns import Column, Columns, strides_of
@@ -305,11 +307,10 @@ class _Follower:
         return self._move(name, View(window.shape), mark) if tuple(shape) != window.shape else name
 
     def _unfollowed(self, text: str, window: Window, mark: Mark) -> str:
-        self.program.unfollowed.append((text, mark))
         name = self.program.fresh(Type(window.shape, window.dtype))
         entries = self.storages.get(window.storage, ())
         inputs = tuple(Ref(entry.value) for entry in entries if overlap(entry.window, window))
-        self.program.nodes.append(Apply("unfollowed", {"tensors": inputs}, (name,), mark))
+        self.program.nodes.append(unfollowed(f"{text} is not followed", inputs, name, mark))
         return name
 
     def _pieces(self, window: Window) -> list[Piece]:
@@ -653,12 +654,11 @@ class _Follower:
             self.write(result, part)
 
     def _unfollowed_exchange(self, event: Communication) -> None:
-        self.program.unfollowed.append((f"`{event.kind}` of {len(event.inputs)} tensors", event.mark))
         for number in event.outputs:
             window = self.tape.windows[number]
             value = self.program.fresh(Type(window.shape, window.dtype))
             read = tuple(Ref(self.read(each_input, event.mark)) for each_input in event.inputs)
-            self.program.nodes.append(Apply("unfollowed", {"tensors": read}, (value,), event.mark))
+            self.program.nodes.append(unfollowed(f"it {UNFOLLOWED}", read, value, event.mark, f"c10d.{event.kind}"))
             self.write(number, value)
 
     # ---- buffers of columns ----

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvlint.findings import Outcome, Problem, Reason, Verdict
 from tvlint.ir.location import Location
+from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
 from tvlint.readers.document import ReadError
 
@@ -110,16 +111,40 @@ def replayed(recorded: Recorded) -> Replayed:
         if far is None or gradient is None:
             return Replayed(compared, worst, f"does not make the recorded gradient of `{weight}` on rank {rank}")
         if not far <= max(rounding, _TOLERANCE.get(plan.tensors[weight].dtype, 0.0)):
-            text = f"replayed, gives another gradient of `{weight}` on rank {rank} than the program: {far:.2g} of its largest"
-            return Replayed(compared, worst, text)
+            text = f"gives another gradient of `{weight}` on rank {rank} than the program when it is replayed"
+            ignored = _ignored_targets(recorded)
+            if ignored is not None:
+                return Replayed(compared, worst, f"{text}: {_IGNORED}", ignored.source)
+            return Replayed(compared, worst, f"{text}: off by {far:.2g} of its largest")
         worst, compared = max(worst, far), compared + 1
     loss = next(iter(plan.losses), "")
     for rank, losses in recorded.losses.items():
         for micro_batch, number in enumerate(losses):
             far = _distance(found.returned.get((rank, micro_batch, loss)), number)
             if far is not None and far > max(_TOLERANCE.values()):
-                return Replayed(compared, worst, f"replayed, gives another loss on rank {rank} than the program")
+                return Replayed(compared, worst, f"gives another loss on rank {rank} than the program when it is replayed")
     return Replayed(compared, worst)
+
+
+_IGNORED = (
+    "a mean over targets of which some do not count, which is not followed; sum the loss, and divide it by the number of"
+    " targets that count on all ranks"
+)
+
+
+def _ignored_targets(recorded: Recorded) -> Compute | None:
+    """Return a loss that is a mean where the program was given targets that it ignores; None where there is none.
+
+    The mean over a rank's own targets is that over all targets only where every rank has as many that count.
+    """
+    given = [array for array in recorded.given.values() if array is not None and array.dtype.kind == "i"]
+    for operator in (operator for segment in recorded.plan.segments.values() for operator in segment.operators):
+        if not isinstance(operator, Compute) or operator.attributes.get("reduction") != "mean":
+            continue
+        ignored = operator.attributes.get("ignore_index")
+        if isinstance(ignored, int) and any(bool((array == ignored).any()) for array in given):
+            return operator
+    return None
 
 
 def _coarsest(plan: Plan) -> float:
@@ -270,13 +295,15 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
             reason = _reason(
                 "replay-differs",
                 False,
-                f"the {name}, {this_replayed.problem}",
+                f"the {name} {this_replayed.problem}",
                 this_replayed.location or Location(recorded.plan.path),
             )
             if any(map(_races, verdict.reasons)):
                 return _refuted_for_races(verdict, reason)
             unknown = replace(verdict, outcome=Outcome.UNKNOWN, reasons=(reason, *_open(verdict)))
             different = different_gradients(parallel, reference)
+            if not different and not this_replayed.run and _is_told(verdict, this_replayed.location):
+                return replace(unknown, reasons=_open(verdict))
             return _refuted(unknown, different, parallel.plan) if different else unknown
         facts.append(
             (
@@ -336,6 +363,12 @@ def _refuted_for_races(verdict: Verdict, replay: Reason) -> Verdict:
     races = [reason for reason in verdict.reasons if _races(reason)]
     others = [replace(reason, refutes=False) for reason in verdict.reasons if not _races(reason)]
     return replace(verdict, outcome=Outcome.REFUTED, reasons=(*races, replay, *others))
+
+
+def _is_told(verdict: Verdict, place: Location | None) -> bool:
+    """Return whether a reason says already that an operator at this line is not known, without which no plan is replayed."""
+    every = [reason.location for reason in verdict.reasons if reason.name == "unsupported-operator"]
+    return place is not None and any((each.path, each.line) == (place.path, place.line) for each in every)
 
 
 def _is_of_values(verdict: Verdict) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tvlint.ir.operators import NOT_UNDERSTOOD
 from tvlint.readers.capture.tapes.tape import Mark, Named, Other
 
 if TYPE_CHECKING:
@@ -145,7 +146,6 @@ class Program:
     after: dict[str, Array | None] = field(default_factory=dict)
     clipped: dict[str, tuple[Array | None, tuple[str, ...]]] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
-    unfollowed: list[tuple[str, Mark]] = field(default_factory=list)
 
     def fresh(self, type: Type) -> str:
         """Return a new name for a value."""
@@ -185,3 +185,14 @@ def makes(node: Node) -> tuple[str, ...]:
     if isinstance(node, Message):
         return () if node.sends else (node.value,)
     return ()
+
+
+UNFOLLOWED = (
+    "is not followed for these tensors; use one of a tensor that each rank gives and gets, in a group of ascending ranks"
+)
+"""Of a collective: what to do."""
+
+
+def unfollowed(text: str, read: tuple[Ref, ...], made: str, mark: Mark, op: str = "unfollowed") -> Apply:
+    """Return an operator of which nothing is known but what it reads, and why."""
+    return Apply(op, {"tensors": read, NOT_UNDERSTOOD: text}, (made,), mark)

@@ -23,6 +23,7 @@ from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Role
+from tvlint.ops.spelling import is_captured, without_overload
 
 _PARTIAL = ("missing-allreduce", "gather-of-partial")
 """Mismatches that a partial sum causes by arriving where it does."""
@@ -259,12 +260,17 @@ def partial_sum(plan: Plan, rank: int, pending: Pending) -> str:
 
 def name_of(operator: Operator) -> str:
     if isinstance(operator, Compute):
-        return f"`{operator.op.rsplit('.', 1)[-1]}`"
+        return f"`{_function(operator.op)}`"
     if isinstance(operator, Backward):
-        return f"backward of `{operator.forward.op.rsplit('.', 1)[-1]}`"
+        return f"backward of `{_function(operator.forward.op)}`"
     if isinstance(operator, Communicate):
         return f"`{operator.kind.value}`"
     return f"`{type(operator).__name__.lower()}`"
+
+
+def _function(op: str) -> str:
+    """Return the name of a function without its modules, and without the overload that captures name."""
+    return (without_overload(op) if is_captured(op) else op).rsplit(".", 1)[-1]
 
 
 def bare_name(operator: Operator) -> str:

@@ -20,12 +20,16 @@ from tvlint.analyses.relations.transfer.relation import Leaf, Value
 from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute
 from tvlint.ir.plan import Role
 from tvlint.ops.annotations.declared import AnnotationError, parse
+from tvlint.ops.spelling import is_captured, without_overload
 from tvlint.ops.table import is_nonlinear, row_of, spec_of
 
 _RANDOM = re.compile(r"(?i)drop|noise|rand|sampl|bernoulli|gumbel|jitter|stochastic")
 """Names of functions that draw random numbers."""
 _FRAMEWORKS = ("torch", "nnscaler", "_operator", "builtins")
 """Modules whose functions a project does not declare."""
+
+
+_OTHERWISE = "choose an implementation that computes it from other operators of torch"
 
 
 def why_unknown(operator: Compute) -> str:
@@ -36,6 +40,8 @@ def why_unknown(operator: Compute) -> str:
         return f"`{operator.op}` overwrites its operand"
     if spec_of(operator.op) is not None:
         return f"`{operator.op}` gives nothing, and its effect is not known"
+    if is_captured(operator.op):
+        return f"`{without_overload(operator.op)}` is captured and not lifted; {_OTHERWISE}"
     lacks = f"`{operator.op}` is not in the operator table"
     if not operator.outputs:
         lacks += ", and its effect is not known"

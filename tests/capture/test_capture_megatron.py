@@ -28,6 +28,8 @@ PROGRAMS = {
     "megatron_gpt_latent_pp2": ("megatron_gpt_latent_reference", "pp 2", "33"),
     "megatron_gpt_experts_allgather": ("megatron_gpt_experts_reference", "dp 2", "29"),
     "megatron_gpt_experts_alltoall": ("megatron_gpt_experts_reference", "dp 2", "29"),
+    "megatron_main_experts_allgather_tp2": ("megatron_main_experts_reference", "tp 2", "29"),
+    "megatron_main_experts_alltoall_tp2": ("megatron_main_experts_reference", "tp 2", "29"),
     "pretrain_gpt_llama_tp2_dp2": ("pretrain_gpt_llama_reference", "dp 2 x tp 2", "9"),
 }
 
@@ -69,6 +71,24 @@ def test_layers_of_a_stage_that_each_keep_a_table_read_one_and_another_table_is_
     assert [problem.message for problem in report.problems] == [
         "a value of shape (2,) that the step is given is no part of what the reference is given"
     ]
+
+
+@pytest.mark.parametrize(
+    ("op", "changed"),
+    [
+        ("aten.sort.stable", {"descending": False}),
+        ("aten.sort.stable", {"stable": False}),
+        ("aten.remainder.Scalar", {"other": 8}),
+        ("aten.remainder.Scalar", {"other": 17}),
+    ],
+)
+def test_places_of_flags_sorted_otherwise_are_not_followed(op: str, changed: dict[str, object], tmp_path: Path) -> None:
+    lines = [
+        {**line, "arguments": {**line["arguments"], **changed}} if line.get("op") == op else line
+        for line in lines_of("megatron_main_experts_alltoall_tp2")
+    ]
+    found = read_captures(written(tmp_path, lines), path_of("megatron_main_experts_reference"))
+    assert isinstance(found, Problem) or not is_proved(found[0].plan, found[1].plan)
 
 
 def collectives(lines: list[Line], kind: str) -> list[int]:

@@ -103,7 +103,7 @@ def _reduce(args: Any, launch: Launch, tell: Tell) -> None:
     before = {name: getattr(args, name, None) for name in _SIZES}
     _reduce_layers(args, launch)
     _reduce_width(args, launch, tensor)
-    sequence = launch.sizes.sequence or min(args.seq_length or 16, lcm(16, 2 * context, tensor))
+    sequence = launch.sizes.sequence or min(args.seq_length or 16, lcm(16, 2 * context, tensor) * _times_for_experts(args))
     args.seq_length = args.max_position_embeddings = sequence
     args.padded_vocab_size = lcm(32, 8 * tensor)
     args.vocab_size = args.padded_vocab_size - 1
@@ -113,6 +113,17 @@ def _reduce(args: Any, launch: Launch, tell: Tell) -> None:
         now = getattr(args, name, None)
         if value not in (None, now):
             tell(f"`{_spelled(name)}` {value} reduced to {now}" if now else f"`{_spelled(name)} {value}` left out")
+
+
+def _times_for_experts(args: Any) -> int:
+    """Return how often the shortest sequence is taken, so that each rank has tokens for every expert, sixteen as a mean.
+
+    What an expert without a token of a rank does with the others is not recorded.
+    """
+    if not getattr(args, "num_experts", None):
+        return 1
+    each: int = args.num_experts * args.tensor_model_parallel_size * getattr(args, "context_parallel_size", 1)
+    return max(1, each // int(args.moe_router_topk) // 2)
 
 
 _SIZES = (

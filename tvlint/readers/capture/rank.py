@@ -32,6 +32,7 @@ from tvlint.readers.capture.rewriting.expansions import without_expansions
 from tvlint.readers.capture.rewriting.regather import with_dimensions
 from tvlint.readers.capture.rewriting.scaled_sums import with_scaled_addends
 from tvlint.readers.capture.rewriting.scattered_addends import with_scattered_addends
+from tvlint.readers.capture.rewriting.sorted_flags import with_flags_selected
 from tvlint.readers.capture.tapes.tape import Mark, Tape
 from tvlint.readers.document import ReadError
 
@@ -79,7 +80,8 @@ def prepare(
     for text, mark in (*unread, *misfits):
         if text:
             raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
-    lifted = with_all_rows(with_nothing_in_unread_counts(without_dead(lifted)), tokens)
+    lifted = with_flags_selected(with_nothing_in_unread_counts(without_dead(lifted)))
+    lifted = with_all_rows(without_dead(lifted), tokens)
     lifted = with_dimensions(without_expansions(without_dead(lifted)))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(with_scaled_addends(lifted))))
     reduced = reducers_of(lifted)

@@ -40,11 +40,18 @@ class _NotRowsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The two dimensions that tokens are counted along, and how many ranks gave parts of the dimension `at`, one by one."""
+    """The two dimensions that tokens are counted along, and of how many ranks' parts each of them is put together.
+
+    The ranks that gave parts are in the order of the second dimension, those of one part of it in that of the first.
+    """
 
     shape: tuple[int, int]
-    ranks: int = 1
-    at: int = 1
+    parts: tuple[int, int] = (1, 1)
+
+    @property
+    def ranks(self) -> int:
+        """Return how many ranks gave parts."""
+        return prod(self.parts)
 
     @property
     def count(self) -> int:
@@ -121,6 +128,7 @@ class _Rewriting:
         self.again: dict[int, Call] = {}
         self.chunks: dict[str, set[tuple[int, int]]] = {}
         self.layouts: dict[int, Tokens] = {}
+        self.inner = 1
         for node in lifted.nodes:
             if isinstance(node, Call) and node.op == _NARROW and _number(node, 1) == 0:
                 self.chunks.setdefault(inputs_of(node)[0], set()).add((_number(node, 2), _number(node, 3)))
@@ -129,19 +137,32 @@ class _Rewriting:
 
     def _lay_out(self, name: str, whole: tuple[tuple[int, int], ...]) -> None:
         """Keep the dimensions of the tokens from which rows are taken: those of the value that is viewed as rows of them."""
-        node, ranks = self.makers.get(name), 1
+        node, group = self.makers.get(name), tuple[int, ...]()
         if isinstance(node, Exchange) and node.kind == "all-gather" and node.dim == 0:
-            ranks, node = len(node.group), self.makers.get(node.inputs[0])
+            group, node = node.group, self.makers.get(node.inputs[0])
         source = inputs_of(node)[0] if isinstance(node, Call) and node.op == _VIEW else ""
         shape = self.program.shape(source) if source else ()
         if len(shape) != 3:
             return
         first, second, _ = shape
-        at = 0 if any(first != one and second == other for one, other in whole) else 1
-        self.layouts[first * second] = Tokens((first, second), 1, at)
-        if ranks > 1:
-            wide = (first * ranks, second) if at == 0 else (first, second * ranks)
-            self.layouts[prod(wide)] = Tokens(wide, ranks, at)
+        cut = [one // first for one, _ in whole if one % first == 0]
+        self.inner = max(self.inner, min(cut, default=1))
+        self.layouts[first * second] = Tokens((first, second))
+        if group:
+            parts = self._parts(group)
+            wide = first * parts[0], second * parts[1]
+            self.layouts[prod(wide)] = Tokens(wide, parts)
+
+    def _parts(self, group: Sequence[int]) -> tuple[int, int]:
+        """Return in how many parts of each dimension the ranks of a group hold the tokens.
+
+        Neighbours hold parts of the first dimension, as many as the single-device program has of it.
+        """
+        places = [rank % self.inner for rank in sorted(group)]
+        first = len(set(places))
+        if places != sorted(set(places)) * (len(places) // first):
+            raise _NotRowsError
+        return first, len(places) // first
 
     # ---- what is made ----
 
@@ -176,10 +197,10 @@ class _Rewriting:
         if name in self.ordered and self.ordered[name][1] == dim:
             return self.ordered[name][0]
         tokens, shape = self._tokens(self.program.shape(name)[dim]), self.program.shape(name)
-        if tokens.ranks == 1 or tokens.at == 0:
+        if tokens.parts[1] == 1:
             return name
-        first, second = tokens.shape[0], tokens.shape[1] // tokens.ranks
-        cut = self.view(name, (*shape[:dim], tokens.ranks, first, second, *shape[dim + 1 :]), mark)
+        first, second = tokens.shape[0], tokens.shape[1] // tokens.parts[1]
+        cut = self.view(name, (*shape[:dim], tokens.parts[1], first, second, *shape[dim + 1 :]), mark)
         rest = tuple(range(dim + 3, len(shape) + 2))
         return self.view(self.permute(cut, (*range(dim), dim + 1, dim, dim + 2, *rest), mark), shape, mark)
 
@@ -187,10 +208,10 @@ class _Rewriting:
         """Let a value be `name` with its tokens in the order in which the program has them."""
         shape = self.program.shape(name)
         tokens = self._tokens(shape[dim])
-        if tokens.ranks > 1 and tokens.at == 1:
+        if tokens.parts[1] > 1:
             self.ordered[made] = name, dim
-            first, second = tokens.shape[0], tokens.shape[1] // tokens.ranks
-            cut = self.view(name, (*shape[:dim], first, tokens.ranks, second, *shape[dim + 1 :]), mark)
+            first, second = tokens.shape[0], tokens.shape[1] // tokens.parts[1]
+            cut = self.view(name, (*shape[:dim], first, tokens.parts[1], second, *shape[dim + 1 :]), mark)
             rest = tuple(range(dim + 3, len(shape) + 2))
             name = self.permute(cut, (*range(dim), dim + 1, dim, dim + 2, *rest), mark)
         self.view(name, shape, mark, made)
@@ -305,7 +326,7 @@ class _Rewriting:
         shape = self.program.shape(name)
         if len(shape) != 2 or shape[0] != choice.tokens.count or self.program.shape(node.outputs[0])[1:] != shape[1:]:
             raise _NotRowsError
-        one = self.view(self.in_order(name, 0, node.mark), (1, *shape), node.mark)
+        one = self.in_order(name, 0, node.mark)
         flags = self.view(
             self._flags(choice, self.program.types[name].dtype, node.mark), (choice.experts, shape[0], 1), node.mark
         )
@@ -420,6 +441,10 @@ class _Rewriting:
 
     def _viewed(self, node: Call, rows: Rows) -> None:
         name, made = inputs_of(node)[0], self.program.shape(node.outputs[0])
+        if node.op == _VIEW and not rows.row and self.program.shape(name) == made[::-1] and len(made) == 2 and made[1] == 1:
+            turned = self.permute(rows.value, (1, 0), node.mark)  # which of one row is a view
+            self.rows[node.outputs[0]] = replace(rows, value=turned, row=1)
+            return
         if rows.row or not made or made[0] != self.program.shape(name)[0]:
             raise _NotRowsError
         shape = (self.program.shape(rows.value)[0], *made[1:])
@@ -522,23 +547,48 @@ class _Rewriting:
         if large is None or small is None or large.ranks != len(node.group) or small.ranks != 1:
             return False
         gathers = node.kind == "all-gather"
-        before, after = (small, large) if gathers else (large, small)
+        before = small if gathers else large
         value = name if gathers else self.in_order(name, 0, node.mark)
-        got = self.program.fresh(self.program.types[made].of_shape((*after.shape, *shapes[1][1:])))
         part = "" if gathers else self._own_part(value, node)
-        if part:
+        if part and 1 in large.parts:
             cut = self.view(part, (*before.shape, *self.program.shape(part)[1:]), node.mark)
-            last = len(self.program.shape(cut)) - 1
-            sent = replace(node, kind="all-to-all", reduce="", inputs=(cut,), outputs=(got,), dim=large.at, joined=last)
-            self.nodes.append(sent)
+            last, dim = len(self.program.shape(cut)) - 1, int(large.parts[1] > 1)
+            got = self.program.fresh(self.program.types[made].of_shape((*small.shape, *shapes[1][1:])))
+            self.nodes.append(replace(node, kind="all-to-all", reduce="", inputs=(cut,), outputs=(got,), dim=dim, joined=last))
         else:
-            cut = self.view(value, (*before.shape, *shapes[0][1:]), node.mark)
-            self.nodes.append(replace(node, inputs=(cut,), outputs=(got,), dim=large.at))
+            got = self.view(value, (*before.shape, *shapes[0][1:]), node.mark)
+            for dim, group in self._stages(node.group, large.parts[0])[:: 1 if gathers else -1]:
+                got = self._along(node, got, group, dim, len(group) if gathers else 1 / len(group))
         if gathers:
             self.as_gathered(self.view(got, shapes[1], node.mark), 0, node.mark, made)
         else:
             self.view(got, shapes[1], node.mark, made)
         return True
+
+    def _stages(self, group: Sequence[int], first: int) -> list[tuple[int, tuple[int, ...]]]:
+        """Return the ranks among which a collective of a group runs along one dimension, then along the other."""
+        ranks = sorted(group)
+        outer, inner = divmod(ranks.index(self.program.rank), first)
+        stages = (0, tuple(ranks[outer * first : (outer + 1) * first])), (1, tuple(ranks[inner::first]))
+        return [(dim, members) for dim, members in stages if len(members) > 1]
+
+    def _along(
+        self, node: Exchange, value: str, group: tuple[int, ...], dim: int, times: float, joined: int | None = None
+    ) -> str:
+        """Add a collective along a dimension that becomes so many times as long, or that is sent for another one."""
+        if node.handle and group != tuple(sorted(node.group)):
+            raise _NotRowsError
+        shape = list(self.program.shape(value))
+        shape[dim] = int(shape[dim] * times)
+        if joined is not None:
+            shape[joined] = int(shape[joined] / times)
+        got = self.program.fresh(self.program.types[value].of_shape(tuple(shape)))
+        self.nodes.append(
+            replace(
+                node, inputs=(value,), outputs=(got,), group=group, dim=dim, joined=joined, splits=(), receive_splits=()
+            )
+        )
+        return got
 
     def _own_part(self, name: str, node: Exchange) -> str:
         """Return what a value is that each rank of a collective has in its own columns, with zeros in those of the others.
@@ -558,23 +608,22 @@ class _Rewriting:
         ranks, shape = len(node.group), self.program.shape(rows.value)
         if node.kind != "all-to-all" or rows.row or not rows.is_whole or ranks < 2:
             raise _NotRowsError
-        (first, second), at = rows.tokens.shape, rows.tokens.at
+        (first, second), parts = rows.tokens.shape, self._parts(node.group)
+        stages = self._stages(node.group, parts[0])
+        value = self.view(rows.value, (rows.experts, first, second, *shape[1:]), node.mark)
         if rows.pieces == tuple((expert, 0) for expert in range(rows.experts)) and rows.experts % ranks == 0:
-            experts, split, joined = rows.experts // ranks, 0, 1 + at
-            wide = (first * ranks, second) if at == 0 else (first, second * ranks)
+            experts, wide = rows.experts // ranks, (first * parts[0], second * parts[1])
             pieces = tuple((expert, rank) for rank in range(ranks) for expert in range(experts))
+            for dim, group in stages[::-1]:
+                value = self._along(node, value, group, 0, 1 / len(group), 1 + dim)
         elif rows.pieces == tuple((expert, rank) for rank in range(ranks) for expert in range(rows.experts)):
-            experts, split, joined = rows.experts * ranks, 1 + at, 0
-            wide = (first // ranks, second) if at == 0 else (first, second // ranks)
+            experts, wide = rows.experts * ranks, (first // parts[0], second // parts[1])
             pieces = tuple((expert, 0) for expert in range(experts))
+            for dim, group in stages:
+                value = self._along(node, value, group, 1 + dim, 1 / len(group), 0)
         else:
             raise _NotRowsError
-        cut = self.view(rows.value, (rows.experts, first, second, *shape[1:]), node.mark)
-        got = self.program.fresh(self.program.types[rows.value].of_shape((experts, *wide, *shape[1:])))
-        self.nodes.append(
-            replace(node, inputs=(cut,), outputs=(got,), dim=split, joined=joined, splits=(), receive_splits=())
-        )
-        value = self.view(got, (experts * prod(wide), *shape[1:]), node.mark)
+        value = self.view(value, (experts * prod(wide), *shape[1:]), node.mark)
         self.rows[node.outputs[0]] = Rows(value, pieces, experts, replace(rows.tokens, shape=wide), rows.is_zero)
 
 

@@ -1,0 +1,103 @@
+"""Places of flags that a stable sort puts in front, as places that the flags choose.
+
+Megatron finds the tokens of each expert by sorting the flags of all experts and tokens, the set ones first, and keeping as many
+places as are set. Those are the places that `masked_select` gives by the flags, in its order. That as many are kept is what the
+recorded step shows; the replay holds the result to its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import prod
+
+from tvlint.ir.operators import Literal, Value
+from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.lifting.program import Ref, Type
+from tvlint.readers.capture.tapes.tape import Mark
+
+_VIEW, _NARROW, _ZEROS = "torch.Tensor.view", "torch.narrow", "torch.zeros"
+_SORT, _REST, _TAKE, _ADD = "torch.sort", "torch.remainder", "torch.index_select", "torch.index_add"
+_FIRST_SET = {"dim": 0, "descending": True, "stable": True}
+
+
+def with_flags_selected(lifted: Lifted) -> Lifted:
+    """Return the program with rows that flags choose in place of those at the first places of sorted flags."""
+    rewriting = _Rewriting(lifted)
+    for node in lifted.nodes:
+        if not (isinstance(node, Call) and rewriting.take(node)):
+            rewriting.nodes.append(node)
+    return replace(lifted, nodes=rewriting.nodes) if rewriting.places else lifted
+
+
+class _Rewriting:
+    """A program while it is rewritten; `places` are first places of sorted flags, with flags of two dimensions."""
+
+    def __init__(self, lifted: Lifted) -> None:
+        self.program = lifted.program
+        self.makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+        self.nodes: list[LiftedNode] = []
+        self.places: dict[str, str] = {}
+
+    def take(self, node: Call) -> bool:
+        """Rewrite a call; return whether it is one that reads such places."""
+        names, made = inputs_of(node), node.outputs[0]
+        if node.op == _NARROW and (flags := self._sorted_flags(node)):
+            self.places[made] = flags
+        if len(names) == 1 and names[0] in self.places and node.op == _REST:
+            return self._rest(node, self.places[names[0]])
+        if len(names) == 2 and names[1] in self.places and node.op == _TAKE and node.attributes == {"dim": 0}:
+            shape = self.program.shape(self.places[names[1]])
+            wide = self._emit(_VIEW, (Ref(names[0]), Literal(shape)), self.program.types[names[0]].of_shape(shape), node.mark)
+            self._add("aten.masked_select.default", (wide, self.places[names[1]]), made, node.mark)
+            return True
+        if len(names) == 3 and names[1] in self.places and node.op == _ADD and node.attributes == {"dim": 0}:
+            return self._put(node, *names)
+        return False
+
+    def _sorted_flags(self, node: Call) -> str:
+        """Return the flags of two dimensions of which a range holds the first places; empty where it is none of those."""
+        sort = self.makers.get(inputs_of(node)[0])
+        if node.inputs[1:3] != (Literal(0), Literal(0)) or not isinstance(sort, Call):
+            return ""
+        if sort.op != _SORT or dict(sort.attributes) != _FIRST_SET:
+            return ""
+        flat = self.makers.get(inputs_of(sort)[0])
+        if sort.outputs[1:] != inputs_of(node) or not isinstance(flat, Call) or flat.op != _VIEW:
+            return ""
+        (flags,) = inputs_of(flat)
+        type = self.program.types[flags]
+        return flags if type.dtype == "bool" and len(type.shape) == 2 else ""
+
+    def _rest(self, node: Call, flags: str) -> bool:
+        """Let places among all tokens be those among the tokens of each expert."""
+        shape, made = self.program.shape(flags), node.outputs[0]
+        if node.inputs[1:] != (Literal(shape[1]),):
+            return False
+        type = self.program.types[made]
+        count = self._emit("torch.arange", (Literal(shape[1]),), type.of_shape(shape[1:]), node.mark, dtype=type.dtype)
+        row = self._emit(_VIEW, (Ref(count), Literal((1, shape[1]))), type.of_shape((1, shape[1])), node.mark)
+        every = self._emit("torch.Tensor.expand", (Ref(row),), type.of_shape(shape), node.mark, size=shape)
+        self._add("aten.masked_select.default", (every, flags), made, node.mark)
+        return True
+
+    def _put(self, node: Call, base: str, places: str, source: str) -> bool:
+        """Let what is added to zeros at the places be put there, each of which is one place only."""
+        zeros, made, flags = self.makers.get(base), node.outputs[0], self.places[places]
+        shape, type = self.program.shape(flags), self.program.types[node.outputs[0]]
+        if not isinstance(zeros, Call) or not zeros.op.startswith(_ZEROS) or type.shape != (prod(shape),):
+            return False
+        nothing = self._emit(_ZEROS, (Literal(shape),), type.of_shape(shape), node.mark, dtype=type.dtype)
+        self.makers[nothing] = self.nodes[-1]
+        wide = self.program.fresh(type.of_shape(shape))
+        self._add("aten.masked_scatter.default", (nothing, flags, source), wide, node.mark)
+        self.nodes.append(Call(_VIEW, (Ref(wide), Literal(type.shape)), {}, (made,), node.mark))
+        return True
+
+    def _emit(self, op: str, inputs: Sequence[Ref | Literal], type: Type, mark: Mark, **attributes: Value) -> str:
+        made = self.program.fresh(type)
+        self.nodes.append(Call(op, tuple(inputs), attributes, (made,), mark))
+        return made
+
+    def _add(self, op: str, names: Iterable[str], made: str, mark: Mark) -> None:
+        self.nodes.append(Call(op, tuple(map(Ref, names)), {}, (made,), mark))

@@ -64,6 +64,20 @@ def test_an_input_is_not_there_before_it_is_loaded() -> None:
     assert verdict_on(LATE, REFERENCE_OF_LOADED).outcome is not Outcome.PROVED
 
 
+MISNAMED = LOADED.replace("  y: f32[4,4] = gelu(h)\n", "segment c forward (h) -> (l)\n  y: f32[4,4] = gelu(h)\n").replace(
+    "forward (x) -> (l)", "forward (x) -> (h)"
+)
+NAMED = MISNAMED.replace("run a micro-batch 0\n", "run a micro-batch 0 (x) -> (h1)\n  run c micro-batch 0 (h1) -> (l)\n")
+MISNAMED = NAMED.replace("run c micro-batch 0 (h1)", "run c micro-batch 0 (h2)")
+
+
+def test_a_value_is_not_there_under_a_name_that_nothing_has_made() -> None:
+    assert not isinstance(on_numbers_of(plan_of(NAMED), plan_of(REFERENCE_OF_LOADED)), NotRun)
+    found = on_numbers_of(plan_of(MISNAMED), plan_of(REFERENCE_OF_LOADED))
+    assert found == NotRun("`h` is read under a name that nothing has made")
+    assert verdict_on(MISNAMED, REFERENCE_OF_LOADED).outcome is not Outcome.PROVED
+
+
 @pytest.mark.parametrize("what", ["weight w f32[4,4]", "input x f32[4,4]"])
 def test_an_addend_that_is_taken_for_the_sum_is_refuted(what: str) -> None:
     text = REFERENCE_OF_LOADED.replace(what, f"{what} part 0/2")

@@ -29,9 +29,11 @@ program
 ALIKE = {
     "a product without the bias that it has not": ("backward y (dy)", "backward (dy) of y = linear(v, w2, None)"),
     "a view whose size follows": ("backward v (dv)", "backward (dv) of v = view(a, [4,-1,16])"),
+    "a constant that is added more often": ("backward z (dz)", "backward (dz) of z = add(y, 0.5, alpha=3)"),
     "another name of the operator": ("backward a (da)", "backward (da) of a = torch.nn.functional.gelu(h)"),
 }
 OTHER = {
+    "a product for a sum": ("backward z (dz)", "backward (dz) of z = mul(y, 0.5)", "other-numbers"),
     "another activation": ("backward a (da)", "backward (da) of a = silu(h)", "other-numbers"),
     "a product with the rows of the weight": ("backward h (dh)", "backward (dh) of h = matmul(x, w1)", "shape-mismatch"),
     "the operands exchanged": ("backward y (dy)", "backward (dy) of y = linear(w2, v)", "shape-mismatch"),

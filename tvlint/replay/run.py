@@ -244,6 +244,7 @@ class _Rank:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.loads: set[str] = set()
         self.unbound: set[str] = set()
+        self.is_named = False
 
     def segment(self, segment: Segment, step: Step) -> Turns[None]:
         """Run one segment."""
@@ -254,6 +255,7 @@ class _Rank:
         keys_out = [name if step.outputs is not None else (self.micro_batch, name) for name in names_out]
         self.body = {name: self.outside[key] for name, key in zip(segment.inputs, keys_in, strict=True) if key in self.outside}
         self.unbound = {name for name, key in zip(segment.inputs, keys_in, strict=True) if key not in self.outside}
+        self.is_named = step.inputs is not None and segment.phase is not Phase.BACKWARD
         for each_name, name in zip(segment.inputs, names_in, strict=True):
             self.made_of[each_name] = self.made_of.get(name, frozenset())
         entered = dict(self.body)
@@ -312,6 +314,9 @@ class _Rank:
             return found
         if name in self.renewed:
             return (yield from self.settled(self.renewed[name]))
+        tensor = self.plan.tensors.get(name)
+        if self.is_named and name in self.unbound and tensor is not None and tensor.role is Role.ACTIVATION:
+            raise NotReplayedError(f"`{name}` is read under a name that nothing has made")
         saved = self.saved.get(self.micro_batch, {})
         if name in saved and name not in self.world.seeds:
             found = yield from self.settled(saved[name])

@@ -227,6 +227,8 @@ def _to(call: Call) -> Bound:
     bound = _linear_unary("dtype", "dtype_or_device", "device")(call)
     named = [value.removeprefix("torch.") if isinstance(value, str) else value for value in bound.attributes]
     said = [value for value in named if value is not None]
+    if not said and len(call.inputs) == 1:
+        raise MisfitError(f"`{call.op}` of one operand", "the type or device has to be given")
     return replace(bound, attributes=tuple(said if len(said) == 1 else named))
 
 

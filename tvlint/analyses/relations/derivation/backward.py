@@ -76,9 +76,12 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | 
             written = as_written(machine, rank, operator, ran, saved)
         except Mismatch as misfit:
             mismatch = misfit
-        if written is None:
+        if written is not None and written.outputs != saved.outputs and is_alike(machine, rank, operator, saved, written):
+            written = saved
+        if written is None or written.outputs != saved.outputs:
             tell(machine, rank, operator, mismatch, fatal=True)
             rank.poisoned.add(operator.forward.outputs)
+            written = None
         saved = written
     operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
     lost = replaced(rank, operator, saved, ran, operands) if saved is not None else ""
@@ -229,7 +232,7 @@ def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Comp
 
 
 def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> Saved | None:
-    """Return what the operator that is written out keeps, where it gives what the one that ran gave; None where it does not.
+    """Return what the operator that is written out keeps; None where it is not known.
 
     It takes the values that the one that ran took under these names, where the rank makes no name twice. Raises Mismatch where
     no framework runs it on them.
@@ -248,7 +251,25 @@ def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compu
         found = evaluated(machine, form, form.spec, operands)
     except (Mismatch, UnsupportedError):
         return None
-    return found if found.outputs == saved.outputs else None
+    return found
+
+
+def is_alike(machine: Machine, rank: RankState, operator: Backward, saved: Saved, written: Saved) -> bool:
+    """Return whether an operator that gives other values has the gradients of the one that ran, as sums with other constants."""
+    try:
+        pairs = zip(operator.inputs, operator.forward.outputs, saved.outputs, strict=True)
+        found = {place: incoming(machine, rank, operator, *each) for place, each in enumerate(pairs) if each[0]}
+        gradients = {place: value for place, value in found.items() if isinstance(value, Value)}
+        asked = [place for place, name in enumerate(operator.outputs) if name]
+        both = [[_vjp_of(machine, kept, place, gradients) for place in asked] for kept in (saved, written)]
+    except (Mismatch, AmbiguousSumError, UnsupportedError, ValueError):
+        return False
+    return len(gradients) == len(found) > 0 and None not in both[0] and both[0] == both[1]
+
+
+def _vjp_of(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Slot | str:
+    inputs = tuple(value for value in saved.inputs if value is not None)
+    return None if len(inputs) < len(saved.inputs) else evaluated_vjp(machine, saved, inputs, position, gradients)
 
 
 def given_another_value(rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> str:
@@ -284,10 +305,10 @@ def vjp(
     key = (saved, position, *gradients.items())
     found = machine.results.get(key)
     if found is None:
-        inputs = tuple(value for value in saved.inputs if value is not None)
-        if len(inputs) < len(saved.inputs):
+        found = _vjp_of(machine, saved, position, gradients)
+        if found is None:
             return None
-        found = machine.results[key] = evaluated_vjp(machine, saved, inputs, position, gradients)
+        machine.results[key] = found
     if isinstance(found, str) or not noted(machine, rank, (found,)):
         return found
     (result,) = recovered(machine, rank, operator, (found,), (*saved.inputs, *gradients.values()))

@@ -12,6 +12,34 @@ from tvlint.findings import Outcome
 pytestmark = pytest.mark.usefixtures("without_repairs")
 
 
+NORM_OF_SHARDED_ROWS = """mesh tp=2
+weight w f32[8,6] tp:S(0)
+weight g f32[8] tp:S(0)
+weight o f32[3,8] tp:S(1)
+input x f32[5,6]
+loss l
+program
+h = linear(x, w)
+sm = sum(h, dim=-1, keepdim=True)
+sf = all-reduce(sm) over tp || grad(sm) = all-reduce({y}) over tp
+m = div(sf, 8)
+q = mul(h, h)
+sq = sum(q, dim=-1, keepdim=True)
+qf = all-reduce(sq) over tp || grad(sq) = all-reduce({y}) over tp
+s = div(qf, 8)
+mm = mul(m, m)
+v = sub(s, mm)
+e = add(v, 0.01)
+r = rsqrt(e)
+d = sub(h, m)
+n = mul(d, r)
+k = mul(n, g)
+p = linear(k, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+"""
+
 MOMENTS_SPLIT = Idiom(
     """weight w f32[8,6]
 weight g f32[8]
@@ -34,33 +62,7 @@ y = linear(k, o)
 z = tanh(y)
 l: f32[] = sum(z)
 """,
-    """mesh tp=2
-weight w f32[8,6] tp:S(0)
-weight g f32[8] tp:S(0)
-weight o f32[3,8] tp:S(1)
-input x f32[5,6]
-loss l
-program
-h = linear(x, w)
-sm = sum(h, dim=-1, keepdim=True)
-sf = all-reduce(sm) over tp || grad(sm) = all-reduce({y}) over tp
-m = div(sf, 8)
-q = mul(h, h)
-sq = sum(q, dim=-1, keepdim=True)
-qf = all-reduce(sq) over tp || grad(sq) = all-reduce({y}) over tp
-s = div(qf, 8)
-mm = mul(m, m)
-v = sub(s, mm)
-e = add(v, 0.01)
-r = rsqrt(e)
-d = sub(h, m)
-n = mul(d, r)
-k = mul(n, g)
-p = linear(k, o)
-y = all-reduce(p) over tp
-z = tanh(y)
-l: f32[] = sum(z)
-""",
+    NORM_OF_SHARDED_ROWS,
     (
         ("qf, 8", "qf, 4"),
         ("grad(sq) = all-reduce({y}) over tp", "grad(sq) = identity({y})"),
@@ -80,33 +82,7 @@ y = linear(k, o)
 z = tanh(y)
 l: f32[] = sum(z)
 """,
-    """mesh tp=2
-weight w f32[8,6] tp:S(0)
-weight g f32[8] tp:S(0)
-weight o f32[3,8] tp:S(1)
-input x f32[5,6]
-loss l
-program
-h = linear(x, w)
-sm = sum(h, dim=-1, keepdim=True)
-sf = all-reduce(sm) over tp || grad(sm) = all-reduce({y}) over tp
-m = div(sf, 8)
-q = mul(h, h)
-sq = sum(q, dim=-1, keepdim=True)
-qf = all-reduce(sq) over tp || grad(sq) = all-reduce({y}) over tp
-s = div(qf, 8)
-mm = mul(m, m)
-v = sub(s, mm)
-e = add(v, 0.01)
-r = rsqrt(e)
-d = sub(h, m)
-n = mul(d, r)
-k = mul(n, g)
-p = linear(k, o)
-y = all-reduce(p) over tp
-z = tanh(y)
-l: f32[] = sum(z)
-""",
+    NORM_OF_SHARDED_ROWS,
     (("add(v, 0.01)", "add(v, 0.02)"),),
 )
 

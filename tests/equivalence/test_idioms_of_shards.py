@@ -289,8 +289,27 @@ end reduce-gradients e, w over cp
     ),
 )
 
-ONE_HEAD = Idiom(
-    """weight wq f32[8,8]
+SHARDS_OF_HEADS = """mesh tp=2
+weight wq f32[8,8] tp:S(0)
+weight wk f32[8,8] tp:S(0)
+weight wv f32[8,8] tp:S(0)
+weight o f32[8,8] tp:S(1)
+input x f32[2,5,8]
+loss l
+program
+q0 = linear(x, wq)
+k0 = linear(x, wk)
+v0 = linear(x, wv)
+"""
+"""Queries, keys and values of the heads of a rank."""
+
+SUM_OF_HEADS = """p = linear(r, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+"""
+
+HEADS = """weight wq f32[8,8]
 weight wk f32[8,8]
 weight wv f32[8,8]
 weight o f32[8,8]
@@ -312,111 +331,36 @@ r = reshape(t, [2, 5, 8])
 y = linear(r, o)
 z = tanh(y)
 l: f32[] = sum(z)
-""",
-    """mesh tp=2
-weight wq f32[8,8] tp:S(0)
-weight wk f32[8,8] tp:S(0)
-weight wv f32[8,8] tp:S(0)
-weight o f32[8,8] tp:S(1)
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-kt = transpose(k0, 1, 2)
+"""
+
+ONE_HEAD = Idiom(
+    HEADS,
+    SHARDS_OF_HEADS
+    + """kt = transpose(k0, 1, 2)
 s = matmul(q0, kt)
 sc = div(s, 2.0)
 pr = softmax(sc, dim=-1)
 r = matmul(pr, v0)
-p = linear(r, o)
-y = all-reduce(p) over tp
-z = tanh(y)
-l: f32[] = sum(z)
-""",
+"""
+    + SUM_OF_HEADS,
     (("div(s, 2.0)", "div(s, 4.0)"),),
 )
 
+CAUSAL_HEADS = HEADS.replace("(q, k, v)", "(q, k, v, is_causal=True)")
+
 ONE_HEAD_FUSED = Idiom(
-    """weight wq f32[8,8]
-weight wk f32[8,8]
-weight wv f32[8,8]
-weight o f32[8,8]
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-q1 = view(q0, [2, 5, 2, 4])
-k1 = view(k0, [2, 5, 2, 4])
-v1 = view(v0, [2, 5, 2, 4])
-q = transpose(q1, 1, 2)
-k = transpose(k1, 1, 2)
-v = transpose(v1, 1, 2)
-a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-t = transpose(a, 1, 2)
-r = reshape(t, [2, 5, 8])
-y = linear(r, o)
-z = tanh(y)
-l: f32[] = sum(z)
-""",
-    """mesh tp=2
-weight wq f32[8,8] tp:S(0)
-weight wk f32[8,8] tp:S(0)
-weight wv f32[8,8] tp:S(0)
-weight o f32[8,8] tp:S(1)
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-r = F.scaled_dot_product_attention(q0, k0, v0, is_causal=True)
-p = linear(r, o)
-y = all-reduce(p) over tp
-z = tanh(y)
-l: f32[] = sum(z)
-""",
+    CAUSAL_HEADS,
+    SHARDS_OF_HEADS
+    + """r = F.scaled_dot_product_attention(q0, k0, v0, is_causal=True)
+"""
+    + SUM_OF_HEADS,
     (("is_causal=True", "is_causal=False"),),
 )
 
 ONE_HEAD_UNDER_A_MASK = Idiom(
-    """weight wq f32[8,8]
-weight wk f32[8,8]
-weight wv f32[8,8]
-weight o f32[8,8]
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-q1 = view(q0, [2, 5, 2, 4])
-k1 = view(k0, [2, 5, 2, 4])
-v1 = view(v0, [2, 5, 2, 4])
-q = transpose(q1, 1, 2)
-k = transpose(k1, 1, 2)
-v = transpose(v1, 1, 2)
-a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-t = transpose(a, 1, 2)
-r = reshape(t, [2, 5, 8])
-y = linear(r, o)
-z = tanh(y)
-l: f32[] = sum(z)
-""",
-    """mesh tp=2
-weight wq f32[8,8] tp:S(0)
-weight wk f32[8,8] tp:S(0)
-weight wv f32[8,8] tp:S(0)
-weight o f32[8,8] tp:S(1)
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-kt = transpose(k0, 1, 2)
+    CAUSAL_HEADS,
+    SHARDS_OF_HEADS
+    + """kt = transpose(k0, 1, 2)
 s = matmul(q0, kt)
 sc = mul(s, 0.5)
 oo = ones([5, 5])
@@ -425,11 +369,8 @@ mk = eq(tr, 0)
 sm = masked_fill(sc, mk, -inf)
 pr = softmax(sm, dim=-1)
 r = matmul(pr, v0)
-p = linear(r, o)
-y = all-reduce(p) over tp
-z = tanh(y)
-l: f32[] = sum(z)
-""",
+"""
+    + SUM_OF_HEADS,
     (
         ("mul(s, 0.5)", "mul(s, 0.25)"),
         ("tril(oo)", "tril(oo, 1)"),
@@ -437,41 +378,9 @@ l: f32[] = sum(z)
 )
 
 ONE_HEAD_OF_SCALED_QUERIES = Idiom(
-    """weight wq f32[8,8]
-weight wk f32[8,8]
-weight wv f32[8,8]
-weight o f32[8,8]
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-q1 = view(q0, [2, 5, 2, 4])
-k1 = view(k0, [2, 5, 2, 4])
-v1 = view(v0, [2, 5, 2, 4])
-q = transpose(q1, 1, 2)
-k = transpose(k1, 1, 2)
-v = transpose(v1, 1, 2)
-a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-t = transpose(a, 1, 2)
-r = reshape(t, [2, 5, 8])
-y = linear(r, o)
-z = tanh(y)
-l: f32[] = sum(z)
-""",
-    """mesh tp=2
-weight wq f32[8,8] tp:S(0)
-weight wk f32[8,8] tp:S(0)
-weight wv f32[8,8] tp:S(0)
-weight o f32[8,8] tp:S(1)
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-qs = mul(q0, 0.5)
+    CAUSAL_HEADS,
+    SHARDS_OF_HEADS
+    + """qs = mul(q0, 0.5)
 kt = transpose(k0, -1, -2)
 s = bmm(qs, kt)
 oo = full([5, 5], -inf)
@@ -479,11 +388,8 @@ tr = triu(oo, 1)
 sm = add(s, tr)
 pr = softmax(sm, dim=-1)
 r = bmm(pr, v0)
-p = linear(r, o)
-y = all-reduce(p) over tp
-z = tanh(y)
-l: f32[] = sum(z)
-""",
+"""
+    + SUM_OF_HEADS,
     (
         ("triu(oo, 1)", "triu(oo, 2)"),
         ("mul(q0, 0.5)", "mul(q0, 0.25)"),
@@ -491,97 +397,27 @@ l: f32[] = sum(z)
 )
 
 ONE_HEAD_BY_EINSUM = Idiom(
-    """weight wq f32[8,8]
-weight wk f32[8,8]
-weight wv f32[8,8]
-weight o f32[8,8]
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-q1 = view(q0, [2, 5, 2, 4])
-k1 = view(k0, [2, 5, 2, 4])
-v1 = view(v0, [2, 5, 2, 4])
-q = transpose(q1, 1, 2)
-k = transpose(k1, 1, 2)
-v = transpose(v1, 1, 2)
-a = F.scaled_dot_product_attention(q, k, v)
-t = transpose(a, 1, 2)
-r = reshape(t, [2, 5, 8])
-y = linear(r, o)
-z = tanh(y)
-l: f32[] = sum(z)
-""",
-    """mesh tp=2
-weight wq f32[8,8] tp:S(0)
-weight wk f32[8,8] tp:S(0)
-weight wv f32[8,8] tp:S(0)
-weight o f32[8,8] tp:S(1)
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-s = einsum("bqd,bkd->bqk", q0, k0)
+    HEADS,
+    SHARDS_OF_HEADS
+    + """s = einsum("bqd,bkd->bqk", q0, k0)
 sc = mul(s, 0.5)
 pr = softmax(sc, dim=-1)
 r = einsum("bqk,bkd->bqd", pr, v0)
-p = linear(r, o)
-y = all-reduce(p) over tp
-z = tanh(y)
-l: f32[] = sum(z)
-""",
+"""
+    + SUM_OF_HEADS,
     (('"bqk,bkd->bqd"', '"bkq,bkd->bqd"'),),
 )
 
 ONE_HEAD_UNDER_A_NEW_DIMENSION = Idiom(
-    """weight wq f32[8,8]
-weight wk f32[8,8]
-weight wv f32[8,8]
-weight o f32[8,8]
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-q1 = view(q0, [2, 5, 2, 4])
-k1 = view(k0, [2, 5, 2, 4])
-v1 = view(v0, [2, 5, 2, 4])
-q = transpose(q1, 1, 2)
-k = transpose(k1, 1, 2)
-v = transpose(v1, 1, 2)
-a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-t = transpose(a, 1, 2)
-r = reshape(t, [2, 5, 8])
-y = linear(r, o)
-z = tanh(y)
-l: f32[] = sum(z)
-""",
-    """mesh tp=2
-weight wq f32[8,8] tp:S(0)
-weight wk f32[8,8] tp:S(0)
-weight wv f32[8,8] tp:S(0)
-weight o f32[8,8] tp:S(1)
-input x f32[2,5,8]
-loss l
-program
-q0 = linear(x, wq)
-k0 = linear(x, wk)
-v0 = linear(x, wv)
-q = unsqueeze(q0, 1)
+    CAUSAL_HEADS,
+    SHARDS_OF_HEADS
+    + """q = unsqueeze(q0, 1)
 k = unsqueeze(k0, 1)
 v = unsqueeze(v0, 1)
 a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
 r = squeeze(a, 1)
-p = linear(r, o)
-y = all-reduce(p) over tp
-z = tanh(y)
-l: f32[] = sum(z)
-""",
+"""
+    + SUM_OF_HEADS,
     (("is_causal=True", "is_causal=False"),),
 )
 

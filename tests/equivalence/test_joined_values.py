@@ -11,6 +11,28 @@ from tests.equivalence.test_attention import plans
 from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
 from tvlint.equivalence.verdict.prove import is_proved
 
+CLIPPED_BY_A_NORM_OF_NORMS = """weight w f32[8,6]
+weight v f32[4,8]
+input x f32[8,6]
+loss l
+program
+h = linear(x, w)
+a = tanh(h)
+y = linear(a, v)
+z = tanh(y)
+l: f32[] = mean(z)
+end nw = norm(grad(w))
+end nv = norm(grad(v))
+end st = stack([nw, nv], dim=0)
+end n = norm(st)
+end ne = add(n, 0.000001)
+end c = div(1.0, ne)
+end cc = clamp(c, max=1.0)
+end grad(w) = mul(grad(w), cc)
+end grad(v) = mul(grad(v), cc)
+end update w, v
+"""
+
 IDIOMS = {
     "rotary positions by halves": Idiom(
         """weight wq f32[8,8]
@@ -328,27 +350,7 @@ end reduce-gradients w over dp
         ),
     ),
     "a flat bucket that is clipped": Idiom(
-        """weight w f32[8,6]
-weight v f32[4,8]
-input x f32[8,6]
-loss l
-program
-h = linear(x, w)
-a = tanh(h)
-y = linear(a, v)
-z = tanh(y)
-l: f32[] = mean(z)
-end nw = norm(grad(w))
-end nv = norm(grad(v))
-end st = stack([nw, nv], dim=0)
-end n = norm(st)
-end ne = add(n, 0.000001)
-end c = div(1.0, ne)
-end cc = clamp(c, max=1.0)
-end grad(w) = mul(grad(w), cc)
-end grad(v) = mul(grad(v), cc)
-end update w, v
-""",
+        CLIPPED_BY_A_NORM_OF_NORMS,
         """mesh dp=2
 weight w f32[8,6]
 weight v f32[4,8]
@@ -381,27 +383,7 @@ end update w, v
         ),
     ),
     "shards of a flat bucket that are clipped": Idiom(
-        """weight w f32[8,6]
-weight v f32[4,8]
-input x f32[8,6]
-loss l
-program
-h = linear(x, w)
-a = tanh(h)
-y = linear(a, v)
-z = tanh(y)
-l: f32[] = mean(z)
-end nw = norm(grad(w))
-end nv = norm(grad(v))
-end st = stack([nw, nv], dim=0)
-end n = norm(st)
-end ne = add(n, 0.000001)
-end c = div(1.0, ne)
-end cc = clamp(c, max=1.0)
-end grad(w) = mul(grad(w), cc)
-end grad(v) = mul(grad(v), cc)
-end update w, v
-""",
+        CLIPPED_BY_A_NORM_OF_NORMS,
         """mesh dp=2
 weight w f32[8,6]
 weight v f32[4,8]

@@ -15,9 +15,7 @@ from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
 
-IDIOMS = {
-    "halves that are turned as one, and an activation of them": Idiom(
-        """weight w f32[8,6]
+ROTATED_HALVES = """weight w f32[8,6]
 weight o f32[6,8]
 input x f32[5,6]
 input c f32[5,4]
@@ -37,7 +35,23 @@ k = gelu(r)
 y = linear(k, o)
 z = tanh(y)
 l: f32[] = mean(z)
-""",
+"""
+
+NORM_OF_A_BATCH = """weight w f32[6,5]
+weight g f32[6]
+weight b f32[6]
+input x f32[8,5]
+loss l
+program
+h = linear(x, w)
+y = batch_norm(h, None, None, g, b, True, 0.1, 0.01)
+z = tanh(y)
+l: f32[] = mean(z)
+"""
+
+IDIOMS = {
+    "halves that are turned as one, and an activation of them": Idiom(
+        ROTATED_HALVES,
         """weight w f32[8,6]
 weight o f32[6,8]
 input x f32[5,6]
@@ -62,27 +76,7 @@ l: f32[] = mean(z)
         (("torch.cat([n, a], dim=-1)", "torch.cat([a, n], dim=-1)"), ("neg(b)", "neg(a)")),
     ),
     "the same with a part of both halves on each rank": Idiom(
-        """weight w f32[8,6]
-weight o f32[6,8]
-input x f32[5,6]
-input c f32[5,4]
-input s f32[5,4]
-loss l
-program
-h = linear(x, w)
-a, b = torch.chunk(h, chunks=2, dim=-1)
-ac = mul(a, c)
-bs = mul(b, s)
-f = sub(ac, bs)
-bc = mul(b, c)
-as = mul(a, s)
-g = add(bc, as)
-r = torch.cat([f, g], dim=-1)
-k = gelu(r)
-y = linear(k, o)
-z = tanh(y)
-l: f32[] = mean(z)
-""",
+        ROTATED_HALVES,
         """mesh tp=2
 weight w f32[8,6] tp:S(0, parts=[4,4])
 weight o f32[6,8] tp:S(1, parts=[4,4])
@@ -424,17 +418,7 @@ l: f32[] = div(k, 4)
         (("div(k, 4)", "div(k, 8)"), ("grad(u0) = all-reduce({y}) over tp", "grad(u0) = identity({y})")),
     ),
     "normalisation by the batch, written out": Idiom(
-        """weight w f32[6,5]
-weight g f32[6]
-weight b f32[6]
-input x f32[8,5]
-loss l
-program
-h = linear(x, w)
-y = batch_norm(h, None, None, g, b, True, 0.1, 0.01)
-z = tanh(y)
-l: f32[] = mean(z)
-""",
+        NORM_OF_A_BATCH,
         """weight w f32[6,5]
 weight g f32[6]
 weight b f32[6]
@@ -457,17 +441,7 @@ l: f32[] = mean(z)
         (("add(v, 0.01)", "add(v, 0.1)"), ("q = mul(d, d)", "q = mul(h, h)")),
     ),
     "normalisation by the batch, over ranks": Idiom(
-        """weight w f32[6,5]
-weight g f32[6]
-weight b f32[6]
-input x f32[8,5]
-loss l
-program
-h = linear(x, w)
-y = batch_norm(h, None, None, g, b, True, 0.1, 0.01)
-z = tanh(y)
-l: f32[] = mean(z)
-""",
+        NORM_OF_A_BATCH,
         """mesh dp=2
 weight w f32[6,5]
 weight g f32[6]
@@ -501,17 +475,7 @@ end reduce-gradients w, g, b over dp by avg
         ),
     ),
     "normalisation by the batch, which is gathered": Idiom(
-        """weight w f32[6,5]
-weight g f32[6]
-weight b f32[6]
-input x f32[8,5]
-loss l
-program
-h = linear(x, w)
-y = batch_norm(h, None, None, g, b, True, 0.1, 0.01)
-z = tanh(y)
-l: f32[] = mean(z)
-""",
+        NORM_OF_A_BATCH,
         """mesh dp=2
 weight w f32[6,5]
 weight g f32[6]

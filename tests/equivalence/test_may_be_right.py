@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.plan_tapes import with_backward
+from tests.equivalence.references import LAYERS
 from tests.equivalence.test_attention import plans
 from tvlint.equivalence.verdict import on_numbers
 from tvlint.equivalence.verdict.prove import prove
@@ -14,17 +15,6 @@ from tvlint.ops.declaring import with_declared
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
 
-LAYERS = """weight w f32[8,4]
-weight v f32[4,8]
-input x f32[6,4]
-loss l
-program
-  h = linear(x, w)
-  a = gelu(h)
-  y = linear(a, v)
-  s = pow(y, 2)
-  l: f32[] = sum(s)
-"""
 SPLIT = "mesh tp=2\n" + LAYERS.replace("w f32[8,4]", "w f32[8,4] tp:S(0)").replace("v f32[4,8]", "v f32[4,8] tp:S(1)").replace(
     "y = linear(a, v)", "p = linear(a, v)\n  y = all-reduce(p) over tp"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.plan_tapes import with_backward
+from tests.equivalence.references import LAYERS
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
@@ -17,17 +18,6 @@ end grad(w) = mul(grad(w), c)
 end grad(v) = mul(grad(v), c)
 """
 NORMS = "end n1 = norm(grad(w))\nend n2 = torch.linalg.vector_norm(grad(v))\n"
-LAYERS = """weight w f32[8,4]
-weight v f32[4,8]
-input x f32[6,4]
-loss l
-program
-  h = linear(x, w)
-  a = gelu(h)
-  y = linear(a, v)
-  s = pow(y, 2)
-  l: f32[] = sum(s)
-"""
 SPLIT = "mesh tp=2\n" + LAYERS.replace("w f32[8,4]", "w f32[8,4] tp:S(0)").replace("v f32[4,8]", "v f32[4,8] tp:S(1)").replace(
     "y = linear(a, v)", "p = linear(a, v)\n  y = all-reduce(p) over tp"
 )

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.equivalence.references import STREAMED
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.readers.plan_text.reader import read
-
-REFERENCE = """
-weight w f32[4,4]
-input x f32[4,4]
-loss l f32[]
-program
-  y = linear(x, w)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
 
 ORDERED = """
 mesh t=2
@@ -41,7 +29,7 @@ program
 
 
 def verdict(text: str) -> Verdict:
-    parallel, reference = read("parallel.plan", text).plan, read("reference.plan", REFERENCE).plan
+    parallel, reference = read("parallel.plan", text).plan, read("reference.plan", STREAMED).plan
     assert parallel is not None
     assert reference is not None
     return prove(parallel, reference)

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.equivalence.references import STREAMED
 from tests.equivalence.test_attention import plans
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
-
-REFERENCE = """
-weight w f32[4,4]
-input x f32[4,4]
-loss l f32[]
-program
-  y = linear(x, w)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
 
 WHOLE = """
 mesh t=2
@@ -118,7 +106,7 @@ RIGHT = {"within a segment": WHOLE, "across segments": SEGMENTS, "on a stream": 
 
 @pytest.mark.parametrize("name", list(RIGHT))
 def test_communication_that_is_waited_for_is_proved(name: str) -> None:
-    right, reference = plans(RIGHT[name], REFERENCE)
+    right, reference = plans(RIGHT[name], STREAMED)
     assert prove(right, reference).outcome is Outcome.PROVED
 
 
@@ -158,13 +146,13 @@ WRONG = {
 def test_what_is_touched_under_way_is_not_proved(name: str) -> None:
     text, before, after, reason = WRONG[name]
     assert before in text
-    verdict = prove(*plans(text.replace(before, after), REFERENCE))
+    verdict = prove(*plans(text.replace(before, after), STREAMED))
     assert verdict.outcome is not Outcome.PROVED
     assert reason in [found.name for found in verdict.reasons]
 
 
 def test_a_buffer_may_be_read_again_while_it_is_sent_but_not_written() -> None:
     text = ACROSS_BATCHES.replace("  send y to pp+1 async out\n", "  send y to pp+1 async out\n  z = gelu(y)\n")
-    assert prove(*plans(text, REFERENCE)).outcome is Outcome.PROVED
-    verdict = prove(*plans(text.replace("z = gelu(y)", "y = gelu(x)"), REFERENCE))
+    assert prove(*plans(text, STREAMED)).outcome is Outcome.PROVED
+    verdict = prove(*plans(text.replace("z = gelu(y)", "y = gelu(x)"), STREAMED))
     assert "buffer-in-flight" in [found.name for found in verdict.reasons]

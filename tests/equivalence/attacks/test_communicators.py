@@ -4,26 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.equivalence.references import TWO_LAYERS
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
-
-REFERENCE = """
-weight w f32[8,8]
-weight v f32[8,8]
-input x f32[8,8]
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  z = linear(g, v)
-  q = gelu(z)
-  l = sum(q)
-  dq = backward l (grad(l))
-  dz = backward q (dq)
-  dg, grad(v) = backward z (dz)
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
 
 STAGES = """
 mesh pp=2 tp=2
@@ -69,4 +52,4 @@ program pp=1
 )
 def test_by_a_communicator_its_own_ranks_communicate(communicator: str, messages: str, group: str, right: bool) -> None:
     text = STAGES.replace("COMMUNICATOR", communicator).replace("MESSAGES", messages).replace("GROUP", group)
-    assert (verdict_on(text, REFERENCE).outcome is Outcome.PROVED) == right
+    assert (verdict_on(text, TWO_LAYERS).outcome is Outcome.PROVED) == right

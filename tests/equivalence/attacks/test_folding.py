@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.equivalence.references import TWO_LAYERS
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -17,24 +18,6 @@ def not_proved(text: str, reference: str) -> None:
 def proved(text: str, reference: str) -> None:
     assert verdict_on(text, reference).outcome is Outcome.PROVED
 
-
-TWO_LAYERS = """
-weight w f32[8,8]
-weight v f32[8,8]
-input x f32[8,8]
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  z = linear(g, v)
-  q = gelu(z)
-  l = sum(q)
-  dq = backward l (grad(l))
-  dz = backward q (dq)
-  dg, grad(v) = backward z (dz)
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
 
 IN_SEGMENTS = """
 micro-batches 2

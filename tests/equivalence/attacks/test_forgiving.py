@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.equivalence.references import ONE_LAYER
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.prove import prove
@@ -70,23 +71,9 @@ program
   run back micro-batch 0 () -> ()
   run back micro-batch 1 () -> ()
 """
-WHOLE = """
-weight w f32[8,8]
-input x f32[8,8]
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
-
-
 @pytest.mark.parametrize("name", ["x", "x0", "x1"])
 def test_what_is_loaded_for_one_micro_batch_is_not_the_input_of_all(name: str) -> None:
-    parallel, reference = plans(LOADED.replace("READ", name), WHOLE)
+    parallel, reference = plans(LOADED.replace("READ", name), ONE_LAYER)
     assert (compare(reference, parallel).outcome == "equal") is (name == "x")
     assert (prove(parallel, reference).outcome is Outcome.PROVED) is (name == "x")
 

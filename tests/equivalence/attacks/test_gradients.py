@@ -6,22 +6,10 @@ import pytest
 from oracle.compare import compare
 
 from tests.equivalence.attacks.test_folding import not_proved, proved
+from tests.equivalence.references import LOOKED_UP, ONE_LAYER
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
-
-ONE_LAYER = """
-weight w f32[8,8]
-input x f32[8,8]
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
 
 SHARDED = "mesh dp=2 q=2" + ONE_LAYER.replace("x f32[8,8]", "x f32[8,8] dp:S(0)").replace("  l = sum", "  l0 = sum")
 SHARDED = SHARDED.replace("  dg = backward l (", "  l = all-reduce(l0) over dp\n  dg = backward l0 (")
@@ -127,23 +115,6 @@ def test_a_gradient_gets_the_operands_that_its_forward_operator_had(there: str, 
 
 def test_gradients_that_only_one_plan_returns_are_no_results() -> None:
     not_proved(ONE_LAYER.replace("loss l", "loss l\noutput grad(w)"), ONE_LAYER)
-
-
-LOOKED_UP = """
-weight w f32[16,8]
-weight v f32[4,8]
-input x i64[8]
-loss l
-program
-  h = embedding(x, w)
-  y = linear(h, v)
-  q = gelu(y)
-  l = sum(q)
-  dq = backward l (grad(l))
-  dy = backward q (dq)
-  dh, grad(v) = backward y (dy)
-  _, grad(w) = backward h (dh)
-"""
 
 
 @pytest.mark.parametrize("name", ["dy", "grad(v)", "dx"])

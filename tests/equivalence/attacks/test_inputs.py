@@ -5,22 +5,10 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.equivalence.references import ONE_LAYER, TWO_LAYERS
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
-
-REFERENCE = """
-weight w f32[8,8]
-input x f32[8,8]
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
 
 REPLACED = """
 mesh tp=2
@@ -64,38 +52,20 @@ def proved(text: str, reference: str) -> None:
 )
 def test_an_input_that_is_replaced_is_not_there_as_it_was(call: str, given: str, taken: str) -> None:
     text = replacing(call, given, taken)
-    not_proved(text, REFERENCE)
-    assert compare(*plans(REFERENCE, text)).outcome != "equal"
+    not_proved(text, ONE_LAYER)
+    assert compare(*plans(ONE_LAYER, text)).outcome != "equal"
 
 
 @pytest.mark.parametrize("call", ["c = all-reduce(x) over tp", "x = all-reduce avg(x) over tp"])
 def test_an_input_that_is_given_on_is_what_was_given(call: str) -> None:
     given, taken = ("() -> ()", "()") if call.startswith("c") else ("() -> (x)", "(x)")
-    proved(replacing(call, given, taken), REFERENCE)
+    proved(replacing(call, given, taken), ONE_LAYER)
 
 
 def test_an_input_that_is_replaced_where_it_is_read_is_what_is_read() -> None:
     text = replacing("c = all-reduce(x) over tp").replace("  y = linear", "  x = broadcast(x, root=0) over tp\n  y = linear")
-    proved(text, REFERENCE)
+    proved(text, ONE_LAYER)
 
-
-TWO_LAYERS = """
-weight w f32[8,8]
-weight v f32[8,8]
-input x f32[8,8]
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  z = linear(g, v)
-  q = gelu(z)
-  l = sum(q)
-  dq = backward l (grad(l))
-  dz = backward q (dq)
-  dg, grad(v) = backward z (dz)
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
 
 BETWEEN = """
 mesh tp=2

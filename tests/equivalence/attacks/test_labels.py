@@ -4,22 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.equivalence.references import LABELLED
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
-
-REFERENCE = """
-weight w f32[8,8]
-input x f32[8,8]
-output g
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
 
 HEAD = """
 mesh tp=2
@@ -71,4 +58,4 @@ IN_ORDER = ("g0, l0", "g1, l1")
 )
 def test_a_returned_value_is_of_one_micro_batch(outputs: str, second: tuple[str, str], right: bool) -> None:
     text = labelled(outputs, IN_ORDER, second)
-    assert (verdict_on(text, REFERENCE).outcome is Outcome.PROVED) == right
+    assert (verdict_on(text, LABELLED).outcome is Outcome.PROVED) == right

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.equivalence.references import LABELLED
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
-
-REFERENCE = """
-weight w f32[8,8]
-input x f32[8,8]
-output g
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
 
 ROWS = """
 mesh tp=2
@@ -93,4 +80,4 @@ DECLARED = [
 
 @pytest.mark.parametrize(("text", "right"), DECLARED, ids=[*SLICES, *LOSSES])
 def test_a_returned_value_is_what_it_is_declared_to_be(text: str, right: bool) -> None:
-    assert (verdict_on(text, REFERENCE).outcome is Outcome.PROVED) == right
+    assert (verdict_on(text, LABELLED).outcome is Outcome.PROVED) == right

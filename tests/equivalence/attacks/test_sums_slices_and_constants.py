@@ -7,6 +7,7 @@ import re
 import pytest
 from oracle.compare import compare
 
+from tests.equivalence.references import LOOKED_UP
 from tests.equivalence.test_attention import Ring, plans
 from tests.equivalence.test_attention import reference as attention
 from tests.equivalence.test_text_plans import verdict_on
@@ -98,26 +99,9 @@ def test_sums_are_not_communicated_in_whole_numbers(dtype: str, proved: bool) ->
     assert (verdict_on(plan, reference).outcome is Outcome.PROVED) == proved
 
 
-LOOKUP = """
-weight w f32[16,8]
-weight v f32[4,8]
-input x i64[8]
-loss l
-program
-  h = embedding(x, w)
-  y = linear(h, v)
-  q = gelu(y)
-  l = sum(q)
-  dq = backward l (grad(l))
-  dy = backward q (dq)
-  dh, grad(v) = backward y (dy)
-  _, grad(w) = backward h (dh)
-"""
-
-
 @pytest.mark.parametrize("rows", ["start=4", "start=4.0, stop=20.0", "start=True, stop=17", "stop=20"])
 def test_rows_that_are_stated_in_part_or_not_as_whole_numbers_are_not_left_out(rows: str) -> None:
-    assert verdict_on(LOOKUP.replace("embedding(x, w)", f"embedding(x, w, {rows})"), LOOKUP).outcome is not Outcome.PROVED
+    assert verdict_on(LOOKED_UP.replace("embedding(x, w)", f"embedding(x, w, {rows})"), LOOKED_UP).outcome is not Outcome.PROVED
 
 
 ADDED = """
@@ -279,7 +263,7 @@ def test_constants_of_code_that_is_not_known_are_equal_only_if_they_are_the_same
 
 
 def test_an_operator_that_does_what_another_does_is_assumed_what_the_other_is() -> None:
-    text = LOOKUP.replace("q = gelu(y)\n  l = sum(q)", "l = my_loss(y, t)").replace("input x", "input t i64[8]\ninput x")
+    text = LOOKED_UP.replace("q = gelu(y)\n  l = sum(q)", "l = my_loss(y, t)").replace("input x", "input t i64[8]\ninput x")
     text = text.replace("dq = backward l (grad(l))\n  dy = backward q (dq)", "dy, _ = backward l (grad(l))")
     declared = [Declared("my_loss", same_as="torch.nn.functional.cross_entropy")]
     verdict = prove(*(with_declared(plan, declared) for plan in plans(text, text)))

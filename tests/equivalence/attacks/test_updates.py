@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.equivalence.references import ONE_LAYER
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
@@ -62,19 +63,6 @@ program
   _, grad(w) = backward y (dy)
 """
 
-ALONE = """
-weight w f32[8,8]
-input x f32[8,8]
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
-
 REDUCERS = {
     "reduce-gradients w over dp scatter": True,
     "reduce-gradients w over dp\n  reduce-gradients w over dp by avg": True,
@@ -90,7 +78,7 @@ def test_shards_of_a_gradient_are_not_reduced_again_as_if_they_were_all_of_it(re
     text = f"{ROWS}  {reducers}\n"
     if replicate:
         text = text.replace("mesh dp=2 tp=2", "mesh dp=2 tp=2\nreplicate dp").replace("x f32[8,8] dp:S(0)", "x f32[4,8]")
-    assert (verdict_on(text, ALONE).outcome is Outcome.PROVED) == REDUCERS[reducers]
+    assert (verdict_on(text, ONE_LAYER).outcome is Outcome.PROVED) == REDUCERS[reducers]
 
 
 @pytest.mark.parametrize(
@@ -98,4 +86,4 @@ def test_shards_of_a_gradient_are_not_reduced_again_as_if_they_were_all_of_it(re
 )
 def test_what_is_no_weight_is_neither_reduced_nor_updated(line: str) -> None:
     text = f"{ROWS}  reduce-gradients w over dp\n  {line}\n"
-    assert verdict_on(text, ALONE).outcome is not Outcome.PROVED
+    assert verdict_on(text, ONE_LAYER).outcome is not Outcome.PROVED

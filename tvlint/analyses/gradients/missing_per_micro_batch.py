@@ -74,11 +74,11 @@ def _uses(
     for step in program.steps:
         segment = plan.segments.get(step.segment)
         if segment is not None and segment.phase is Phase.FORWARD and step.micro_batch >= 0:
-            _use_forward(plan, segment, step.micro_batch, found)
+            _use_forward(segment, step.micro_batch, found)
     return found
 
 
-def _use_forward(plan: Plan, segment: Segment, micro_batch: int, found: dict[str, dict[int, Uses]]) -> None:
+def _use_forward(segment: Segment, micro_batch: int, found: dict[str, dict[int, Uses]]) -> None:
     """Add the uses of weights in a forward segment that nothing takes backward for this micro-batch, but for others."""
     for index, operator in enumerate(segment.operators):
         if not isinstance(operator, Compute):

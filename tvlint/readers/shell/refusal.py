@@ -206,7 +206,7 @@ class _Reader:
             self._skip_spaces()
             if self._takes("("):
                 self._skip_spaces()
-                self._expect(")")
+                self._expect_closing()
             self._body()
 
     def _loop(self) -> None:
@@ -260,7 +260,7 @@ class _Reader:
                 self._skip_spaces()
                 if not self._takes("|"):
                     break
-            self._expect(")")
+            self._expect_closing()
             if self.commands(frozenset({";;", ";&", ";;&", "esac"}), may_be_empty=True) == "esac":
                 return
 
@@ -308,7 +308,7 @@ class _Reader:
     def _function(self, start: int) -> None:
         self.at += 1
         self._skip_spaces()
-        self._expect(")")
+        self._expect_closing()
         with self._opened(self.text[start : self.at].split("(", 1)[0].strip()[:40] + "()", start):
             self._body()
 
@@ -598,11 +598,9 @@ class _Reader:
         self.at += len(sign)
         return True
 
-    def _expect(self, sign: str) -> None:
-        if not self._takes(sign):
-            if self.at >= len(self.text):
-                self._refuse_end("")
-            self._refuse(None, f"`{sign}` must stand here", "")
+    def _expect_closing(self) -> None:
+        if not self._takes(")"):
+            self._refuse(None, "`)` must stand here", "")
 
     @contextmanager
     def _opened(self, what: str, start: int | None = None) -> Iterator[None]:

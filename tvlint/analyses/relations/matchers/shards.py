@@ -42,7 +42,7 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
                 if not text and _masks_by_own_places(site, operator, names, axis):
                     rule, text = "scan-over-shards", f"numbers the queries of its shard of `{axis}` from zero: "
                     text += "all but the first shard lose keys that come before them"
-            elif isinstance(on, Shard) and _chooses(site, operator, on, rank) and axis not in batch | SEQUENCE_AXES:
+            elif isinstance(on, Shard) and _chooses(operator, on, rank) and axis not in batch | SEQUENCE_AXES:
                 rule = "choice-over-shards"
                 if _reduces_places(site, operator, axis) or not _sent_on(site, list(filter(None, operator.outputs)), axis):
                     text = f"compares only a shard: its dimension of `{names[0]}` is split over `{axis}`"
@@ -107,7 +107,7 @@ def _constants(operator: Compute) -> list[object]:
     return [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
 
 
-def _chooses(site: Site, operator: Compute, on: Shard, rank: int) -> bool:
+def _chooses(operator: Compute, on: Shard, rank: int) -> bool:
     """Return whether the operator picks elements along the split dimension by comparing all of them."""
     row, constants = row_of(operator.op), _constants(operator)
     if row is None or Trait.CHOICE not in row.traits or row.dimension is None:

@@ -255,7 +255,7 @@ def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compu
 
 
 def is_alike(machine: Machine, rank: RankState, operator: Backward, saved: Saved, written: Saved) -> bool:
-    """Return whether an operator that gives other values has the gradients of the one that ran (`x + c` and `x + 2 c`)."""
+    """Return whether an operator that gives other values has the gradients of the one that ran, as sums with constants do."""
     try:
         pairs = zip(operator.inputs, operator.forward.outputs, saved.outputs, strict=True)
         found = {place: incoming(machine, rank, operator, *each) for place, each in enumerate(pairs) if each[0]}

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from tvlint.capture.failures import KernelError, advice
+from tvlint.capture.failures import KernelError, advice, ending
 
 LOCAL = "`--transformer-impl transformer_engine` replaced by `local`"
 
@@ -29,6 +29,7 @@ def raised_in(module: str, error: Exception) -> Exception:
         (ModuleNotFoundError("No module named", name="transformer_engine.pytorch"), "`--transformer-impl local`"),
         (ModuleNotFoundError("No module named", name="apex"), "`--no-gradient-accumulation-fusion`"),
         (ModuleNotFoundError("No module named", name="einops"), "install it beside tvlint"),
+        (ImportError("cannot import name 'override' from 'typing'", name="typing"), "the Python that the program asks for"),
         (raised_in("transformer_engine.pytorch.module", RuntimeError("no device")), "`--transformer-impl local`"),
         (raised_in("triton.runtime", RuntimeError("0 active drivers ([])")), "operators of torch"),
         (KernelError("the kernel `double` of Triton"), "operators of torch"),
@@ -56,3 +57,10 @@ def test_an_error_about_what_was_replaced_names_it() -> None:
     text = advice(AssertionError("zero_centered_gamma not supported by torch LayerNorm"), {}, replaced)
     assert text.startswith(f"it is captured with {LOCAL}: if it is about that")
     assert text.endswith("what only TransformerEngine has")
+
+
+def test_a_process_that_leaves_no_error_says_how_it_ended() -> None:
+    assert ending(-11) == "was ended by the signal SIGSEGV"
+    assert ending(-9) == "was ended by the signal SIGKILL, as by a system that runs out of memory"
+    assert ending(-99) == "was ended by the signal 99"
+    assert ending(3) == "ended without a word, with code 3"

@@ -236,6 +236,14 @@ def test_a_program_that_fails_names_its_line(tmp_path: Path) -> None:
     assert not (tmp_path / "plans").exists()
 
 
+def test_a_rank_that_a_signal_ends_names_the_signal(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import os, signal, torch\n\nos.kill(os.getpid(), signal.SIGABRT)\n")
+    done = tvlint("capture", "-o", "plans", "--", "torchrun", "--nproc-per-node", "2", "program.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "of `program.py` was ended by the signal SIGABRT" in done.stderr
+    assert not (tmp_path / "plans").exists()
+
+
 KERNEL = """
 import torch
 import triton

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 _LOCAL = "which needs a GPU: start Megatron with `--transformer-impl local`"
@@ -24,6 +26,9 @@ def advice(error: BaseException, environment: Mapping[str, str], replaced: Seque
     known = next((_PACKAGES[name] for name in _packages(error) if name in _PACKAGES), "")
     if known:
         return known
+    if isinstance(error, ImportError) and _is_of_python(error):
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return f"Python {version} does not have it: capture with the Python that the program asks for"
     if isinstance(error, ImportError):
         return "install it beside tvlint, or choose an implementation that does without it"
     words = set(re.findall(r"\w+", str(error)))
@@ -39,6 +44,19 @@ def advice(error: BaseException, environment: Mapping[str, str], replaced: Seque
     if layers:
         return f"it is captured with {layers}: if it is about that, leave out of the launch what only TransformerEngine has"
     return "run the program by itself on the CPU to see more"
+
+
+def ending(code: int) -> str:
+    """Return how a process ended that left no error; a negative code is a signal."""
+    if code >= 0:
+        return f"ended without a word, with code {code}"
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else str(-code)
+    return f"was ended by the signal {name}" + (", as by a system that runs out of memory" if -code == signal.SIGKILL else "")
+
+
+def _is_of_python(error: ImportError) -> bool:
+    """Return whether a name is missing in a module of Python itself."""
+    return (error.name or "").partition(".")[0] in sys.stdlib_module_names
 
 
 def _packages(error: BaseException) -> Iterator[str]:

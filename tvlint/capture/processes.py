@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tvlint.capture.failures import advice
+from tvlint.capture.failures import advice, ending
 from tvlint.capture.launch import Launch, LaunchError
 
 FORMAT = 1
@@ -88,10 +88,11 @@ def _wait_for_all(processes: dict[int, int], folder: str, launch: Launch, deadli
         if failed:
             raise Failure(**json.loads(failed[0].read_text()))
         for child, rank in list(processes.items()):
-            if os.waitpid(child, os.WNOHANG)[0]:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
                 del processes[child]
                 if not os.path.exists(os.path.join(folder, f"{rank}.failed")):
-                    text = f"rank {rank} of `{launch.program}` ended without a word"
+                    text = f"rank {rank} of `{launch.program}` {ending(os.waitstatus_to_exitcode(status))}"
                     raise Failure(text, launch.program, help=_log(folder, rank))
         if time.monotonic() > deadline:
             text = f"`{launch.program}` has not come to the end of a training step in time"

@@ -47,6 +47,7 @@ OF_REFERENCE: Mapping[str, object] = {
     "expert_model_parallel_size": 1, "expert_tensor_parallel_size": 1, "sequence_parallel": False,
     "num_layers_per_virtual_pipeline_stage": None, "num_virtual_stages_per_pipeline_rank": None,
     "pipeline_model_parallel_layout": None, "microbatch_group_size_per_vp_stage": None,
+    "overlap_p2p_comm_warmup_flush": False,
     "decoder_first_pipeline_num_layers": None, "decoder_last_pipeline_num_layers": None,
     "account_for_embedding_in_pipeline_split": False, "account_for_loss_in_pipeline_split": False,
     "use_distributed_optimizer": False, "overlap_grad_reduce": False, "overlap_param_gather": False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tvlint.ir.configuration import SettingValue, Unknown
@@ -69,3 +71,57 @@ def test_one_that_is_broken_or_too_large_is_a_problem(name: str, text: str, line
     with pytest.raises(ReadError) as raised:
         read(name, text.encode())
     assert raised.value.problem.location.line == line
+
+
+SOURCE = """\
+@dataclass
+class Parallelism:
+    tensor_parallel_degree: int = 1
+    pipeline_parallel_degree: int = 1
+    schedule: str | None = None
+
+@dataclass
+class Linear:
+    recipe: Literal["tensorwise", "rowwise"] = "rowwise"
+
+@dataclass
+class Quantize:
+    linear: Linear = field(default_factory=Linear)
+
+@dataclass
+class JobConfig:
+    parallelism: Parallelism = field(default_factory=Parallelism)
+    quantize: Quantize = field(default_factory=Quantize)
+"""
+JOB = "[parallelism]\ntensor_parallel_degree = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ("pipeline_parallel_degree = 2\n", []),
+        ("pipeline_paralel_degree = 2\n", ["unknown-option"]),
+        ("own_degree = 2\n", []),
+        ('pipeline_parallel_degree = "2"\n', ["option-value-not-a-number"]),
+        ('schedule = "2"\n', []),
+        ('[quantize.linear]\nrecipe = "rowwise"\n', []),
+        ('[quantize.linear]\nrecipe = "rowise"\n', ["option-value-not-a-choice"]),
+        ('[quantize.linear]\nrecipe = "rowise"\n[job]\ncustom_config_module = "own"\n', []),
+        ("[own.table]\nrecipe = 2\n", []),
+    ],
+)
+@pytest.mark.parametrize("file", ["config/job_config.py", "config_manager.py"])
+def test_a_job_is_held_to_the_dataclasses_of_the_tree_around_it(file: str, more: str, found: list[str], tmp_path: Path) -> None:
+    source = tmp_path / "torchtitan" / file
+    source.parent.mkdir(parents=True)
+    source.write_text(SOURCE)
+    job = tmp_path / "torchtitan" / "models" / "job.toml"
+    job.parent.mkdir()
+    job.write_text(JOB + more)
+    (tmp_path / ".git").mkdir()
+    document = read(str(job), job.read_bytes())
+    assert document is not None
+    assert [finding.rule for finding in document.findings] == found
+    alone = read("job.toml", job.read_bytes())
+    assert alone is not None
+    assert alone.findings == ()

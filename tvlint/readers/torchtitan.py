@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.torchtitan import SECTIONS
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
@@ -15,6 +17,14 @@ from tvlint.readers.sources.toml_text import parse as parse_toml
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlScalar
 
 FORMAT = "torchtitan"
+JOB = "JobConfig"
+NUMBERS = {"int": "an integer", "float": "a number"}
+LONGEST = 80
+EXTENDED_BY = (("job", "custom_config_module"), ("experimental", "custom_args_module"))
+"""Where a file names a module that changes the dataclasses."""
+ALIKE = 0.9
+"""A name that shares so much with a field, by difflib, is no other one."""
+MOST_ENTRIES = 1000
 LARGEST = 1 << 20
 NAMES = re.compile(rb"\b(?:data_parallel_(?:shard|replicate)|tensor_parallel|pipeline_parallel|context_parallel)_degree\b")
 TABLE = re.compile(rb"^[ \t]*\[[ \t]*parallelism[ \t]*\]", re.MULTILINE)
@@ -35,12 +45,51 @@ def read(path: str, data: bytes) -> Document | None:
         text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:
         return None
-    settings = _json(path, text) if OBJECT.match(data) else _toml(path, text)
+    is_json = OBJECT.match(data) is not None
+    settings = _json(path, text) if is_json else _toml(path, text)
     if not any(name in SECTIONS["parallelism"] for name in settings):
         return None
     first = min(settings.values(), key=lambda each: (each.name_location.line or 0, each.name_location.column or 0))
     configuration = Configuration(path, FORMAT, "torchtitan", settings, {}, "", False, first.name_location)
-    return Document(path, FORMAT, configurations=(configuration,))
+    findings = () if is_json else tuple(_mistaken(path, text))
+    return Document(path, FORMAT, configurations=(configuration,), findings=findings)
+
+
+def _mistaken(path: str, text: str) -> Iterator[Finding]:
+    """Yield what the dataclasses of the tree around a file do not take: names near to a field, and values of another kind.
+
+    A module that the file or the command line names may add fields, so that other names are left alone.
+    """
+    from difflib import get_close_matches
+
+    from tvlint.readers.torchtitan_source import declared_tables
+
+    tables = parse_toml(text)
+    declared = {} if any(_value_at(tables, *module) for module in EXTENDED_BY) else declared_tables(path)
+    places = _places(path, text) if declared else {}
+    for (table, name), (key, place) in places.items() if len(places) <= MOST_ENTRIES else ():
+        fields = declared.get(table, {})
+        value = _value_at(tables, table, name)
+        field = fields.get(name)
+        if field is None:
+            near = next(iter(get_close_matches(name, fields, 1, ALIKE)), "") if len(name) <= LONGEST else ""
+            if near and _value_at(tables, table, near) is None:
+                message = f"`{JOB}` has no field `{table[:LONGEST]}.{name[:LONGEST]}`"
+                fixes = (Fix(f"write `{near}`", (Edit(key, near),), is_safe=True),)
+                yield Finding("unknown-option", Severity.ERROR, message, key, f"did you mean `{near}`?", fixes=fixes)
+        elif field.choices and isinstance(value, str) and value not in field.choices:
+            message = f"`{table}.{name}` does not take `{value[:LONGEST]}`"
+            help = f"one of {', '.join(f'`{choice}`' for choice in field.choices)}"
+            yield Finding("option-value-not-a-choice", Severity.ERROR, message, place, help)
+        elif field.type in NUMBERS and isinstance(value, str):
+            message = f"`{table}.{name}` takes {NUMBERS[field.type]}, not `{value[:LONGEST]}` in quotes"
+            yield Finding("option-value-not-a-number", Severity.ERROR, message, place, f"write {NUMBERS[field.type]}")
+
+
+def _value_at(root: object, table: str, name: str) -> object:
+    for step in (*table.split("."), name):
+        root = root.get(step) if isinstance(root, dict) else None
+    return root
 
 
 def _toml(path: str, text: str) -> dict[str, Setting]:

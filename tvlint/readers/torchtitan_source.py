@@ -1,0 +1,84 @@
+"""The fields of torchtitan's job configuration, as the dataclasses of the tree around a file declare them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Mapping
+
+from tvlint.checkout.opening import is_file, kept, real_path
+from tvlint.checkout.top import folder_around, is_within
+from tvlint.ir.values import dataclass
+from tvlint.readers.document import ReadError
+from tvlint.readers.sources.python_syntax import parse
+from tvlint.readers.sources.sibling_files import content_within
+
+LARGEST = 1 << 20
+FILES = (os.path.join("torchtitan", "config", "job_config.py"), os.path.join("torchtitan", "config_manager.py"))
+WHOLE = "JobConfig"
+"""The class whose fields are the tables."""
+DEEPEST = 4
+MOST_TABLES = 200
+KINDS = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field with the type of its values, by name, and the words that it takes; both empty where that is not written out."""
+
+    type: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@kept
+def declared_tables(path: str) -> Mapping[str, Mapping[str, Field]]:
+    """Return the tables that a job configuration at `path` may have, each with its fields; none where no tree is around it."""
+    checkout = folder_around(path)
+    folder = real_path(os.path.dirname(path) or os.curdir)
+    while is_within(folder, checkout):
+        for name in FILES:
+            file = os.path.join(folder, name)
+            if is_file(file):
+                return _tables(checkout, file)
+        if folder == checkout:
+            break
+        folder = os.path.dirname(folder)
+    return {}
+
+
+def _tables(checkout: str, file: str) -> Mapping[str, Mapping[str, Field]]:
+    content = content_within(checkout, file, file, LARGEST)
+    try:
+        nodes = parse(file, content[1]).nodes if content is not None else ()
+    except ReadError:
+        return {}
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    found: dict[str, Mapping[str, Field]] = {}
+    waiting = [("", WHOLE)] if WHOLE in classes else []
+    for table, name in waiting:
+        fields = dict(_annotated(classes, name, DEEPEST))
+        inner = {field: note.id for field, note in fields.items() if isinstance(note, ast.Name) and note.id in classes}
+        found[table] = {field: Field() if field in inner else _field(note) for field, note in fields.items()}
+        if len(waiting) < MOST_TABLES:
+            waiting += [(f"{table}.{field}" if table else field, of) for field, of in inner.items()]
+    return found
+
+
+def _annotated(classes: Mapping[str, ast.ClassDef], name: str, depth: int) -> Iterator[tuple[str, ast.expr]]:
+    node = classes[name]
+    for base in node.bases if depth else ():
+        if isinstance(base, ast.Name) and base.id in classes:
+            yield from _annotated(classes, base.id, depth - 1)
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield statement.target.id, statement.annotation
+
+
+def _field(annotation: ast.expr) -> Field:
+    if isinstance(annotation, ast.Name) and annotation.id in KINDS:
+        return Field(annotation.id)
+    match annotation:
+        case ast.Subscript(ast.Name("Literal"), ast.Tuple(words)) if all(isinstance(word, ast.Constant) for word in words):
+            return Field("", tuple(str(word.value) for word in words if isinstance(word, ast.Constant)))
+        case _:
+            return Field()

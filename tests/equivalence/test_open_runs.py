@@ -7,6 +7,7 @@ import pytest
 from tests.builders.numbers import on_numbers_of
 from tests.equivalence.attacks.test_same_names import PARALLEL, REFERENCE, plan_of
 from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.side_conditions.step_bindings import misbound
 from tvlint.equivalence.verdict.on_numbers import Difference, NotRun
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.equivalence.verdict.unmade_gradients import ways_to_run
@@ -62,6 +63,15 @@ def test_an_input_is_not_there_before_it_is_loaded() -> None:
     found = on_numbers_of(plan_of(LATE), plan_of(REFERENCE_OF_LOADED))
     assert found == NotRun("`x` is read before it is loaded")
     assert verdict_on(LATE, REFERENCE_OF_LOADED).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(("read", "found"), [("z", []), ("x", ["loaded-twice"])])
+def test_what_is_loaded_twice_matters_where_it_is_read(read: str, found: list[str]) -> None:
+    loads = f"segment again data () -> ({read})\n  {read}: f32[4,4] = dataloader()\nsegment a"
+    text = LOADED.replace("loss l", "input z f32[4,4]\nloss l").replace("segment a", loads)
+    twice = "  run again micro-batch 0\n" * 2
+    plan = plan_of(text.replace("  run data micro-batch 0\n", f"  run data micro-batch 0\n{twice}"))
+    assert [defect.name for defect in misbound(plan, plan.programs[0], frozenset(), {})] == found
 
 
 MISNAMED = LOADED.replace("  y: f32[4,4] = gelu(h)\n", "segment c forward (h) -> (l)\n  y: f32[4,4] = gelu(h)\n").replace(

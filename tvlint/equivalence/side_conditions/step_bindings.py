@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -74,7 +74,8 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
             text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and {how}"
             yield Defect("unlike-values", False, text, -1, segment.name, source=step.source)
         read, made = _keys(step, inputs, step.inputs), _keys(step, outputs, step.outputs)
-        if segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in reported:
+        is_again = segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in reported
+        if is_again and _is_read(plan, program, {*outputs, *segment.outputs}):
             reported.add(segment.name)
             text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {micro_batch}"
             yield Defect("loaded-twice", False, text, -1, segment.name, source=step.source)
@@ -112,6 +113,14 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
                 reported.add(("owner", name))
                 text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {micro_batch}"
                 yield Defect("crossed-micro-batches", False, text, -1, segment.name, source=step.source)
+
+
+def _is_read(plan: Plan, program: Program, names: Set[str]) -> bool:
+    """Return whether the plan returns one of the names, or anything but a loader of the program takes it."""
+    segments = [(step, plan.segments[step.segment]) for step in program.steps]
+    others = [(step, segment) for step, segment in segments if segment.phase is not Phase.DATA]
+    taken = {name for step, segment in others for name in (*step.outside(segment)[0], *segment.inputs, *_taken(segment))}
+    return not names.isdisjoint(taken.union(plan.outputs))
 
 
 def _taken(segment: Segment) -> frozenset[str]:

@@ -400,6 +400,24 @@ def test_a_gradient_kernel_is_the_gradient_of_its_forward_operator(kernel: str) 
 
 
 @pytest.mark.parametrize(
+    ("kernel", "left"),
+    [("elu_backward", ("scale", "input_scale")),
+     ("avg_pool2d_backward", ("padding", "ceil_mode", "count_include_pad", "stride")), ("softplus_backward", ("threshold",)),
+     ("max_pool2d_with_indices_backward", ("dilation", "padding", "stride"))],
+)  # fmt: skip
+def test_a_gradient_kernel_is_given_what_its_function_takes_where_it_is_left_out(kernel: str, left: tuple[str, ...]) -> None:
+    op, arguments, value, (argument,), sources = FORWARD[kernel]
+    bench = Bench()
+    given = {own: bench.give(own, known) for own, known in arguments.items()}
+    result = np.asarray(value(arguments[argument]))
+    bench.apply(op, {own: known for own, known in given.items() if own not in left}, result)
+    own = {"grad_output": result, **{taken: given[source] for taken, source in sources.items()}}
+    made = bench.apply(kernel, own, arguments[argument], Mark("backward", 0))
+    bench.program.roots.append(RootValue(made, "x", Mark()))
+    assert lift(bench.program, EQUATIONS).unlifted == []
+
+
+@pytest.mark.parametrize(
     ("kernel", "name", "other"),
     [("leaky_relu_backward", "negative_slope", 0.3), ("leaky_relu_backward", "self_is_result", True),
      ("convolution_backward", "stride", (1, 1)), ("native_group_norm_backward", "group", 4),

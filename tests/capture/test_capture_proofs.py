@@ -89,6 +89,9 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("loss_scaling", "loss_scaling_reference", "dp 2", "1"),
         ("sequence_parallel", "sequence_parallel_reference", "tp 2", "1"),
         ("mixed_precision", "mixed_precision_reference", "dp 2", "1"),
+        ("ring_attention", "ring_attention_reference", "dp 2", "1"),
+        ("normed_heads", "normed_heads_reference", "tp 2", "1"),
+        ("images", "images_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -308,6 +311,7 @@ def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ("exchanged_heads", "exchanged_heads_reference"),
         ("vocabulary_parallel", "vocabulary_parallel_reference"),
         ("staged_samples", "staged_samples_reference"),
+        ("normed_heads", "normed_heads_reference"),
     ],
 )
 def test_no_mutant_of_a_capture_is_proved(tmp_path: Path, program: str, reference: str) -> None:
@@ -318,6 +322,17 @@ def test_no_mutant_of_a_capture_is_proved(tmp_path: Path, program: str, referenc
         assert isinstance(found, Problem) or not is_proved(found[0].plan, found[1].plan), name
         count += 1
     assert count > 10
+
+
+def test_a_gradient_of_a_norm_of_one_head_a_rank_that_is_not_summed_is_not_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("normed_heads")
+    sums = [at for at, line in enumerate(lines) if line.get("communication") == "all-reduce" and "node" not in line]
+    kept = [line for at, line in enumerate(lines) if at not in sums[-1:] + sums[len(sums) // 2 - 1 : len(sums) // 2]]
+    assert len(kept) == len(lines) - 2
+    assert proof(written(tmp_path, kept), "normed_heads_reference").outcome is not Outcome.PROVED
 
 
 @pytest.mark.parametrize("alone", [True, False])

@@ -187,9 +187,9 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
 def _unflatten(
     use: Use, names: Sequence[str], wholes: Mapping[str, Whole], numbers: dict[str, Array | None], reference: Found
 ) -> None:
-    """Let an input that the reference reads flat have the dimensions of another one, where a part of it is cut along those.
+    """Let an input whose first dimension joins several have those of another one, where a part of it is cut along them.
 
-    So are targets that a program flattens, of which ranks hold ranges of the sequence of each sample.
+    So are targets, and rows of a product, that a program flattens, of which ranks hold ranges of the sequence of each sample.
     """
     part = use.given.numbers
     if part is None or not part.size:
@@ -197,11 +197,12 @@ def _unflatten(
     for name in names:
         whole, array = wholes[name], numbers.get(name)
         is_whole = reference.wholes[name].local == reference.wholes[name].shape == whole.shape
-        if whole.held or array is None or array.ndim != 1 or not is_whole or array.dtype != part.dtype:
+        if whole.held or array is None or not array.ndim or not is_whole or array.dtype != part.dtype:
             continue
         if any(boxes_of(piece, array) for piece in _in_shapes_of(part, array)):
             continue
-        for shape in _shapes_of_as_many(array.size, reference.wholes):
+        for first in _shapes_of_as_many(array.shape[0], reference.wholes):
+            shape = *first, *array.shape[1:]
             wide = array.reshape(shape)
             parts = _in_shapes_of(part, wide)
             if any(boxes_of(piece, wide) or blocks_of(piece, wide, []) is not None for piece in parts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Box, Plan, Role
@@ -72,7 +73,9 @@ def _recorded(lifting: Lifting) -> Recorded:
             name = names[use.value]
             whole = lifting.found.wholes[name]
             key = use.mark.micro_batch if whole.role is Role.INPUT else -1
-            given[rank, name, key] = use.given.numbers
+            numbers = use.given.numbers
+            of_another_shape = numbers is not None and numbers.size == prod(whole.local) and whole.role is Role.INPUT
+            given[rank, name, key] = numbers.reshape(whole.local) if numbers is not None and of_another_shape else numbers
         for weight, (_, numbers) in prepared.lifted.gradients.items():
             gradients[rank, weight] = numbers
         losses[rank] = tuple(root.number for root in prepared.lifted.roots if not root.start)

@@ -302,7 +302,7 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
                 return _refuted_for_races(verdict, reason)
             unknown = replace(verdict, outcome=Outcome.UNKNOWN, reasons=(reason, *_open(verdict)))
             different = different_gradients(parallel, reference)
-            if not different and not this_replayed.run and _is_told(verdict, this_replayed.location):
+            if not different and not this_replayed.run and _is_reported(verdict, this_replayed.location):
                 return replace(unknown, reasons=_open(verdict))
             return _refuted(unknown, different, parallel.plan) if different else unknown
         facts.append(
@@ -365,7 +365,7 @@ def _refuted_for_races(verdict: Verdict, replay: Reason) -> Verdict:
     return replace(verdict, outcome=Outcome.REFUTED, reasons=(*races, replay, *others))
 
 
-def _is_told(verdict: Verdict, place: Location | None) -> bool:
+def _is_reported(verdict: Verdict, place: Location | None) -> bool:
     """Return whether a reason says already that an operator at this line is not known, without which no plan is replayed."""
     every = [reason.location for reason in verdict.reasons if reason.name == "unsupported-operator"]
     return place is not None and any((each.path, each.line) == (place.path, place.line) for each in every)

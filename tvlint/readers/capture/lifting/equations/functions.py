@@ -16,6 +16,13 @@ _MADE_ANEW = frozenset({"weight", "bias"})
 _OF_GRADIENT = frozenset({"grad_output", "grad_out", "output_mask", "bias_sizes"})
 
 
+_USUAL: Mapping[str, Argument] = {
+    "negative_slope": 0.01, "alpha": 1, "scale": 1, "input_scale": 1, "beta": 1, "threshold": 20, "min_val": -1, "max_val": 1,
+    "reduction": 1, "delta": 1, "dim": -1, "padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": True,
+}  # fmt: skip
+"""What functions take where an argument is left out, which the kernels of their gradients are given."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Function:
     """A function of `aten` that is `op`: its tensors, and what the other arguments are called in torch.
@@ -173,15 +180,23 @@ def _is_like(lifting: Lifting, node: Apply, call: Call, function: str) -> bool:
 
 def _fits(lifting: Lifting, name: str, argument: Argument, source: Apply) -> bool:
     """Return whether an argument of a gradient's kernel is that of the function, a result of it, or a flag that is not set."""
-    value, known = lifting.value(argument), source.arguments.get(name)
+    value, known = lifting.value(argument), source.arguments.get(name, _USUAL.get(name))
     if value is None:
-        return argument == known if name in source.arguments else not argument
+        steps = source.arguments.get("kernel_size") if name == "stride" and not known else known
+        return _is_number(argument, steps) if steps is not None else not argument
     if name not in source.arguments:
         return lifting.maker(argument) is source
     other = lifting.value(known)
     if other is not None and name in _MADE_ANEW:
         return lifting.program.types[value] == lifting.program.types[other]
     return value == other
+
+
+def _is_number(one: Argument, other: Argument) -> bool:
+    """Return whether two arguments are the same, one number for all dimensions as well as one for each."""
+    if isinstance(one, tuple) and not isinstance(other, tuple):
+        return all(each == other for each in one)
+    return one == other
 
 
 def _outputs(node: Apply, tensors: int) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ REFUSALS = frozenset({CHOICE, "option-value-not-a-number"})
 LONGEST = 80
 SURELY_MISSPELT = 6
 """From so many letters on, a value that is a letter or two away from a choice of Megatron's is no other one of a fork."""
-WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+WORD = Pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 SHORT = 3
 """So many letters make a word of which a letter or two make another."""
 SPELLINGS = {

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.megatron import Option, has_changed, option_of
 from tvlint.ir.configuration import Configuration, Setting
+from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.invalid_options import CHOICE, LONGEST, SURELY_MISSPELT, is_misspelt, letters, members
 from tvlint.readers.megatron.unknown_options import SIZES, distance, misspelled_names
 
 FEWEST_LETTERS = 4
 """From so many letters on, a value that is one letter away from a choice that no release has changed is no other word."""
-NUMBER = re.compile(r"[-+]?\d")
-INTEGER = re.compile(r"[-+]?[\d_]+")
+NUMBER = Pattern(r"[-+]?\d")
+INTEGER = Pattern(r"[-+]?[\d_]+")
 FURTHER = "override_"
 """How verl calls mappings that it hands to classes of Megatron core as they are."""
 

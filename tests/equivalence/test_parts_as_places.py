@@ -66,6 +66,7 @@ def test_other_parts_are_not(name: str, before: str, after: str) -> None:
 LEFT = {
     "parts of other sizes": "v = view(h, [5,4,6])\nq, k = split(v, [4,2], dim=2)\nu = identity(q)",
     "a view that is read elsewhere": "v = view(h, [5,4,6])\nq, k, u = split(v, 2, dim=2)\nn = exp(v) || none",
+    "a call on what nothing makes": "v = view(h, [5,4,6])\nq = scatter_add(v, 1, n, v)\nk = identity(q)\nu = identity(q)",
     "parts of no view": "v = tanh(h)\nq, k, u = torch.chunk(v, 3, dim=1)",
 }
 

@@ -120,9 +120,12 @@ def _parts(plan: Plan, name: str, view: Compute, split: Compute) -> _Parted | No
 
 
 def _bound(plan: Plan, operator: Compute) -> Bound | None:
+    """Return what an operator does with operands of the shapes that the plan has; None where that is not known."""
     spec = spec_of(operator.op)
+    if spec is None or any(isinstance(each, str) and each not in plan.tensors for each in operator.inputs):
+        return None
     given = tuple(plan.tensors[each].shape if isinstance(each, str) else each for each in operator.inputs)
     try:
-        return spec.bind(Call(operator.op, given, operator.attributes)) if spec is not None else None
+        return spec.bind(Call(operator.op, given, operator.attributes))
     except UnsupportedError:
         return None

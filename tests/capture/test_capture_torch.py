@@ -370,3 +370,23 @@ def test_weights_that_another_optimizer_trains_after_the_first_has_stepped_are_n
     assert done.stderr.startswith("two.py:7: error: the program goes on with weights of another optimizer")
     assert not list(tmp_path.glob("*.gz"))
     assert tvlint("capture", "-o", str(tmp_path), "--", "python", "one.py", cwd=tmp_path).returncode == 0
+
+
+FLAT = """import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+dist.init_process_group("gloo")
+model = FullyShardedDataParallel(torch.nn.Linear(4, 2), device_id=torch.device("cpu"))
+step = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(2, 4)).sum().backward()
+step.step()
+"""
+
+
+def test_weights_that_lie_flat_in_one_buffer_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "flat.py").write_text(FLAT)
+    done = tvlint("capture", "-o", str(tmp_path), "--", "torchrun", "--nproc-per-node", "2", "flat.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("flat.py:8: error: `FullyShardedDataParallel` keeps weights flat")
+    assert "`fully_shard`" in done.stderr

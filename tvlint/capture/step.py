@@ -122,7 +122,15 @@ class Step:
                 fill(piece)
 
     def name_state(self, root: nn.Module) -> None:
-        """Record the names of the parameters and buffers of a module that is called from outside of any other."""
+        """Record the names of the parameters and buffers of a module that is called from outside of any other.
+
+        Raises LaunchError where they lie flat in one buffer.
+        """
+        if any(type(inner).__name__ == _FLAT for inner in root.modules()):
+            raise LaunchError(
+                f"`{_FLAT}` keeps weights flat in one buffer, which is not followed",
+                "shard the model with `fully_shard` of `torch.distributed.fsdp`",
+            )
         taken = {weight.name for weight in self.weights.values()}
         entries = list(named_state(root))
         clash = any(entry.name in taken and id(entry.tensor) not in self.weights for entry in entries)
@@ -337,6 +345,10 @@ class Step:
         """Record no more."""
         self.recorder.recording = False
         self.finished = True
+
+
+_FLAT = "FullyShardedDataParallel"
+"""The class of modules whose weights are pieces of one flat weight."""
 
 
 def _holds_weights(optimizer: Optimizer) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tvlint.analyses.dataflow.def_use import has, writes
 from tvlint.analyses.dataflow.step_scope import only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
-from tvlint.analyses.relations.defect import Defect
+from tvlint.analyses.relations.defect import Defect, source_of
 from tvlint.equivalence.side_conditions.aliasing import Renames
 from tvlint.equivalence.side_conditions.gradient_finality import Finals
 from tvlint.equivalence.side_conditions.message_matching import UNMATCHED, mispaired
@@ -43,7 +44,13 @@ def check_micro_batches(plan: Plan, micro_batches: int) -> Iterator[Defect]:
 
 
 def _on(defect: Defect, rank: int) -> Defect:
-    return Defect(defect.name, defect.refutes, defect.message, rank, defect.segment, defect.operator, defect.source)
+    return replace(defect, rank=rank)
+
+
+_IN_OTHER_PARTS = (
+    "the {} of some micro-batches runs in other parts than that of others on {{ranks}}, which is not followed: choose a"
+    " schedule that computes all of them alike"
+)
 
 
 def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[str, str]) -> Iterator[Defect]:
@@ -71,6 +78,11 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
             numbers = ", ".join(map(str, lacking))
             text = f"the {what} on {{ranks}} never runs for micro-batch {numbers} of {micro_batches}"
             certain = _needed(plan, segment) and not _stands_in(plan, steps, name, lacking)
+            if not certain and plan.format == "capture":
+                place = next(filter(None, map(source_of, segment.operators)), None)
+                kind = segment.phase.value
+                yield Defect("missing-micro-batch", False, _IN_OTHER_PARTS.format(kind), -1, name, "", place, cause=kind)
+                continue
             if not certain:
                 text += ": write what all micro-batches do alike as one segment, and run it for each of them"
             again = [step for at, step in enumerate(places) if step.micro_batch in {each.micro_batch for each in places[:at]}]

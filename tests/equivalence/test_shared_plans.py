@@ -60,6 +60,17 @@ BROKEN = {
     "br14r": ("reducer-before-last-backward", "micro-batch 1", (0, 4)),
 }
 
+REPAIRS = {
+    "br1": "all-reduce `t550` over ranks 0-1 after `identity`",
+    "br5b": "all-reduce `g749` over ranks 2-3 after `identity`",
+    "br7": "use 1e-05 instead of 2 in `add`",
+    "br11": "exchange `g719` and `g718` in backward of `apply_rotary_emb`",
+}
+"""Single changes that make a plan prove; for the others none is searched, which takes longer."""
+
+EXPORTED_AGAIN = ("br1r", "br3r", "br4r", "br5r", "br14r")
+"""Mistakes that stand in the list with other claims of the exporter beside them; the whole suite judges these too."""
+
 
 @cache
 def plan(folder: str, name: str) -> Plan:
@@ -86,16 +97,22 @@ def test_the_unbroken_control_is_proved() -> None:
     assert verdict_on("unbroken-control").outcome is Outcome.PROVED
 
 
-@pytest.mark.usefixtures("without_repairs")
-@pytest.mark.parametrize("name", BROKEN)
-def test_broken_plans_are_refuted_for_what_is_wrong_with_them(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.heavy) if name in EXPORTED_AGAIN else name for name in BROKEN]
+)
+def test_broken_plans_are_refuted_for_what_is_wrong_with_them(name: str, request: pytest.FixtureRequest) -> None:
     reason_name, words, ranks = BROKEN[name]
+    if name not in REPAIRS:
+        request.getfixturevalue("without_repairs")
     verdict = verdict_on(name)
     assert verdict.outcome is Outcome.REFUTED
     first = verdict.reasons[0]
     assert first.name == reason_name
     assert words in first.message
     assert first.ranks == ranks
+    if name in REPAIRS:
+        assert first.repair == REPAIRS[name]
+        assert len(verdict.reasons) == 1
 
 
 def test_pieces_that_a_pipeline_boundary_permutes_are_refuted_and_proved_only_as_declared() -> None:
@@ -120,18 +137,3 @@ def test_a_parallel_plan_is_no_reference() -> None:
     verdict = prove(plan("good", name), plan("good", name))
     assert verdict.outcome is Outcome.UNKNOWN
     assert [reason.name for reason in verdict.reasons] == ["parallel-reference"]
-
-
-@pytest.mark.parametrize(
-    ("name", "repair"),
-    [
-        ("br1", "all-reduce `t550` over ranks 0-1 after `identity`"),
-        ("br5b", "all-reduce `g749` over ranks 2-3 after `identity`"),
-        ("br7", "use 1e-05 instead of 2 in `add`"),
-        ("br11", "exchange `g719` and `g718` in backward of `apply_rotary_emb`"),
-    ],
-)
-def test_a_single_change_that_makes_the_plan_prove_is_named(name: str, repair: str) -> None:
-    verdict = verdict_on(name)
-    assert verdict.reasons[0].repair == repair
-    assert len(verdict.reasons) == 1

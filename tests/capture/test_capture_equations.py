@@ -481,6 +481,31 @@ def test_what_is_calculated_of_numbers_throughout_is_one(op: str, result: float)
     assert calls == ["torch.full", "torch.full", "torch.full", "torch.add"]
 
 
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_product_with_zeros_throughout_is_zeros_and_adds_nothing(number: int, at: int) -> None:
+    known = np.full(((3, 4), (4, 5))[at], float(number))
+    left, right = (known, B) if at == 0 else (A, known)
+    for op, names, bias in (("mm", ("self", "mat2"), 0 * C), ("addmm", ("mat1", "mat2"), C)):
+        bench = Bench()
+        full = bench.apply("full", {"size": known.shape, "fill_value": number}, known)
+        operands = [Ref(full) if side is known else side for side in (left, right)]
+        given = {**dict(zip(names, operands, strict=True)), **({"self": C} if op == "addmm" else {})}
+        made = bench.apply(op, given, left @ right + bias)
+        calls = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
+        assert ("torch.mm" in calls) == bool(number)
+        np.testing.assert_allclose(bench.run(made), left @ right + bias)
+
+
+def test_a_product_with_data_that_are_zeros_in_the_recorded_step_is_a_product() -> None:
+    bench = Bench()
+    data = bench.apply("full", {"size": (3, 4), "fill_value": 0}, X)
+    bench.program.constants.append((0, bench.program.nodes[0].mark))
+    bench.apply("mm", {"self": Ref(data), "mat2": B}, X @ B)
+    calls = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
+    assert calls == ["torch.zeros", "torch.mm"]
+
+
 def test_what_is_divided_by_zero_or_rounded_is_calculated_as_it_is() -> None:
     bench = Bench()
     six, none = (bench.apply("full", {"size": (3, 4), "fill_value": own}, X) for own in (6, 0))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tvlint.readers.capture.lifting.lift import Equation, Lifting, NotLiftedError, given
-from tvlint.readers.capture.lifting.program import Apply, Argument
+from tvlint.readers.capture.lifting.equations.shapes import made_of
+from tvlint.readers.capture.lifting.lift import Equation, Lifting, NotLiftedError, given, is_move
+from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
 
 def _product(lifting: Lifting, node: Apply) -> bool:
@@ -20,6 +21,35 @@ def _matrices(lifting: Lifting, left: Argument, right: Argument, dims: int) -> t
     if not fits:
         raise NotLiftedError(f"tensors of shapes {here} and {there} have no product")
     return left, right
+
+
+def _nothing(lifting: Lifting, node: Apply) -> bool:
+    """Lift a product with zeros throughout, as of the state that a recurrent layer begins with: it is zeros."""
+    operands = _matrices(lifting, given(node, "self"), given(node, "mat2"), len(lifting.shape(node.outputs[0])))
+    return any(_is_nothing(lifting, operand) for operand in operands) and made_of(lifting, node, 0)
+
+
+def _is_nothing(lifting: Lifting, operand: Argument) -> bool:
+    """Return whether a value is zeros that the program makes, in whatever view; data may be zeros in this step alone."""
+    name = lifting.value(operand)
+    call = lifting.call_of(name) if name is not None and lifting.number(operand) == 0 else None
+    while call is not None and is_move(call.op) and isinstance(call.inputs[0], Ref):
+        call = lifting.call_of(call.inputs[0].name)
+    return call is not None and call.op == "torch.zeros" and all(call.mark is not mark for _, mark in lifting.program.constants)
+
+
+def _nothing_added(lifting: Lifting, node: Apply) -> bool:
+    """Lift what a product with zeros throughout is added to: it is that, in the shape of the product."""
+    is_nothing = any(_is_nothing(lifting, given(node, name)) for name in ("mat1", "mat2"))
+    name, made = lifting.value(given(node, "self")), lifting.program.types[node.outputs[0]]
+    if not is_nothing or _factor(node, "beta") != 1 or name is None or lifting.dtype(name) != made.dtype:
+        return False
+    _matrices(lifting, given(node, "mat1"), given(node, "mat2"), 2)
+    if lifting.shape(name) == made.shape:
+        return lifting.equate(node.outputs[0], Ref(name))
+    wide = (*(1 for _ in range(len(made.shape) - len(lifting.shape(name)))), *lifting.shape(name))
+    viewed = lifting.temporary(node, "torch.Tensor.view", (Ref(name), wide), wide)
+    return lifting.call(node, "torch.Tensor.expand", (viewed,), size=made.shape)
 
 
 def _factor(node: Apply, name: str) -> float:
@@ -58,6 +88,9 @@ def _batch(lifting: Lifting, node: Apply) -> bool:
 
 
 EQUATIONS = (
+    Equation("mm", "mm of zeros that the program makes is zeros", _nothing),
+    Equation("bmm", "bmm of zeros that the program makes is zeros", _nothing),
+    Equation("addmm", "addmm(c, a, b) is c where a or b is zeros that the program makes", _nothing_added),
     Equation("mm", "mm(a, b) is torch.mm", _product),
     Equation("bmm", "bmm(a, b) is torch.bmm", _product),
     Equation("addmm", "addmm(c, a, b, beta, alpha) = beta c + alpha a b; c is not read where beta is 0", _matrix),

@@ -550,15 +550,13 @@ class _Rewriting:
         before = small if gathers else large
         value = name if gathers else self.in_order(name, 0, node.mark)
         part = "" if gathers else self._own_part(value, node)
-        if part and 1 in large.parts:
-            cut = self.view(part, (*before.shape, *self.program.shape(part)[1:]), node.mark)
-            last, dim = len(self.program.shape(cut)) - 1, int(large.parts[1] > 1)
-            got = self.program.fresh(self.program.types[made].of_shape((*small.shape, *shapes[1][1:])))
-            self.nodes.append(replace(node, kind="all-to-all", reduce="", inputs=(cut,), outputs=(got,), dim=dim, joined=last))
-        else:
-            got = self.view(value, (*before.shape, *shapes[0][1:]), node.mark)
-            for dim, group in self._stages(node.group, large.parts[0])[:: 1 if gathers else -1]:
-                got = self._along(node, got, group, dim, len(group) if gathers else 1 / len(group))
+        sent, last = node, None
+        if part:
+            value, last = part, len(before.shape)
+            sent = replace(node, kind="all-to-all", reduce="")
+        got = self.view(value, (*before.shape, *self.program.shape(value)[1:]), node.mark)
+        for dim, group in self._stages(node.group, large.parts[0]):
+            got = self._along(sent, got, group, dim, len(group) if gathers else 1 / len(group), last)
         if gathers:
             self.as_gathered(self.view(got, shapes[1], node.mark), 0, node.mark, made)
         else:

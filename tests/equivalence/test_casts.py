@@ -28,6 +28,10 @@ RIGHT = {
     "to the own type, by its name": ("f32", FLOAT.replace("float(h)", 'to(h, dtype="float32")'), PLAIN),
     "to the own type, by its short name": ("f32", FLOAT.replace("float(h)", 'to(h, "f32")'), PLAIN),
     "to the own type, by its short name as an attribute": ("f32", FLOAT.replace("float(h)", 'to(h, dtype="f32")'), PLAIN),
+    "to the own type, stored otherwise": (
+        "f32", FLOAT.replace("float(h)", 'to(h, dtype="float32", non_blocking=True, copy=True)'), PLAIN
+    ),
+    "to no other type or device": ("f32", FLOAT.replace("float(h)", "torch.Tensor.to(h)"), PLAIN),
     "to the type of another of that type": ("f32", FLOAT.replace("float(h)", "type_as(h, x)"), PLAIN),
     "to the type of another": ("bf16", ALIKE, NARROWED),
     "to the type of another, in both": ("bf16", ALIKE, ALIKE),

@@ -77,5 +77,5 @@ def type_of_cast(cast: Compute, tensors: Mapping[str, Tensor]) -> str:
         attributes = spec.bind(Call(cast.op, (before.shape, *literals), cast.attributes)).attributes
     except UnsupportedError:
         return ""
-    (said,) = attributes if len(attributes) == 1 else ("",)
+    (said,) = attributes if len(attributes) == 1 else ("" if attributes else before.dtype,)
     return said.removeprefix("torch.") if isinstance(said, str) else ""

@@ -218,16 +218,21 @@ def _linear_unary(*attributes: str) -> Callable[[Call], Bound]:
     return bind
 
 
+_HOW_A_CAST_IS_STORED = ("copy", "memory_format", "non_blocking")
+"""What `to` takes beside the type and device: the numbers are the same, in whatever order, place or time."""
+
+
 def _to(call: Call) -> Bound:
     """A type that is told by its number is not understood: most numbers stand for types that numbers are rounded to."""
     given = [operand.value for operand in call.inputs if isinstance(operand, Literal)]
     numbers = [value for value in (*given, call.attributes.get("dtype")) if isinstance(value, int)]
     if any(not isinstance(value, bool) for value in numbers) or (given and isinstance(given[0], bool)):
         raise UnsupportedError(f"`{call.op}` to a type or device that is told by its number")
-    bound = _linear_unary("dtype", "dtype_or_device", "device")(call)
+    kept = {name: value for name, value in call.attributes.items() if name not in _HOW_A_CAST_IS_STORED}
+    bound = _linear_unary("dtype", "dtype_or_device", "device")(replace(call, attributes=kept))
     named = [value.removeprefix("torch.") if isinstance(value, str) else value for value in bound.attributes]
     said = [value for value in named if value is not None]
-    if not said and len(call.inputs) == 1:
+    if not said and call.op.startswith("nnscaler."):
         raise MisfitError(f"`{call.op}` of one operand", "the type or device has to be given")
     return replace(bound, attributes=tuple(said if len(said) == 1 else named))
 

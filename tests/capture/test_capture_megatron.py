@@ -30,6 +30,7 @@ PROGRAMS = {
     "megatron_gpt_experts_alltoall": ("megatron_gpt_experts_reference", "dp 2", "29"),
     "megatron_main_experts_allgather_tp2": ("megatron_main_experts_reference", "tp 2", "29"),
     "megatron_main_experts_alltoall_tp2": ("megatron_main_experts_reference", "tp 2", "29"),
+    "megatron_main_eight_experts_tp2_dp2": ("megatron_main_eight_experts_reference", "dp 2 x tp 2", "45"),
     "pretrain_gpt_llama_tp2_dp2": ("pretrain_gpt_llama_reference", "dp 2 x tp 2", "9"),
 }
 
@@ -89,6 +90,17 @@ def test_places_of_flags_sorted_otherwise_are_not_followed(op: str, changed: dic
     ]
     found = read_captures(written(tmp_path, lines), path_of("megatron_main_experts_reference"))
     assert isinstance(found, Problem) or not is_proved(found[0].plan, found[1].plan)
+
+
+@pytest.mark.parametrize("reduce", ["avg", "max"])
+def test_what_experts_on_two_axes_give_is_summed(reduce: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prover_alone(monkeypatch)
+    lines = [
+        {**line, "reduce": reduce} if line.get("communication") == "reduce-scatter" and len(line["group"]) == 4 else line
+        for line in lines_of("megatron_main_eight_experts_tp2_dp2")
+    ]
+    report = prove_pair(Pair(written(tmp_path, lines), path_of("megatron_main_eight_experts_reference")))
+    assert not any(verdict.outcome is Outcome.PROVED for verdict in report.verdicts)
 
 
 def collectives(lines: list[Line], kind: str) -> list[int]:

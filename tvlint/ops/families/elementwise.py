@@ -234,7 +234,7 @@ def _to(call: Call) -> Bound:
     said = [value for value in named if value is not None]
     if not said and call.op.startswith("nnscaler."):
         raise MisfitError(f"`{call.op}` of one operand", "the type or device has to be given")
-    return replace(bound, attributes=tuple(said if len(said) == 1 else named))
+    return replace(bound, attributes=tuple(named if len(said) > 1 else said))
 
 
 def _cast_to(dtype: str) -> Callable[[Call], Bound]:

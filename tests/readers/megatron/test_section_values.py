@@ -118,6 +118,15 @@ def test_the_devices_of_a_role_say_how_many_ranks_it_has(size: str, devices: str
     assert len(errors(ROLL.replace("TP", size).replace("DEVICES", devices))) == count
 
 
+def test_ranks_that_experts_and_stages_do_not_divide_are_too_few_however_wide_experts_are() -> None:
+    roles = ROLL.replace("TP", "1").replace("DEVICES", "list(range(0,32))").replace("context", "expert_model")
+    assert errors(roles) == []
+    wrong = roles.replace("expert_model_parallel_size: 2", "expert_model_parallel_size: 5")
+    (message,) = errors(wrong)
+    assert message.startswith("32 ranks do not divide into groups of 5 (expert x pipeline parallel)")
+    assert errors(wrong + "  num_gpus_per_worker: 2\n") == []
+
+
 @pytest.mark.parametrize(("size", "count"), [("5", 1), ("4", 0)])
 def test_the_processors_of_mindspeed_rl_are_those_of_its_actor(size: str, count: int) -> None:
     text = f"actor_config:\n  tensor_model_parallel_size: {size}\n  pipeline_model_parallel_size: 1\n"

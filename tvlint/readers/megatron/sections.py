@@ -52,6 +52,7 @@ any, as in NeMo's configurations, which all have one node before a launcher sets
 NODES = frozenset(nodes for _, _, nodes, _ in RANKS)
 DEVICES = Pattern(r"list\(range\((?:(?P<first>\d{1,6}),\s*)?(?P<end>\d{1,6})\)\)")
 """How ROLL lists the GPUs of a role, beside its strategy (roll/configs/worker_config.py: `device_mapping`)."""
+SEVERAL_A_WORKER = "num_gpus_per_worker"
 RANKS_OF_ROLE: Mapping[tuple[str, ...], tuple[str, ...]] = {("actor_config",): ("rl_config", "actor_resource", "num_npus")}
 """Where MindSpeed-RL says how many processors run a section (mindspeed_rl/config_cls/rl_config.py: `actor_resource`)."""
 MOST_RANKS = 10**7
@@ -210,7 +211,7 @@ def _ranks_of_role(where: tuple[str, ...], interpolation: Interpolation) -> Sett
     """Return the number of ranks that a file gives to one role of reinforcement learning, in plain numbers."""
     for length in range(1, len(where)):
         path = (*where[:length], "device_mapping")
-        found = interpolation.at(path)
+        found = interpolation.at(path) if interpolation.at((*where[:length], SEVERAL_A_WORKER)) is None else None
         resolved = interpolation.resolve(found, path[:-1]) if found is not None else None
         match = DEVICES.fullmatch(resolved.text) if isinstance(resolved, YamlScalar) else None
         if resolved is not None and match is not None and (ranks := int(match["end"]) - int(match["first"] or 0)) > 0:

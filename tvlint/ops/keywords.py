@@ -131,6 +131,8 @@ _MODULES = ("torch", "torch.Tensor", "torch.nn.functional")
 _ALSO: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims", "input": "x", "other": "x2", "layout": "requires_grad"}
 """Names that torch takes where it takes others."""
 
+_OF_NUMPY: Mapping[str, str] = {"axis": "dim", "keepdims": "keepdim"}
+
 _OF_NNSCALER: Mapping[str, str] = {
     "embedding": "input weight padding_idx start stop",
     "identity": "tensor",
@@ -154,3 +156,13 @@ def is_refused(op: str, keyword: str) -> bool:
     module, _, name = op.rpartition(".")
     taken = _KEYWORDS.get(name if module in _MODULES else op)
     return taken is not None and keyword not in taken and bool(module)
+
+
+def usual_keyword(op: str, keyword: str) -> str:
+    """Return the name that `op` has for an argument, where `keyword` is the one that NumPy has for it; else `keyword`.
+
+    Functions that torch writes in Python (`torch.nn.functional`) know no names of NumPy.
+    """
+    module, _, name = op.rpartition(".")
+    usual = _OF_NUMPY.get(keyword, "") if module in ("", "aten", "torch", "torch.Tensor") else ""
+    return usual if usual in _KEYWORDS.get(name, ()) else keyword

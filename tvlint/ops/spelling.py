@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from tvlint.ir.operators import Literal, Operand, Value
+from tvlint.ops.keywords import usual_keyword
 
 _MODULES = {
     "F": "torch.nn.functional",
@@ -118,8 +119,10 @@ def with_second_in_place(
     """Return the operands and attributes of a call of which a second operand that is given by its name stands in its place.
 
     Of a function of two operands that is `pow(x, exponent=2)` for a number, or `mul(x, other=y)` for a tensor, which readers
-    append.
+    append. Functions of `torch` and methods take arguments by the names of NumPy too (`sum(x, axis=1)`).
     """
+    named = {name: usual_keyword(without_overload(op), name) for name in attributes}
+    attributes = {name if named[name] in attributes else named[name]: value for name, value in attributes.items()}
     last = without_overload(op).rsplit(".", 1)[-1]
     (key,) = OPERAND_NAMES["pow"] if last == "pow" else OPERAND_NAMES[last] if last in _OF_TWO else ("",)
     left = {name: value for name, value in attributes.items() if name != key}

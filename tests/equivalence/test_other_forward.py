@@ -60,3 +60,27 @@ def test_the_gradient_of_another_operator_is_refuted(name: str) -> None:
     verdict = verdict_on(REFERENCE.replace(before, after), REFERENCE)
     assert verdict.outcome is Outcome.REFUTED
     assert verdict.reasons[0].name == reason
+
+
+ADDED = """
+weight w f32[6,6]
+input x f32[8,6]
+input i i64[8]
+loss l
+program
+  h = linear(x, w)
+  n = zeros([4,6])
+  a = index_add(n, 0, i, h)
+  y = tanh(a)
+  l: f32[] = sum(y)
+  dy = backward l (grad(l))
+  da = backward y (dy)
+  _, _, dh = backward a (da)
+  _, grad(w) = backward h (dh)
+"""
+
+
+def test_an_operator_that_is_not_known_with_an_argument_ends_unknown() -> None:
+    assert verdict_on(ADDED, ADDED).outcome is Outcome.PROVED
+    other = ADDED.replace("backward a (da)", "backward (da) of a = index_add(n, 0, i, h, scale_by=2)")
+    assert verdict_on(other, ADDED).outcome is Outcome.UNKNOWN

@@ -724,7 +724,7 @@ def _run(
             run.invented = "draw random numbers" if stand_ins.has_drawn else FUNCTIONS
     except UnreplayableError as error:
         return NotRun(str(error))
-    except (Mismatch, NotReplayedError, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
+    except (Mismatch, NotReplayedError, UnsupportedError, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
         return NotRun(f"`{plan.path}` does not run to its end on numbers")
     values = (*run.found.gradients.values(), *run.found.returned.values())
     is_defined = not any(np.any(np.isnan(value)) for _, _, _, value in run.given)

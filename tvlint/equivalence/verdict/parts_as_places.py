@@ -127,5 +127,5 @@ def _bound(plan: Plan, operator: Compute) -> Bound | None:
     given = tuple(plan.tensors[each].shape if isinstance(each, str) else each for each in operator.inputs)
     try:
         return spec.bind(Call(operator.op, given, operator.attributes))
-    except UnsupportedError:
+    except (UnsupportedError, ValueError):
         return None

@@ -56,8 +56,8 @@ def _narrowing(plan: Plan) -> Iterator[tuple[Compute, str]]:
             if not isinstance(operator, Compute) or not has_trait(operator.op, Trait.CONVERSION):
                 continue
             dtype, operand = type_of_cast(operator, plan.tensors), operator.inputs[0]
-            before = plan.tensors[operand].dtype if isinstance(operand, str) else ""
-            if dtype in _DIGITS and before in _WIDE and len(operator.outputs) == 1:
+            before = plan.tensors.get(operand) if isinstance(operand, str) else None
+            if dtype in _DIGITS and before is not None and before.dtype in _WIDE and len(operator.outputs) == 1:
                 yield operator, dtype
 
 

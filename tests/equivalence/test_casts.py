@@ -32,6 +32,8 @@ RIGHT = {
         "f32", FLOAT.replace("float(h)", 'to(h, dtype="float32", non_blocking=True, copy=True)'), PLAIN
     ),
     "to no other type or device": ("f32", FLOAT.replace("float(h)", "torch.Tensor.to(h)"), PLAIN),
+    "to a device": ("f32", FLOAT.replace("float(h)", 'to(h, "cuda:0", non_blocking=True)'), PLAIN),
+    "to a device, by name": ("bf16", FLOAT.replace("float(h)", 'to(h, device="cpu")'), PLAIN),
     "to the type of another of that type": ("f32", FLOAT.replace("float(h)", "type_as(h, x)"), PLAIN),
     "to the type of another": ("bf16", ALIKE, NARROWED),
     "to the type of another, in both": ("bf16", ALIKE, ALIKE),
@@ -40,6 +42,8 @@ WRONG = {
     "to a narrower type": ("f32", FLOAT.replace("float(h)", "bfloat16(h)"), PLAIN),
     "to a narrower type, by its short name": ("f32", FLOAT.replace("float(h)", 'to(h, "bf16")'), PLAIN),
     "to whole numbers, by their short name": ("f32", FLOAT.replace("float(h)", 'to(h, "i32")'), PLAIN),
+    "to no device that keeps numbers": ("f32", FLOAT.replace("float(h)", 'to(h, "meta")'), PLAIN),
+    "to a narrower type, on a device": ("f32", FLOAT.replace("float(h)", 'to(h, "bf16", device="cuda")'), PLAIN),
     "to whole numbers": ("f32", FLOAT.replace("float(h)", 'to(h, dtype="int64")'), PLAIN),
     "to the type of another, which is left out": ("bf16", ALIKE.replace("type_as(r, x)", "identity(r)"), NARROWED),
     "to the type of another of another type": ("bf16", ALIKE.replace("type_as(r, x)", "type_as(r, f)"), NARROWED),

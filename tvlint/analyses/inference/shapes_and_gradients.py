@@ -253,6 +253,8 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     alike = operator.op.rsplit(".", 1)[-1] == "type_as" and has_trait(operator.op, Trait.CONVERSION)
     if (alike or has_trait(operator.op, Trait.LIKE)) and len(operator.outputs) == 1:
         return [(tensors[0].shape, tensors[-1 if alike else 0].dtype)]
+    if spec is not None and len(tensors) == len(operator.outputs) == 1 and _keeps_type(spec, operator, tensors[0]):
+        return [(tensors[0].shape, tensors[0].dtype)]
     if spec is not None and spec.family is Family.RESHAPE and len(operator.outputs) == len(tensors) == 1:
         shape = (flat_shape if flat else target_shape)(operator, tensors[0].shape)
         return [] if shape is None else [(shape, tensors[0].dtype)]
@@ -330,6 +332,17 @@ def _cast_to(operator: Compute) -> str:
     dtype = operator.attributes.get("dtype", given[0] if given else _type_of_name(operator))
     dtype = _SHORT.get(dtype, dtype) if isinstance(dtype, str) else dtype
     return dtype.removeprefix("torch.") if isinstance(dtype, str) and dtype.startswith(_NUMBERS) else ""
+
+
+def _keeps_type(spec: OpSpec, operator: Compute, operand: Tensor) -> bool:
+    """Return whether a cast is to no type, but to a device, or as it is stored."""
+    if not isinstance(operator.inputs[0], str) or Trait.CONVERSION not in spec.traits:
+        return False
+    literals = [each for each in operator.inputs if isinstance(each, Literal)]
+    try:
+        return spec.bind(Call(operator.op, (operand.shape, *literals), operator.attributes)).attributes == ()
+    except UnsupportedError:
+        return False
 
 
 def _type_of_name(operator: Compute) -> Value:

@@ -55,16 +55,19 @@ def _plain(cast: Compute, tensors: Mapping[str, Tensor]) -> Compute:
         return cast
     operand, wanted = cast.inputs[0], type_of_cast(cast, tensors)
     before = tensors.get(operand) if isinstance(operand, str) else None
-    if before is None or not before.dtype or not wanted:
+    if before is None or wanted == "" or not (before.dtype or wanted is None):
         return cast
-    if before.dtype == wanted:
+    if wanted in (None, before.dtype):
         return replace(cast, op="torch.clone", inputs=(operand,), attributes={})
     alike = len(cast.inputs) == 2
     return replace(cast, op="torch.Tensor.to", inputs=(operand,), attributes={"dtype": wanted}) if alike else cast
 
 
-def type_of_cast(cast: Compute, tensors: Mapping[str, Tensor]) -> str:
-    """Return the type that a cast is to; empty where it is not known, or is that of anything but a tensor."""
+def type_of_cast(cast: Compute, tensors: Mapping[str, Tensor]) -> str | None:
+    """Return the type that a cast is to; None where it is to no type, but to a device or as it is stored.
+
+    Empty where it is not known, or is that of anything but a tensor.
+    """
     operand, *others = cast.inputs
     spec, before = spec_of(cast.op), tensors.get(operand) if isinstance(operand, str) else None
     if len(others) == 1 and isinstance(others[0], str):
@@ -77,5 +80,7 @@ def type_of_cast(cast: Compute, tensors: Mapping[str, Tensor]) -> str:
         attributes = spec.bind(Call(cast.op, (before.shape, *literals), cast.attributes)).attributes
     except UnsupportedError:
         return ""
-    (said,) = attributes if len(attributes) == 1 else ("" if attributes else before.dtype,)
+    if not attributes:
+        return None
+    (said,) = attributes if len(attributes) == 1 else ("",)
     return said.removeprefix("torch.") if isinstance(said, str) else ""

@@ -221,6 +221,9 @@ def _linear_unary(*attributes: str) -> Callable[[Call], Bound]:
 _HOW_A_CAST_IS_STORED = ("copy", "memory_format", "non_blocking")
 """What `to` takes beside the type and device: the numbers are the same, in whatever order, place or time."""
 
+_DEVICE = re.compile(r"(cpu|cuda|hpu|mps|npu|xpu)(:\d+)?")
+"""Devices that keep numbers as they are (`meta` keeps none)."""
+
 
 def _to(call: Call) -> Bound:
     """A type that is told by its number is not understood: most numbers stand for types that numbers are rounded to."""
@@ -231,8 +234,9 @@ def _to(call: Call) -> Bound:
     kept = {name: value for name, value in call.attributes.items() if name not in _HOW_A_CAST_IS_STORED}
     bound = _linear_unary("dtype", "dtype_or_device", "device")(replace(call, attributes=kept))
     named = [value.removeprefix("torch.") if isinstance(value, str) else value for value in bound.attributes]
+    named = [None if isinstance(value, str) and _DEVICE.fullmatch(value) else value for value in named]
     said = [value for value in named if value is not None]
-    if not said and call.op.startswith("nnscaler."):
+    if call.op.startswith("nnscaler.") and len(call.inputs) == 1 and not kept:
         raise MisfitError(f"`{call.op}` of one operand", "the type or device has to be given")
     return replace(bound, attributes=tuple(named if len(said) > 1 else said))
 

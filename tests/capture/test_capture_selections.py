@@ -11,7 +11,7 @@ from capture.test_capture_equations import RANDOM, Bench
 from tvlint.readers.capture.lifting.equations.selections import _are_equal
 from tvlint.readers.capture.lifting.equations.table import EQUATIONS
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifting, _lift, lift
-from tvlint.readers.capture.lifting.program import Ref, Type
+from tvlint.readers.capture.lifting.program import Apply, Ref, Type
 from tvlint.readers.capture.tapes.tape import Mark
 
 START, STOP, ROWS = 4, 10, 5
@@ -158,3 +158,25 @@ def test_targets_that_are_masked_again_are_the_ones_that_were_picked(same: bool)
         _lift(lifting, node)
     assert _are_equal(lifting, once, twice) is same
     assert not _are_equal(lifting, first, again)
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_numbers_put_where_the_greatest_of_each_row_is_are_one_hot_times_them(rows: bool) -> None:
+    """The gradient of `x.max(-1)`; of places in another order than the rows the scatter stays one."""
+    bench = Bench()
+    square = SCORES[:3, :3]
+    values, places = square.max(1), square.argmax(1)
+    made, chosen = (bench.program.fresh(Type((3,), dtype)) for dtype in ("float64", "int64"))
+    given = bench.give("self", square)
+    bench.program.nodes.append(Apply("aten.max.dim", {"self": given, "dim": 1}, (made, chosen), Mark(micro_batch=0)))
+    shape = (3, 1) if rows else (1, 3)
+    column = bench.apply("view", {"self": Ref(chosen), "size": shape}, places.reshape(shape))
+    bench.program.types[column] = Type(shape, "int64")
+    zeros, put = Ref(bench.apply("zeros", {"size": (3, 3)}, square)), values.reshape(shape)
+    result = bench.apply("scatter", {"self": zeros, "dim": -1, "index": Ref(column), "src": put}, square)
+    ops = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
+    assert ("torch.nn.functional.one_hot" in ops, "torch.scatter" in ops) == (rows, not rows)
+    if rows:
+        expected = np.zeros((3, 3))
+        expected[np.arange(3), places] = values
+        np.testing.assert_allclose(bench.run(result), expected)

@@ -55,7 +55,8 @@ def _greatest_with_places(lifting: Lifting, node: Apply) -> bool:
         return "other" not in node.arguments and _reduced(lifting, node, "torch.amax")
     dims, keep = _dims(lifting, node), bool(node.arguments.get("keepdim", False))
     lifting.emit("torch.amax", (given(node, "self"),), node.outputs[:1], node.mark, {"dim": dims, "keepdim": keep}, node)
-    lifting.emit("aten.argmax", (given(node, "self"),), node.outputs[1:], node.mark, {"dim": dims, "keepdim": keep}, node)
+    (dim,) = dims if len(dims) == 1 else (None,)
+    lifting.emit("torch.argmax", (given(node, "self"),), node.outputs[1:], node.mark, {"dim": dim, "keepdim": keep}, node)
     return True
 
 

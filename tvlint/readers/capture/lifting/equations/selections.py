@@ -445,10 +445,13 @@ def _put_among_zeros(lifting: Lifting, node: Apply, source: Argument) -> bool:
     No place is chosen twice.
     """
     base, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
-    chosen = lifting.call_of(index) if index is not None else None
+    first = _source(lifting, index, _VIEWED) if index is not None else ""
+    chosen = lifting.call_of(first) if first else None
     if base is None or index is None or chosen is None or not has_trait(chosen.op, Trait.CHOICE):
         return False
     shape, places, dtype = lifting.shape(base), lifting.shape(index), lifting.dtype(node.outputs[0])
+    if first != index and (places != (*shape[:-1], 1) or lifting.shape(first) != shape[:-1]):
+        return False
     from_all = isinstance(chosen.inputs[0], Ref) and lifting.shape(chosen.inputs[0].name) == shape
     last = len(shape) - 1
     if lifting.number(Ref(base)) != 0 or not from_all or (chosen.attributes.get("dim"), _dim(lifting, node)) != (last, last):

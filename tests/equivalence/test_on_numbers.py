@@ -69,6 +69,16 @@ def test_a_difference_is_told_at_the_first_result_that_is_not_the_reference_s_of
     assert found.first[0] == "s"
 
 
+@pytest.mark.parametrize(("share", "is_run"), [(5, True), (7, False)])
+def test_a_plan_whose_sizes_cannot_be_smaller_is_run_with_several_times_as_many_numbers(
+    share: int, is_run: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubled = REFERENCE.replace("s = tanh(y)", "t = tanh(y)\n  s = mul(t, 2)")
+    pair_of_plans = plans(doubled.replace("dy = backward s (ds)", "dt = backward s (ds)\n  dy = backward t (dt)"), REFERENCE)
+    monkeypatch.setattr(on_numbers, "_MOST_NUMBERS", on_numbers._size(pair_of_plans[0]) // share)
+    assert isinstance(on_numbers_of(*pair_of_plans), Difference if is_run else NotRun)
+
+
 def _with_cast(text: str, short: str, dtype: str) -> str:
     text = text.replace(
         "a = gelu(h)", f'c: {short}[8,16] = to(h, dtype="{dtype}")\n  f: f32[8,16] = float(c)\n  a = gelu(f)'

@@ -63,6 +63,9 @@ _MOST_RUNS = 4 * SEEDS
 _MOST_NUMBERS = 1 << 23
 """Plans of which the ranks hold more numbers are not run."""
 
+_TIMES_AS_MANY = 6
+"""Plans of so many times as many numbers are run where their sizes cannot be made smaller."""
+
 _MOST_NUMBERS_OF_EDITS = 1 << 20
 """Plans of which the ranks hold more numbers are not run again for each edit."""
 
@@ -227,13 +230,15 @@ class _Small:
 
 def _to_run(case: Case, most: int | None = None, operators: int | None = None) -> _Small | NotRun:
     """Return the case, where it is too large with sizes as small as the plans allow."""
+    largest = _TIMES_AS_MANY * _MOST_NUMBERS if most is None else most
     most = _MOST_NUMBERS if most is None else most
     operators = _MOST_OPERATORS if operators is None else operators
     if not _is_too_large(case, most) and _runs(case.parallel) <= operators:
         return _Small(case)
     found = shrink(case.parallel, case.reference, case.inputs, case.reference_inputs, case.batch)
     if isinstance(found, str):
-        return NotRun(f"the plans are too large, and {found}")
+        is_small = not _is_too_large(case, largest) and _runs(case.parallel) <= operators
+        return _Small(case) if is_small else NotRun(f"the plans are too large, and {found}")
     small = pair(found.parallel, found.reference, case.assume)
     if not isinstance(small, Case) or _is_too_large(small, most) or _runs(small.parallel) > _MOST_OPERATORS:
         return NotRun("the plans are too large")

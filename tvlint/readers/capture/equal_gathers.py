@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tvlint.readers.capture.storages import part_of
+from tvlint.readers.capture.recorded_numbers import part_of
 from tvlint.readers.capture.tapes.tape import Capture, Communication, Given, Operation, Tape
 from tvlint.readers.capture.tapes.windows import count, is_flat
 

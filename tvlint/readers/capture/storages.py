@@ -26,9 +26,11 @@ from tvlint.readers.capture.lifting.program import (
     references,
     unfollowed,
 )
+from tvlint.readers.capture.recorded_numbers import numbers_of, part_of, range_of, same_throughout
 from tvlint.readers.capture.tapes import tape as recorded
 from tvlint.readers.capture.tapes.columns import Column, Columns, strides_of
-from tvlint.readers.capture.tapes.spelling import COPIES, FOREACH, IN_PIECES, UNSCALE, UNWRITTEN
+from tvlint.readers.capture.tapes.operations import base_of, giving, one_by_one
+from tvlint.readers.capture.tapes.spelling import COPIES, IN_PIECES, UNWRITTEN
 from tvlint.readers.capture.tapes.tape import (
     Communication,
     Given,
@@ -96,7 +98,7 @@ class _Follower:
         elif isinstance(event, Named):
             self._name(event)
         elif isinstance(event, Operation):
-            for operation in _each(event):
+            for operation in one_by_one(event):
                 made = self._operate(operation)
                 if made:
                     self.program.operations.setdefault(self.operations, made)
@@ -109,11 +111,11 @@ class _Follower:
                 self.sending.pop(handle, None)
         elif isinstance(event, Root):
             start = "" if event.start is None else self.read(event.start, event.mark)
-            number = _numbers(event.values, self.tape.windows[event.window])
+            number = numbers_of(event.values, self.tape.windows[event.window])
             self.program.roots.append(RootValue(self.read(event.window, event.mark), start, event.mark, number))
         elif isinstance(event, Gradient):
             window = self.tape.windows[event.window]
-            numbers = self._held(window, _numbers(event.values, window))
+            numbers = self._held(window, numbers_of(event.values, window))
             summed = _summed(event)
             if summed:
                 self.program.partial[event.name] = summed
@@ -123,7 +125,7 @@ class _Follower:
             self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
             for window, named in self.named.items():
                 if named.name in event.values:
-                    self.program.after[named.name] = _numbers(event.values[named.name], window)
+                    self.program.after[named.name] = numbers_of(event.values[named.name], window)
             self.program.clipped.update((gradient.name, self._clipped(gradient)) for gradient in event.clipped)
 
     def end(self) -> None:
@@ -135,7 +137,7 @@ class _Follower:
     def _own_part(self, event: Gradient, value: str, numbers: Array | None) -> tuple[str, Array | None]:
         """Return the rank's part of a gradient that its framework leaves whole where the weight is in shards."""
         for cut in self._cuts(event, self.program.shape(value)):
-            value, numbers = self._move(value, cut, Mark("backward")), _taken(numbers, cut)
+            value, numbers = self._move(value, cut, Mark("backward")), range_of(numbers, cut)
             self.program.whole.add(event.name)
         return value, numbers
 
@@ -161,9 +163,9 @@ class _Follower:
         import numpy as np
 
         window, summed = self.tape.windows[event.window], _summed(event)
-        numbers = _numbers(event.values, window)
+        numbers = numbers_of(event.values, window)
         for cut in self._cuts(event, window.shape):
-            numbers = _taken(numbers, cut)
+            numbers = range_of(numbers, cut)
         if len(summed) < sum(isinstance(placement, Partial) for placement in (event.placements or {}).values()):
             return None, ()
         _, before = self.program.gradients.get(event.name, ("", None))
@@ -260,7 +262,7 @@ class _Follower:
             self.program.nodes.append(Apply("aten.empty.memory_format", {"size": window.shape}, (name,), mark))
         else:
             named, numbers = self.named.get(window), part_of(known, window)
-            number = _same_throughout(numbers) if named is None else None
+            number = same_throughout(numbers) if named is None else None
             if number is not None:
                 filled: dict[str, Argument] = {"size": window.shape, "fill_value": number}
                 self.program.nodes.append(Apply("aten.full.default", filled, (name,), mark))
@@ -401,7 +403,7 @@ class _Follower:
 
     def _operate(self, event: Operation) -> str:
         """Follow one operator; return its first result (empty: none)."""
-        base, mark = _base(event.op), event.mark
+        base, mark = base_of(event.op), event.mark
         windows = self.tape.windows
         if event.op.startswith("aten.") and base in UNWRITTEN and not event.writes:
             for number in event.outputs:
@@ -421,7 +423,7 @@ class _Follower:
         if event.op in _COLUMNS and _COLUMNS[event.op](self, event):
             return ""
         functional = {name: argument for name, argument in event.arguments.items() if name != "out" or not event.writes}
-        name = _functional(event.op) if event.writes else event.op
+        name = giving(event.op) if event.writes else event.op
         if event.writes and name == "aten.zero.default":
             functional, name = {"size": windows[event.writes[0]].shape}, "aten.zeros.default"
         if event.writes and base.rstrip("_") in IN_PIECES and self._in_pieces(event, name):
@@ -454,7 +456,7 @@ class _Follower:
         pieces = self._pieces(window)
         if len(pieces) < 2:
             return False
-        moves_zeros = _base(event.op).rstrip("_") in ("add", "sub")
+        moves_zeros = base_of(event.op).rstrip("_") in ("add", "sub")
         for each_window, value in self._each_piece(pieces if moves_zeros else self._filled(pieces, window), window, event.mark):
             rest = {key: self._argument(given, event.mark) for key, given in event.arguments.items() if key != "self"}
             made = self.program.fresh(self.program.types[value])
@@ -888,73 +890,6 @@ def _immediate_waits(tape: Tape) -> frozenset[int]:
     return frozenset(found)
 
 
-def _base(op: str) -> str:
-    """Return the function's name without module and overload."""
-    return op.split(".")[1] if op.count(".") else op
-
-
-def _functional(op: str) -> str:
-    """Return the operator of `aten` that gives as a result what `op` writes."""
-    module, base, *overload = op.split(".")
-    named = [name for name in overload if name not in ("out", "default") and not name.endswith("_out")] or ["default"]
-    return ".".join((module, base.rstrip("_") if not base.startswith("_") else base.removesuffix("_"), *named))
-
-
-def _each(event: Operation) -> Iterator[Operation]:
-    """Yield the operators that an operator on lists of tensors is; the operator itself where it is none."""
-    base = _base(event.op)
-    lists = {
-        name: argument
-        for name, argument in event.arguments.items()
-        if isinstance(argument, tuple) and len(argument) == _length(event)
-    }
-    if base == UNSCALE and len(event.writes or ()) == _length(event) + 1:
-        yield from _unscaled(event)
-        return
-    if not base.startswith(FOREACH) or not lists:
-        yield event
-        return
-    op = event.op.replace(FOREACH, "", 1)
-    for at in range(_length(event)):
-        arguments = {**event.arguments, **{name: value[at] for name, value in lists.items()}}
-        outputs = event.outputs[at : at + 1] if event.outputs else ()
-        writes = event.writes[at : at + 1] if event.writes else ()
-        yield Operation(op, arguments, outputs or writes, writes, None, event.mark)
-
-
-def _unscaled(event: Operation) -> Iterator[Operation]:
-    """Yield the search for infinite numbers in gradients, and the multiplication of each by the inverse of the loss scale."""
-    gradients, found = event.arguments["self"], event.writes[-1:]
-    yield Operation(f"{event.op} (its search)", event.arguments, found, found, None, event.mark)
-    for gradient, written in zip(gradients if isinstance(gradients, tuple) else (), event.writes, strict=False):
-        arguments: dict[str, recorded.Argument] = {"self": gradient, "other": event.arguments["inv_scale"]}
-        yield Operation("aten.mul.Tensor", arguments, (written,), (written,), None, event.mark)
-
-
-def _length(event: Operation) -> int:
-    listed = event.arguments.get("self")
-    return len(listed) if isinstance(listed, tuple) else -1
-
-
-_NUMPY = {"float32": "<f4", "float64": "<f8", "float16": "<f2", "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "i1",
-          "uint8": "u1", "bool": "?"}  # fmt: skip
-
-
-def _array(values: bytes | None, dtype: str) -> Array | None:
-    """Return the numbers in `values`; None where there are none, or of a type that NumPy does not have."""
-    import numpy as np
-
-    if values is None:
-        return None
-    if dtype == "bfloat16":
-        wide = np.frombuffer(values[: len(values) // 2 * 2], dtype="<u2").astype("<u4") << 16
-        return wide.view("<f4")
-    kind = np.dtype(_NUMPY.get(dtype, "V1"))
-    if dtype not in _NUMPY:
-        return None
-    return np.frombuffer(values[: len(values) // kind.itemsize * kind.itemsize], dtype=kind)
-
-
 def _nearest(known: Mapping[Window, str], window: Window, value: str, found: tuple[Move, ...]) -> tuple[str, tuple[Move, ...]]:
     """Return what a part is read from, and how: the smallest view that is known, where no dimension of it has to be split."""
     low, high = span(window)
@@ -978,36 +913,3 @@ def _splits(source: Window, found: tuple[Move, ...]) -> bool:
 def _summed(event: Gradient) -> tuple[str, ...]:
     """Return the axes over which a gradient is left as a partial sum."""
     return tuple(axis for axis, placement in (event.placements or {}).items() if placement == Partial("sum"))
-
-
-def _taken(numbers: Array | None, cut: Narrow) -> Array | None:
-    return None if numbers is None else numbers.take(range(cut.start, cut.start + cut.size), cut.dim)
-
-
-def _numbers(values: bytes | None, window: Window) -> Array | None:
-    """Return recorded numbers in the shape of a window; None where they are not those of one."""
-    array = _array(values, window.dtype)
-    return None if array is None or array.size != count(window) else array.reshape(window.shape)
-
-
-def _same_throughout(numbers: Array | None) -> float | None:
-    """Return the number that all elements are; None where they differ, or are several whole numbers, as tokens are."""
-    if numbers is None or not numbers.size or (numbers.size > 1 and numbers.dtype.kind in "iu"):
-        return None
-    first = numbers.flat[0]
-    same = bool((numbers == first).all())
-    return first.item() if same and numbers.dtype.kind != "b" else None
-
-
-def part_of(given: Given, window: Window) -> Array | None:
-    """Return the numbers of a window on a storage that was recorded."""
-    import numpy as np
-
-    array = _array(given.values, window.dtype)
-    if array is None or span(window)[1] > array.size:
-        return None
-    item = array.dtype.itemsize
-    view = np.lib.stride_tricks.as_strided(
-        array[window.offset :], window.shape, tuple(stride * item for stride in window.stride), writeable=False
-    )
-    return np.array(view)

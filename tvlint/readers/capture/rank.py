@@ -212,9 +212,13 @@ def write_rank(
     emitter.titles.update(starts)
     emitter.prefix = prefix
     emitter.emit(lifted.nodes)
+    complete: dict[str, Mark] = {}
+    for node in lifted.nodes:
+        for name in outputs_of(node):
+            complete.setdefault(name, node.mark)
     for weight, addends in prepared.reduced.addends.items():
         for value in addends:
-            mark = _mark_of(value, lifted)
+            mark = complete.get(value, Mark("backward", 0))
             emitter.finish_run(value, f"grad({weight})", lifted.program.shape(lifted.gradients[weight][0]), mark)
     _drop_unread_turns(emitter)
     reducers = _reducers(prepared)
@@ -230,14 +234,6 @@ def _drop_unread_turns(emitter: Emitter) -> None:
         del emitter.declared[name]
     for run in emitter.runs:
         run.operators = [each for each in run.operators if unread.isdisjoint(makes_of(each))]
-
-
-def _mark_of(value: str, lifted: Lifted) -> Mark:
-    """Return where a gradient is complete."""
-    for node in lifted.nodes:
-        if value in outputs_of(node):
-            return node.mark
-    return Mark("backward", 0)
 
 
 def _reducers(prepared: Prepared) -> tuple[ReduceGradients, ...]:

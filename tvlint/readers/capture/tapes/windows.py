@@ -112,7 +112,7 @@ def overlap(one: Window, other: Window) -> bool:
     import numpy as np
 
     here, there = elements(one), elements(other)
-    return here is None or there is None or bool(np.intersect1d(here, there).size)
+    return here is None or there is None or bool(np.isin(here, there).any())
 
 
 def overlaps_itself(window: Window) -> bool:

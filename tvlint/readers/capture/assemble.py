@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import groupby, product
+from operator import itemgetter
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
@@ -526,8 +527,10 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     unwaited = sorted({_line_of(mark) for each_prepared in prepared for mark in each_prepared.lifted.program.unwaited})
     said += [f"torch keeps what is sent at {line}, for which the program never waits, until it is sent" for line in unwaited]
     given = [constant for each_prepared in prepared for constant in each_prepared.lifted.program.constants]
-    constants = sorted({(_line_of(mark), number) for number, mark in given if number})
-    said += [f"what the step is given at {line} is {number:g} throughout, as recorded" for line, number in constants if line]
+    constants = sorted({(number, _line_of(mark)) for number, mark in given if _line_of(mark)})
+    for number, places in groupby(constants, itemgetter(0)):
+        listed = ", ".join(line for _, line in places)
+        said.append(f"what the step is given at {listed} is {number:g} throughout, as recorded")
     absent = sorted({(_line_of(mark), number) for each_prepared in prepared for number, mark in each_prepared.lifted.absent})
     if any(each_prepared.lifted.tokens for each_prepared in prepared):
         said.append("the program does with any choice of experts what it did with the recorded one")

@@ -260,11 +260,13 @@ def is_alike(machine: Machine, rank: RankState, operator: Backward, saved: Saved
         pairs = zip(operator.inputs, operator.forward.outputs, saved.outputs, strict=True)
         found = {place: incoming(machine, rank, operator, *each) for place, each in enumerate(pairs) if each[0]}
         gradients = {place: value for place, value in found.items() if isinstance(value, Value)}
+        if not gradients or len(gradients) < len(found):
+            return False
         asked = [place for place, name in enumerate(operator.outputs) if name]
         both = [[_vjp_of(machine, kept, place, gradients) for place in asked] for kept in (saved, written)]
     except (Mismatch, AmbiguousSumError, UnsupportedError, ValueError):
         return False
-    return len(gradients) == len(found) > 0 and None not in both[0] and both[0] == both[1]
+    return None not in both[0] and both[0] == both[1]
 
 
 def _vjp_of(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Slot | str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.numbers import on_numbers_of
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
+from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.on_numbers import Agreement
 from tvlint.equivalence.verdict.parts_as_places import with_parts_as_places
 from tvlint.findings import Outcome
@@ -67,6 +69,12 @@ LEFT = {
     "parts of other sizes": "v = view(h, [5,4,6])\nq, k = split(v, [4,2], dim=2)\nu = identity(q)",
     "a view that is read elsewhere": "v = view(h, [5,4,6])\nq, k, u = split(v, 2, dim=2)\nn = exp(v) || none",
     "a call on what nothing makes": "v = view(h, [5,4,6])\nq = scatter_add(v, 1, n, v)\nk = identity(q)\nu = identity(q)",
+    "parts of sizes that are declared otherwise": (
+        "v = view(h, [5,4,6])\nq: f32[5,4,2], k: f32[5,4,2], u: f32[5,4,2] = split(v, [1,2,3], dim=2)"
+    ),
+    "a view that is declared to have another shape": (
+        "v: f32[5,4,6] = view(h, [4,5,6])\nq: f32[5,4,2], k: f32[5,4,2], u: f32[5,4,2] = split(v, 2, dim=2)"
+    ),
     "parts of no view": "v = tanh(h)\nq, k, u = torch.chunk(v, 3, dim=1)",
 }
 
@@ -83,3 +91,44 @@ def test_parts_become_places_with_their_gradients() -> None:
     assert changed is not plan
     assert (changed.tensors["v"].shape, changed.tensors["grad(v)"].shape) == ((5, 2, 3, 2), (5, 2, 3, 2))
     assert isinstance(on_numbers_of(changed, reference), Agreement)
+
+
+OF_HEADS = """mesh tp=2
+weight w f32[24,6] tp:S(0)
+input x f32[5,6]
+loss l
+program
+h = linear(x, w)
+v: f32[5,2,6] = view(h, {size})
+q: f32[5,2,2], k: f32[5,2,2], u: f32[5,2,2] = split(v, 2, dim=2)
+a: f32[5,2,2] = mul(q, k)
+b: f32[5,2,2] = mul(a, u)
+r: f32[5,2] = sum(b, dim=1)
+s: f32[5,2] = all-reduce(r) over tp
+t: f32[5,2] = tanh(s)
+l: f32[] = sum(t)
+"""
+WHOLE_HEADS = """weight w f32[24,6]
+input x f32[5,6]
+loss l
+program
+h = linear(x, w)
+v = view(h, [5,4,3,2])
+q = select(v, 2, 0)
+k = select(v, 2, 1)
+u = select(v, 2, 2)
+a = mul(q, k)
+b = mul(a, u)
+r = sum(b, dim=1)
+t = tanh(r)
+l: f32[] = sum(t)
+"""
+
+
+def test_a_view_of_another_shape_than_is_declared_is_not_proved() -> None:
+    found = [
+        verdict_on(with_backward(OF_HEADS.format(size=size)), with_backward(WHOLE_HEADS)).outcome
+        for size in ("[5,2,6]", "[5,-1,6]", "[2,5,6]", "[5,6,2]")
+    ]
+    assert found[:2] == [Outcome.PROVED] * 2
+    assert Outcome.PROVED not in found[2:]

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from tvlint.analyses.dataflow.def_use import names_of
-from tvlint.ir.operators import Backward, Compute, Operator
+from tvlint.ir.operators import Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan
+from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.spec import Bound, Call, Family, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
@@ -72,7 +74,7 @@ def _parted(plan: Plan) -> Iterator[_Parted]:
     shared.update(name for each in renamed for name in (*plan.segments[each].inputs, *plan.segments[each].outputs))
     for name, operators in users.items():
         view = next((each for each in operators if isinstance(each, Compute) and each.outputs == (name,)), None)
-        if name in shared or view is None or not _is_view(view) or not _lies_as_it_is(plan, name):
+        if name in shared or view is None or not _lies_as_it_is(plan, name) or not _is_view(plan, view):
             continue
         splits = [each for each in operators if isinstance(each, Compute) and each is not view]
         if len(splits) != 1 or view.in_place or splits[0].in_place:
@@ -99,9 +101,21 @@ def _lies_as_it_is(plan: Plan, name: str) -> bool:
     return tensor is not None and (tensor.placements, tensor.region, tensor.whole, tensor.part) == (None, None, None, (0, 1))
 
 
-def _is_view(operator: Compute) -> bool:
-    spec = spec_of(operator.op)
-    return spec is not None and spec.family is Family.RESHAPE and isinstance(operator.inputs[0], str)
+def _is_view(plan: Plan, operator: Compute) -> bool:
+    """Return whether an operator views a tensor as one of the shape that the plan declares of its result."""
+    spec, tensors = spec_of(operator.op), plan.tensors
+    operand = operator.inputs[0]
+    if spec is None or spec.family is not Family.RESHAPE or not isinstance(operand, str) or _bound(plan, operator) is None:
+        return False
+    before, after = tensors[operand].shape, tensors[operator.outputs[0]].shape
+    literals = (each for each in operator.inputs[1:] if isinstance(each, Literal))
+    try:
+        sizes = view_sizes(Call(operator.op, (before, *literals), operator.attributes), before)
+    except UnsupportedError:
+        return False
+    if not isinstance(sizes, tuple) or len(sizes) != len(after) or sizes.count(-1) > 1 or prod(before) != prod(after):
+        return False
+    return all(asked in (-1, size) for asked, size in zip(sizes, after, strict=True))
 
 
 def _parts(plan: Plan, name: str, view: Compute, split: Compute) -> _Parted | None:
@@ -115,6 +129,8 @@ def _parts(plan: Plan, name: str, view: Compute, split: Compute) -> _Parted | No
         return None
     (dim,), count = dims, len(results)
     if results[0][dim] * count != shape[dim] or len(bound.outputs) != count:
+        return None
+    if any(bound.sizes.get(words[dim]) != results[0][dim] for words in bound.outputs):
         return None
     return _Parted(name, view, split, "", (*shape[:dim], count, results[0][dim], *shape[dim + 1 :]), dim)
 

@@ -365,6 +365,36 @@ def test_positions_that_each_rank_counts_from_zero_meet_a_shard() -> None:
     assert "positions 0:4" in found.message
 
 
+@pytest.mark.parametrize("moved", ["add(j, 4)", "sub(j, -4)", "add(j, c)"])
+def test_positions_that_a_rank_moves_to_its_shard_are_right(moved: str) -> None:
+    text = f"  j: i64[4] = arange(0, 4)\n  c: i64[4] = full([4], 4)\n  i: i64[4] = {moved}\n"
+    assert findings_of_text(POSITIONS.replace("  i: i64[4] = arange(4, 8)\n", text)) == []
+
+
+CAUSAL = """
+mesh cp=2
+input q f32[2,2,8,4] cp:S(2)
+input k f32[2,2,8,4]
+input v f32[2,2,8,4]
+output y f32[2,2,8,4] cp:S(2)
+program cp=0
+  y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+program cp=1
+  i: f32[4] = arange(4, 8)
+  j: f32[8] = arange(0, 8)
+  u = reshape(i, [4,1])
+  m = ge(u, j)
+  y = F.scaled_dot_product_attention(q, k, v, m)
+"""
+
+
+def test_the_first_shard_of_queries_may_count_from_zero() -> None:
+    assert findings_of_text(CAUSAL) == []
+    everywhere = CAUSAL[: CAUSAL.index("program cp=1")].replace("program cp=0", "program")
+    (found,) = findings_of_text(everywhere)
+    assert found.rule == "scan-over-shards"
+
+
 def test_rotary_angles_of_positions_from_zero_meet_a_shard() -> None:
     turned = """  i: f32[4] = arange(0, 4)
   u = reshape(i, [4,1])

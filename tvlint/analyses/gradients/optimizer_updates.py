@@ -82,14 +82,21 @@ class FrozenStep:
 
 
 def frozen_steps(plan: Plan) -> Iterator[FrozenStep]:
-    """Yield the first step of each weight that is declared to be frozen."""
+    """Yield the first step of each weight that is declared to be frozen.
+
+    What overwrites one that gets no gradient is no step: a teacher may be the moving average of a student.
+    """
     stepped = {name for name in updated_weights(plan) if plan.tensors[name].role is Role.WEIGHT}
     frozen = {name for name in stepped if plan.tensors[name].requires_grad is False}
+    owners = weight_gradients(plan) if frozen else {}
+    operators = [operator for segment in plan.segments.values() for operator in segment.operators] if frozen else []
+    given = {owners[name] for operator in operators for name in writes(operator) if name in owners}
     for program in plan.programs if frozen else ():
         for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
             for index, operator in enumerate(plan.segments[name].operators):
                 changed = set(operator.weights) if isinstance(operator, Update) else {*writes(operator), *overwritten(operator)}
-                for weight in sorted(frozen & changed):
+                is_sure = isinstance(operator, Update) or (isinstance(operator, Compute) and is_step(operator))
+                for weight in sorted(frozen & changed if is_sure else frozen & changed & given):
                     frozen.discard(weight)
                     yield FrozenStep(weight, name, index, program.ranks)
 

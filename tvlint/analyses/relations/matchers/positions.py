@@ -57,7 +57,9 @@ def _misplaced(site: Site, projection: Projection, rank: int) -> str:
 
 
 def _first_position(terms: Terms, value: Value, dim: int) -> int | None:
-    """Return from which number on the positions count that a value is computed of along a dimension; None where it is of none.
+    """Return from which number on the positions count that a value is computed of along a dimension.
+
+    None where it is of none, and where a constant is added on the way, which may be where the shard begins.
     """
     waiting, seen = [(value.term, dim)], set[tuple[int, int]]()
     while waiting and len(seen) < _DEEPEST:
@@ -69,6 +71,8 @@ def _first_position(terms: Terms, value: Value, dim: int) -> int | None:
         if has_trait(str(head[0]), Trait.POSITIONS):
             start, step = head[2][:2]
             return start if isinstance(start, int) and step == 1 else None
+        if _shifts(terms, term):
+            return None
         if len(head) == 5 and len(head[3]) > len(operands):
             named = head[3][len(operands)][along] if along < len(head[3][len(operands)]) else None
             places = zip(operands, head[3], strict=False)
@@ -80,3 +84,10 @@ def _first_position(terms: Terms, value: Value, dim: int) -> int | None:
             same = [terms.shape[operands[0]][at] for at in before] == [terms.shape[term][at] for at in after]
             waiting += [(operands[0], before[after.index(along)])] if same and along in after else []
     return None
+
+
+def _shifts(terms: Terms, term: int) -> bool:
+    """Return whether a term is a sum with a constant."""
+    head, operands = terms.keys[term], terms.operands[term]
+    filled = any(has_trait(str(terms.keys[operand][0]), Trait.FILLED) for operand in operands)
+    return has_trait(str(head[0]), Trait.SUM) and (len(operands) == 1 or filled)

@@ -39,7 +39,7 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
                 keys = _local_keys(site, operator, names, axis, axis in traded)
                 rule, text = "attention-over-local-keys", f"sees only what its own shard of `{axis}` has of the keys `{keys}`"
                 text = text if keys else ""
-                if not text and _masks_by_own_places(site, operator, names, axis):
+                if not text and _masks_by_own_places(site, operator, names, axis) and _is_beyond_first(site, axis):
                     rule, text = "scan-over-shards", f"numbers the queries of its shard of `{axis}` from zero: "
                     text += "all but the first shard lose keys that come before them"
             elif isinstance(on, Shard) and _chooses(operator, on, rank) and axis not in batch | SEQUENCE_AXES:
@@ -84,6 +84,13 @@ def _masks_by_own_places(site: Site, operator: Compute, names: Sequence[str], ax
         return False
     causal = bool(operator.attributes.get("is_causal"))
     return causal and _splits(site.on(names[0], axis), row.sequence, rank) and is_whole(site.on(names[1], axis))
+
+
+def _is_beyond_first(site: Site, axis: str) -> bool:
+    """Return whether another rank than the first along an axis runs the operator."""
+    facts, mesh = site.projection.facts, site.projection.plan.mesh
+    ranks = facts.fold.everywhere(facts.ranks_running(site.segment.name))
+    return any(rank != mesh.first(rank, (axis,)) for rank in ranks)
 
 
 def _splits(on: On, dim: int, rank: int) -> bool:

@@ -94,3 +94,35 @@ def test_an_addend_that_is_taken_for_the_sum_is_refuted(what: str) -> None:
     verdict = verdict_on(text, REFERENCE_OF_LOADED)
     assert verdict.outcome is Outcome.REFUTED
     assert isinstance(on_numbers_of(plan_of(text), plan_of(REFERENCE_OF_LOADED)), Difference)
+
+
+IN_SEGMENTS = """
+weight w f32[4,4]
+weight v f32[4,4]
+input x f32[4,4]
+loss l
+segment a forward (x) -> (l)
+  h: f32[4,4] = linear(x, w)
+  y: f32[4,4] = gelu(h)
+  z: f32[4,4] = linear(y, v)
+  l: f32[] = sum(z)
+segment b backward () -> ()
+  dz: f32[4,4] = backward l (grad(l))
+  dy: f32[4,4], grad(v) = backward z (dz)
+segment c backward () -> ()
+  dh: f32[4,4] = backward y (dy)
+  _, grad(w) = backward h (dh)
+  dy: f32[4,4] = identity(dh)
+program
+  run a micro-batch 0
+  run b micro-batch 0
+  run c micro-batch 0
+"""
+
+
+def test_a_gradient_that_another_segment_made_under_the_name_is_not_refuted_as_read_too_early() -> None:
+    declared = IN_SEGMENTS.replace("b backward () -> ()", "b backward () -> (dy)").replace("c backward ()", "c backward (dy)")
+    assert verdict_on(declared, declared).outcome is Outcome.PROVED
+    assert verdict_on(IN_SEGMENTS, declared).outcome is Outcome.UNKNOWN
+    alone = IN_SEGMENTS.replace("  dy: f32[4,4], grad(v) = backward", "  dg: f32[4,4], grad(v) = backward")
+    assert verdict_on(alone, declared).outcome is Outcome.REFUTED

@@ -52,6 +52,7 @@ class Early:
         """Reads of gradients that nothing has made yet, and that the rank makes later for the same micro-batch."""
         lacking: dict[str, tuple[str, Operator]] = {}
         held: set[str] = set()
+        named: set[str] = set()
         reported: set[str] = set()
         for step in program.steps:
             if step.micro_batch > 0:
@@ -69,7 +70,8 @@ class Early:
                     continue
                 if name in late and name not in reported:
                     reported.add(name)
-                    yield self._trouble(segment.name, operator, name, refutes=name not in self._of_weights)
+                    is_first = name not in named and name not in self._of_weights
+                    yield self._trouble(segment.name, operator, name, refutes=is_first)
                 if outside:
                     lacking.setdefault(outside, (segment.name, operator))
             for name in made:
@@ -79,8 +81,9 @@ class Early:
                     yield self._trouble(*lacking[outside], outside, refutes=False)
                 held.add(outside)
             held.discard("")
+            named |= made
 
     def _trouble(self, segment: str, operator: Operator, name: str, refutes: bool) -> Defect:
-        """Return the defect; one segment that makes a gradient of its own after it reads it fails, or reads a stale one."""
+        """Return the defect; a segment that is the first to make a gradient, after it reads it, fails or reads a stale one."""
         text = f"`{name}` on {{ranks}} is read before it is made"
         return at(operator, segment, Defect("use-before-definition", refutes, text, -1))

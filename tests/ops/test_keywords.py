@@ -8,7 +8,7 @@ import pytest
 
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
-from tvlint.ops.keywords import is_refused
+from tvlint.ops.keywords import is_refused, usual_keyword
 from tvlint.ops.table import SPECS
 
 PLAN = """
@@ -42,10 +42,22 @@ def test_a_call_with_an_argument_that_its_function_does_not_take_fails(call: str
         ("torch.Tensor.mean", "keepdims"),
         ("torch.zeros", "requires_grad"),
         ("torch.nn.functional.silu", "inplace"),
+        ("torch.add", "x1"),
+        ("torch.sum", "a"),
+        ("torch.topk", "out"),
+        ("torch.nn.functional.max_pool2d", "return_indices"),
     ],
 )
 def test_names_that_torch_takes_for_others_are_none_that_it_refuses(op: str, keyword: str) -> None:
     assert not is_refused(op, keyword)
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [("torch.sum", "dim"), ("torch.unflatten", "dim"), ("torch.norm", "axis"), ("torch.Tensor.unflatten", "axis")],
+)
+def test_functions_that_torch_writes_in_python_know_no_names_of_numpy(op: str, name: str) -> None:
+    assert usual_keyword(op, "axis") == name
 
 
 @pytest.mark.parametrize("op", ["tanh", "a.tanh", "torch.ops.mine.tanh", "torch.no_such_function"])

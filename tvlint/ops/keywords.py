@@ -54,7 +54,7 @@ _TAKEN: tuple[tuple[str, str], ...] = (
     ("expand", "implicit input size"),
     ("flatten", "end_dim input start_dim"),
     ("flip", "dims input out"),
-    ("full", "device dtype fill_value layout out pin_memory size"),
+    ("full", "device dtype fill_value layout names out pin_memory size"),
     ("full_like", "device dtype fill_value input layout memory_format out pin_memory"),
     ("gather", "dim index input out sparse_grad"),
     ("gelu", "approximate input out"),
@@ -78,7 +78,7 @@ _TAKEN: tuple[tuple[str, str], ...] = (
     ("logit", "eps input out"),
     ("masked_fill", "input mask out value"),
     ("max", "dim input keepdim max max_values other out"),
-    ("max_pool1d max_pool2d max_pool3d", "ceil_mode dilation input kernel_size padding stride"),
+    ("max_pool1d max_pool2d max_pool3d", "ceil_mode dilation input kernel_size padding return_indices stride"),
     ("mean prod sum", "dim dtype input keepdim out"),
     ("min", "dim input keepdim min min_indices other out"),
     ("moveaxis movedim", "destination input source"),
@@ -109,7 +109,7 @@ _TAKEN: tuple[tuple[str, str], ...] = (
     ("smooth_l1_loss", "beta input out reduce reduction size_average target"),
     ("softmin", "_stacklevel dim dtype input"),
     ("softplus", "beta input out threshold"),
-    ("sort", "descending dim indices input reverse stable values"),
+    ("sort", "descending dim indices input out reverse stable values"),
     ("split", "dim input max split_size split_size_or_sections split_sizes tensor"),
     ("squeeze unbind unsqueeze", "dim input"),
     ("std var", "correction dim input keepdim out unbiased"),
@@ -117,7 +117,7 @@ _TAKEN: tuple[tuple[str, str], ...] = (
     ("swapdims transpose", "dim0 dim1 input"),
     ("threshold", "inplace input out threshold value"),
     ("to", "copy device dtype input layout memory_format non_blocking other pin_memory"),
-    ("topk", "dim indices input k largest sorted values"),
+    ("topk", "dim indices input k largest out sorted values"),
     ("tril triu", "diagonal input out"),
     ("type_as", "input other"),
     ("unflatten", "dim input sizes"),
@@ -128,10 +128,16 @@ _TAKEN: tuple[tuple[str, str], ...] = (
 
 _MODULES = ("torch", "torch.Tensor", "torch.nn.functional")
 
-_ALSO: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims", "input": "x", "other": "x2", "layout": "requires_grad"}
-"""Names that torch takes where it takes others."""
+_ALSO: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims", "input": "x a x1", "other": "x2", "layout": "requires_grad"}
+"""Names that torch takes where it takes others, separated by spaces."""
 
 _OF_NUMPY: Mapping[str, str] = {"axis": "dim", "keepdims": "keepdim"}
+
+_IN_PYTHON = (
+    *("norm", "torch.norm", "torch.Tensor.norm"),
+    *("split", "torch.split", "torch.Tensor.split", "torch.Tensor.unflatten"),
+)
+"""Functions of `torch` and methods that torch writes in Python: they know no names of NumPy."""
 
 _OF_NNSCALER: Mapping[str, str] = {
     "embedding": "input weight padding_idx start stop",
@@ -142,7 +148,7 @@ _OF_NNSCALER: Mapping[str, str] = {
 
 
 def _more(taken: Sequence[str]) -> Iterator[str]:
-    return (other for name, other in _ALSO.items() if name in taken)
+    return (other for name, others in _ALSO.items() if name in taken for other in others.split())
 
 
 _KEYWORDS: Mapping[str, frozenset[str]] = {
@@ -161,8 +167,9 @@ def is_refused(op: str, keyword: str) -> bool:
 def usual_keyword(op: str, keyword: str) -> str:
     """Return the name that `op` has for an argument, where `keyword` is the one that NumPy has for it; else `keyword`.
 
-    Functions that torch writes in Python (`torch.nn.functional`) know no names of NumPy.
+    Functions that torch writes in Python (`torch.nn.functional`, and some others) know no names of NumPy.
     """
     module, _, name = op.rpartition(".")
-    usual = _OF_NUMPY.get(keyword, "") if module in ("", "aten", "torch", "torch.Tensor") else ""
+    knows = module in ("", "aten", "torch", "torch.Tensor") and op not in _IN_PYTHON
+    usual = _OF_NUMPY.get(keyword, "") if knows else ""
     return usual if usual in _KEYWORDS.get(name, ()) else keyword

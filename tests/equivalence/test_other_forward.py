@@ -38,6 +38,7 @@ OTHER = {
     "a product with the rows of the weight": ("backward h (dh)", "backward (dh) of h = matmul(x, w1)", "shape-mismatch"),
     "the operands exchanged": ("backward y (dy)", "backward (dy) of y = linear(w2, v)", "shape-mismatch"),
     "results of another shape": ("backward v (dv)", "backward (dv) of v = transpose(a, 0, 1)", "shape-mismatch"),
+    "one that has no gradient": ("backward z (dz)", "backward (dz) of z = detach(y)", "other-numbers"),
     "an argument that the function does not take": (
         "backward a (da)",
         "backward (da) of a = torch.nn.functional.gelu(h, scale_by=2)",
@@ -84,3 +85,18 @@ def test_an_operator_that_is_not_known_with_an_argument_ends_unknown() -> None:
     assert verdict_on(ADDED, ADDED).outcome is Outcome.PROVED
     other = ADDED.replace("backward a (da)", "backward (da) of a = index_add(n, 0, i, h, scale_by=2)")
     assert verdict_on(other, ADDED).outcome is Outcome.UNKNOWN
+
+
+THROUGH = REFERENCE.replace("  l: f32[1] = sum(z)\n", "  u = {ran}\n  l: f32[1] = sum(u)\n").replace(
+    "  dz = backward l (grad(l))\n", "  du = backward l (grad(l))\n  dz = backward (du) of u = {written}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("ran", "written"),
+    [("identity(z)", "detach(z)"), ("view(z, [4,2,8])", "transpose(z, 1, 2)"), ("identity(z)", "transpose(z, 0, 2)")],
+)
+def test_another_operator_of_a_gradient_that_starts_ends_no_proof_with_an_error(ran: str, written: str) -> None:
+    right = THROUGH.format(ran=ran, written=ran)
+    assert verdict_on(right, REFERENCE).outcome is Outcome.PROVED
+    assert verdict_on(THROUGH.format(ran=ran, written=written), REFERENCE).outcome is not Outcome.PROVED

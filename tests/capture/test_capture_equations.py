@@ -421,6 +421,7 @@ def test_a_gradient_kernel_is_given_what_its_function_takes_where_it_is_left_out
     ("kernel", "name", "other"),
     [("leaky_relu_backward", "negative_slope", 0.3), ("leaky_relu_backward", "self_is_result", True),
      ("convolution_backward", "stride", (1, 1)), ("native_group_norm_backward", "group", 4),
+     ("convolution_backward", "weight", KERNEL), ("native_group_norm_backward", "weight", NORMED["weight"]),
      ("max_pool2d_with_indices_backward", "indices", A)],
 )  # fmt: skip
 def test_a_gradient_kernel_with_another_argument_than_its_function_stays_open(kernel: str, name: str, other: Any) -> None:
@@ -433,6 +434,29 @@ def test_a_gradient_kernel_with_another_argument_than_its_function_stays_open(ke
     made = bench.apply(kernel, own, arguments[argument], Mark("backward", 0))
     bench.program.roots.append(RootValue(made, "x", Mark()))
     assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == [f"aten.{kernel}.default"]
+
+
+@pytest.mark.parametrize("again", ["same", "made again", "made otherwise", "another", "none"])
+def test_the_gradient_of_a_norm_has_the_weight_of_the_norm(again: str) -> None:
+    bench = Bench()
+    mark, back = Mark(micro_batch=0), Mark("backward", 0)
+    x, weight, other = bench.give("x", X), bench.give("weight", Y[0]), bench.give("weight", Y[0])
+    size = (4,)
+    first = Ref(bench.apply("neg", {"self": weight}, Y[0]))
+    made = tuple(bench.program.fresh(Type(shape, "float64")) for shape in (X.shape, (3, 1), (3, 1)))
+    given = {"input": x, "normalized_shape": size, "weight": first, "bias": None, "eps": 1e-5}
+    bench.program.nodes.append(Apply("aten.native_layer_norm.default", given, made, mark))
+    weights = {
+        "same": first, "made again": Ref(bench.apply("neg", {"self": weight}, Y[0], back)),
+        "made otherwise": Ref(bench.apply("exp", {"self": weight}, Y[0], back)),
+        "another": Ref(bench.apply("neg", {"self": other}, Y[0], back)), "none": None,
+    }  # fmt: skip
+    statistics = {"mean": Ref(made[1]), "rstd": Ref(made[2]), "bias": None, "output_mask": (True, False, False)}
+    kernel = {"grad_out": x, "input": x, "normalized_shape": size, **statistics, "weight": weights[again]}
+    gradient = bench.apply("native_layer_norm_backward", kernel, X, back)
+    bench.program.roots.append(RootValue(gradient, "x", Mark()))
+    is_open = "aten.native_layer_norm_backward.default" in [call.op for call in lift(bench.program, EQUATIONS).unlifted]
+    assert is_open == (again in ("made otherwise", "another", "none"))
 
 
 def test_every_equation_is_about_an_operator_that_is_tested() -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from tvlint.ir.operators import Value
 from tvlint.readers.capture.lifting.equations.kernels import reduction_of
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, function_of, given, nearest
+from tvlint.readers.capture.lifting.made_again import is_made_again
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
 _MADE_ANEW = frozenset({"weight", "bias"})
-"""Tensors that may be gathered anew for a gradient; the replay holds their numbers."""
+"""Tensors that may be gathered anew for a gradient."""
 
 _OF_GRADIENT = frozenset({"grad_output", "grad_out", "output_mask", "bias_sizes"})
 
@@ -188,7 +189,7 @@ def _fits(lifting: Lifting, name: str, argument: Argument, source: Apply) -> boo
         return lifting.maker(argument) is source
     other = lifting.value(known)
     if other is not None and name in _MADE_ANEW:
-        return lifting.program.types[value] == lifting.program.types[other]
+        return is_made_again(lifting, value, other)
     return value == other
 
 

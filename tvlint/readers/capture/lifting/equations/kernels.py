@@ -9,6 +9,7 @@ from math import prod
 from tvlint.ir.operators import Value
 from tvlint.readers.capture.lifting.equations.shapes import PAD, padding_of
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, nearest, sizes, whole
+from tvlint.readers.capture.lifting.made_again import is_made_again
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -40,6 +41,8 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     forward = lifting.call_of(statistics.outputs[0])
     same = lifting.value(given(node, "input")) == lifting.value(given(statistics, "input"))
     same = same and given(node, "normalized_shape") == given(statistics, "normalized_shape")
+    weight, other = (lifting.value(each.arguments.get("weight")) for each in (node, statistics))
+    same = same and (is_made_again(lifting, weight, other) if weight is not None and other is not None else weight == other)
     if forward is None or not same or lifting.maker(given(node, "mean")) is not statistics:
         return False
     mask = node.arguments.get("output_mask", (True, True, True))

@@ -40,6 +40,16 @@ def test_projections_are_whole_where_the_launch_asks_for_transformer_engine(aske
     assert module.TELinear is WholeLinear
 
 
+def test_projections_are_shared_out_where_those_of_transformer_engine_are() -> None:
+    from tvlint.capture.megatron_attention import take_whole_projections
+
+    replaced: list[str] = []
+    module = SimpleNamespace(MLASelfAttention=type("MLASelfAttention", (Attention,), {}))  # as of Megatron core 0.10 to 0.13
+    take_whole_projections(module, lambda: True, replaced.append)
+    assert module.MLASelfAttention("sizes", Submodules(), 3).submodules == Submodules()
+    assert replaced == []
+
+
 def test_a_whole_layer_multiplies_and_is_synchronised_as_norms_are() -> None:
     import torch
 

@@ -43,9 +43,14 @@ class WholeLinear(nn.Module):
 
 
 def take_whole_projections(module: Any, is_asked: Callable[[], bool], replace: Replace) -> None:
-    """Let latent attention project down by whole layers where the launch asks for TransformerEngine, which shares none out."""
+    """Let latent attention project down by whole layers where the launch asks for TransformerEngine, which shares none out.
+
+    Before Megatron core 0.14, which is the first to name `TELinear` there, TransformerEngine shares them out too.
+    """
+    if not hasattr(module, "TELinear"):
+        return
     plain = module.MLASelfAttention.__init__
-    if not isinstance(getattr(module, "TELinear", None), type):  # what stands for it where TransformerEngine is not installed
+    if not isinstance(module.TELinear, type):  # what stands for it where TransformerEngine is not installed
         module.TELinear = WholeLinear
     whole = ("linear_q_down_proj", "linear_kv_down_proj")
 

@@ -45,9 +45,9 @@ KEYS = re.compile(
 COMPOSED = re.compile(rb"^(?:defaults|extends):|[{, \t]model:[ \t]*\S+\.ya?ml\b", re.MULTILINE)
 """What names other files, all settings of which may stand there."""
 FEWEST_OF_SECTION = 4
+"""From so many settings of Megatron on, a mapping is a section of its configuration."""
 MANY = 8
 """From so many settings of Megatron on, and half of all, a mapping without parallel sizes is handed to it too."""
-"""From so many settings of Megatron on, a mapping is a section of its configuration."""
 TEMPLATED = re.compile(rb"\{\{|\{%")
 
 

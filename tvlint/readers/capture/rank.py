@@ -32,7 +32,7 @@ from tvlint.readers.capture.rewriting.expansions import without_expansions
 from tvlint.readers.capture.rewriting.regather import with_dimensions
 from tvlint.readers.capture.rewriting.scaled_sums import with_scaled_addends
 from tvlint.readers.capture.rewriting.scattered_addends import with_scattered_addends
-from tvlint.readers.capture.rewriting.sorted_flags import with_flags_selected
+from tvlint.readers.capture.rewriting.sorted_flags import BY_FLAGS, with_flags_selected
 from tvlint.readers.capture.tapes.tape import Mark, Tape
 from tvlint.readers.document import ReadError
 
@@ -80,8 +80,7 @@ def prepare(
     for text, mark in (*unread, *misfits):
         if text:
             raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
-    lifted = with_flags_selected(with_nothing_in_unread_counts(without_dead(lifted)))
-    lifted = with_all_rows(without_dead(lifted), tokens)
+    lifted = _with_rows_of_experts(with_nothing_in_unread_counts(without_dead(lifted)), tokens)
     lifted = with_dimensions(without_expansions(without_dead(lifted)))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(with_scaled_addends(lifted))))
     reduced = reducers_of(lifted)
@@ -95,6 +94,16 @@ def prepare(
     summed = [Reducer(weight, group_along(tape, axes), "sum", 1, Mark()) for weight, axes in left]
     reduced = replace(reduced, reducers=(*reduced.reducers, *summed))
     return Prepared(rest, reduced, Factors(rest), tape.meshes)
+
+
+def _with_rows_of_experts(lifted: Lifted, tokens: tuple[tuple[int, int], ...]) -> Lifted:
+    """Return the program with all rows in place of those that experts choose, also where sorted flags choose them.
+
+    Flags that are sorted for something else stay so: what they select is understood as rows of experts alone.
+    """
+    rows = with_all_rows(without_dead(with_flags_selected(lifted)), tokens)
+    selects = any(isinstance(node, Call) and node.op in BY_FLAGS for node in rows.nodes)
+    return with_all_rows(lifted, tokens) if selects else rows
 
 
 def group_along(tape: Tape, axes: tuple[str, ...]) -> tuple[int, ...]:

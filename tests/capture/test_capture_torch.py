@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import importlib.util
 import json
@@ -390,3 +391,17 @@ def test_weights_that_lie_flat_in_one_buffer_are_an_error_that_says_what_to_do(t
     assert done.returncode == 2
     assert done.stderr.startswith("flat.py:8: error: `FullyShardedDataParallel` keeps weights flat")
     assert "`fully_shard`" in done.stderr
+
+
+def test_a_tensor_without_memory_has_no_elements_to_write() -> None:
+    import torch
+
+    from tvlint.capture.encoding import bytes_of
+
+    freed = torch.ones(3)
+    freed.untyped_storage().resize_(0)
+    for tensor in (torch.empty(3, device="meta"), freed):
+        with pytest.raises(ValueError, match="has no memory"):
+            bytes_of(tensor)
+    assert bytes_of(torch.empty(0)) == ""
+    assert base64.b64decode(bytes_of(torch.tensor([1, 2], dtype=torch.uint8))) == b"\x01\x02"

@@ -46,7 +46,10 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 def bytes_of(tensor: torch.Tensor) -> str:
     """Return the elements of `tensor` in row-major order, little-endian, in base64.
 
-    An array of numpy on the storage would keep the program from resizing it.
+    An array of numpy on the storage would keep the program from resizing it. Raises ValueError for a tensor without memory, of
+    which there are no elements to return.
     """
     flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    if flat.numel() and not flat.data_ptr():
+        raise ValueError(f"a tensor of shape {tuple(tensor.shape)} on `{tensor.device}` has no memory")
     return base64.b64encode(ctypes.string_at(flat.data_ptr(), flat.numel())).decode()

@@ -45,6 +45,12 @@ def written(folder: Path, lines: list[Line]) -> str:
     return str(path)
 
 
+def test_what_is_given_in_no_line_of_the_program_is_assumed_too(tmp_path: Path) -> None:
+    lines = [{key: value for key, value in line.items() if key != "at"} for line in lines_of("token_counts")]
+    said = proof(written(tmp_path, lines), "token_counts_reference").assumptions
+    assert "what the step is given at a line outside of the program is 0 throughout, as recorded" in said
+
+
 def test_a_tensor_parallel_program_is_proved() -> None:
     verdict = proof(path_of("tensor_parallel_mlp"))
     assert verdict.outcome is Outcome.PROVED, verdict.reasons

@@ -547,5 +547,11 @@ def _line(event: Operation) -> str:
 
 
 def _line_of(mark: Mark) -> str:
+    """Return the line of a mark in words; empty for the step of the optimizer, which is not compared.
+
+    Operators of torch's autograd engine, as those that add up gradients, are issued by no line of the program.
+    """
     place = mark.place
-    return f"{place.path}:{place.line}" if place is not None and mark.phase != "optimizer" else ""
+    if mark.phase == "optimizer":
+        return ""
+    return f"{place.path}:{place.line}" if place is not None else "a line outside of the program"

@@ -125,3 +125,18 @@ def test_a_job_is_held_to_the_dataclasses_of_the_tree_around_it(file: str, more:
     alone = read("job.toml", job.read_bytes())
     assert alone is not None
     assert alone.findings == ()
+
+
+def test_a_class_that_is_inherited_many_times_is_read_once(tmp_path: Path) -> None:
+    source = tmp_path / "torchtitan" / "config_manager.py"
+    source.parent.mkdir()
+    bases = ", ".join(["JobConfig"] * 400)
+    first = 'class Strict(Wide):\n    mode: Literal["a", "b"] = "a"\n\nclass Wide:\n    mode: str = ""\n'
+    table = "class Parallelism(Strict, Wide):\n    tensor_parallel_degree: int = 1\n"
+    source.write_text(f"{first}\n{table}\nclass JobConfig({bases}):\n    parallelism: Parallelism = 0\n")
+    job = tmp_path / "job.toml"
+    job.write_text(JOB + 'mode = "c"\n')
+    (tmp_path / ".git").mkdir()
+    document = read(str(job), job.read_bytes())
+    assert document is not None
+    assert [finding.rule for finding in document.findings] == ["option-value-not-a-choice"]

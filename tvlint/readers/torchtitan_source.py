@@ -56,7 +56,7 @@ def _tables(checkout: str, file: str) -> Mapping[str, Mapping[str, Field]]:
     found: dict[str, Mapping[str, Field]] = {}
     waiting = [("", WHOLE)] if WHOLE in classes else []
     for table, name in waiting:
-        fields = dict(_annotated(classes, name, DEEPEST))
+        fields = dict(_annotated(classes, name))
         inner = {field: note.id for field, note in fields.items() if isinstance(note, ast.Name) and note.id in classes}
         found[table] = {field: Field() if field in inner else _field(note) for field, note in fields.items()}
         if len(waiting) < MOST_TABLES:
@@ -64,14 +64,21 @@ def _tables(checkout: str, file: str) -> Mapping[str, Mapping[str, Field]]:
     return found
 
 
-def _annotated(classes: Mapping[str, ast.ClassDef], name: str, depth: int) -> Iterator[tuple[str, ast.expr]]:
-    node = classes[name]
-    for base in node.bases if depth else ():
-        if isinstance(base, ast.Name) and base.id in classes:
-            yield from _annotated(classes, base.id, depth - 1)
-    for statement in node.body:
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            yield statement.target.id, statement.annotation
+def _annotated(classes: Mapping[str, ast.ClassDef], name: str) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the fields of a class behind those that it inherits."""
+    for each in _lineage(classes, name, DEEPEST, set()):
+        for statement in each.body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                yield statement.target.id, statement.annotation
+
+
+def _lineage(classes: Mapping[str, ast.ClassDef], name: str, depth: int, seen: set[str]) -> Iterator[ast.ClassDef]:
+    """Yield a class behind those that it is made of, each once; what the first of them declares comes last."""
+    seen.add(name)
+    for base in reversed(classes[name].bases if depth else ()):
+        if isinstance(base, ast.Name) and base.id in classes and base.id not in seen:
+            yield from _lineage(classes, base.id, depth - 1, seen)
+    yield classes[name]
 
 
 def _field(annotation: ast.expr) -> Field:

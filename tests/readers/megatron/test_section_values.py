@@ -86,6 +86,16 @@ def test_what_verl_hands_to_megatron_core_is_held_to_its_names_and_values(overri
     assert document(right, "run.sh").findings == ()
 
 
+@pytest.mark.parametrize(("role", "shown"), [("actor_rollout_ref", "`actor_rollout_ref."), ("a" * 300, "`...aaa")])
+def test_the_name_of_an_override_is_shown_from_its_beginning(role: str, shown: str) -> None:
+    section = f"{role}.actor.megatron"
+    command = f"python3 -m verl.trainer.main_ppo {section}.tensor_model_parallel_size=2 +{section}.{{}}\n"
+    text = command.format("override_transformer_config.recompute_granularity=ful")
+    (finding,) = document(text, "run.sh").findings
+    assert finding.message.startswith(shown)
+    assert finding.message.endswith(".recompute_granularity` does not take `ful`")
+
+
 def test_a_section_of_many_names_that_are_none_of_megatron_is_not_held_to_any() -> None:
     near = "".join(f"  recompute_granularitx{number}: full\n" for number in range(5))
     other = "".join(f"  own_name_{number}: 1\n" for number in range(500))

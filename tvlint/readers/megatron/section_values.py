@@ -15,6 +15,8 @@ FEWEST_LETTERS = 4
 """From so many letters on, a value that is one letter away from a choice that no release has changed is no other word."""
 NUMBER = Pattern(r"[-+]?\d")
 INTEGER = Pattern(r"[-+]?[\d_]+")
+LONGEST_PATH = 200
+"""So long may be a name with the names of all sections that it stands in, as those of verl are."""
 FURTHER = "override_"
 """How verl calls mappings that it hands to classes of Megatron core as they are."""
 
@@ -29,11 +31,11 @@ def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
         if known is None or setting.written.startswith("--") or setting.location.path != configuration.path:
             continue
         if near := _choice_near(known, setting):
-            message = f"`{setting.written[-LONGEST:]}` does not take `{str(setting.value)[:LONGEST]}`"
+            message = f"`{_end_of(setting.written)}` does not take `{str(setting.value)[:LONGEST]}`"
             fix = Fix(f"write `{near}`", (Edit(setting.location, near),))
             yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{near}`?", fixes=(fix,))
         elif known.flags[0] in SIZES and not _may_be_whole(setting.value):
-            message = f"`{setting.written[-LONGEST:]}` takes an integer, not `{str(setting.value)[:LONGEST]}`"
+            message = f"`{_end_of(setting.written)}` takes an integer, not `{str(setting.value)[:LONGEST]}`"
             yield Finding("option-value-not-a-number", Severity.WARNING, message, setting.location, "write an integer")
 
 
@@ -46,8 +48,12 @@ def misspelled_overrides(configuration: Configuration) -> Iterator[Finding]:
     }
     for finding in misspelled_names([(name, place) for place, (_, name) in paths.items()]):
         section, _ = paths[finding.location]
-        meant = f"{section[-LONGEST:]}.{finding.fixes[0].edits[0].text}"
+        meant = f"{_end_of(section)}.{finding.fixes[0].edits[0].text}"
         yield Finding(finding.rule, finding.severity, finding.message, finding.location, f"did you mean `{meant}`?")
+
+
+def _end_of(path: str) -> str:
+    return path if len(path) <= LONGEST_PATH else f"...{path[-LONGEST_PATH:]}"
 
 
 def _choice_near(known: Option, setting: Setting) -> str:

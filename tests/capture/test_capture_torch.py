@@ -385,8 +385,9 @@ step.step()
 """
 
 
-def test_weights_that_lie_flat_in_one_buffer_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "flat.py").write_text(FLAT)
+@pytest.mark.parametrize("kind", ["FullyShardedDataParallel", "type('Own', (FullyShardedDataParallel,), {})"])
+def test_weights_that_lie_flat_in_one_buffer_are_an_error_that_says_what_to_do(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "flat.py").write_text(FLAT.replace("FullyShardedDataParallel(", f"{kind}("))
     done = tvlint("capture", "-o", str(tmp_path), "--", "torchrun", "--nproc-per-node", "2", "flat.py", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("flat.py:8: error: `FullyShardedDataParallel` keeps weights flat")

@@ -126,7 +126,7 @@ class Step:
 
         Raises LaunchError where they lie flat in one buffer.
         """
-        if any(type(inner).__name__ == _FLAT for inner in root.modules()):
+        if any(kind.__name__ == _FLAT for inner in root.modules() for kind in type(inner).__mro__):
             raise LaunchError(
                 f"`{_FLAT}` keeps weights flat in one buffer, which is not followed",
                 "shard the model with `fully_shard` of `torch.distributed.fsdp`",

@@ -406,6 +406,31 @@ def test_rotary_angles_of_positions_from_zero_meet_a_shard() -> None:
     assert (found.rule, found.severity, found.ranks) == ("mismatched-shards", Severity.WARNING, (1,))
 
 
+PLACES = """
+mesh tp=2
+input q f32[2,8,8] tp:S(SPLIT)
+output y f32[2,8,8] tp:S(SPLIT)
+program
+  i: f32[4] = arange(0, 4)
+  MADE
+  c = cos(p)
+  y = mul(q, c)
+"""
+
+
+@pytest.mark.parametrize(
+    ("split", "made"),
+    [
+        ("2", "p = mul(i, 0.1)"),
+        ("1", "r = remainder(i, 4)\n  p = reshape(r, [4,1])"),
+        ("1", "r = add(i, i)\n  p = reshape(r, [4,1])"),
+    ],
+    ids=["features of one head a rank", "places in a window", "something is added"],
+)
+def test_places_that_each_rank_may_count_from_zero_are_right(split: str, made: str) -> None:
+    assert findings_of_text(PLACES.replace("SPLIT", split).replace("MADE", made)) == []
+
+
 VIEWED = """
 mesh tp=2
 weight w f32[16,8] tp:S(0)

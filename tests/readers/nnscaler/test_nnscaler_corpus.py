@@ -40,7 +40,7 @@ REFUTED = {
         "gencode1.py",
     ),
     "positions--tp2": ("wrong-gradient-scale", "the gradient of `head.weight` on every rank is 2 times", "gencode0.py"),
-    "softmax--dp2": ("shapes-do-not-fit", "`torch.softmax` with the keyword `_stacklevel`", "gencode0.py"),
+    "softmax--dp2": ("shape-mismatch", "`torch.softmax` with the keyword `_stacklevel`", "gencode0.py"),
     "unbound--dp2": ("undefined-tensor", "`gview_42` is used in the schedule", "gencode0.py"),
     "hidden--tp2": ("undefined-tensor", "`grelu_34` is used in the schedule", "gencode0.py"),
     "recurrent--dp2": ("undefined-tensor", "`ggetitem_77` is used in the schedule", "gencode0.py"),

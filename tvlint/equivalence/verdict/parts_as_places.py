@@ -104,7 +104,7 @@ def _lies_as_it_is(plan: Plan, name: str) -> bool:
 def _is_view(plan: Plan, operator: Compute) -> bool:
     """Return whether an operator views a tensor as one of the shape that the plan declares of its result."""
     spec, tensors = spec_of(operator.op), plan.tensors
-    operand = operator.inputs[0]
+    operand = operator.inputs[0] if operator.inputs else None
     if spec is None or spec.family is not Family.RESHAPE or not isinstance(operand, str) or _bound(plan, operator) is None:
         return False
     before, after = tensors[operand].shape, tensors[operator.outputs[0]].shape
@@ -121,7 +121,8 @@ def _is_view(plan: Plan, operator: Compute) -> bool:
 def _parts(plan: Plan, name: str, view: Compute, split: Compute) -> _Parted | None:
     """Return the view with its parts, where these are equal and all of the dimension."""
     shape, bound = plan.tensors[name].shape, _bound(plan, split)
-    if bound is None or split.inputs[0] != name or not has_trait(split.op, Trait.APART) or has_trait(split.op, Trait.SELECTION):
+    takes_apart = has_trait(split.op, Trait.APART) and not has_trait(split.op, Trait.SELECTION)
+    if bound is None or split.inputs[:1] != (name,) or not takes_apart:
         return None
     results = [plan.tensors[each].shape if each in plan.tensors else () for each in split.outputs]
     dims = [dim for dim, word in enumerate(bound.operands[0]) if word not in bound.outputs[0]]

@@ -510,7 +510,7 @@ def test_a_keyword_that_torch_refuses_is_refuted_at_its_line(folder: Path, op: s
     made = f"linear_28 = {op}(linear_28, dim=-1, _stacklevel=3, dtype=None)"
     change(folder, LAST, "        sum_29 = torch", f"        {made}\n        sum_29 = torch")
     report = judged(folder)
-    told = [one for one in report.verdicts[0].reasons if one.name == "shapes-do-not-fit"]
+    told = [one for one in report.verdicts[0].reasons if one.name == "shape-mismatch"]
     if "functional" in op:
         assert told == []
         return

@@ -38,12 +38,15 @@ def misplaced_positions(projection: Projection) -> Iterator[Defect]:
 
 
 def _misplaced(site: Site, projection: Projection, rank: int) -> str:
-    """Return which indices the operands have on a rank, where they are others of one dimension; empty where they are not."""
+    """Return which indices the operands have on a rank, where they are others of one dimension; empty where they are not.
+
+    Heads may be packed in the last of several dimensions, and each counts its features from zero.
+    """
     held, terms, values = projection.held.get(rank, {}), projection.alone.world.terms, projection.alone.world.values
     names = [name for name in getattr(site.operator, "inputs", ()) if isinstance(name, str)]
     known = [value for name in names if (value := held.get(name)) is not None and value.clean]
     for shard, other in permutations(known) if len(known) == len(names) == 2 else ():
-        for back in range(1, min(len(shard.box), len(other.box)) + 1):
+        for back in range(1 if len(shard.box) == 1 else 2, min(len(shard.box), len(other.box)) + 1):
             pieces, low_high = values.pieces_of(shard)[-back], other.box[-back]
             size, counted = terms.shape[terms.whole(shard.term)][-back], terms.shape[other.term][-back]
             if low_high != (0, counted) or counted == size or pieces == ((0, size),) or counted == 1:
@@ -59,7 +62,7 @@ def _misplaced(site: Site, projection: Projection, rank: int) -> str:
 def _first_position(terms: Terms, value: Value, dim: int) -> int | None:
     """Return from which number on the positions count that a value is computed of along a dimension.
 
-    None where it is of none, and where a constant is added on the way, which may be where the shard begins.
+    None where it is of none, and where something is added on the way, which may be where the shard begins, or a rest is taken.
     """
     waiting, seen = [(value.term, dim)], set[tuple[int, int]]()
     while waiting and len(seen) < _DEEPEST:
@@ -71,7 +74,8 @@ def _first_position(terms: Terms, value: Value, dim: int) -> int | None:
         if has_trait(str(head[0]), Trait.POSITIONS):
             start, step = head[2][:2]
             return start if isinstance(start, int) and step == 1 else None
-        if _shifts(terms, term):
+        name = str(head[0])
+        if has_trait(name, Trait.SUM) or (has_trait(name, Trait.RESTRICTED) and has_trait(name, Trait.NONLINEAR)):
             return None
         if len(head) == 5 and len(head[3]) > len(operands):
             named = head[3][len(operands)][along] if along < len(head[3][len(operands)]) else None
@@ -84,10 +88,3 @@ def _first_position(terms: Terms, value: Value, dim: int) -> int | None:
             same = [terms.shape[operands[0]][at] for at in before] == [terms.shape[term][at] for at in after]
             waiting += [(operands[0], before[after.index(along)])] if same and along in after else []
     return None
-
-
-def _shifts(terms: Terms, term: int) -> bool:
-    """Return whether a term is a sum with a constant."""
-    head, operands = terms.keys[term], terms.operands[term]
-    filled = any(has_trait(str(terms.keys[operand][0]), Trait.FILLED) for operand in operands)
-    return has_trait(str(head[0]), Trait.SUM) and (len(operands) == 1 or filled)

@@ -64,16 +64,16 @@ def taken_apart(machine: Machine, spec: OpSpec, form: Form, value: Value, evalua
 
 
 def slice_of_pieces(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | None:
-    """Return a slice of a computed or given tensor along a dimension of which the rank holds some pieces: those in the slice.
+    """Return a slice of rows of a computed or given tensor of which the rank holds some pieces: those in the slice.
 
-    None for other slices, of weights too, and along the last dimension, which may hold parts that are packed on each rank.
+    None for other slices, of weights too, and along other dimensions, which may hold parts that are packed on each rank.
     """
     terms, found = machine.world.terms, taken_by(machine, spec, form, value)
     if found is None or len(found[1]) != 1 or terms.keys[terms.whole(value.term)][0] == "weight":
         return None
     (ranges,), shape, ways = found[1], machine.world.local_shape(value), machine.world.values.pieces_of(value)
     dims = [dim for dim, each_range in enumerate(ranges) if each_range != (0, shape[dim])]
-    if len(dims) != 1 or dims[0] == len(shape) - 1:
+    if dims != [0] or len(shape) < 2:
         return None
     (dim,) = dims
     size = terms.shape[terms.whole(value.term)][dim]

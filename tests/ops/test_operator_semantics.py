@@ -155,6 +155,9 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("torch.split", ((4, 4),), {"split_size_or_sections": 0, "dim": 0}, "split_size"),
     ("torch.nn.functional.pad", ((4, 4),), {"pad": (1, 1), "mode": "reflect"}, "mode"),
     ("torch.sum", ((4, 4), (4,)), {}, "operands"),
+    ("torch.kl_div", ((4, 4), (4, 4)), {}, "without `reduction`"),
+    ("torch.binary_cross_entropy_with_logits", ((4, 4), (4, 4)), {}, "without `reduction`"),
+    ("torch._C._nn.mse_loss", ((4, 4), (4, 4)), {}, "without `reduction`"),
     ("torch.sum", ((4, 4),), {"axis": 1}, "unknown keyword `axis`"),
 ]
 

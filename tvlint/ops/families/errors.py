@@ -15,6 +15,10 @@ _Each = Callable[..., Array]
 _REDUCTIONS = ("none", "mean", "sum")
 
 
+_OF_EACH_ELEMENT = ("torch", "torch._C._nn")
+"""Modules whose functions reduce nothing unless they are told to (`torch.kl_div`), unlike those of `aten` of their names."""
+
+
 def _bind(
     call: Call, *, options: dict[str, Value], reductions: tuple[str, ...], commutative: bool, switches: tuple[str, ...]
 ) -> Bound:
@@ -27,6 +31,8 @@ def _bind(
     for name in switches:
         if call.flag(name):
             raise UnsupportedError(f"`{call.op}` with `{name}`")
+    if "reduction" not in call.attributes and call.op.rpartition(".")[0] in _OF_EACH_ELEMENT:
+        raise UnsupportedError(f"`{call.op}` without `reduction`")
     reduction = call.attributes.get("reduction", "mean")
     if any(1 not in sizes and sizes[0] != sizes[1] for sizes in zip(call.shape(0)[::-1], call.shape(1)[::-1], strict=False)):
         raise MisfitError(f"`{call.op}` of shapes {call.shape(0)} and {call.shape(1)}", "both have to be of one shape")

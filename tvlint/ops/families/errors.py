@@ -16,7 +16,7 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 _OF_EACH_ELEMENT = ("torch", "torch._C._nn")
-"""Modules whose functions reduce nothing unless they are told to (`torch.kl_div`), unlike those of `aten` of their names."""
+"""Modules of functions that reduce nothing where no reduction is given (`torch.kl_div`), unlike those of `aten`."""
 
 
 def _bind(

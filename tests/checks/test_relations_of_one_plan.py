@@ -363,6 +363,7 @@ def test_positions_that_each_rank_counts_from_zero_meet_a_shard() -> None:
     assert (found.rule, found.severity, found.ranks) == ("mismatched-shards", Severity.WARNING, (1,))
     assert "indices 4:8 of 8" in found.message
     assert "positions 0:4" in found.message
+    assert found.help == "count from the first index of the shard"
 
 
 @pytest.mark.parametrize("moved", ["add(j, 4)", "sub(j, -4)", "add(j, c)"])
@@ -445,5 +446,5 @@ program
 def test_a_view_is_declared_to_hold_other_elements() -> None:
     (found,) = findings_of_text(VIEWED)
     assert (found.rule, found.severity) == ("wrong-placement-claim", Severity.WARNING)
-    assert "a piece of [4, 8, 2], and the plan says one of [4, 4, 4]" in found.message
+    assert "a piece of a whole [4, 8, 2], not of [4, 4, 4]" in found.message
     assert findings_of_text(VIEWED.replace("tp:S(2)", "tp:S(1)").replace("[4,4,2]", "[4,2,4]")) == []

@@ -164,7 +164,7 @@ def _finding(rule: str, alike: Sequence[Reason], plan: Plan, others: str) -> Fin
     message = first.message + (f", unless {first.unless}" if first.unless else "")
     message += (f"; the same on {describe(elsewhere, plan.mesh)}" if elsewhere else "") + others
     severity = Severity.WARNING if first.unless else Severity.ERROR
-    return Finding(rule, severity, message, first.location, _HELP[rule], first.related, ranks, about=about)
+    return Finding(rule, severity, message, first.location, first.repair or _HELP[rule], first.related, ranks, about=about)
 
 
 def _way_to(facts: Facts, alone: Alone, members: Iterable[Defect], finding: Finding) -> tuple[Related, ...]:

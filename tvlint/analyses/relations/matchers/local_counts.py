@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
+from typing import TypeGuard
 
 from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.relations.defect import Defect, at
@@ -38,7 +39,7 @@ def means_by_local_counts(projection: Projection) -> Iterator[Defect]:
 def _counted(site: Site) -> tuple[int, int] | None:
     """Return how many elements a rank adds up and how many all do, where the operator divides their sum by the former."""
     operator, terms = site.operator, site.projection.alone.world.terms
-    if not _scales(operator) or not isinstance(operator, Compute) or not isinstance(operator.inputs[0], str):
+    if not _scales(operator) or not isinstance(operator.inputs[0], str):
         return None
     summed = site.maker(operator.inputs[0])
     added = site.maker(summed.inputs[0]) if isinstance(summed, Communicate) and summed.kind in SUMS else None
@@ -62,7 +63,8 @@ def _scaled_again(site: Site) -> bool:
     return any(isinstance(each, Communicate) or _scales(each) for each in readers)
 
 
-def _scales(operator: Operator) -> bool:
+def _scales(operator: Operator) -> TypeGuard[Compute]:
     """Return whether the operator multiplies a tensor by a constant."""
-    is_one = isinstance(operator, Compute) and len(operator.outputs) == 1 and len([*reads(operator)]) == 1
-    return is_one and isinstance(operator, Compute) and has_trait(operator.op, Trait.SCALING)
+    if not isinstance(operator, Compute) or len(operator.outputs) != 1 or len([*reads(operator)]) != 1:
+        return False
+    return has_trait(operator.op, Trait.SCALING)

@@ -33,7 +33,8 @@ def misplaced_positions(projection: Projection) -> Iterator[Defect]:
         for rank in facts.fold.everywhere(facts.ranks_running(site.segment.name)):
             text = _misplaced(site, projection, rank)
             if text:
-                found = Defect("mismatched-shards", True, text, rank, unless="each shard starts anew")
+                repair, unless = "count from the first index of the shard", "each shard starts anew"
+                found = Defect("mismatched-shards", True, text, rank, repair=repair, unless=unless)
                 yield at(operator, site.segment.name, found)
 
 

@@ -104,9 +104,9 @@ def _viewed_otherwise(
     said = joined_dimensions([*zip(claimed, whole, strict=True)])
     if held is None or said is None or held == said or length(held) != length(said):
         return None
-    text = f"{name_of(operator)} gives `{tensor.name}` on {{ranks}} a piece of {list(shape)}, and the plan says one of "
+    text = f"{name_of(operator)} gives `{tensor.name}` on {{ranks}} other elements than the plan says: a piece of a whole "
     unless = "the elements of each rank are stored in a row"
-    return of_one_plan("wrong-placement-claim", f"{text}{list(whole)}, which has other elements", unless=unless)
+    return of_one_plan("wrong-placement-claim", f"{text}{list(shape)}, not of {list(whole)}", unless=unless)
 
 
 def _unlike(machine: Machine, operator: Compute, tensor: Tensor, value: Value) -> Mismatch | None:

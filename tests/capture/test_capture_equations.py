@@ -436,6 +436,38 @@ def test_a_gradient_kernel_with_another_argument_than_its_function_stays_open(ke
     assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == [f"aten.{kernel}.default"]
 
 
+@pytest.mark.parametrize(("reduction", "is_open"), [(1, False), (2, True)], ids=["mean", "sum"])
+def test_a_gradient_kernel_that_leaves_an_argument_out_takes_the_usual_one(reduction: int, is_open: bool) -> None:
+    bench = Bench()
+    given = {"self": bench.give("self", Y / 2), "target": bench.give("target", CHANCES)}
+    loss = bench.apply("binary_cross_entropy", {**given, "reduction": reduction}, np.asarray(1.0))
+    made = bench.apply("binary_cross_entropy_backward", {"grad_output": Ref(loss), **given}, Y, Mark("backward", 0))
+    bench.program.roots.append(RootValue(made, "x", Mark()))
+    assert bool(lift(bench.program, EQUATIONS).unlifted) == is_open
+
+
+@pytest.mark.parametrize(
+    ("norm", "arguments"),
+    [("native_layer_norm", {"input": X, "normalized_shape": (4,), "weight": None, "bias": None, "eps": 1e-5}),
+     ("native_group_norm", {"input": IMAGE, **NORMED})],
+)  # fmt: skip
+@pytest.mark.parametrize("names", [("mean", "rstd"), ("rstd", "mean")], ids=["in order", "exchanged"])
+def test_the_gradient_of_a_norm_is_given_each_statistic_in_its_place(
+    norm: str, arguments: dict[str, Any], names: tuple[str, str]
+) -> None:
+    bench = Bench()
+    given = {own: bench.give(own, known) for own, known in arguments.items()}
+    shape = arguments["input"].shape
+    made = tuple(bench.program.fresh(Type(size, "float64")) for size in (shape, (3, 1), (3, 1)))
+    bench.program.nodes.append(Apply(f"aten.{norm}.default", given, made, MARK))
+    statistics = dict(zip(names, map(Ref, made[1:]), strict=True))
+    known = {own: value for own, value in given.items() if own not in ("bias", "eps")}
+    kernel = {"grad_out": given["input"], **known, **statistics, "output_mask": (True, False, False)}
+    gradient = bench.apply(f"{norm}_backward", kernel, arguments["input"], Mark("backward", 0))
+    bench.program.roots.append(RootValue(gradient, "x", Mark()))
+    assert bool(lift(bench.program, EQUATIONS).unlifted) == (names[0] == "rstd")
+
+
 @pytest.mark.parametrize("again", ["same", "made again", "made otherwise", "another", "none"])
 def test_the_gradient_of_a_norm_has_the_weight_of_the_norm(again: str) -> None:
     bench = Bench()

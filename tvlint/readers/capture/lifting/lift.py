@@ -207,6 +207,10 @@ class Lifting:
         name = self.value(argument)
         return self.lifted_from.get(name) if name is not None else None
 
+    def is_result(self, argument: Argument, source: Apply, place: int) -> bool:
+        """Return whether a value is the result at a place of an operator of `aten`."""
+        return place < len(source.outputs) and self.value(argument) == self.name(source.outputs[place])
+
     def call_of(self, name: str) -> Call | None:
         """Return the call that made a value."""
         found = self.made.get(self.name(name))

@@ -16,12 +16,14 @@ _MADE_ANEW = frozenset({"weight", "bias"})
 
 _OF_GRADIENT = frozenset({"grad_output", "grad_out", "output_mask", "bias_sizes"})
 
+_RESULTS: Mapping[str, int] = {"mean": 1, "rstd": 2, "indices": 1, "buffer": 1}
+"""Arguments of gradients' kernels that are results of the function, by their places among these."""
 
 _USUAL: Mapping[str, Argument] = {
     "negative_slope": 0.01, "alpha": 1, "scale": 1, "input_scale": 1, "beta": 1, "threshold": 20, "min_val": -1, "max_val": 1,
     "reduction": 1, "delta": 1, "dim": -1, "padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": True,
 }  # fmt: skip
-"""What functions take where an argument is left out, which the kernels of their gradients are given."""
+"""What functions, and the kernels of their gradients, take where an argument is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +174,10 @@ def _is_like(lifting: Lifting, node: Apply, call: Call, function: str) -> bool:
     source = lifting.lifted_from.get(call.outputs[0])
     if source is None or function_of(source.op) != function:
         return False
+    left_out = {name: usual for name, usual in _USUAL.items() if name in source.arguments}
     return all(
         _fits(lifting, name.removesuffix("_or_result"), argument, source)
-        for name, argument in node.arguments.items()
+        for name, argument in {**left_out, **node.arguments}.items()
         if name not in _OF_GRADIENT
     )
 
@@ -186,7 +189,7 @@ def _fits(lifting: Lifting, name: str, argument: Argument, source: Apply) -> boo
         steps = source.arguments.get("kernel_size") if name == "stride" and not known else known
         return _is_number(argument, steps) if steps is not None else not argument
     if name not in source.arguments:
-        return lifting.maker(argument) is source
+        return name in _RESULTS and lifting.is_result(argument, source, _RESULTS[name])
     other = lifting.value(known)
     if other is not None and name in _MADE_ANEW:
         return is_made_again(lifting, value, other)

@@ -43,7 +43,8 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     same = same and given(node, "normalized_shape") == given(statistics, "normalized_shape")
     weight, other = (lifting.value(each.arguments.get("weight")) for each in (node, statistics))
     same = same and (is_made_again(lifting, weight, other) if weight is not None and other is not None else weight == other)
-    if forward is None or not same or lifting.maker(given(node, "mean")) is not statistics:
+    same = same and all(lifting.is_result(given(node, name), statistics, place) for place, name in ((1, "mean"), (2, "rstd")))
+    if forward is None or not same:
         return False
     mask = node.arguments.get("output_mask", (True, True, True))
     asked = mask if isinstance(mask, tuple) else ()

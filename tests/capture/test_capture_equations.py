@@ -436,6 +436,20 @@ def test_a_gradient_kernel_with_another_argument_than_its_function_stays_open(ke
     assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == [f"aten.{kernel}.default"]
 
 
+@pytest.mark.parametrize(("steps", "is_open"), [((), False), ((1, 1), True)])
+@pytest.mark.parametrize("kernel", ["avg_pool2d_backward", "max_pool2d_with_indices_backward"])
+def test_a_window_without_steps_moves_by_its_size(kernel: str, steps: tuple[int, ...], is_open: bool) -> None:
+    op, arguments, value, (argument,), sources = FORWARD[kernel]
+    bench = Bench()
+    given = {own: bench.give(own, known) for own, known in arguments.items() if own != "stride"}
+    result = np.asarray(value(arguments[argument]))
+    bench.apply(op, given, result)
+    own = {"grad_output": result, **{taken: given[taken] for taken in sources if taken != "stride"}, "stride": steps}
+    made = bench.apply(kernel, own, arguments[argument], Mark("backward", 0))
+    bench.program.roots.append(RootValue(made, "x", Mark()))
+    assert bool(lift(bench.program, EQUATIONS).unlifted) == is_open
+
+
 @pytest.mark.parametrize(("reduction", "is_open"), [(1, False), (2, True)], ids=["mean", "sum"])
 def test_a_gradient_kernel_that_leaves_an_argument_out_takes_the_usual_one(reduction: int, is_open: bool) -> None:
     bench = Bench()

@@ -186,8 +186,9 @@ def _fits(lifting: Lifting, name: str, argument: Argument, source: Apply) -> boo
     """Return whether an argument of a gradient's kernel is that of the function, a result of it, or a flag that is not set."""
     value, known = lifting.value(argument), source.arguments.get(name, _USUAL.get(name))
     if value is None:
-        steps = source.arguments.get("kernel_size") if name == "stride" and not known else known
-        return _is_number(argument, steps) if steps is not None else not argument
+        if name == "stride":
+            argument, known = (each or source.arguments.get("kernel_size") for each in (argument, known))
+        return _is_number(argument, known) if known is not None else not argument
     if name not in source.arguments:
         return name in _RESULTS and lifting.is_result(argument, source, _RESULTS[name])
     other = lifting.value(known)

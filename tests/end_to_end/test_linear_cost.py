@@ -363,6 +363,19 @@ def captured(size: int) -> dict[str, str | bytes]:
     return {"a.capture.jsonl": "\n".join(lines) + "\n"}
 
 
+def loaded(size: int, parallel: bool) -> str:
+    """Return a plan that loads what nothing reads, again and again; without its loads and segments as a reference."""
+    given = "weight w f32[4,4]\ninput x f32[4,4]\nloss l\n"
+    forth = "  h: f32[4,4] = linear(x, w)\n  y: f32[4,4] = gelu(h)\n  l: f32[] = sum(y)\n"
+    back = "  dy: f32[4,4] = backward l (grad(l))\n  dh: f32[4,4] = backward y (dy)\n  _, grad(w) = backward h (dh)\n"
+    if not parallel:
+        return f"{given}program\n{forth}{back}"
+    loads = "input z f32[4,4]\nsegment load data () -> (z)\n  z: f32[4,4] = dataloader()\n"
+    segments = f"{loads}segment forth forward (x) -> (l)\n{forth}segment back backward () -> ()\n{back}"
+    runs = "  run load micro-batch 0\n" * size + "  run forth micro-batch 0\n  run back micro-batch 0\n"
+    return f"{given}{segments}program\n{runs}"
+
+
 def only(name: str, text: Text) -> Files:
     """Return one file."""
     return lambda size: {name: text(size)}
@@ -398,6 +411,7 @@ COMMANDS: dict[str, Case] = {
     "prove: weights updated by operators": Case(PROVE, 40, pair(updated), 0),
     "prove: views that are overwritten": Case(PROVE, 10, pair(viewed), 5),
     "prove: calls of unknown effect": Case(PROVE, 10, pair(called), 5),
+    "prove: loads of what nothing reads": Case(PROVE, 100, pair(loaded), 5),
     "prove: micro-batches": Case(PROVE, 16, pair(micro_batches), 0),
     "convert: ranks": Case(CONVERT, 100, only("a.plan", along("tp", "dp")), 0),
     "convert: operators": Case(CONVERT, 40, only("a.plan", LINEAR), 0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -49,6 +49,8 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
     turns: Counter[tuple[str, int]] = Counter()
     reported: set[object] = set()
     taken: dict[str, frozenset[str]] = {}
+    loads = any(plan.segments[step.segment].phase is Phase.DATA for step in program.steps)
+    names_read = _names_read(plan, program) if loads else frozenset()
     for step in program.steps:
         segment, micro_batch = plan.segments[step.segment], step.micro_batch
         turn = turns[segment.name, micro_batch]
@@ -75,7 +77,7 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
             yield Defect("unlike-values", False, text, -1, segment.name, source=step.source)
         read, made = _keys(step, inputs, step.inputs), _keys(step, outputs, step.outputs)
         is_again = segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in reported
-        if is_again and _is_read(plan, program, {*outputs, *segment.outputs}):
+        if is_again and not names_read.isdisjoint((*outputs, *segment.outputs)):
             reported.add(segment.name)
             text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {micro_batch}"
             yield Defect("loaded-twice", False, text, -1, segment.name, source=step.source)
@@ -115,12 +117,13 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
                 yield Defect("crossed-micro-batches", False, text, -1, segment.name, source=step.source)
 
 
-def _is_read(plan: Plan, program: Program, names: Set[str]) -> bool:
-    """Return whether the plan returns one of the names, or anything but a loader of the program takes it."""
-    segments = [(step, plan.segments[step.segment]) for step in program.steps]
-    others = [(step, segment) for step, segment in segments if segment.phase is not Phase.DATA]
-    taken = {name for step, segment in others for name in (*step.outside(segment)[0], *segment.inputs, *_taken(segment))}
-    return not names.isdisjoint(taken.union(plan.outputs))
+def _names_read(plan: Plan, program: Program) -> frozenset[str]:
+    """Return the names that the plan returns, and those that anything but a loader of the program takes."""
+    steps = [step for step in program.steps if plan.segments[step.segment].phase is not Phase.DATA]
+    outer = (name for step in steps for name in step.outside(plan.segments[step.segment])[0])
+    segments = [plan.segments[name] for name in dict.fromkeys(step.segment for step in steps)]
+    inner = (name for segment in segments for name in (*segment.inputs, *_taken(segment)))
+    return frozenset((*plan.outputs, *outer, *inner))
 
 
 def _taken(segment: Segment) -> frozenset[str]:

@@ -11,7 +11,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Value
 from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.dtypes import expected_types, promoted
-from tvlint.ops.spec import Call, DtypeError, Family, MisfitError, Names, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import Bound, Call, DtypeError, Family, MisfitError, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_kind, has_trait, spec_of
 from tvlint.ops.usual_calls import as_of_flags, flat_shape, target_shape, usual
 
@@ -240,7 +240,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     spec = spec_of(operator.op)
     bound = None if spec is None else _bound(spec, operator, found)
     if spec is not None and not spec.assumption:
-        _check_types(spec, () if bound is None else bound[2], operator, found)
+        _check_types(spec, () if bound is None else bound[0].indices.keys(), operator, found)
     if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
         return [(found[operator.inputs[0]].shape, cast)]
     if bound is None and is_any_attention(operator):
@@ -250,11 +250,12 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
         first = operator.inputs[0]
         return [((), found[first].dtype)] if isinstance(first, str) and len(operator.outputs) == 1 else []
     tensors = [found[name] for name in operator.inputs if not isinstance(name, Literal)]
-    alike = operator.op.rsplit(".", 1)[-1] == "type_as" and has_trait(operator.op, Trait.CONVERSION)
+    is_cast = has_trait(operator.op, Trait.CONVERSION)
+    alike = is_cast and operator.op.rsplit(".", 1)[-1] == "type_as"
     if (alike or has_trait(operator.op, Trait.LIKE)) and len(operator.outputs) == 1:
         return [(tensors[0].shape, tensors[-1 if alike else 0].dtype)]
-    if spec is not None and len(tensors) == len(operator.outputs) == 1 and _keeps_type(spec, operator, tensors[0]):
-        return [(tensors[0].shape, tensors[0].dtype)]
+    if is_cast and bound is not None and bound[0].attributes == () and len(operator.outputs) == len(tensors) == 1:
+        return [(tensors[0].shape, tensors[0].dtype)]  # to a device, or as it is stored
     if spec is not None and spec.family is Family.RESHAPE and len(operator.outputs) == len(tensors) == 1:
         shape = (flat_shape if flat else target_shape)(operator, tensors[0].shape)
         return [] if shape is None else [(shape, tensors[0].dtype)]
@@ -264,19 +265,18 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     of_numbers = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)} or dtypes - {"bool"} or dtypes
     widens = has_trait(operator.op, Trait.SUM, Trait.SCALING) and all(tensor.shape for tensor in tensors)
     dtype = promoted(of_numbers) if widens or len(of_numbers) == 1 else ""
-    if bound is None or has_trait(operator.op, Trait.CONVERSION) or not dtype:
+    if bound is None or is_cast or not dtype:
         return []
-    sizes, outputs, _ = bound
-    is_choice = has_trait(operator.op, Trait.CHOICE)
+    (meaning, sizes), is_choice = bound, has_trait(operator.op, Trait.CHOICE)
     if not dtype.startswith(_FLOATS) and not is_choice:
         dtype = _of_whole_numbers(operator, dtype)
     dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else dtype
-    if not all(name in sizes for names in outputs for name in names):
+    if not all(name in sizes for names in meaning.outputs for name in names):
         return []
-    dtypes_of = [dtype] * len(outputs)
+    dtypes_of = [dtype] * len(meaning.outputs)
     if is_choice:
         dtypes_of[-1:] = ["int64"] * len(dtypes_of[-1:])
-    return [(tuple(sizes[name] for name in names), each_name) for names, each_name in zip(outputs, dtypes_of, strict=True)]
+    return [(tuple(sizes[name] for name in names), each) for names, each in zip(meaning.outputs, dtypes_of, strict=True)]
 
 
 _KEEP_ELEMENTS = (
@@ -307,17 +307,16 @@ def _check_types(spec: OpSpec, indices: Collection[int], operator: Compute, foun
         raise DtypeError(f"`{operator.op}` of types {', '.join(dtypes)}", expected)
 
 
-def _bound(
-    spec: OpSpec, operator: Compute, found: Mapping[str, Tensor]
-) -> tuple[dict[str, int], tuple[Names, ...], Collection[int]] | None:
-    """Return the size of every named dimension of this use, the names of those of its results, and the operands that hold
-    indices; None where the use has no meaning in the table. Raises MisfitError.
+def _bound(spec: OpSpec, operator: Compute, found: Mapping[str, Tensor]) -> tuple[Bound, dict[str, int]] | None:
+    """Return what this use means and the size of each of its named dimensions; None where it has no meaning in the table.
+
+    Raises MisfitError.
     """
     operands = tuple(name if isinstance(name, Literal) else found[name].shape for name in operator.inputs)
     try:
         bound = spec.bind(Call(operator.op, operands, operator.attributes))
         shapes = [shape for shape in operands if not isinstance(shape, Literal)]
-        return bound.sizes_of(operator.op, shapes), bound.outputs, bound.indices.keys()
+        return bound, bound.sizes_of(operator.op, shapes)
     except MisfitError:
         raise
     except (UnsupportedError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
@@ -332,17 +331,6 @@ def _cast_to(operator: Compute) -> str:
     dtype = operator.attributes.get("dtype", given[0] if given else _type_of_name(operator))
     dtype = _SHORT.get(dtype, dtype) if isinstance(dtype, str) else dtype
     return dtype.removeprefix("torch.") if isinstance(dtype, str) and dtype.startswith(_NUMBERS) else ""
-
-
-def _keeps_type(spec: OpSpec, operator: Compute, operand: Tensor) -> bool:
-    """Return whether a cast is to no type, but to a device, or as it is stored."""
-    if not isinstance(operator.inputs[0], str) or Trait.CONVERSION not in spec.traits:
-        return False
-    literals = [each for each in operator.inputs if isinstance(each, Literal)]
-    try:
-        return spec.bind(Call(operator.op, (operand.shape, *literals), operator.attributes)).attributes == ()
-    except UnsupportedError:
-        return False
 
 
 def _type_of_name(operator: Compute) -> Value:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from tvlint.ir.operators import Literal, Value
+from tvlint.ir.operators import Compute, Literal, Value
+from tvlint.ir.plan import Tensor
 from tvlint.ops import inert, kernels
 from tvlint.ops.annotations import registered
 from tvlint.ops.annotations.declared import PREFIX, Declared, declared_name, spec_of_declared
@@ -31,7 +32,7 @@ from tvlint.ops.families import (
     slicing,
     statistics,
 )
-from tvlint.ops.spec import Call, Family, OpSpec, Trait
+from tvlint.ops.spec import Bound, Call, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.spelling import HALF_TO_FLOAT, SHARING_A_GRADIENT, spellings, without_overload
 
 LOOKUP, PICK, PICK_IN_RANGE = "embedding", "gather", "masked_gather"
@@ -107,6 +108,18 @@ def scaling_of(op: str, attributes: Sequence[Value]) -> tuple[Value, int] | None
     if has_trait(op, Trait.PRODUCT):
         return value, 1
     return (value, -1) if place == 1 else None
+
+
+def bound_in(operator: Compute, tensors: Mapping[str, Tensor]) -> Bound | None:
+    """Return what an operator means of operands of the shapes that these tensors have; None where that is not known."""
+    spec = spec_of(operator.op)
+    if spec is None or any(isinstance(each, str) and each not in tensors for each in operator.inputs):
+        return None
+    given = tuple(tensors[each].shape if isinstance(each, str) else each for each in operator.inputs)
+    try:
+        return spec.bind(Call(operator.op, given, operator.attributes))
+    except (UnsupportedError, ValueError):
+        return None
 
 
 def adds_both(op: str, attributes: Sequence[Value]) -> bool:

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from tvlint.ir.operators import Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Tensor
-from tvlint.ops.spec import Call, Trait, UnsupportedError
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import bound_in, has_trait
 from tvlint.ops.usual_calls import as_of_flags
 
 
@@ -69,18 +69,14 @@ def type_of_cast(cast: Compute, tensors: Mapping[str, Tensor]) -> str | None:
     Empty where it is not known, or is that of anything but a tensor.
     """
     operand, *others = cast.inputs
-    spec, before = spec_of(cast.op), tensors.get(operand) if isinstance(operand, str) else None
     if len(others) == 1 and isinstance(others[0], str):
         alike = tensors.get(others[0]) if not cast.attributes and cast.op.rsplit(".", 1)[-1] in ("type_as", "to") else None
         return alike.dtype if alike is not None else ""
-    literals = [other for other in others if isinstance(other, Literal)]
-    if spec is None or before is None or len(literals) != len(others):
+    of_one = isinstance(operand, str) and all(isinstance(other, Literal) for other in others)
+    bound = bound_in(cast, tensors) if of_one else None
+    if bound is None:
         return ""
-    try:
-        attributes = spec.bind(Call(cast.op, (before.shape, *literals), cast.attributes)).attributes
-    except UnsupportedError:
-        return ""
-    if not attributes:
+    if not bound.attributes:
         return None
-    (said,) = attributes if len(attributes) == 1 else ("",)
+    (said,) = bound.attributes if len(bound.attributes) == 1 else ("",)
     return said.removeprefix("torch.") if isinstance(said, str) else ""

@@ -41,13 +41,13 @@ from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.sizes.shrink import shrink
 from tvlint.equivalence.verdict.pairing import Case, first_rank, pair
 from tvlint.equivalence.verdict.rounding import with_rounding
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, ReduceGradients, Update
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Plan, Program, Role, Tensor
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array
-from tvlint.ops.spec import Call, Trait, UnsupportedError
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.spec import Trait, UnsupportedError
+from tvlint.ops.table import bound_in, has_trait
 from tvlint.replay.collectives import part_of
 from tvlint.replay.memory import Memory
 from tvlint.replay.operators import NotReplayedError
@@ -582,14 +582,8 @@ def _least_index(reference: Plan) -> int:
 
 def _looked_up(plan: Plan, operator: Compute) -> dict[str, int]:
     """Return the lengths of the dimensions in which the operator looks something up, by the tensor that holds the indices."""
-    spec = spec_of(operator.op)
-    names = [operand for operand in operator.inputs if isinstance(operand, str)]
-    if spec is None or any(name not in plan.tensors for name in names):
-        return {}
-    given = tuple(operand if isinstance(operand, Literal) else plan.tensors[operand].shape for operand in operator.inputs)
-    try:
-        bound = spec.bind(Call(operator.op, given, operator.attributes))
-    except UnsupportedError:
+    bound, names = bound_in(operator, plan.tensors), [operand for operand in operator.inputs if isinstance(operand, str)]
+    if bound is None:
         return {}
     sizes = {
         name: size

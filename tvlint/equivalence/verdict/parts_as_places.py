@@ -15,8 +15,8 @@ from tvlint.analyses.dataflow.def_use import names_of
 from tvlint.ir.operators import Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan
 from tvlint.ops.families.shaping import view_sizes
-from tvlint.ops.spec import Bound, Call, Family, Trait, UnsupportedError
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.spec import Call, Family, Trait, UnsupportedError
+from tvlint.ops.table import bound_in, has_trait, spec_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _is_view(plan: Plan, operator: Compute) -> bool:
     """Return whether an operator views a tensor as one of the shape that the plan declares of its result."""
     spec, tensors = spec_of(operator.op), plan.tensors
     operand = operator.inputs[0] if operator.inputs else None
-    if spec is None or spec.family is not Family.RESHAPE or not isinstance(operand, str) or _bound(plan, operator) is None:
+    if spec is None or spec.family is not Family.RESHAPE or not isinstance(operand, str) or bound_in(operator, tensors) is None:
         return False
     before, after = tensors[operand].shape, tensors[operator.outputs[0]].shape
     literals = (each for each in operator.inputs[1:] if isinstance(each, Literal))
@@ -120,7 +120,7 @@ def _is_view(plan: Plan, operator: Compute) -> bool:
 
 def _parts(plan: Plan, name: str, view: Compute, split: Compute) -> _Parted | None:
     """Return the view with its parts, where these are equal and all of the dimension."""
-    shape, bound = plan.tensors[name].shape, _bound(plan, split)
+    shape, bound = plan.tensors[name].shape, bound_in(split, plan.tensors)
     takes_apart = has_trait(split.op, Trait.APART) and not has_trait(split.op, Trait.SELECTION)
     if bound is None or split.inputs[:1] != (name,) or not takes_apart:
         return None
@@ -134,15 +134,3 @@ def _parts(plan: Plan, name: str, view: Compute, split: Compute) -> _Parted | No
     if any(bound.sizes.get(words[dim]) != results[0][dim] for words in bound.outputs):
         return None
     return _Parted(name, view, split, "", (*shape[:dim], count, results[0][dim], *shape[dim + 1 :]), dim)
-
-
-def _bound(plan: Plan, operator: Compute) -> Bound | None:
-    """Return what an operator does with operands of the shapes that the plan has; None where that is not known."""
-    spec = spec_of(operator.op)
-    if spec is None or any(isinstance(each, str) and each not in plan.tensors for each in operator.inputs):
-        return None
-    given = tuple(plan.tensors[each].shape if isinstance(each, str) else each for each in operator.inputs)
-    try:
-        return spec.bind(Call(operator.op, given, operator.attributes))
-    except (UnsupportedError, ValueError):
-        return None

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from tvlint.analyses.dataflow.def_use import reads, stream_of, writes
 from tvlint.ir.operators import Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Role, Segment, Tensor
-from tvlint.ops.spec import Bound, Call, Trait, UnsupportedError
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import bound_in, has_trait, spec_of
 
 
 def with_sums_of_squares(plan: Plan) -> Plan:
@@ -88,29 +88,17 @@ class _Rewriting:
 
     def _is_whole_norm(self, operator: Compute, names: list[str]) -> bool:
         """Return whether an operator is the root of the sum of all squares of a tensor."""
-        bound = self._bound(operator) if has_trait(operator.op, Trait.NORM) else None
+        bound = bound_in(operator, self.plan.tensors) if has_trait(operator.op, Trait.NORM) else None
         made = self.plan.tensors.get(operator.outputs[0])
         return len(names) == 1 and bound is not None and bound.attributes == (2,) and made is not None and made.shape == ()
 
     def _is_square(self, operator: Compute) -> bool:
         """Return whether an operator is the square of its first operand."""
         first, *others = operator.inputs
-        if operator.attributes or self._bound(operator) is None:
+        if operator.attributes or bound_in(operator, self.plan.tensors) is None:
             return False
         spelled = _spelled(operator)
         return (spelled == "pow" and others in ([], [Literal(2)])) or (spelled == "mul" and others == [first])
-
-    def _bound(self, operator: Compute) -> Bound | None:
-        """Return the annotation of an operator on the shapes of the plan; None for one that has none."""
-        spec = spec_of(operator.op)
-        given = [each if isinstance(each, Literal) else self.plan.tensors.get(each) for each in operator.inputs]
-        if spec is None or None in given:
-            return None
-        shapes = tuple(each.shape if isinstance(each, Tensor) else each for each in given)
-        try:
-            return spec.bind(Call(operator.op, shapes, operator.attributes))  # type: ignore[arg-type]
-        except UnsupportedError:
-            return None
 
     def _root(self, operator: Compute, name: str) -> Iterator[Operator]:
         """Yield what adds the squares of a tensor up, and takes the root of the sum."""

@@ -67,22 +67,7 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | 
         saved = anew(machine, rank, operator)
         ran = operator.forward
     if saved is not None and ran is not operator.forward and not same_as_ran(machine, rank, operator, ran, saved):
-        text = "is the gradient of an operator that differs from the one that ran"
-        mismatch = Mismatch("other-forward", text, refutes=False)
-        if is_of_another(machine, rank, operator, saved):
-            mismatch = of_one_plan("gradient-of-another-operator", text)
-        written = None
-        try:
-            written = as_written(machine, rank, operator, ran, saved)
-        except Mismatch as misfit:
-            mismatch = misfit
-        if written is not None and written.outputs != saved.outputs and is_alike(machine, rank, operator, saved, written):
-            written = saved
-        if written is None or written.outputs != saved.outputs:
-            tell(machine, rank, operator, mismatch, fatal=True)
-            rank.poisoned.add(operator.forward.outputs)
-            written = None
-        saved = written
+        saved = of_other_forward(machine, rank, operator, ran, saved)
     operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
     lost = replaced(rank, operator, saved, ran, operands) if saved is not None else ""
     if lost:
@@ -231,6 +216,28 @@ def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Comp
     return len(values) <= len(saved.inputs) and all(one is other for one, other in zip(values, saved.inputs, strict=False))
 
 
+def of_other_forward(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> Saved | None:
+    """Return what an operator kept whose gradient is that of another one that is written out; tell it, and return None, where
+    these have other gradients or none is known.
+    """
+    text = "is the gradient of an operator that differs from the one that ran"
+    mismatch = Mismatch("other-forward", text, refutes=False)
+    if is_of_another(machine, rank, operator, saved):
+        mismatch = of_one_plan("gradient-of-another-operator", text)
+    written = None
+    try:
+        written = as_written(machine, rank, operator, ran, saved)
+    except Mismatch as misfit:
+        mismatch = misfit
+    if written is not None and written.outputs == saved.outputs:
+        return written
+    if written is not None and is_alike(machine, rank, operator, saved, written):
+        return saved
+    tell(machine, rank, operator, mismatch, fatal=True)
+    rank.poisoned.add(operator.forward.outputs)
+    return None
+
+
 def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compute | None, saved: Saved) -> Saved | None:
     """Return what the operator that is written out keeps; None where it is not known.
 
@@ -248,10 +255,9 @@ def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compu
         return None
     check_fit(machine, form, operands, saved.outputs)
     try:
-        found = evaluated(machine, form, form.spec, operands)
+        return evaluated(machine, form, form.spec, operands)
     except (Mismatch, UnsupportedError):
         return None
-    return found
 
 
 def is_alike(machine: Machine, rank: RankState, operator: Backward, saved: Saved, written: Saved) -> bool:

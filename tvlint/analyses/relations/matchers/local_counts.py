@@ -23,7 +23,6 @@ def means_by_local_counts(projection: Projection) -> Iterator[Defect]:
 
     What is scaled by another constant after that may be a mean again.
     """
-    facts = projection.facts
     for site in projection.sites():
         counted = _counted(site)
         if counted is None or _scaled_again(site):
@@ -31,7 +30,7 @@ def means_by_local_counts(projection: Projection) -> Iterator[Defect]:
         local, every = counted
         text = f"{name_of(site.operator)} on {{ranks}} divides a sum of {every} elements by {local}, the number on one rank"
         unless = f"{every // local} times the mean is meant"
-        for rank in facts.fold.everywhere(facts.ranks_running(site.segment.name)):
+        for rank in site.ranks():
             found = Defect("mean-by-local-count", True, text, rank, unless=unless)
             yield at(site.operator, site.segment.name, found)
 

@@ -7,7 +7,7 @@ from itertools import permutations
 
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
-from tvlint.analyses.relations.matchers.projection import Projection, Site
+from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Compute
@@ -25,26 +25,25 @@ def misplaced_positions(projection: Projection) -> Iterator[Defect]:
 
     Its sizes are those of the shard, so that the whole values do not fit each other: the relations say nothing of its result.
     """
-    facts = projection.facts
     for site in projection.sites():
         operator = site.operator
         if not isinstance(operator, Compute) or not has_trait(operator.op, *_ELEMENTWISE):
             continue
-        for rank in facts.fold.everywhere(facts.ranks_running(site.segment.name)):
-            text = _misplaced(site, projection, rank)
+        for rank in site.ranks():
+            text = _misplaced(projection, operator, rank)
             if text:
                 repair, unless = "count from the first index of the shard", "each shard starts anew"
                 found = Defect("mismatched-shards", True, text, rank, repair=repair, unless=unless)
                 yield at(operator, site.segment.name, found)
 
 
-def _misplaced(site: Site, projection: Projection, rank: int) -> str:
+def _misplaced(projection: Projection, operator: Compute, rank: int) -> str:
     """Return which indices the operands have on a rank, where they are others of one dimension; empty where they are not.
 
     Heads may be packed in the last of several dimensions, and each counts its features from zero.
     """
     held, terms, values = projection.held.get(rank, {}), projection.alone.world.terms, projection.alone.world.values
-    names = [name for name in getattr(site.operator, "inputs", ()) if isinstance(name, str)]
+    names = [name for name in operator.inputs if isinstance(name, str)]
     known = [value for name in names if (value := held.get(name)) is not None and value.clean]
     for shard, other in permutations(known) if len(known) == len(names) == 2 else ():
         for back in range(1 if len(shard.box) == 1 else 2, min(len(shard.box), len(other.box)) + 1):
@@ -55,7 +54,7 @@ def _misplaced(site: Site, projection: Projection, rank: int) -> str:
             start = _first_position(terms, other, len(other.box) - back)
             if start is not None and pieces != ((start, start + counted),):
                 indices = ", ".join(f"{low}:{high}" for low, high in pieces)
-                text = f"{name_of(site.operator)} on {{ranks}} combines indices {indices} of {size} of one operand"
+                text = f"{name_of(operator)} on {{ranks}} combines indices {indices} of {size} of one operand"
                 return f"{text} with values computed from positions {start}:{start + counted}"
     return ""
 
@@ -68,21 +67,20 @@ def _first_position(terms: Terms, value: Value, dim: int) -> int | None:
     waiting, seen = [(value.term, dim)], set[tuple[int, int]]()
     while waiting and len(seen) < _DEEPEST:
         term, along = waiting.pop()
-        head, operands = terms.keys[term], terms.operands[term]
         if (term, along) in seen:
             continue
         seen.add((term, along))
-        if has_trait(str(head[0]), Trait.POSITIONS):
+        head, operands, op = terms.keys[term], terms.operands[term], str(terms.keys[term][0])
+        if has_trait(op, Trait.POSITIONS):
             start, step = head[2][:2]
             return start if isinstance(start, int) and step == 1 else None
-        name = str(head[0])
-        if has_trait(name, Trait.SUM) or (has_trait(name, Trait.RESTRICTED) and has_trait(name, Trait.NONLINEAR)):
+        if has_trait(op, Trait.SUM) or (has_trait(op, Trait.RESTRICTED) and has_trait(op, Trait.NONLINEAR)):
             return None
         if len(head) == 5 and len(head[3]) > len(operands):
             named = head[3][len(operands)][along] if along < len(head[3][len(operands)]) else None
             places = zip(operands, head[3], strict=False)
             waiting += [(operand, names.index(named)) for operand, names in places if named is not None and named in names]
-        elif has_trait(str(head[0]), Trait.VIEW) and len(operands) == 1:
+        elif has_trait(op, Trait.VIEW) and len(operands) == 1:
             before, after = (
                 [at for at, size in enumerate(terms.shape[each]) if size != 1] for each in (operands[0], term)
             )

@@ -153,6 +153,11 @@ class Site:
         """Return the relation of what the rank holds as `name`."""
         return self.projection.held.get(self.rank, {}).get(name)
 
+    def ranks(self) -> tuple[int, ...]:
+        """Return all ranks that run the segment."""
+        facts = self.projection.facts
+        return facts.fold.everywhere(facts.ranks_running(self.segment.name))
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the local shape of a tensor, as the plan has it."""
         tensor = self.projection.plan.tensors.get(name)

@@ -88,9 +88,7 @@ def _masks_by_own_places(site: Site, operator: Compute, names: Sequence[str], ax
 
 def _is_beyond_first(site: Site, axis: str) -> bool:
     """Return whether another rank than the first along an axis runs the operator."""
-    facts, mesh = site.projection.facts, site.projection.plan.mesh
-    ranks = facts.fold.everywhere(facts.ranks_running(site.segment.name))
-    return any(rank != mesh.first(rank, (axis,)) for rank in ranks)
+    return any(rank != site.projection.plan.mesh.first(rank, (axis,)) for rank in site.ranks())
 
 
 def _splits(on: On, dim: int, rank: int) -> bool:

@@ -50,9 +50,8 @@ def _least_power(terms: Terms, term: int, power: Fraction) -> int:
     known = terms.signs[term]
     if known == POSITIVE or (power.denominator > 1 and power < 0):
         return POSITIVE
-    return NOT_NEGATIVE if is_even(power) or power.denominator > 1 else known
+    return NOT_NEGATIVE if _is_even(power) or power.denominator > 1 else known
 
 
-def is_even(power: Fraction) -> bool:
-    """Return whether a power is an even number."""
+def _is_even(power: Fraction) -> bool:
     return power.denominator == 1 and power.numerator % 2 == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 _TAKEN: tuple[tuple[str, str], ...] = (
     (
@@ -139,29 +139,28 @@ _IN_PYTHON = (
 )
 """Functions of `torch` and methods that torch writes in Python: they know no names of NumPy."""
 
-_OF_NNSCALER: Mapping[str, str] = {
-    "embedding": "input weight padding_idx start stop",
-    "identity": "tensor",
-    "multiref": "tensor times",
-    "to": "tensor dtype_or_device",
+_OF_NNSCALER: Mapping[str, frozenset[str]] = {
+    "nnscaler.runtime.function.embedding": frozenset({"input", "weight", "padding_idx", "start", "stop"}),
+    "nnscaler.runtime.function.identity": frozenset({"tensor"}),
+    "nnscaler.runtime.function.multiref": frozenset({"tensor", "times"}),
+    "nnscaler.runtime.function.to": frozenset({"tensor", "dtype_or_device"}),
 }
 
 
-def _more(taken: Sequence[str]) -> Iterator[str]:
-    return (other for name, others in _ALSO.items() if name in taken for other in others.split())
+def _with_others(taken: Sequence[str]) -> frozenset[str]:
+    return frozenset(taken).union(*(others.split() for name, others in _ALSO.items() if name in taken))
 
 
-_KEYWORDS: Mapping[str, frozenset[str]] = {
-    **{name: frozenset((*taken.split(), *_more(taken.split()))) for names, taken in _TAKEN for name in names.split()},
-    **{f"nnscaler.runtime.function.{name}": frozenset(taken.split()) for name, taken in _OF_NNSCALER.items()},
+_OF_TORCH: Mapping[str, frozenset[str]] = {
+    name: _with_others(taken.split()) for names, taken in _TAKEN for name in names.split()
 }
 
 
 def is_refused(op: str, keyword: str) -> bool:
     """Return whether the function `op` is known to take no argument of that name."""
     module, _, name = op.rpartition(".")
-    taken = _KEYWORDS.get(name if module in _MODULES else op)
-    return taken is not None and keyword not in taken and bool(module)
+    taken = _OF_TORCH.get(name) if module in _MODULES else _OF_NNSCALER.get(op)
+    return taken is not None and keyword not in taken
 
 
 def usual_keyword(op: str, keyword: str) -> str:
@@ -172,4 +171,4 @@ def usual_keyword(op: str, keyword: str) -> str:
     module, _, name = op.rpartition(".")
     knows = module in ("", "aten", "torch", "torch.Tensor") and op not in _IN_PYTHON
     usual = _OF_NUMPY.get(keyword, "") if knows else ""
-    return usual if usual in _KEYWORDS.get(name, ()) else keyword
+    return usual if usual in _OF_TORCH.get(name, ()) else keyword

@@ -121,9 +121,10 @@ def with_second_in_place(
     Of a function of two operands that is `pow(x, exponent=2)` for a number, or `mul(x, other=y)` for a tensor, which readers
     append. Functions of `torch` and methods take arguments by the names of NumPy too (`sum(x, axis=1)`).
     """
-    named = {name: usual_keyword(without_overload(op), name) for name in attributes}
+    function = without_overload(op)
+    named = {name: usual_keyword(function, name) for name in attributes}
     attributes = {name if named[name] in attributes else named[name]: value for name, value in attributes.items()}
-    last = without_overload(op).rsplit(".", 1)[-1]
+    last = function.rsplit(".", 1)[-1]
     (key,) = OPERAND_NAMES["pow"] if last == "pow" else OPERAND_NAMES[last] if last in _OF_TWO else ("",)
     left = {name: value for name, value in attributes.items() if name != key}
     given = attributes.get(key)

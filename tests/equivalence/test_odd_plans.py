@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.equivalence.attacks.test_wrong_plans import ROWS, SMALL, changed, outcome, parameters
+from tests.equivalence.attacks.test_wrong_plans import ROWS, changed, outcome, parameters
+from tests.equivalence.references import ONE_LAYER
 from tvlint.findings import Outcome
 
-BODY = SMALL[SMALL.index("program\n") + len("program\n") :]
+BODY = ONE_LAYER[ONE_LAYER.index("program\n") + len("program\n") :]
 
-HEAD = SMALL[: SMALL.index("program\n")]
+HEAD = ONE_LAYER[: ONE_LAYER.index("program\n")]
 
 DATA_PARALLEL = "mesh dp=2" + changed(
-    SMALL,
+    ONE_LAYER,
     ("x f32[8,8]", "x f32[8,8] dp:S(0)"),
     ("l = sum(g)", "l0 = sum(g)\n  l = all-reduce(l0) over dp"),
     ("backward l (", "backward l0 ("),
@@ -167,13 +168,13 @@ program
 """
 
 RIGHT = {
-    "data parallel": (DATA_PARALLEL + "  reduce-gradients w over dp\n", SMALL),
-    "folded replicas": (FOLDED, SMALL),
-    "folded replicas, reduced together": (TWO_KINDS + kind(0, "tp", "dp,tp") + kind(1, "tp", "dp,tp"), SMALL),
-    "micro-batches in turn": (schedule("f0 b0 f1 b1 u"), SMALL + "  update w\n"),
-    "all forward, then all backward": (schedule("f0 f1 b1 b0"), SMALL),
-    "fully sharded": (FULLY_SHARDED, SMALL + "  update w\n"),
-    "a group of one": (changed(SMALL, ("  g = gelu(y)", "  q = all-reduce(y) over self\n  g = gelu(q)")), SMALL),
+    "data parallel": (DATA_PARALLEL + "  reduce-gradients w over dp\n", ONE_LAYER),
+    "folded replicas": (FOLDED, ONE_LAYER),
+    "folded replicas, reduced together": (TWO_KINDS + kind(0, "tp", "dp,tp") + kind(1, "tp", "dp,tp"), ONE_LAYER),
+    "micro-batches in turn": (schedule("f0 b0 f1 b1 u"), ONE_LAYER + "  update w\n"),
+    "all forward, then all backward": (schedule("f0 f1 b1 b0"), ONE_LAYER),
+    "fully sharded": (FULLY_SHARDED, ONE_LAYER + "  update w\n"),
+    "a group of one": (changed(ONE_LAYER, ("  g = gelu(y)", "  q = all-reduce(y) over self\n  g = gelu(q)")), ONE_LAYER),
 }
 
 WRONG = {
@@ -181,14 +182,14 @@ WRONG = {
         HALVES + rank_of_three(0, "linear(x, w)") + rank_of_three(1, "linear(x1, w1)") + rank_of_three(2, "linear(x2, w2)"),
         ONLY_LAST,
     ),
-    "groups of one size along other axes": (TWO_KINDS + kind(0, "tp", "dp,tp") + kind(1, "tp", "tp"), SMALL),
-    "collectives along other axes": (TWO_KINDS + kind(0, "dp,tp", "dp,tp") + kind(1, "tp", "dp,tp"), SMALL),
-    "replicas that overlap": (changed(FOLDED, ("replicate dp", "replicate dp count 2 stride 1")), SMALL),
+    "groups of one size along other axes": (TWO_KINDS + kind(0, "tp", "dp,tp") + kind(1, "tp", "tp"), ONE_LAYER),
+    "collectives along other axes": (TWO_KINDS + kind(0, "dp,tp", "dp,tp") + kind(1, "tp", "dp,tp"), ONE_LAYER),
+    "replicas that overlap": (changed(FOLDED, ("replicate dp", "replicate dp count 2 stride 1")), ONE_LAYER),
     "fewer replicas than the axis has": (
         "mesh dp=4\nreplicate dp count 2 stride 2"
-        + changed(SMALL, ("x f32[8,8]", "x f32[4,8]"), ("program\n", "program ranks 0,1\n"))
+        + changed(ONE_LAYER, ("x f32[8,8]", "x f32[4,8]"), ("program\n", "program ranks 0,1\n"))
         + "  reduce-gradients w over dp\n",
-        SMALL,
+        ONE_LAYER,
     ),
     "gradient added after the reduction": (
         changed(
@@ -198,14 +199,17 @@ WRONG = {
                 "_, own = backward y (dy)\n  reduce-gradients w over dp\n  grad(w) = identity(own)",
             ),
         ),
-        SMALL,
+        ONE_LAYER,
     ),
-    "reduced on a stream that does not wait": (DATA_PARALLEL + "  reduce-gradients w over dp on comm\n  update w\n", SMALL),
-    "updated on a stream that does not wait": (DATA_PARALLEL + "  reduce-gradients w over dp\n  update w on other\n", SMALL),
-    "updated before the reduction": (DATA_PARALLEL + "  update w\n  reduce-gradients w over dp\n", SMALL),
+    "reduced on a stream that does not wait": (DATA_PARALLEL + "  reduce-gradients w over dp on comm\n  update w\n", ONE_LAYER),
+    "updated on a stream that does not wait": (
+        DATA_PARALLEL + "  reduce-gradients w over dp\n  update w on other\n",
+        ONE_LAYER,
+    ),
+    "updated before the reduction": (DATA_PARALLEL + "  update w\n  reduce-gradients w over dp\n", ONE_LAYER),
     "updated before a collective reduction": (
         changed(FULLY_SHARDED, ("  update w\n", ""), ("  grad(w) =", "  update w\n  grad(w) =")),
-        SMALL,
+        ONE_LAYER,
     ),
     "read after the update": (
         changed(
@@ -222,18 +226,18 @@ WRONG = {
         + "segment a forward () -> ()\n  w = neg(w)\nsegment f forward () -> (l)\n"
         + BODY
         + "program\n  run a micro-batch 0\n  run f micro-batch 0\n",
-        SMALL,
+        ONE_LAYER,
     ),
-    "backward of one micro-batch as an optimizer": (schedule("f0 f1 b0", "optimizer"), SMALL),
-    "backward of one micro-batch as a reduction": (schedule("f0 f1 b0", "reduce"), SMALL),
-    "backward before its forward": (schedule("f0 b0 b1 f1"), SMALL),
-    "backward twice": (schedule("f0 b0 b0 f1 b1"), SMALL),
-    "update between micro-batches": (schedule("f0 b0 u f1 b1"), SMALL),
+    "backward of one micro-batch as an optimizer": (schedule("f0 f1 b0", "optimizer"), ONE_LAYER),
+    "backward of one micro-batch as a reduction": (schedule("f0 f1 b0", "reduce"), ONE_LAYER),
+    "backward before its forward": (schedule("f0 b0 b1 f1"), ONE_LAYER),
+    "backward twice": (schedule("f0 b0 b0 f1 b1"), ONE_LAYER),
+    "update between micro-batches": (schedule("f0 b0 u f1 b1"), ONE_LAYER),
     "chunks of unlike sizes": (
         changed(
             ROWS, ("y = all-reduce(p) over t", "q = chunk(p, dim=0, splits=[1,7]) over t\n  y = all-gather(q, dim=0) over t")
         ),
-        SMALL,
+        ONE_LAYER,
     ),
 }
 
@@ -250,20 +254,20 @@ EQUAL = {
     ),
     "times one": (
         changed(
-            SMALL,
+            ONE_LAYER,
             ("l = sum(g)", "o = mul(g, 1)\n  l = sum(o)"),
             ("dg = backward l (grad(l))", "do = backward l (grad(l))\n  dg = backward o (do)"),
         ),
-        SMALL,
+        ONE_LAYER,
     ),
     "a factor in two steps": (
         changed(
-            SMALL,
+            ONE_LAYER,
             ("g = gelu(y)", "k = mul(y, 2)\n  h = mul(k, 2)\n  g = gelu(h)"),
             ("dy = backward g (dg)", "dh = backward g (dg)\n  dk = backward h (dh)\n  dy = backward k (dk)"),
         ),
         changed(
-            SMALL,
+            ONE_LAYER,
             ("g = gelu(y)", "h = mul(y, 4)\n  g = gelu(h)"),
             ("dy = backward g (dg)", "dh = backward g (dg)\n  dy = backward h (dh)"),
         ),
@@ -273,7 +277,7 @@ EQUAL = {
             ROWS,
             ("y = all-reduce(p) over t", "u = unsqueeze(p, dim=0)\n  q = all-gather(u, dim=0) over t\n  y = sum(q, dim=0)"),
         ),
-        SMALL,
+        ONE_LAYER,
     ),
     "a sum by messages": (
         changed(
@@ -283,7 +287,7 @@ EQUAL = {
                 "send p to t+1 ring batch m\n  recv q: f32[8,8] from t-1 ring batch m\n  y = add(p, q)",
             ),
         ),
-        SMALL,
+        ONE_LAYER,
     ),
 }
 

@@ -100,6 +100,7 @@ program
   grad(w) = reduce-scatter(df, dim=0) over dp
 """
 
+
 @pytest.mark.parametrize(("name", "proved"), [("_", True), ("dx", True), ("other", False)])
 def test_a_gradient_of_another_shape_is_not_added_to_one_that_was_used_before(name: str, proved: bool) -> None:
     text = GATHERED_AGAIN.replace("GIVEN", name).replace("loss l", "loss l\ngradient other f32[8,8]")

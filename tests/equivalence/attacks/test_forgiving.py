@@ -71,6 +71,8 @@ program
   run back micro-batch 0 () -> ()
   run back micro-batch 1 () -> ()
 """
+
+
 @pytest.mark.parametrize("name", ["x", "x0", "x1"])
 def test_what_is_loaded_for_one_micro_batch_is_not_the_input_of_all(name: str) -> None:
     parallel, reference = plans(LOADED.replace("READ", name), ONE_LAYER)

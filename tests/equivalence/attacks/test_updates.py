@@ -4,27 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.equivalence.references import ONE_LAYER
+from tests.equivalence.references import ONE_LAYER, TWO_LAYERS
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
-
-TWO_WEIGHTS = """
-weight w f32[8,8]
-weight v f32[8,8]
-input x f32[8,8]
-loss l
-program
-  y = linear(x, w)
-  a = gelu(y)
-  z = linear(a, v)
-  g = gelu(z)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dz = backward g (dg)
-  da, grad(v) = backward z (dz)
-  dy = backward a (da)
-  _, grad(w) = backward y (dy)
-"""
 
 WRONG = (("v", "w, v"), ("v", "w"), ("w, v", "v"), ("", "v"), ("v, v", "v"), ("w, v, v", "w, v"), ("v", "v, v"))
 """What the reference updates, and the plan."""
@@ -35,7 +17,7 @@ def updating(weights: str) -> str:
     given = [name for name in weights.split(", ") if name]
     names = list(dict.fromkeys(given))
     again = [name for i, name in enumerate(given) if name in given[:i]]
-    return TWO_WEIGHTS + "".join(f"  update {', '.join(own)}\n" for own in (names, again) if own)
+    return TWO_LAYERS + "".join(f"  update {', '.join(own)}\n" for own in (names, again) if own)
 
 
 @pytest.mark.parametrize(("theirs", "own"), WRONG)

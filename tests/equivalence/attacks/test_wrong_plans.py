@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.used_plans import in_use
+from tests.equivalence.references import ONE_LAYER, TWO_LAYERS
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.readers.plan_text.reader import read
@@ -65,19 +66,6 @@ program pp=1
   reduce-gradients v over dp
 """
 
-SMALL = """
-weight w f32[8,8]
-input  x f32[8,8]
-loss l
-program
-  y = linear(x, w)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  _, grad(w) = backward y (dy)
-"""
-
 ROWS = """
 mesh t=2
 weight w f32[8,8] t:S(1)
@@ -91,24 +79,6 @@ program
   dg = backward l (grad(l))
   dy = backward g (dg)
   _, grad(w) = backward p (dy)
-"""
-
-TWO_LAYERS = """
-weight w f32[8,8]
-weight v f32[8,8]
-input  x f32[8,8]
-loss l
-program
-  h = linear(x, w)
-  a = gelu(h)
-  y = linear(a, v)
-  g = gelu(y)
-  l = sum(g)
-  dg = backward l (grad(l))
-  dy = backward g (dg)
-  da, grad(v) = backward y (dy)
-  dh = backward a (da)
-  _, grad(w) = backward h (dh)
 """
 
 COLUMNS = """
@@ -256,13 +226,13 @@ RIGHT = {
         changed(THREE_AXES, ("l = all-reduce(l0) over dp,tp", "l1 = all-reduce(l0) over dp\n  l = all-reduce(l1) over tp")),
         REFERENCE,
     ),
-    "row parallel": (ROWS, SMALL),
+    "row parallel": (ROWS, ONE_LAYER),
     "row parallel by reduce-scatter and all-gather": (
         changed(ROWS, ("y = all-reduce(p) over t", "q = reduce-scatter(p, dim=0) over t\n  y = all-gather(q, dim=0) over t")),
-        SMALL,
+        ONE_LAYER,
     ),
-    "asynchronous all-reduce": (changed(ROWS, ("over t\n  g", "over t async h\n  wait h\n  g")), SMALL),
-    "ranks of a group in another order": (changed(ROWS, ("over t\n", "over ranks 1,0\n")), SMALL),
+    "asynchronous all-reduce": (changed(ROWS, ("over t\n  g", "over t async h\n  wait h\n  g")), ONE_LAYER),
+    "ranks of a group in another order": (changed(ROWS, ("over t\n", "over ranks 1,0\n")), ONE_LAYER),
     "column parallel": (COLUMNS, TWO_LAYERS),
     "column parallel, summed at the weight": (
         changed(COLUMNS, ("  ds = all-reduce(da) over t\n", ""), ("(ds)", "(da)")) + "  reduce-gradients w over t\n",
@@ -272,12 +242,12 @@ RIGHT = {
         changed(COLUMNS, ("all-reduce(da)", "all-reduce avg(da)")) + "  reduce-gradients w over t\n",
         TWO_LAYERS,
     ),
-    "uneven pieces of the batch": (OVERLAP, SMALL),
-    "averaged copies": ("mesh t=2" + SMALL + "  reduce-gradients w over t by avg\n", SMALL),
+    "uneven pieces of the batch": (OVERLAP, ONE_LAYER),
+    "averaged copies": ("mesh t=2" + ONE_LAYER + "  reduce-gradients w over t by avg\n", ONE_LAYER),
     "tied weights on two stages": (TIED_STAGES, TIED),
     "softmax along the last dimension": (
-        changed(SMALL, ("gelu(y)", "softmax(y, dim=-1)")),
-        changed(SMALL, ("gelu(y)", "softmax(y, dim=1)")),
+        changed(ONE_LAYER, ("gelu(y)", "softmax(y, dim=-1)")),
+        changed(ONE_LAYER, ("gelu(y)", "softmax(y, dim=1)")),
     ),
 }
 
@@ -294,7 +264,7 @@ WRONG = {
         changed(THREE_AXES, ("reduce-gradients n over dp,tp", "reduce-gradients n over tp\n  reduce-gradients n over dp,tp")),
         REFERENCE,
     ),
-    "read in flight": (changed(ROWS, ("over t\n", "over t async h\n")), SMALL),
+    "read in flight": (changed(ROWS, ("over t\n", "over t async h\n")), ONE_LAYER),
     "waits for another": (
         changed(
             ROWS,
@@ -303,16 +273,16 @@ WRONG = {
                 "  q = all-reduce(x) over t async k\n  y = all-reduce(p) over t async h\n  wait k\n",
             ),
         ),
-        SMALL,
+        ONE_LAYER,
     ),
-    "another stream without an event": (changed(ROWS, ("over t\n", "over t on comm\n")), SMALL),
+    "another stream without an event": (changed(ROWS, ("over t\n", "over t on comm\n")), ONE_LAYER),
     "event recorded before what it stands for": (
         changed(ROWS, ("  y = all-reduce(p) over t\n", "  record e on comm\n  y = all-reduce(p) over t on comm\n  await e\n")),
-        SMALL,
+        ONE_LAYER,
     ),
     "two tensors in one buffer": (
         changed(ROWS, ("loss l", "tensor p f32[8,8] storage m\ntensor g f32[8,8] storage m\nloss l")),
-        SMALL,
+        ONE_LAYER,
     ),
     "column parallel, summed twice": (COLUMNS + "  reduce-gradients w over t\n", TWO_LAYERS),
     "column parallel, never summed": (changed(COLUMNS, ("  ds = all-reduce(da) over t\n", ""), ("(ds)", "(da)")), TWO_LAYERS),
@@ -323,19 +293,19 @@ WRONG = {
     "column parallel, greatest part": (changed(COLUMNS, ("all-reduce(da)", "all-reduce max(da)")), TWO_LAYERS),
     "pieces of the batch overlap": (
         changed(OVERLAP, ("x1 f32[2,8] region [6:8,0:8]", "x1 f32[4,8] region [4:8,0:8]")),
-        SMALL,
+        ONE_LAYER,
     ),
     "a row of the batch is missing": (
         changed(OVERLAP, ("x1 f32[2,8] region [6:8,0:8]", "x1 f32[1,8] region [7:8,0:8]")),
-        SMALL,
+        ONE_LAYER,
     ),
-    "copies summed": ("mesh t=2" + SMALL + "  reduce-gradients w over t\n", SMALL),
-    "gradient started twice": (changed(SMALL, ("  dy =", "  dg = backward l (grad(l))\n  dy =")), SMALL),
-    "gradient stored twice": (SMALL + "  _, grad(w) = backward y (dy)\n", SMALL),
+    "copies summed": ("mesh t=2" + ONE_LAYER + "  reduce-gradients w over t\n", ONE_LAYER),
+    "gradient started twice": (changed(ONE_LAYER, ("  dy =", "  dg = backward l (grad(l))\n  dy =")), ONE_LAYER),
+    "gradient stored twice": (ONE_LAYER + "  _, grad(w) = backward y (dy)\n", ONE_LAYER),
     "started from a doubled loss": (
         "mesh t=2"
-        + changed(SMALL, ("l = sum(g)", "l0 = sum(g)\n  l = all-reduce(l0) over t"), ("backward l (", "backward l0 (")),
-        SMALL,
+        + changed(ONE_LAYER, ("l = sum(g)", "l0 = sum(g)\n  l = all-reduce(l0) over t"), ("backward l (", "backward l0 (")),
+        ONE_LAYER,
     ),
     "operands of a difference exchanged": (
         changed(DIFFERENCE, ("sub(a, b)", "sub(b, a)"), ("da, db =", "db, da =")),
@@ -346,15 +316,15 @@ WRONG = {
         changed(DIFFERENCE, ("sub(a, b)", "add(b, a, alpha=2)"), ("da, db =", "db, da =")),
         changed(DIFFERENCE, ("sub(a, b)", "add(a, b, alpha=2)")),
     ),
-    "weight of another precision": (changed(SMALL, ("weight w f32", "weight w bf16")), SMALL),
-    "approximate gelu": (changed(SMALL, ("gelu(y)", 'gelu(y, approximate="tanh")')), SMALL),
+    "weight of another precision": (changed(ONE_LAYER, ("weight w f32", "weight w bf16")), ONE_LAYER),
+    "approximate gelu": (changed(ONE_LAYER, ("gelu(y)", 'gelu(y, approximate="tanh")')), ONE_LAYER),
     "batch sum taken of one replica": (
         "mesh dp=2\nreplicate dp" + changed(BATCH_SUM, ("x f32[8,8]", "x f32[4,8]")) + "  reduce-gradients w over dp\n",
         BATCH_SUM,
     ),
     "frozen in the parallel plan": (
-        changed(SMALL, ("weight w f32[8,8]", "weight w f32[8,8] frozen"), ("  _, grad(w) = backward y (dy)\n", "")),
-        SMALL,
+        changed(ONE_LAYER, ("weight w f32[8,8]", "weight w f32[8,8] frozen"), ("  _, grad(w) = backward y (dy)\n", "")),
+        ONE_LAYER,
     ),
 }
 

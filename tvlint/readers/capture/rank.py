@@ -26,13 +26,13 @@ from tvlint.readers.capture.lifting.lift import (
 )
 from tvlint.readers.capture.lifting.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
-from tvlint.readers.capture.rewriting.chosen_rows import with_all_rows
+from tvlint.readers.capture.rewriting.chosen_rows import PUT, SELECT, with_all_rows
 from tvlint.readers.capture.rewriting.equal_runs import with_equal_runs
 from tvlint.readers.capture.rewriting.expansions import without_expansions
 from tvlint.readers.capture.rewriting.regather import with_dimensions
 from tvlint.readers.capture.rewriting.scaled_sums import with_scaled_addends
 from tvlint.readers.capture.rewriting.scattered_addends import with_scattered_addends
-from tvlint.readers.capture.rewriting.sorted_flags import BY_FLAGS, with_flags_selected
+from tvlint.readers.capture.rewriting.sorted_flags import with_flags_selected
 from tvlint.readers.capture.tapes.tape import Mark, Tape
 from tvlint.readers.document import ReadError
 
@@ -101,9 +101,12 @@ def _with_rows_of_experts(lifted: Lifted, tokens: tuple[tuple[int, int], ...]) -
 
     Flags that are sorted for something else stay so: what they select is understood as rows of experts alone.
     """
-    rows = with_all_rows(without_dead(with_flags_selected(lifted)), tokens)
-    selects = any(isinstance(node, Call) and node.op in BY_FLAGS for node in rows.nodes)
-    return with_all_rows(lifted, tokens) if selects else rows
+    selected = with_flags_selected(lifted)
+    if selected is not lifted:
+        rows = with_all_rows(without_dead(selected), tokens)
+        if not any(isinstance(node, Call) and node.op in (SELECT, PUT) for node in rows.nodes):
+            return rows
+    return with_all_rows(lifted, tokens)
 
 
 def group_along(tape: Tape, axes: tuple[str, ...]) -> tuple[int, ...]:

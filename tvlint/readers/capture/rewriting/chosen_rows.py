@@ -23,8 +23,9 @@ from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, Lifted
 from tvlint.readers.capture.lifting.program import Exchange, Ref, Type
 from tvlint.readers.capture.tapes.tape import Mark
 
-_SELECT, _TAKE = "aten.masked_select.default", "aten.index_select.default"
-_PUT, _ADD, _SCATTER_ADD = "aten.masked_scatter.default", "aten.index_add.default", "torch.scatter_add"
+SELECT, PUT = "aten.masked_select.default", "aten.masked_scatter.default"
+"""What gives and takes as many elements as flags are set."""
+_TAKE, _ADD, _SCATTER_ADD = "aten.index_select.default", "aten.index_add.default", "torch.scatter_add"
 _VIEW, _PERMUTE, _EXPAND, _NARROW, _CAT = (
     "torch.Tensor.view", "torch.permute", "torch.Tensor.expand", "torch.narrow", "torch.cat",
 )  # fmt: skip
@@ -229,7 +230,7 @@ class _Rewriting:
             return
         if isinstance(node, GradientOf) and (id(node.forward) in self.again or self._reads_rows(node)):
             self._gradient(node)
-        elif isinstance(node, Call) and node.op == _SELECT:
+        elif isinstance(node, Call) and node.op == SELECT:
             self._selected(node)
         elif isinstance(node, Call) and any(name in self.choices for name in inputs_of(node)):
             self._chosen(node)
@@ -371,7 +372,7 @@ class _Rewriting:
 
     def _of_rows(self, node: Call) -> None:
         names, made = inputs_of(node), node.outputs
-        if node.op == _PUT and len(names) == 3:
+        if node.op == PUT and len(names) == 3:
             return self._put(node)
         known = [self.rows[name] for name in names if name in self.rows]
         first, is_along = known[0], _number(node, 1) if node.op == _NARROW else node.attributes.get("dim")
@@ -629,7 +630,3 @@ def _number(node: Call, place: int) -> int:
     operand = node.inputs[place] if place < len(node.inputs) else None
     value = operand.value if isinstance(operand, Literal) else None
     return value if isinstance(value, int) else -1
-
-
-def _sizes(value: object) -> Shape:
-    return tuple(each for each in value if isinstance(each, int)) if isinstance(value, tuple) else ()

@@ -12,16 +12,14 @@ from dataclasses import replace
 from math import prod
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, outputs_of
+from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, makers_of
 from tvlint.readers.capture.lifting.program import Ref, Type
+from tvlint.readers.capture.rewriting.chosen_rows import PUT, SELECT
 from tvlint.readers.capture.tapes.tape import Mark
 
 _VIEW, _NARROW, _ZEROS = "torch.Tensor.view", "torch.narrow", "torch.zeros"
 _SORT, _REST, _TAKE, _ADD = "torch.sort", "torch.remainder", "torch.index_select", "torch.index_add"
-_SELECT, _PUT = "aten.masked_select.default", "aten.masked_scatter.default"
 _FIRST_SET = {"dim": 0, "descending": True, "stable": True}
-BY_FLAGS = frozenset({_SELECT, _PUT})
-"""What gives and takes as many elements as flags are set."""
 
 
 def with_flags_selected(lifted: Lifted) -> Lifted:
@@ -38,7 +36,7 @@ class _Rewriting:
 
     def __init__(self, lifted: Lifted) -> None:
         self.program = lifted.program
-        self.makers = {name: node for node in lifted.nodes for name in outputs_of(node)}
+        self.makers = makers_of(lifted)
         self.nodes: list[LiftedNode] = []
         self.places: dict[str, str] = {}
 
@@ -54,7 +52,7 @@ class _Rewriting:
             if self.program.shape(names[0]) != (prod(shape),):
                 return False
             wide = self._emit(_VIEW, (Ref(names[0]), Literal(shape)), self.program.types[names[0]].of_shape(shape), node.mark)
-            self._add(_SELECT, (wide, self.places[names[1]]), made, node.mark)
+            self._add(SELECT, (wide, self.places[names[1]]), made, node.mark)
             return True
         if len(names) == 3 and names[1] in self.places and node.op == _ADD and node.attributes == {"dim": 0}:
             return self._put(node, *names)
@@ -83,7 +81,7 @@ class _Rewriting:
         count = self._emit("torch.arange", (Literal(shape[1]),), type.of_shape(shape[1:]), node.mark, dtype=type.dtype)
         row = self._emit(_VIEW, (Ref(count), Literal((1, shape[1]))), type.of_shape((1, shape[1])), node.mark)
         every = self._emit("torch.Tensor.expand", (Ref(row),), type.of_shape(shape), node.mark, size=shape)
-        self._add(_SELECT, (every, flags), made, node.mark)
+        self._add(SELECT, (every, flags), made, node.mark)
         return True
 
     def _put(self, node: Call, base: str, places: str, source: str) -> bool:
@@ -95,7 +93,7 @@ class _Rewriting:
         nothing = self._emit(_ZEROS, (Literal(shape),), type.of_shape(shape), node.mark, dtype=type.dtype)
         self.makers[nothing] = self.nodes[-1]
         wide = self.program.fresh(type.of_shape(shape))
-        self._add(_PUT, (nothing, flags, source), wide, node.mark)
+        self._add(PUT, (nothing, flags, source), wide, node.mark)
         self.nodes.append(Call(_VIEW, (Ref(wide), Literal(type.shape)), {}, (made,), node.mark))
         return True
 

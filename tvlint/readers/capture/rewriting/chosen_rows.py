@@ -557,7 +557,7 @@ class _Rewriting:
             sent = replace(node, kind="all-to-all", reduce="")
         got = self.view(value, (*before.shape, *self.program.shape(value)[1:]), node.mark)
         for dim, group in self._stages(node.group, large.parts[0]):
-            got = self._along(sent, got, group, dim, len(group) if gathers else 1 / len(group), last)
+            got = self._along(sent, got, group, dim, last)
         if gathers:
             self.as_gathered(self.view(got, shapes[1], node.mark), 0, node.mark, made)
         else:
@@ -571,16 +571,15 @@ class _Rewriting:
         stages = (0, tuple(ranks[outer * first : (outer + 1) * first])), (1, tuple(ranks[inner::first]))
         return [(dim, members) for dim, members in stages if len(members) > 1]
 
-    def _along(
-        self, node: Exchange, value: str, group: tuple[int, ...], dim: int, times: float, joined: int | None = None
-    ) -> str:
-        """Add a collective along a dimension that becomes so many times as long, or that is sent for another one."""
-        if node.handle and group != tuple(sorted(node.group)):
+    def _along(self, node: Exchange, value: str, group: tuple[int, ...], dim: int, joined: int | None = None) -> str:
+        """Add a collective that gathers a dimension, or that gives each rank its part, perhaps for the whole of another."""
+        shape, ranks = list(self.program.shape(value)), len(group)
+        gathers = node.kind == "all-gather"
+        if (node.handle and group != tuple(sorted(node.group))) or (not gathers and shape[dim] % ranks):
             raise _NotRowsError
-        shape = list(self.program.shape(value))
-        shape[dim] = int(shape[dim] * times)
+        shape[dim] = shape[dim] * ranks if gathers else shape[dim] // ranks
         if joined is not None:
-            shape[joined] = int(shape[joined] / times)
+            shape[joined] *= ranks
         got = self.program.fresh(self.program.types[value].of_shape(tuple(shape)))
         self.nodes.append(
             replace(
@@ -614,12 +613,12 @@ class _Rewriting:
             experts, wide = rows.experts // ranks, (first * parts[0], second * parts[1])
             pieces = tuple((expert, rank) for rank in range(ranks) for expert in range(experts))
             for dim, group in stages[::-1]:
-                value = self._along(node, value, group, 0, 1 / len(group), 1 + dim)
+                value = self._along(node, value, group, 0, 1 + dim)
         elif rows.pieces == tuple((expert, rank) for rank in range(ranks) for expert in range(rows.experts)):
             experts, wide = rows.experts * ranks, (first // parts[0], second // parts[1])
             pieces = tuple((expert, 0) for expert in range(experts))
             for dim, group in stages:
-                value = self._along(node, value, group, 1 + dim, 1 / len(group), 0)
+                value = self._along(node, value, group, 1 + dim, 0)
         else:
             raise _NotRowsError
         value = self.view(value, (experts * prod(wide), *shape[1:]), node.mark)

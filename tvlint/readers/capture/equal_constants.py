@@ -33,16 +33,18 @@ def with_one_name(found: Found, reference: Prepared, wholes: Found, parallel: Fo
 
 def _same(reference: Prepared, wholes: Found, parallel: Found) -> Mapping[str, str]:
     """Return the first constant with the same numbers for each that has one before it."""
-    nameless = [wholes.names[0][use.value] for use in uses_of(reference) if use.given.named is None]
+    nameless = dict.fromkeys(wholes.names[0][use.value] for use in uses_of(reference) if use.given.named is None)
     constants = {
         name for name, whole in parallel.wholes.items() if whole.role is Role.BUFFER and whole.local == whole.shape
     }
+    numbers = {
+        name: _numbers(wholes.wholes[name]) for name in nameless if name in constants or name not in parallel.wholes
+    }
     first: dict[object, str] = {}
-    for name in nameless:
-        if name in constants and (key := _numbers(wholes.wholes[name])):
+    for name, key in numbers.items():
+        if key and name in constants:
             first.setdefault(key, name)
-    open_names = [name for name in nameless if name in constants or name not in parallel.wholes]
-    found = {name: first.get(_numbers(wholes.wholes[name]), name) for name in open_names}
+    found = {name: first.get(key, name) for name, key in numbers.items()}
     return {name: one for name, one in found.items() if one != name}
 
 

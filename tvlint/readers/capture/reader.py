@@ -74,8 +74,9 @@ def _recorded(lifting: Lifting) -> Recorded:
             whole = lifting.found.wholes[name]
             key = use.mark.micro_batch if whole.role is Role.INPUT else -1
             numbers = use.given.numbers
-            of_another_shape = numbers is not None and numbers.size == prod(whole.local) and whole.role is Role.INPUT
-            given[rank, name, key] = numbers.reshape(whole.local) if numbers is not None and of_another_shape else numbers
+            if numbers is not None and numbers.size == prod(whole.local) and whole.role is Role.INPUT:
+                numbers = numbers.reshape(whole.local)
+            given[rank, name, key] = numbers
         for weight, (_, numbers) in prepared.lifted.gradients.items():
             gradients[rank, weight] = numbers
         losses[rank] = tuple(root.number for root in prepared.lifted.roots if not root.start)

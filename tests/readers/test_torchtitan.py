@@ -102,6 +102,7 @@ JOB = "[parallelism]\ntensor_parallel_degree = 4\n"
         ("pipeline_parallel_degree = 2\n", []),
         ("pipeline_paralel_degree = 2\n", ["unknown-option"]),
         ("own_degree = 2\n", []),
+        ('schedule = """\npipeline_paralel_degree = 2\n"""\n', []),
         ('pipeline_parallel_degree = "2"\n', ["option-value-not-a-number"]),
         ('schedule = "2"\n', []),
         ('[quantize.linear]\nrecipe = "rowwise"\n', []),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.torchtitan import SECTIONS
@@ -16,8 +17,11 @@ from tvlint.readers.sources.toml_text import NotToml, TooLarge
 from tvlint.readers.sources.toml_text import parse as parse_toml
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlScalar
 
+Tables: TypeAlias = Mapping[str, object]
+Places: TypeAlias = dict[tuple[str, str], tuple[Location, Location]]
+"""Where the key and the value of each entry stand, by table and name."""
+
 FORMAT = "torchtitan"
-JOB = "JobConfig"
 NUMBERS = {"int": "an integer", "float": "a number"}
 LONGEST = 80
 EXTENDED_BY = (("job", "custom_config_module"), ("experimental", "custom_args_module"))
@@ -45,36 +49,39 @@ def read(path: str, data: bytes) -> Document | None:
         text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:
         return None
-    is_json = OBJECT.match(data) is not None
-    settings = _json(path, text) if is_json else _toml(path, text)
+    tables = None if OBJECT.match(data) else _tables(path, text)
+    places = _places(path, text) if tables else {}
+    settings = _json(path, text) if tables is None else _toml(tables, places)
     if not any(name in SECTIONS["parallelism"] for name in settings):
         return None
     first = min(settings.values(), key=lambda each: (each.name_location.line or 0, each.name_location.column or 0))
     configuration = Configuration(path, FORMAT, "torchtitan", settings, {}, "", False, first.name_location)
-    findings = () if is_json else tuple(_mistaken(path, text))
+    findings = () if tables is None else tuple(_mistaken(path, tables, places))
     return Document(path, FORMAT, configurations=(configuration,), findings=findings)
 
 
-def _mistaken(path: str, text: str) -> Iterator[Finding]:
+def _mistaken(path: str, tables: Tables, places: Places) -> Iterator[Finding]:
     """Yield what the dataclasses of the tree around a file do not take: names near to a field, and values of another kind.
 
     A module that the file or the command line names may add fields, so that other names are left alone.
     """
     from difflib import get_close_matches
 
-    from tvlint.readers.torchtitan_source import declared_tables
+    from tvlint.readers.torchtitan_source import WHOLE, declared_tables
 
-    tables = parse_toml(text)
-    declared = {} if any(_value_at(tables, *module) for module in EXTENDED_BY) else declared_tables(path)
-    places = _places(path, text) if declared else {}
-    for (table, name), (key, place) in places.items() if len(places) <= MOST_ENTRIES else ():
+    if len(places) > MOST_ENTRIES or any(_value_at(tables, *module) for module in EXTENDED_BY):
+        return
+    declared = declared_tables(path)
+    for (table, name), (key, place) in places.items():
         fields = declared.get(table, {})
         value = _value_at(tables, table, name)
         field = fields.get(name)
+        if value is None:
+            continue
         if field is None:
             near = next(iter(get_close_matches(name, fields, 1, ALIKE)), "") if len(name) <= LONGEST else ""
             if near and _value_at(tables, table, near) is None:
-                message = f"`{JOB}` has no field `{table[:LONGEST]}.{name[:LONGEST]}`"
+                message = f"`{WHOLE}` has no field `{table[:LONGEST]}.{name[:LONGEST]}`"
                 fixes = (Fix(f"write `{near}`", (Edit(key, near),), is_safe=True),)
                 yield Finding("unknown-option", Severity.ERROR, message, key, f"did you mean `{near}`?", fixes=fixes)
         elif field.choices and isinstance(value, str) and value not in field.choices:
@@ -92,14 +99,17 @@ def _value_at(root: object, table: str, name: str) -> object:
     return root
 
 
-def _toml(path: str, text: str) -> dict[str, Setting]:
+def _tables(path: str, text: str) -> Tables:
+    """Return the tables of a text in TOML; none where it is no such text."""
     try:
-        tables = parse_toml(text)
+        return parse_toml(text)
     except TooLarge as error:
         raise ReadError(f"not read as TOML: {error.message}", Location(path, error.line, error.column)) from None
     except NotToml:
         return {}
-    places = _places(path, text)
+
+
+def _toml(tables: Tables, places: Places) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for section, names in SECTIONS.items():
         table = tables.get(section)
@@ -116,9 +126,9 @@ def _value(value: object) -> SettingValue | Unknown:
     return Unknown("not a plain value", given=True)
 
 
-def _places(path: str, text: str) -> dict[tuple[str, str], tuple[Location, Location]]:
+def _places(path: str, text: str) -> Places:
     """Return where the keys and values of one-line entries stand, by table and key."""
-    found: dict[tuple[str, str], tuple[Location, Location]] = {}
+    found: Places = {}
     table = ""
     for number, line in enumerate(text.split("\n"), 1):
         if header := HEADER.match(line):

@@ -290,7 +290,7 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
             message = f"`{setting.written}` does not take `{shown}`"
             yield Finding(CHOICE, Severity.ERROR, message, setting.location, spelling)
             return
-        choices = [str(choice) for choice in known.choices if known.type != "other"] or [*members(known)]
+        choices = choices_of(known)
         if choices and value is not None and str(value) not in choices:
             message = f"`{setting.written}` does not take `{shown}`"
             help = f"one of {', '.join(f'`{choice}`' for choice in choices)}"
@@ -302,8 +302,8 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
             return
 
 
-def members(known: Option) -> Iterator[str]:
-    """Yield what an option takes whose choices are members of an enumeration, which the parser finds by their names."""
-    for choice in known.choices:
-        if isinstance(choice, str) and "." in choice:
-            yield choice.rpartition(".")[2]
+def choices_of(known: Option) -> list[str]:
+    """Return the values that an option takes, of an enumeration the names of its members; none where it takes any."""
+    if known.type != "other":
+        return [str(choice) for choice in known.choices]
+    return [choice.rpartition(".")[2] for choice in known.choices if isinstance(choice, str) and "." in choice]

@@ -8,7 +8,7 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.megatron import Option, has_changed, option_of
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.patterns import Pattern
-from tvlint.readers.megatron.invalid_options import CHOICE, LONGEST, SURELY_MISSPELT, is_misspelt, letters, members
+from tvlint.readers.megatron.invalid_options import CHOICE, LONGEST, SURELY_MISSPELT, choices_of, is_misspelt, letters
 from tvlint.readers.megatron.unknown_options import SIZES, distance, misspelled_names
 
 FEWEST_LETTERS = 4
@@ -59,7 +59,7 @@ def _end_of(path: str) -> str:
 def _choice_near(known: Option, setting: Setting) -> str:
     """Return the choice that a value was meant to be; empty where it is one, or may be a framework's."""
     value = setting.value
-    choices = [str(choice) for choice in known.choices if known.type != "other"] or [*members(known)]
+    choices = choices_of(known)
     if not isinstance(value, str) or any(letters(choice) == letters(value) for choice in choices):
         return ""
     return next((choice for choice in choices if is_misspelt(value, choice) or _is_off_by_one(setting.name, value, choice)), "")

@@ -42,6 +42,10 @@ class Role(Enum):
     STATE = "state"
 
 
+GIVEN = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
+"""The roles of what is there before a plan runs."""
+
+
 class Phase(Enum):
     """The part of the training step that a segment belongs to."""
 

@@ -12,9 +12,7 @@ from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.analyses.gradients.roots import named_after
 from tvlint.ir.operators import Backward, Send
-from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
-
-_GIVEN = (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT)
+from tvlint.ir.plan import GIVEN, Phase, Plan, Program, Role, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ def _is_weight(plan: Plan, name: str) -> bool:
 
 def _given(plan: Plan, name: str) -> bool:
     tensor = plan.tensors.get(name)
-    return tensor is not None and tensor.role in _GIVEN
+    return tensor is not None and tensor.role in GIVEN
 
 
 def _first_read(segment: Segment, name: str) -> int | None:

@@ -13,13 +13,11 @@ from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, implied_types
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
-from tvlint.ir.plan import Plan, Program, Role, Segment, Step, Tensor
+from tvlint.ir.plan import GIVEN, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.ir.ranks import compact
 
 OwnTypes = Mapping[int, Mapping[str, Tensor]]
 """By program: the names of which it says another type, with that type; what else is known of them holds for all ranks."""
-
-_LOGICAL = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
 
 
 def with_own_types(plan: Plan, per_program: OwnTypes, stated: Collection[str]) -> Plan:
@@ -117,7 +115,7 @@ def _typed(plan: Plan, types: Mapping[str, Tensor], names: Mapping[str, str]) ->
     found: dict[str, Tensor] = {}
     for name, tensor in types.items():
         known = plan.tensors.get(name, tensor)
-        logical = tensor.logical or known.logical or (name if known.role in _LOGICAL else "")
+        logical = tensor.logical or known.logical or (name if known.role in GIVEN else "")
         found[names[name]] = replace(
             tensor, name=names[name], role=known.role, logical=logical, requires_grad=known.requires_grad,
             gradient_of=names.get(known.gradient_of, known.gradient_of), gradient=names.get(known.gradient, known.gradient),

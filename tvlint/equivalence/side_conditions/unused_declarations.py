@@ -9,13 +9,10 @@ from tvlint.analyses.dataflow.def_use import names_in, names_inside, writes
 from tvlint.analyses.gradients.roots import made
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.transfer.groups import communicator_of
-from tvlint.ir.plan import Plan, Role, Step, Tensor
+from tvlint.ir.plan import GIVEN, Plan, Role, Step, Tensor
 
 Key: TypeAlias = tuple[Role, str]
 """The role and the full name of a tensor, which are the same in both plans."""
-
-GIVEN = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
-"""What is there before a plan runs."""
 
 
 def check_unused(parallel: Plan, reference: Plan) -> Iterator[Defect]:

@@ -40,14 +40,13 @@ from tvlint.ir.operators import (
     Value,
 )
 from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Plan, Role, Tensor
+from tvlint.ir.plan import GIVEN, Plan, Role, Tensor
 from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
 
 Dims: TypeAlias = list[Factors]
 """The factors of each dimension of a tensor."""
 
-_GIVEN = (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT)
 _ALL_OF_A_ROW = frozenset({Trait.SOFTMAX, Trait.NORMALISATION, Trait.CLASS_LOSS, Trait.ATTENTION, Trait.CONTRACTION})
 """Operators that take a row as a whole, whatever its length is."""
 
@@ -220,7 +219,7 @@ class _Sizes:
         """Cut what is given as the plan says that it lies; gradients are as long as what they are gradients of."""
         plan = self.plans[at]
         for name, tensor in plan.tensors.items():
-            if tensor.role in _GIVEN:
+            if tensor.role in GIVEN:
                 self.wholes[at][name] = self._whole(plan, tensor, self.dims[at][name])
             for other in (tensor.gradient_of, tensor.gradient):
                 if other in plan.tensors:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tvlint.equivalence.verdict.casts import type_of_cast
 from tvlint.ir.operators import Compute, Literal, Operator
-from tvlint.ir.plan import Plan, Role, Tensor
+from tvlint.ir.plan import GIVEN, Plan, Tensor
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -25,14 +25,13 @@ _OF_RUNS = 53
 """How many the numbers of runs have."""
 
 _WIDE = ("float32", "float64", "complex64", "complex128")
-_GIVEN = (Role.WEIGHT, Role.INPUT, Role.STATE, Role.BUFFER)
 
 
 def with_rounding(parallel: Plan, reference: Plan) -> tuple[Plan, str] | None:
     """Return the plan in which narrowing casts round, and the type of one; None where it has none, or where the reference or
     what the plan is given is as narrow.
     """
-    given = [tensor for tensor in parallel.tensors.values() if tensor.role in _GIVEN]
+    given = [tensor for tensor in parallel.tensors.values() if tensor.role in GIVEN]
     if not all(map(_is_wide, (*given, *reference.tensors.values()))) or any(_narrowing(reference)):
         return None
     narrow = {id(cast): dtype for cast, dtype in _narrowing(parallel)}

@@ -18,9 +18,7 @@ from tvlint.analyses.relations.transfer.index_maps import Pieces, joined
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Communicate, Operator
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
-from tvlint.ir.plan import Role, Segment
-
-_GIVEN = (Role.WEIGHT, Role.BUFFER, Role.INPUT, Role.STATE)
+from tvlint.ir.plan import GIVEN, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class Projection:
     def on(self, name: str, rank: int, axis: str) -> On:
         """Return how what a rank holds as `name` lies on an axis: as declared where it is given, else as derived."""
         tensor = self.plan.tensors.get(name)
-        if tensor is not None and tensor.role in _GIVEN and self.held.get(rank, {}).get(name) is None:
+        if tensor is not None and tensor.role in GIVEN and self.held.get(rank, {}).get(name) is None:
             return None if tensor.placements is None else tensor.placements.get(axis, Replicate())
         if self.plan.replication.count > 1 and axis == self.plan.replication.axis:
             return self._over_replicas(shared_name(name), rank)

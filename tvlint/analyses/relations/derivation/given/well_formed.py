@@ -9,7 +9,7 @@ from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.relations.transfer.groups import not_of_communicator, resolved
 from tvlint.ir.operators import ARGUMENTS, Await, Communicate, Receive, Record, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
-from tvlint.ir.plan import Plan, Role
+from tvlint.ir.plan import GIVEN, Plan, Role
 
 _TALKING = frozenset({Communicate, ReduceGradients, Send, Receive})
 _TRAINING = frozenset({ReduceGradients, Update})
@@ -125,8 +125,6 @@ def cut_by_replicas(plan: Plan) -> str:
     replication = plan.replication
     for tensor in plan.tensors.values() if replication.count > 1 else ():
         placement = (tensor.placements or {}).get(replication.axis, Replicate())
-        if tensor.role in (Role.WEIGHT, Role.BUFFER, Role.STATE, Role.INPUT) and not isinstance(
-            placement, Replicate | Invariant
-        ):
+        if tensor.role in GIVEN and not isinstance(placement, Replicate | Invariant):
             return tensor.name
     return ""

@@ -482,6 +482,21 @@ def test_the_gradient_of_a_norm_is_given_each_statistic_in_its_place(
     assert bool(lift(bench.program, EQUATIONS).unlifted) == (names[0] == "rstd")
 
 
+def test_the_gradient_of_the_shift_of_a_norm_without_a_weight_is_not_left_out() -> None:
+    bench = Bench()
+    x, bias = bench.give("x", X), bench.give("bias", Y[0])
+    made = tuple(bench.program.fresh(Type(size, "float64")) for size in (X.shape, (3, 1), (3, 1), X.shape, (4,)))
+    given = {"input": x, "normalized_shape": (4,), "weight": None, "bias": bias}
+    statistics = {"mean": Ref(made[1]), "rstd": Ref(made[2]), "output_mask": (True, False, True)}
+    bench.program.nodes += [
+        Apply("aten.native_layer_norm.default", {**given, "eps": 1e-5}, made[:3], MARK),
+        Apply("aten.native_layer_norm_backward.default", {"grad_out": x, **given, **statistics}, made[3:], Mark("backward", 0)),
+    ]
+    bench.program.roots.append(RootValue(made[4], "x", Mark()))
+    unlifted = lift(bench.program, EQUATIONS).unlifted
+    assert "aten.native_layer_norm_backward.default" in [call.op for call in unlifted]
+
+
 @pytest.mark.parametrize("again", ["same", "made again", "made otherwise", "another", "none"])
 def test_the_gradient_of_a_norm_has_the_weight_of_the_norm(again: str) -> None:
     bench = Bench()

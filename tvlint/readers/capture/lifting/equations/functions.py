@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvlint.ir.operators import Value
-from tvlint.readers.capture.lifting.equations.kernels import reduction_of
+from tvlint.readers.capture.lifting.equations.kernels import gradients_asked, reduction_of
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, function_of, given, nearest
 from tvlint.readers.capture.lifting.made_again import is_made_again
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
@@ -163,7 +163,7 @@ def _gradient_of(function: str, tensors: tuple[str, ...]) -> Callable[[Lifting, 
         gradient = node.arguments.get("grad_output", node.arguments.get("grad_out"))
         if forward is None or not isinstance(gradient, Ref):
             return False
-        outputs = _outputs(node, sum(isinstance(operand, Ref) for operand in forward.inputs))
+        outputs = gradients_asked(node, forward)
         return bool(outputs) and lifting.gradient(forward, (gradient,), outputs, node.mark)
 
     return lift
@@ -202,17 +202,6 @@ def _is_number(one: Argument, other: Argument) -> bool:
     if isinstance(one, tuple) and not isinstance(other, tuple):
         return all(each == other for each in one)
     return one == other
-
-
-def _outputs(node: Apply, tensors: int) -> tuple[str, ...]:
-    """Return the gradients of so many tensors; the empty name for each that is not asked for."""
-    mask = node.arguments.get("output_mask", (True,))
-    asked = [flag is True for flag in mask] if isinstance(mask, tuple) else []
-    if len(node.outputs) != sum(asked) or any(asked[tensors:]):
-        return ()
-    made = iter(node.outputs)
-    wanted = [next(made) if is_asked else "" for is_asked in asked]
-    return tuple([*wanted, *("" for _ in range(tensors))][:tensors])
 
 
 EQUATIONS = (

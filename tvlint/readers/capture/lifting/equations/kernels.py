@@ -21,6 +21,21 @@ def reduction_of(node: Apply) -> str:
     return _REDUCTIONS[whole(node.arguments.get("reduction", 1))]
 
 
+def gradients_asked(node: Apply, forward: Call) -> tuple[str, ...]:
+    """Return the gradients of the tensors of a call, the empty name for each that is not asked for.
+
+    None where others are asked for, or more are made.
+    """
+    tensors = sum(isinstance(operand, Ref) for operand in forward.inputs)
+    mask = node.arguments.get("output_mask", (True,))
+    asked = [flag is True for flag in mask] if isinstance(mask, tuple) else []
+    if len(node.outputs) != sum(asked) or any(asked[tensors:]):
+        return ()
+    made = iter(node.outputs)
+    wanted = [next(made) if is_asked else "" for is_asked in asked]
+    return tuple([*wanted, *("" for _ in range(tensors))][:tensors])
+
+
 def _layer_norm(lifting: Lifting, node: Apply) -> bool:
     """Lift the norm; mean and reciprocal deviation are read by its gradient alone."""
     affine = tuple(node.arguments[name] for name in ("weight", "bias") if isinstance(node.arguments.get(name), Ref))
@@ -46,14 +61,8 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     same = same and all(lifting.is_result(given(node, name), statistics, place) for place, name in ((1, "mean"), (2, "rstd")))
     if forward is None or not same:
         return False
-    mask = node.arguments.get("output_mask", (True, True, True))
-    asked = mask if isinstance(mask, tuple) else ()
-    if len(node.outputs) != sum(is_wanted is True for is_wanted in asked):
-        return False
-    made = iter(node.outputs)
-    wanted = [next(made) if is_wanted is True else "" for is_wanted in asked]
-    tensors = sum(isinstance(argument, Ref) for argument in forward.inputs)
-    return lifting.gradient(forward, (given(node, "grad_out"),), tuple(wanted[:tensors]), node.mark)
+    outputs = gradients_asked(node, forward)
+    return bool(outputs) and lifting.gradient(forward, (given(node, "grad_out"),), outputs, node.mark)
 
 
 def _of_operand(kernel: str) -> Callable[[Lifting, Apply], bool]:

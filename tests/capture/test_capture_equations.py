@@ -482,6 +482,21 @@ def test_the_gradient_of_a_norm_is_given_each_statistic_in_its_place(
     assert bool(lift(bench.program, EQUATIONS).unlifted) == (names[0] == "rstd")
 
 
+@pytest.mark.parametrize("place", [0, 1], ids=["the loss", "the weight"])
+def test_the_gradient_of_a_likelihood_is_given_the_weight_of_its_targets(place: int) -> None:
+    bench = Bench()
+    given = {
+        "self": bench.give("self", A), "target": bench.give("target", np.array([0, 2, 1])), "weight": None, "reduction": 1,
+        "ignore_index": -100,
+    }  # fmt: skip
+    made = tuple(bench.program.fresh(Type((), "float64")) for _ in range(2))
+    bench.program.nodes.append(Apply("aten.nll_loss_forward.default", given, made, MARK))
+    kernel = {"grad_output": Ref(made[0]), **given, "total_weight": Ref(made[place])}
+    gradient = bench.apply("nll_loss_backward", kernel, A, Mark("backward", 0))
+    bench.program.roots.append(RootValue(gradient, "x", Mark()))
+    assert bool(lift(bench.program, EQUATIONS).unlifted) == (place == 0)
+
+
 def test_the_gradient_of_the_shift_of_a_norm_without_a_weight_is_not_left_out() -> None:
     bench = Bench()
     x, bias = bench.give("x", X), bench.give("bias", Y[0])

@@ -21,6 +21,11 @@ def reduction_of(node: Apply) -> str:
     return _REDUCTIONS[whole(node.arguments.get("reduction", 1))]
 
 
+def _have_same(lifting: Lifting, node: Apply, other: Apply, *names: str) -> bool:
+    """Return whether two operators of `aten` are given the same values by these names."""
+    return all(lifting.value(given(node, name)) == lifting.value(given(other, name)) for name in names)
+
+
 def gradients_asked(node: Apply, forward: Call) -> tuple[str, ...]:
     """Return the gradients of the tensors of a call, the empty name for each that is not asked for.
 
@@ -54,7 +59,7 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     if statistics is None or statistics.op != "aten.native_layer_norm.default":
         return False
     forward = lifting.call_of(statistics.outputs[0])
-    same = lifting.value(given(node, "input")) == lifting.value(given(statistics, "input"))
+    same = _have_same(lifting, node, statistics, "input")
     same = same and given(node, "normalized_shape") == given(statistics, "normalized_shape")
     weight, other = (lifting.value(each.arguments.get("weight")) for each in (node, statistics))
     same = same and (is_made_again(lifting, weight, other) if weight is not None and other is not None else weight == other)
@@ -249,7 +254,7 @@ def _likelihood_before(lifting: Lifting, node: Apply, op: str) -> Call | None:
     source = lifting.maker(given(node, "total_weight"))
     if source is None or source.op != op:
         return None
-    same = all(lifting.value(given(node, name)) == lifting.value(given(source, name)) for name in ("self", "target"))
+    same = _have_same(lifting, node, source, "self", "target") and lifting.is_result(given(node, "total_weight"), source, 1)
     same = same and all(given(node, name) == given(source, name) for name in ("reduction", "ignore_index"))
     return lifting.call_of(source.outputs[0]) if same else None
 
@@ -305,9 +310,10 @@ def _attention(lifting: Lifting, node: Apply) -> bool:
 def _attention_gradient(lifting: Lifting, node: Apply) -> bool:
     """Lift the gradient of the attention that gave the result and the logarithms."""
     source = lifting.maker(given(node, "logsumexp"))
-    if source is None or source.op != f"aten.{_ATTENTION_KERNEL}.default" or lifting.maker(given(node, "out")) is not source:
+    if source is None or source.op != f"aten.{_ATTENTION_KERNEL}.default":
         return False
-    same = all(lifting.value(given(node, name)) == lifting.value(given(source, name)) for name in ("query", "key", "value"))
+    same = all(lifting.is_result(given(node, name), source, place) for place, name in ((0, "out"), (1, "logsumexp")))
+    same = same and _have_same(lifting, node, source, "query", "key", "value")
     options = all(
         node.arguments.get(name, usual) == source.arguments.get(name, usual)
         for name, usual in (("is_causal", False), ("scale", None), ("attn_mask", None), ("dropout_p", 0.0))

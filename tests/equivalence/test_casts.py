@@ -65,3 +65,29 @@ def test_casts_that_keep_numbers_are_none(name: str) -> None:
 def test_casts_that_round_are_told_apart(name: str) -> None:
     dtype, plan, reference = WRONG[name]
     assert not is_proved(*plans(text(TEXT, dtype, plan), text(WHOLE, dtype, reference)))
+
+
+SQUARED = "weight w f32[6,8]\ninput x f32[4,8]\nloss l\nprogram\nh = linear(x, w)\n{}\ny = mul(h, c)\nl: f32[] = sum(y)\n"
+FIVEFOLD = with_backward(SQUARED.format("c = mul(h, 5.0) || none"))
+DECLARED_OTHERWISE = {
+    "whole numbers": 'a: i64[4,6] = mul(h, 2.5) || none\nk = to(a, dtype="int64") || none\n',
+    "whole numbers, of what is kept": 'b: i64[4,6] = mul(h, 2.5) || none\na: i64[4,6] = clone(b) || none\n'
+    'k = to(a, dtype="int64") || none\n',
+    "flags": 'a: bool[4,6] = mul(h, 2.5) || none\nk = to(a, dtype="bool") || none\n',
+    "other numbers": 'f: f32[4,6] = to(h, dtype="int64") || none\na = mul(h, 2.5) || none\nk = type_as(a, f) || none\n',
+    "nothing else": "a: f32[4,6] = mul(h, 2.5) || none\nk = type_as(a, x) || none\n",
+}
+
+
+@pytest.mark.parametrize("name", DECLARED_OTHERWISE)
+def test_a_cast_rounds_what_its_operator_gives_whatever_is_declared(name: str) -> None:
+    text = with_backward(SQUARED.format(DECLARED_OTHERWISE[name] + "c: f32[4,6] = mul(k, 2.0) || none"))
+    assert is_proved(*plans(text, FIVEFOLD)) == (name == "nothing else")
+
+
+def test_a_cast_of_whole_numbers_to_these_is_none() -> None:
+    lines = "p = ge(h, 0.5) || none\nn = {}\nc: f32[4,6] = to(n, dtype=\"float32\") || none"
+    kept = 'a = to(p, dtype="int64") || none\nb = add(a, a) || none\nn = to(b, dtype="int64") || none'
+    text = with_backward(SQUARED.format(lines.replace("n = {}", kept)))
+    plain = with_backward(SQUARED.format(lines.replace("n = {}", kept.replace('to(b, dtype="int64")', "clone(b)"))))
+    assert is_proved(*plans(text, plain))

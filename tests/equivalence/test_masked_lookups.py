@@ -225,3 +225,13 @@ def test_a_mask_whose_pieces_end_far_beyond_its_constants_is_not_proved(name: st
     plan = with_backward("mesh tp=16\n" + table.format(placed=" tp:S(0)") + ranks)
     reference = with_backward(table.format(placed="") + "program\nh = embedding(x, e)\n" + ENDS)
     assert verdict_on(plan, reference).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(
+    "view",
+    ["view(r0, [2,12])", "unsqueeze(r0, 0)", "view(r0, [3,2,4])", "flatten(r0, 0, 1)", "squeeze(r0, 0)", "view(r0, [2,3,4])"],
+)
+def test_what_is_looked_up_is_masked_in_the_shape_that_it_has(view: str) -> None:
+    lines = MASKED["a mask that is filled"].replace("r = embedding(i, e)", f"r0 = embedding(i, e)\nr: f32[2,3,4] = {view}")
+    is_right = view == "view(r0, [2,3,4])"
+    assert (verdict_on(split(lines), LOOKUP).outcome is Outcome.PROVED) == is_right

@@ -433,3 +433,24 @@ def test_a_gradient_starts_at_a_part_of_the_loss_and_is_zero_where_nothing_is_di
 ) -> None:
     found = on_numbers_of(*plans(STARTS_AT_A_PART.replace(before, after) if before else STARTS_AT_A_PART, STARTS_AT_THE_SUM))
     assert isinstance(found, Agreement if agrees else Difference)
+
+
+VIEWED = """weight w f32[12,6]
+input x f32[5,6]
+loss l
+program
+h: f32[5,12] = linear(x, w)
+v: f32[5,2,6] = {view}
+r: f32[5,6] = sum(v, dim=1)
+t = tanh(r)
+l: f32[] = sum(t)
+"""
+
+
+@pytest.mark.parametrize(
+    "view", ["view(h, [5,2,6])", "view(h, [5,2,-1])", "flatten(h, 0, 1)", "view(h, [2,5,6])", "view(h, 60)"]
+)
+def test_a_plan_is_not_run_in_shapes_that_its_operators_do_not_give(view: str) -> None:
+    plan, reference = (VIEWED.format(view=each) for each in (view, "view(h, [5,2,6])"))
+    found = on_numbers_of(*plans(with_backward(plan), with_backward(reference)))
+    assert isinstance(found, Agreement if "5,2," in view else NotRun)

@@ -21,7 +21,7 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.sizes.factors import FactorTable
 from tvlint.equivalence.sizes.shrink import shrink
 from tvlint.equivalence.verdict import on_numbers, pairing
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, run_both
+from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, run_both, run_in_declared_shapes
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
@@ -61,14 +61,14 @@ def read(path: Path) -> tuple[Plan, Plan]:
 def test_right_folders_agree_with_smaller_sizes(name: str) -> None:
     case = smaller(*read(FOLDERS / name))
     assert isinstance(case, pairing.Case)
-    assert isinstance(run_both(case), Agreement)
+    assert isinstance(run_in_declared_shapes(case), Agreement)
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_folders_differ_with_smaller_sizes(name: str) -> None:
     case = smaller(*read(FOLDERS / name))
     assert isinstance(case, pairing.Case)
-    assert isinstance(run_both(case), Difference)
+    assert isinstance(run_in_declared_shapes(case), Difference)
 
 
 MADE = (
@@ -93,7 +93,7 @@ def _changed(reference: Plan, parallel: Plan) -> Iterator[tuple[pairing.Case, pa
 def test_mutants_differ_with_smaller_sizes_where_they_do_and_nowhere_else(made: Made) -> None:
     differ = 0
     for case, small in islice(_changed(made.reference, made.parallel), 30):
-        real, shown = run_both(case), run_both(small)
+        real, shown = run_both(case), run_in_declared_shapes(small)
         assert type(real) is type(shown)
         differ += isinstance(shown, Difference)
     assert differ
@@ -159,7 +159,7 @@ def test_a_vocabulary_is_as_small_as_its_parts_allow() -> None:
     assert isinstance(case, pairing.Case)
     assert case.parallel.tensors["e"].shape == (2, 2)
     assert case.reference.tensors["e"].shape == (4, 2)
-    assert isinstance(run_both(case), Agreement)
+    assert isinstance(run_in_declared_shapes(case), Agreement)
 
 
 def test_a_pair_that_is_too_large_is_run_with_smaller_sizes() -> None:
@@ -278,7 +278,7 @@ def test_equal_replicas_get_fewer(right: str, wrong: str, differs: bool) -> None
     assert isinstance(case, pairing.Case)
     assert case.parallel.mesh.size == 4
     assert case.reference.tensors["x"].shape == (4, 2)
-    assert isinstance(run_both(case), Difference if differs else Agreement)
+    assert isinstance(run_in_declared_shapes(case), Difference if differs else Agreement)
 
 
 def test_replicas_whose_number_the_plan_states_keep_it() -> None:

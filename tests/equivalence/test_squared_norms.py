@@ -81,3 +81,14 @@ def test_what_is_no_square_is_not_taken_for_one(power: str) -> None:
 def test_other_norms_are_left_as_they_are(norm: str) -> None:
     plan, _ = plans(with_backward(LAYERS + f"end n = {norm}\n"), with_backward(LAYERS))
     assert with_sums_of_squares(plan) is plan
+
+
+@pytest.mark.parametrize(
+    "norm",
+    ["norm(grad(w), 2, 0)", "norm(grad(w), dim=0)", "norm(grad(w), 2, 1, True)", "torch.linalg.vector_norm(grad(w), 2, 0)"],
+)
+def test_norms_of_rows_are_no_norms_of_the_whole_whatever_is_declared(norm: str) -> None:
+    whole = with_backward(LAYERS + "end n = norm(grad(w))\n" + CLIP)
+    assert verdict_on(with_backward(LAYERS + f"end n: f32[] = {norm}\n" + CLIP), whole).outcome is not Outcome.PROVED
+    parts = SPLIT + f"end n1: f32[] = {norm}\nend p2 = pow(n1, 2)\n" + ROOT + CLIP
+    assert verdict_on(with_backward(parts), whole).outcome is not Outcome.PROVED

@@ -63,3 +63,16 @@ def test_another_reduction_is_not(op: str, how: str) -> None:
 @pytest.mark.usefixtures("without_repairs")
 def test_places_that_are_read_are_those_of_a_part() -> None:
     assert outcome("max", "max", "  k = gelu(i)\noutput k\n") is not Outcome.PROVED
+
+
+@pytest.mark.usefixtures("without_repairs")
+@pytest.mark.parametrize("call", ["amax(x, dim=1)", "torch.amax(x, 1)", "max(x)", "torch.Tensor.min(x)"])
+def test_what_gives_no_places_gives_its_rows_where_two_names_take_it(call: str) -> None:
+    """`m, i = amax(x, 1)` takes the results of two rows apart, or fails."""
+    whole = call.replace("max(x)", "amax(x)").replace("min(x)", "amin(x)")
+    reference = f"input x f32[2,8]\nloss l\nprogram\n  m = {whole}\n  l = sum(m)\n"
+    plans = [read("a.plan", text).plan for text in (reference.replace("m =", "m, i ="), reference)]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    assert prove(in_use(plans[1]), plans[1]).outcome is Outcome.PROVED
+    assert prove(in_use(plans[0]), in_use(plans[1])).outcome is not Outcome.PROVED

@@ -8,11 +8,13 @@ is a matter of types, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tvlint.equivalence.verdict.declared_results import have_declared_types
 from tvlint.ir.operators import Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Tensor
+from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import bound_in, has_trait
 from tvlint.ops.usual_calls import as_of_flags
@@ -24,7 +26,23 @@ def without_needless_casts(plan: Plan) -> Plan:
         name: replace(segment, operators=tuple(_instead(operator, plan.tensors) for operator in segment.operators))
         for name, segment in plan.segments.items()
     }
-    return plan if segments == dict(plan.segments) else replace(plan, segments=segments)
+    if segments == dict(plan.segments) or not have_declared_types(plan, _relied_on(plan)):
+        return plan
+    return replace(plan, segments=segments)
+
+
+def _relied_on(plan: Plan) -> Iterator[str]:
+    """Yield the values whose types say what a cast is that changes: to whole numbers or flags, or to the type of another.
+
+    A cast to other numbers keeps what such numbers, whole numbers and flags are.
+    """
+    for segment in plan.segments.values():
+        for operator in segment.operators:
+            cast = operator.forward if isinstance(operator, Backward) else operator
+            if not isinstance(cast, Compute) or _plain(cast, plan.tensors) is cast:
+                continue
+            operand, *others = (each for each in cast.inputs if isinstance(each, str))
+            yield from (*others, *([operand] if holds_whole_numbers(type_of_cast(cast, plan.tensors)) else []))
 
 
 def with_flags(plan: Plan) -> Plan:
@@ -33,7 +51,16 @@ def with_flags(plan: Plan) -> Plan:
         name: replace(segment, operators=tuple(_of_flags(operator, plan.tensors) for operator in segment.operators))
         for name, segment in plan.segments.items()
     }
-    return plan if segments == dict(plan.segments) else replace(plan, segments=segments)
+    if segments == dict(plan.segments):
+        return plan
+    changed = (
+        operator
+        for name, segment in plan.segments.items()
+        for operator, instead in zip(segment.operators, segments[name].operators, strict=True)
+        if isinstance(operator, Compute) and operator is not instead
+    )
+    names = (each for operator in changed for each in operator.inputs if isinstance(each, str))
+    return replace(plan, segments=segments) if have_declared_types(plan, names) else plan
 
 
 def _of_flags(operator: Operator, tensors: Mapping[str, Tensor]) -> Operator:

@@ -27,6 +27,7 @@ from math import prod
 from tvlint.analyses.dataflow.def_use import reads, stream_of, uses, writes
 from tvlint.analyses.relations.derivation.given.trusted_inputs import region
 from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.equivalence.verdict.declared_results import has_declared_shapes
 from tvlint.ir.operators import Backward, Compute, Literal, Operator, Update, Value
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 from tvlint.ops.field import Array
@@ -160,6 +161,8 @@ class _Scene:
         if picks and (shape[:-1] != rows or not self._picks_along_the_last(chain[0], len(shape))):
             return None
         if not self._fits(mask[0], rows, picks) or self.shape(indices) != ((*rows, 1) if picks else rows):
+            return None
+        if not all(has_declared_shapes(self.plan, operator) for operator in (*chain, last)):
             return None
         bounds = _range(index, flag, last, place, held)
         if bounds is None or (not picks and any(each != bounds for each in self._held(table))):

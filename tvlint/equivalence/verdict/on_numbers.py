@@ -39,6 +39,7 @@ from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.sizes.shrink import shrink
+from tvlint.equivalence.verdict.declared_results import otherwise_declared
 from tvlint.equivalence.verdict.pairing import Case, first_rank, pair
 from tvlint.equivalence.verdict.rounding import with_rounding
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, ReduceGradients, Update
@@ -160,8 +161,15 @@ _NO_NUMBER = NotRun("what the plans give is no number")
 def run_both(case: Case, any_numbers: bool = False) -> Agreement | Difference | NotRun:
     """Run the pair on random numbers, and return what they show.
 
-    With `any_numbers` the plans are to agree on any numbers, whatever inputs and buffers are made for, as a proof says.
+    With `any_numbers` the plans are to agree on any numbers, whatever inputs and buffers are made for, as a proof says. Nothing
+    is run where operators are known to give other shapes than those that are declared.
     """
+    otherwise = otherwise_declared(case.parallel) or otherwise_declared(case.reference)
+    return NotRun(otherwise) if otherwise else run_in_declared_shapes(case, any_numbers)
+
+
+def run_in_declared_shapes(case: Case, any_numbers: bool = False) -> Agreement | Difference | NotRun:
+    """Run the pair as `run_both` does, in the shapes that are declared whatever operators say, as smaller sizes need it."""
     small = _to_run(case)
     if isinstance(small, NotRun):
         return small

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import prod
 
 from tvlint.analyses.dataflow.def_use import names_of
-from tvlint.ir.operators import Backward, Compute, Literal, Operator
+from tvlint.equivalence.verdict.declared_results import has_declared_shapes
+from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Plan
-from tvlint.ops.families.shaping import view_sizes
-from tvlint.ops.spec import Call, Family, Trait, UnsupportedError
+from tvlint.ops.spec import Family, Trait
 from tvlint.ops.table import bound_in, has_trait, spec_of
 
 
@@ -103,19 +102,9 @@ def _lies_as_it_is(plan: Plan, name: str) -> bool:
 
 def _is_view(plan: Plan, operator: Compute) -> bool:
     """Return whether an operator views a tensor as one of the shape that the plan declares of its result."""
-    spec, tensors = spec_of(operator.op), plan.tensors
-    operand = operator.inputs[0] if operator.inputs else None
-    if spec is None or spec.family is not Family.RESHAPE or not isinstance(operand, str) or bound_in(operator, tensors) is None:
-        return False
-    before, after = tensors[operand].shape, tensors[operator.outputs[0]].shape
-    literals = (each for each in operator.inputs[1:] if isinstance(each, Literal))
-    try:
-        sizes = view_sizes(Call(operator.op, (before, *literals), operator.attributes), before)
-    except UnsupportedError:
-        return False
-    if not isinstance(sizes, tuple) or len(sizes) != len(after) or sizes.count(-1) > 1 or prod(before) != prod(after):
-        return False
-    return all(asked in (-1, size) for asked, size in zip(sizes, after, strict=True))
+    spec, operand = spec_of(operator.op), operator.inputs[0] if operator.inputs else None
+    is_view = spec is not None and spec.family is Family.RESHAPE and isinstance(operand, str)
+    return is_view and has_declared_shapes(plan, operator)
 
 
 def _parts(plan: Plan, name: str, view: Compute, split: Compute) -> _Parted | None:
@@ -131,6 +120,6 @@ def _parts(plan: Plan, name: str, view: Compute, split: Compute) -> _Parted | No
     (dim,), count = dims, len(results)
     if results[0][dim] * count != shape[dim] or len(bound.outputs) != count:
         return None
-    if any(bound.sizes.get(words[dim]) != results[0][dim] for words in bound.outputs):
+    if not has_declared_shapes(plan, split):
         return None
     return _Parted(name, view, split, "", (*shape[:dim], count, results[0][dim], *shape[dim + 1 :]), dim)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tvlint.analyses.dataflow.def_use import reads, stream_of, writes
+from tvlint.equivalence.verdict.declared_results import has_declared_shapes
 from tvlint.ir.operators import Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Role, Segment, Tensor
 from tvlint.ops.spec import Trait
@@ -90,7 +91,8 @@ class _Rewriting:
         """Return whether an operator is the root of the sum of all squares of a tensor."""
         bound = bound_in(operator, self.plan.tensors) if has_trait(operator.op, Trait.NORM) else None
         made = self.plan.tensors.get(operator.outputs[0])
-        return len(names) == 1 and bound is not None and bound.attributes == (2,) and made is not None and made.shape == ()
+        is_whole = len(names) == 1 and bound is not None and bound.attributes == (2,) and made is not None and made.shape == ()
+        return is_whole and has_declared_shapes(self.plan, operator)
 
     def _is_square(self, operator: Compute) -> bool:
         """Return whether an operator is the square of its first operand."""

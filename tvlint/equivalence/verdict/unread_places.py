@@ -11,10 +11,13 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.def_use import names_of, uses, writes
-from tvlint.ir.operators import Backward, Compute, Operator
+from tvlint.ir.operators import Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Segment
 from tvlint.ops.spec import Trait
+from tvlint.ops.spelling import without_overload
 from tvlint.ops.table import canonical_name, has_trait
+
+_ALONG = ("dim", "axis")
 
 
 def without_unread_places(plan: Plan) -> Plan:
@@ -38,9 +41,12 @@ def without_unread_places(plan: Plan) -> Plan:
 
 
 def _gives_places(operator: Operator) -> bool:
+    """Return whether an operator gives places as well: `max` along a dimension does, and `amax` does not."""
     if not isinstance(operator, Compute) or len(operator.outputs) != 2 or operator.in_place:
         return False
-    return has_trait(operator.op, Trait.PEAK)
+    is_along = not operator.attributes.keys().isdisjoint(_ALONG) or isinstance(next(iter(operator.inputs[1:]), None), Literal)
+    name = without_overload(operator.op).rpartition(".")[-1]
+    return is_along and has_trait(operator.op, Trait.PEAK) and name != canonical_name(operator.op)
 
 
 def _backwards(operator: Operator) -> tuple[str, ...]:

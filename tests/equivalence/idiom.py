@@ -17,7 +17,7 @@ from tvlint.findings import Outcome, Verdict
 from tvlint.ir.plan import Plan
 
 MOST = 40
-"""How many mutants of one idiom are taken, and a few."""
+"""About so many mutants of one idiom are taken at most."""
 
 
 @dataclass(frozen=True)

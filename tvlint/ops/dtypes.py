@@ -8,6 +8,9 @@ from tvlint.ir.operators import Value
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 
+DIGITS: Mapping[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+"""How many binary digits the numbers of a type have."""
+
 _REAL = ("float16", "bfloat16", "float32", "float64")
 """Types of real numbers that operators take as they are: those of 8 bits come with scales, for kernels of their own."""
 _ONE_TYPE = (Trait.CONTRACTION, Trait.CONVOLUTION)

@@ -14,16 +14,12 @@ from dataclasses import replace
 from tvlint.equivalence.verdict.casts import type_of_cast
 from tvlint.ir.operators import Compute, Literal, Operator
 from tvlint.ir.plan import GIVEN, Plan, Tensor
+from tvlint.ops.dtypes import DIGITS
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
-_DIGITS = {"bfloat16": 8, "float16": 11}
-"""How many binary digits narrow types have."""
-
-_OF_RUNS = 53
-"""How many the numbers of runs have."""
-
+_NARROW = tuple(dtype for dtype, digits in DIGITS.items() if digits < DIGITS["float32"])
 _WIDE = ("float32", "float64", "complex64", "complex128")
 
 
@@ -56,7 +52,7 @@ def _narrowing(plan: Plan) -> Iterator[tuple[Compute, str]]:
                 continue
             dtype, operand = type_of_cast(operator, plan.tensors), operator.inputs[0]
             before = plan.tensors.get(operand) if isinstance(operand, str) else None
-            if dtype in _DIGITS and before is not None and before.dtype in _WIDE and len(operator.outputs) == 1:
+            if dtype in _NARROW and before is not None and before.dtype in _WIDE and len(operator.outputs) == 1:
                 yield operator, dtype
 
 
@@ -67,7 +63,7 @@ def _rounded(operator: Operator, narrow: dict[int, str]) -> Iterator[Operator]:
         return
     (result,) = operator.outputs
     operand, scaled, rest = operator.inputs[0], f"{result}.scaled", f"{result}.rest"
-    factor = Literal(2 ** (_OF_RUNS - _DIGITS[dtype]) + 1)
+    factor = Literal(2 ** (DIGITS["float64"] - DIGITS[dtype]) + 1)
     yield replace(operator, op="torch.mul", inputs=(operand, factor), outputs=(scaled,), attributes={}, in_place=())
     yield replace(operator, op="torch.sub", inputs=(scaled, operand), outputs=(rest,), attributes={}, in_place=())
     yield replace(operator, op="torch.sub", inputs=(scaled, rest), outputs=(result,), attributes={}, in_place=())

@@ -10,6 +10,7 @@ from tvlint.findings import Outcome, Problem, Reason, Verdict
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
+from tvlint.ops.dtypes import DIGITS
 from tvlint.readers.document import ReadError
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 ENDINGS = (".capture.jsonl.gz", ".capture.jsonl")
 _TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 0.05, "bfloat16": 0.2}
 """How far a replayed gradient may be from the recorded one, relative to its largest element, by what it is computed in."""
-
-_LAST_DIGIT = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-"""The last digit of a number between one and two; wider numbers than float32 are compared as that is."""
 
 _FAR = 10
 """Gradients of two programs that differ by so many tolerances are not the same."""
@@ -246,13 +244,18 @@ def different_weights(parallel: Recorded, reference: Recorded) -> dict[str, tupl
         large = np.abs(gradient) > max(float(np.abs(gradient).max(initial=0)) * max(_ROUNDED, rounding), least)
         if changed.shape != wanted.shape or not large.any():
             continue
-        last = 4 * _LAST_DIGIT.get(parallel.plan.tensors[weight].dtype, _LAST_DIGIT["float32"]) * float(np.abs(before).max())
+        last = 4 * _last_digit(parallel.plan.tensors[weight].dtype) * float(np.abs(before).max())
         off = float(np.abs(changed - wanted)[large].max()) - last
         far = off / max(float(np.abs(wanted[large]).max()), last, 1e-12)
         if far > limit:
             most, ranks = found.get(weight, (0.0, []))
             found[weight] = (max(most, far), [*ranks, rank])
     return found
+
+
+def _last_digit(dtype: str) -> float:
+    """Return the last digit of a number between one and two; wider numbers than float32 are compared as that is."""
+    return 2.0 ** (1 - min(DIGITS.get(dtype, DIGITS["float32"]), DIGITS["float32"]))
 
 
 def _without_gradient(parallel: Recorded, reference: Recorded) -> set[str]:

@@ -132,3 +132,20 @@ def test_a_view_of_another_shape_than_is_declared_is_not_proved() -> None:
     ]
     assert found[:2] == [Outcome.PROVED] * 2
     assert Outcome.PROVED not in found[2:]
+
+
+TAKEN_APART_TWICE = """m = mul(h, 3.0) || none
+m2 = view(m, [5,2,6]) || none
+v = view(h, [5,2,6])
+q, k, u = split(m2, 2, dim=2) || none
+a = mul(q, k)
+q, k, u = split(v, 2, dim=2)"""
+
+
+def test_parts_of_one_name_are_those_of_the_view_that_was_split() -> None:
+    text = SHARDED.replace("\na = mul(q, k)\n", "\n").replace("{parts}", TAKEN_APART_TWICE)
+    backward = "grad(b), grad(u) = backward c (grad(c))\ngrad(a) = backward b (grad(b))\n"
+    backward += "grad(q), grad(k) = backward a (grad(a))"
+    plan = with_backward(text).replace("_, grad(u) = backward c (grad(c))", backward)
+    assert backward in plan
+    assert verdict_on(plan, with_backward(WHOLE.format(parts=REFERENCES["places"]))).outcome is not Outcome.PROVED

@@ -20,7 +20,10 @@ from tvlint.ops.table import bound_in, has_trait, spec_of
 
 @dataclass(frozen=True, slots=True)
 class _Parted:
-    """A view of the name `of`, `split` into parts, and its gradient where it has one; `shape` has a dimension for parts."""
+    """A view of the name `of`, `split` into parts, and its gradient where it has one; `shape` has a dimension for parts.
+
+    `back` are the gradients of both operators, which may not be all that make values of their names.
+    """
 
     of: str
     view: Compute
@@ -28,10 +31,11 @@ class _Parted:
     gradient: str
     shape: tuple[int, ...]
     dim: int
+    back: tuple[Backward, ...] = ()
 
     def instead(self, forward: Compute) -> Compute:
         """Return what takes the place of the view or of the split."""
-        if forward.outputs == self.view.outputs:
+        if forward == self.view:
             view = replace(forward, op="torch.Tensor.view", inputs=self.view.inputs[:1], attributes={"size": self.shape})
             return replace(view, annotation="")
         return replace(forward, op="torch.unbind", inputs=(self.of,), attributes={"dim": self.dim}, annotation="")
@@ -42,7 +46,7 @@ def with_parts_as_places(plan: Plan) -> Plan:
     found = list(_parted(plan))
     if not found:
         return plan
-    parted = {each.view.outputs: each for each in found} | {each.split.outputs: each for each in found}
+    parted = {id(operator): each for each in found for operator in (each.view, each.split, *each.back)}
     segments = {
         name: replace(segment, operators=tuple(_instead(operator, parted) for operator in segment.operators))
         for name, segment in plan.segments.items()
@@ -52,11 +56,12 @@ def with_parts_as_places(plan: Plan) -> Plan:
     return replace(plan, segments=segments, tensors={**plan.tensors, **tensors})
 
 
-def _instead(operator: Operator, parted: Mapping[tuple[str, ...], _Parted]) -> Operator:
-    if isinstance(operator, Compute) and operator.outputs in parted:
-        return parted[operator.outputs].instead(operator)
-    if isinstance(operator, Backward) and operator.forward.outputs in parted:
-        return replace(operator, forward=parted[operator.forward.outputs].instead(operator.forward))
+def _instead(operator: Operator, parted: Mapping[int, _Parted]) -> Operator:
+    found = parted.get(id(operator))
+    if found is not None and isinstance(operator, Compute):
+        return found.instead(operator)
+    if found is not None and isinstance(operator, Backward):
+        return replace(operator, forward=found.instead(operator.forward))
     return operator
 
 
@@ -91,7 +96,7 @@ def _parted(plan: Plan) -> Iterator[_Parted]:
             (named,) = gradients
             alone = len(named) == 1 and named[0] not in shared and users.get(named[0]) == [*of_split, *of_view]
             if alone and _lies_as_it_is(plan, named[0]):
-                yield replace(found, gradient=named[0])
+                yield replace(found, gradient=named[0], back=tuple(back))
 
 
 def _lies_as_it_is(plan: Plan, name: str) -> bool:

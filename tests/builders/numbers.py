@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, NotRun, run_both
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.numbers.run_both import run_both
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.ir.plan import Plan
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_text_plans import PARALLEL, verdict_on
-from tvlint.equivalence.verdict import on_numbers
+from tvlint.equivalence.verdict.numbers import run_sizes
 from tvlint.findings import Outcome
 
 UNSUMMED = ("y = all-reduce(p) over tp", "y = identity(p)")
@@ -56,7 +56,7 @@ l: f32[] = sum(y)
 def test_another_operator_on_one_rank_is_told_of_plans_that_are_not_run(
     first: str, right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_numbers, "_MOST_NUMBERS", 0)
+    monkeypatch.setattr(run_sizes, "_MOST_NUMBERS", 0)
     head = LAYER[: LAYER.index("program")].replace("f32[8,6]", "f32[8,6] tp:S(0)")
     plan = "mesh tp=2\n" + head + ON_RANK.format(0, first) + ON_RANK.format(1, "gelu")
     verdict = verdict_on(with_backward(plan), with_backward(LAYER))

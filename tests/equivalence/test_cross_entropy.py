@@ -18,7 +18,7 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.analyses.relations.terms.loss_identities import CLASSES, summed, term_of
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.equivalence.explain.counterexample import evaluate
-from tvlint.equivalence.verdict.on_numbers import Agreement
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.field import Array

@@ -10,7 +10,7 @@ from oracle.mutate import mutants
 from tests.builders.numbers import on_numbers_of
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")

@@ -10,7 +10,7 @@ from tests.equivalence.idiom import Idiom, twins
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.held_weights import as_held
-from tvlint.equivalence.verdict.on_numbers import Difference
+from tvlint.equivalence.verdict.numbers.outcome import Difference
 from tvlint.findings import Outcome
 
 IDIOMS = {

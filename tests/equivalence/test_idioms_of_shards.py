@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders.numbers import on_numbers_of
 from tests.equivalence.idiom import Idiom, assert_wrong_mutants_are_not_proved, numbers_of_proved, twins
-from tvlint.equivalence.verdict.on_numbers import Difference
+from tvlint.equivalence.verdict.numbers.outcome import Difference
 from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")

@@ -8,7 +8,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
 from tests.equivalence.test_attention import plans
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.equivalence.verdict.prove import is_proved
 
 CLIPPED_BY_A_NORM_OF_NORMS = """weight w f32[8,6]

@@ -9,7 +9,7 @@ from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
-from tvlint.equivalence.verdict.on_numbers import Agreement
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan

@@ -10,7 +10,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
 from tests.equivalence.test_text_plans import verdict_on
-from tvlint.equivalence.verdict.on_numbers import Difference
+from tvlint.equivalence.verdict.numbers.outcome import Difference
 from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")

@@ -7,7 +7,7 @@ import pytest
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.references import LAYERS
 from tests.equivalence.test_attention import plans
-from tvlint.equivalence.verdict import on_numbers
+from tvlint.equivalence.verdict.numbers import run_sizes
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ops.annotations.declared import Declared
@@ -54,7 +54,7 @@ def test_norms_of_parts_that_are_squared_and_added_up_are_not_refuted(way: str, 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_nor_are_they_in_plans_that_are_too_large_to_be_run(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_numbers, "_MOST_NUMBERS", 0)
+    monkeypatch.setattr(run_sizes, "_MOST_NUMBERS", 0)
     verdict = _verdict(SPLIT + WAYS[way] + CLIP, LAYERS + WHOLE)
     assert verdict.outcome is not Outcome.REFUTED, [reason.message for reason in verdict.reasons]
     wrong = SPLIT + SQUARES.replace("all-reduce(qq) over tp", "identity(qq)") + CLIP
@@ -75,7 +75,7 @@ OF_PARTS = GREATEST.replace("end n = maximum", "end nn = maximum") + "end n = al
 
 @pytest.mark.parametrize("most", [0, 1 << 20], ids=["too large", "run"])
 def test_the_greatest_of_greatest_elements_is_not_refuted(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_numbers, "_MOST_NUMBERS", most)
+    monkeypatch.setattr(run_sizes, "_MOST_NUMBERS", most)
     clip = CLIP.removeprefix("end n = sqrt(q)\n")
     assert _verdict(SPLIT + OF_PARTS + clip, LAYERS + GREATEST + clip).outcome is not Outcome.REFUTED
     for wrong in ("all-reduce(nn) over tp", "identity(nn)"):

@@ -14,10 +14,10 @@ from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import PARALLEL as SPLIT
 from tests.equivalence.test_text_plans import REFERENCE as WHOLE
 from tests.equivalence.test_text_plans import verdict_on
-from tvlint.equivalence.verdict import on_numbers
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.numbers import run_both, run_sizes
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.numbers.rounding import with_rounding
 from tvlint.equivalence.verdict.prove import prove
-from tvlint.equivalence.verdict.rounding import with_rounding
 from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute, Literal
 from tvlint.run.proof.pair import Pair, Plans, read_pair
@@ -75,7 +75,7 @@ def test_a_plan_whose_sizes_cannot_be_smaller_is_run_with_several_times_as_many_
 ) -> None:
     doubled = REFERENCE.replace("s = tanh(y)", "t = tanh(y)\n  s = mul(t, 2)")
     pair_of_plans = plans(doubled.replace("dy = backward s (ds)", "dt = backward s (ds)\n  dy = backward t (dt)"), REFERENCE)
-    monkeypatch.setattr(on_numbers, "_MOST_NUMBERS", on_numbers._size(pair_of_plans[0]) // share)
+    monkeypatch.setattr(run_sizes, "_MOST_NUMBERS", run_sizes.size_of(pair_of_plans[0]) // share)
     assert isinstance(on_numbers_of(*pair_of_plans), Difference if is_run else NotRun)
 
 
@@ -286,7 +286,7 @@ def test_what_is_proved_is_run_on_request() -> None:
 def test_a_proved_pair_that_differs_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     parallel, reference = plans(PARALLEL, REFERENCE)
     other = Difference("w1", (0, 1), 1.0, 2.0, None)
-    monkeypatch.setattr(on_numbers, "run_both", lambda case, any_numbers: other)
+    monkeypatch.setattr(run_both, "run_both", lambda case, any_numbers: other)
     verdict = prove(parallel, reference, replay=True)
     assert verdict.outcome is Outcome.UNKNOWN
     assert verdict.reasons[0].name == "other-numbers"

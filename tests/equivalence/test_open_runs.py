@@ -8,7 +8,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.equivalence.attacks.test_same_names import PARALLEL, REFERENCE, plan_of
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.side_conditions.step_bindings import misbound
-from tvlint.equivalence.verdict.on_numbers import Difference, NotRun
+from tvlint.equivalence.verdict.numbers.outcome import Difference, NotRun
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.equivalence.verdict.unmade_gradients import ways_to_run
 from tvlint.findings import Outcome

@@ -8,7 +8,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.findings import Outcome
 
 HEAD = "weight w f32[8,6]{}\ninput x f32[5,6]\ninput t i64[5]\nloss l\nprogram\ny = linear(x, w)\n"

@@ -8,7 +8,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
 from tests.equivalence.test_text_plans import verdict_on
-from tvlint.equivalence.verdict.on_numbers import Agreement
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.equivalence.verdict.parts_as_places import with_parts_as_places
 from tvlint.findings import Outcome
 

@@ -10,7 +10,7 @@ import pytest
 from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
-from tvlint.equivalence.verdict.on_numbers import Agreement
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 

@@ -7,8 +7,8 @@ import pytest
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.numbers.repair import repaired_on_numbers
 from tvlint.equivalence.verdict.pairing import Case, pair
-from tvlint.equivalence.verdict.repair_on_numbers import repaired_on_numbers
 from tvlint.findings import Outcome
 
 HEAD = "weight w f32[8,4]{rows}\nweight g f32[8]{rows}\nweight v f32[4,8]{columns}\ninput x f32[6,4]\nloss l\n"

@@ -9,7 +9,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import in_use
-from tvlint.equivalence.verdict.on_numbers import Agreement
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.equivalence.verdict.prove import Verdict, prove
 from tvlint.findings import Outcome
 

@@ -20,8 +20,10 @@ from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.sizes.factors import FactorTable
 from tvlint.equivalence.sizes.shrink import shrink
-from tvlint.equivalence.verdict import on_numbers, pairing
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, run_both, run_in_declared_shapes
+from tvlint.equivalence.verdict import pairing
+from tvlint.equivalence.verdict.numbers import run, run_sizes
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
+from tvlint.equivalence.verdict.numbers.run_both import gradients_may_agree, run_both, run_in_declared_shapes
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.plan import Plan
@@ -180,7 +182,7 @@ def test_generated_code_of_a_large_vocabulary_agrees() -> None:
     assert SHARED is not None
     folder = SHARED / "plans" / "gencode" / "v08--llama3_hybrid_dp2_pp2_tp2_nm2_gbs16_ly2_h8_hi256_sq32"
     parallel, reference = read(folder)
-    assert on_numbers._size(reference) > on_numbers._MOST_NUMBERS
+    assert run_sizes.size_of(reference) > run_sizes._MOST_NUMBERS
     found = on_numbers_of(parallel, reference)
     assert isinstance(found, Agreement)
     assert found.sizes
@@ -289,20 +291,20 @@ def test_replicas_whose_number_the_plan_states_keep_it() -> None:
 
 
 def test_edits_of_many_ranks_are_tried_on_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_numbers, "_MOST_OPERATORS_OF_EDITS", 100)
+    monkeypatch.setattr(run_sizes, "_MOST_OPERATORS_OF_EDITS", 100)
     ran: list[int] = []
-    replay = on_numbers.replay
+    replay = run.replay
 
     def counted(plan: Plan, *arguments: object) -> object:
         ran.append(plan.mesh.size)
         return replay(plan, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(on_numbers, "replay", counted)
+    monkeypatch.setattr(run, "replay", counted)
     plan = REPLICAS.replace("softmax(y, dim=1)", "softmax(y, dim=0)")
     parallel, reference = plans(with_backward(plan), with_backward(OF_REPLICAS))
     case = pairing.pair(parallel, reference)
     assert isinstance(case, pairing.Case)
-    agree = on_numbers.gradients_may_agree(case)
+    agree = gradients_may_agree(case)
     assert not agree(case)
     right = pairing.pair(*plans(with_backward(REPLICAS), with_backward(OF_REPLICAS)))
     assert isinstance(right, pairing.Case)

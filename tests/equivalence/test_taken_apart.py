@@ -6,7 +6,7 @@ import pytest
 
 from tests.equivalence.idiom import Idiom, assert_wrong_mutants_are_not_proved, numbers_of_proved, twins
 from tests.equivalence.test_multiplied_out import SQUARED
-from tvlint.equivalence.verdict.on_numbers import Agreement
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")

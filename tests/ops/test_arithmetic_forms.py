@@ -33,7 +33,7 @@ from tvlint.analyses.relations.terms.expressions import (
 )
 from tvlint.analyses.relations.terms.flags import is_of_flags
 from tvlint.analyses.relations.terms.terms import Terms
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.spec import UnsupportedError

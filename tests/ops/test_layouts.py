@@ -18,7 +18,7 @@ from tvlint.analyses.relations.terms import arithmetic, layouts
 from tvlint.analyses.relations.terms.expressions import TooLargeError, finer
 from tvlint.analyses.relations.terms.sums_of_products import Algebra
 from tvlint.analyses.relations.terms.terms import Terms
-from tvlint.equivalence.verdict.on_numbers import Agreement, Difference
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.spec import UnsupportedError

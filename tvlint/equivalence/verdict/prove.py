@@ -18,9 +18,9 @@ The passes, in order, each a function from frozen values to a frozen value:
     explain it;
 - `judge.find_proof`: a case whose values alone are open (`open_values.OF_VALUES`) -> a proof from normal forms;
 - `statement.state_proof`, `statement.state_gaps`: attempts and defects -> a verdict; `solver_recheck.with_opinion` asks z3;
-- `on_numbers.run_both`: a pair that is still open -> what runs on random numbers show; `assumptions.holds_on_any_numbers` says
+- `numbers.run_both`: a pair that is still open -> what runs on random numbers show; `assumptions.holds_on_any_numbers` says
   on which, `unmade_gradients.ways_to_run` in which ways, `mixed_parts.taken_with_what_is_complete` names a cause;
-- `repair_on_numbers.repaired_on_numbers`: a verdict without a repair -> the edit that makes the plan prove.
+- `numbers.repair`: a verdict without a repair -> the edit that makes the plan prove.
 """
 
 from __future__ import annotations
@@ -181,7 +181,9 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
     others = {reason.name for reason in verdict.reasons} - OF_VALUES
     if others - {"absent-gradient"}:
         return verdict
-    from tvlint.equivalence.verdict.on_numbers import Agreement, Difference, NotRun, as_troubles, run_both, runs
+    from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
+    from tvlint.equivalence.verdict.numbers.run_both import run_both
+    from tvlint.equivalence.verdict.numbers.words import as_defects, describe_runs
 
     if others:
         ways = [run_both(way) for way in ways_to_run(case)]
@@ -195,7 +197,7 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
     if isinstance(found, Difference):
         open_ = verdict.outcome is Outcome.UNKNOWN
         taken = taken_with_what_is_complete(case) if open_ else None
-        shown = reasons(case.parallel, as_troubles(case.parallel, found, open_, taken))
+        shown = reasons(case.parallel, as_defects(case.parallel, found, open_, taken))
         place = next((reason.location for reason in verdict.reasons if reason.location.line), None)
         if place is not None and found.first is None and taken is None:
             shown = tuple(replace(reason, location=place) for reason in shown)
@@ -203,7 +205,7 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
         outcome = Outcome.REFUTED if open_ else Outcome.UNKNOWN
         return replace(verdict, outcome=outcome, reasons=(*shown, *verdict.reasons), stages=stages)
     if isinstance(found, Agreement):
-        return replace(verdict, facts=(*verdict.facts, ("agrees with the reference on", runs(found.sizes))))
+        return replace(verdict, facts=(*verdict.facts, ("agrees with the reference on", describe_runs(found.sizes))))
     return replace(verdict, facts=(*verdict.facts, ("not run on numbers, since", found.why)))
 
 
@@ -214,8 +216,8 @@ def _with_repair(case: Case, verdict: Verdict) -> Verdict:
     """
     if case.agrees or not _differs_alone(verdict) or any(reason.repair for reason in verdict.reasons):
         return verdict
-    from tvlint.equivalence.verdict.on_numbers import GENERATED
-    from tvlint.equivalence.verdict.repair_on_numbers import repaired_on_numbers
+    from tvlint.equivalence.verdict.numbers.origin import GENERATED
+    from tvlint.equivalence.verdict.numbers.repair import repaired_on_numbers
 
     if case.parallel.format in GENERATED:
         return verdict
@@ -256,7 +258,7 @@ def _confirmed(case: Case, verdict: Verdict) -> Verdict:
     """Return the verdict, which is left open where it rests on other values and none shows when both plans are run."""
     if not _differs_alone(verdict):
         return verdict
-    from tvlint.equivalence.verdict.on_numbers import where_runs_agree
+    from tvlint.equivalence.verdict.numbers.run_both import where_runs_agree
 
     where = where_runs_agree(case)
     if not where:

@@ -14,7 +14,7 @@ from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.equivalence.explain.repair import Candidate, Repair, first_proved
 from tvlint.equivalence.explain.statement_edits import candidate, statement_edits
-from tvlint.equivalence.verdict.on_numbers import gradients_may_agree
+from tvlint.equivalence.verdict.numbers.run_both import gradients_may_agree
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Communicate, Compute, Group, Literal, Operator, ReduceGradients, Value

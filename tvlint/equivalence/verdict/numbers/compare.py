@@ -1,0 +1,200 @@
+"""Compare a run of the parallel plan with one of the reference: gradients, weights and states that are left, results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from fractions import Fraction
+
+from tvlint.analyses.dataflow.def_use import reads
+from tvlint.analyses.dataflow.step_scope import micro_batches_of
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.equivalence.verdict.numbers.closeness import is_close
+from tvlint.equivalence.verdict.numbers.origin import is_generated
+from tvlint.equivalence.verdict.numbers.outcome import RETURNED, Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.numbers.returned import is_same_returned
+from tvlint.equivalence.verdict.numbers.run import Run, held_places, run_plan
+from tvlint.equivalence.verdict.numbers.whole_values import Whole
+from tvlint.equivalence.verdict.pairing import Case
+from tvlint.ir.operators import Backward, Communicate, ReduceGradients, Update
+from tvlint.ir.plan import Plan, Role
+from tvlint.ops.field import Array
+from tvlint.replay.memory import Memory
+from tvlint.replay.run import Result
+
+_NOTHING = 1e-6
+"""A gradient that is smaller throughout may be zero, but for rounding; its errors show nothing."""
+
+_CERTAIN = 1e-6
+"""A gradient that is off by more than this part of the greatest element is another gradient, whatever rounding does."""
+
+
+def compare_runs(
+    case: Case, whole: Whole, known: Run | None = None, memory: Memory | None = None
+) -> Agreement | Difference | NotRun:
+    """Return what a run shows; `known` is that of the reference, where it has been run, and `memory` that of other plans."""
+    parallel, reference = case.parallel, case.reference
+    alone = known or run_plan(reference, case, case.reference_inputs, case.reference_micro_batches, whole)
+    if isinstance(alone, NotRun):
+        return alone
+    many = run_plan(parallel, case, case.inputs, case.micro_batches * parallel.replication.count, whole, memory)
+    if isinstance(many, NotRun):
+        return many
+    expected = gradients_of(reference, alone.found)
+    left = {full_name(reference, name): value for (_, name), value in alone.found.left.items()}
+    if not _are_left(parallel, left, many.found):
+        return NotRun("weights or states become something else")
+    updated = {name for name in left if name in {full_name(parallel, held) for _, held in many.found.left}}
+    parts = parallel.mesh.size * micro_batches_of(parallel) if is_generated(parallel, reference) else 0
+    different = _other_gradient(parallel, expected, many.found, updated, parts)
+    if isinstance(different, NotRun):
+        return different
+    if different is not None:
+        if case.reference_micro_batches == 1:
+            different = _with_first(different, parallel, alone, many)
+        return replace(different, invented=max(alone.invented, many.invented))
+    if is_same_returned(case, alone.found, many.found):
+        return Agreement(moved_weights(expected))
+    return NotRun(RETURNED)
+
+
+def full_name(plan: Plan, name: str) -> str:
+    return plan.tensors[name].logical or name
+
+
+def gradients_of(reference: Plan, alone: Result) -> dict[str, Array]:
+    """Return the gradients of the reference by the full names of weights."""
+    return {full_name(reference, name): gradient * reference.undivided for (_, name), gradient in alone.gradients.items()}
+
+
+def moved_weights(gradients: Mapping[str, Array]) -> frozenset[str]:
+    """Return the weights of which the gradient is not zero throughout, but for rounding."""
+    return frozenset(name for name, gradient in gradients.items() if abs(gradient).max(initial=0) > _NOTHING)
+
+
+def _are_left(plan: Plan, expected: Mapping[str, Array], many: Result) -> bool:
+    """Return whether the ranks leave in weights and states what the reference does, of all that both write anew."""
+    for (rank, name), value in many.left.items():
+        right = expected.get(full_name(plan, name))
+        if right is None:
+            continue
+        first = rank % plan.replication.stride if plan.replication.count > 1 else rank
+        try:
+            piece = right[held_places(plan, plan.tensors[name], first)]
+        except (Mismatch, IndexError):
+            return False
+        if not is_close(value, piece, float(abs(right).max(initial=0))):
+            return False
+    return expected.keys() <= {full_name(plan, name) for _, name in many.left}
+
+
+def _other_gradient(
+    plan: Plan, expected: Mapping[str, Array], many: Result, updated: Set[str], parts: int
+) -> Difference | NotRun | None:
+    """Return where a rank has another gradient of a piece of a weight that it uses than the reference; None where none has.
+
+    Of the weights that are `updated` in both plans no gradient need be left. Where a plan does not say by what it divides, it
+    may be by numbers of its `parts`, if these are known, else by anything.
+    """
+    import numpy as np
+
+    expected = {name: gradient for name, gradient in expected.items() if name not in updated}
+    used = [(rank, name) for rank, name in _used(plan) if full_name(plan, name) not in updated]
+    if not expected.keys() <= {plan.tensors[name].logical or name for _, name in used}:
+        return NotRun("the plans train different weights")
+    undivided = _undivided(plan)
+    errors: dict[str, dict[int, float]] = {}
+    scaled = ""
+    for rank, name in used:
+        tensor = plan.tensors[name]
+        right = expected.get(tensor.logical or name)
+        gradient = many.gradients.get((rank, name))
+        if right is None:
+            if gradient is not None:
+                return NotRun("the plans train different weights")
+            continue
+        first = rank % plan.replication.stride if plan.replication.count > 1 else rank
+        try:
+            piece = right[held_places(plan, tensor, first)]
+        except (Mismatch, IndexError):
+            return NotRun(f"`{name}` is no piece of the reference's")
+        held = np.zeros(piece.shape) if gradient is None else gradient
+        if held.shape != piece.shape:
+            return NotRun(f"the gradient of `{name}` has another shape than the reference's")
+        scale = float(np.abs(right).max(initial=0))
+        if is_close(held, piece, scale):
+            continue
+        if name in undivided and _is_multiple(held, piece, scale, parts):
+            scaled = name
+        else:
+            errors.setdefault(name, {})[rank] = float(np.abs(held - piece).max())
+    if not errors:
+        return NotRun(f"the plan does not say by what it divides the gradient of `{scaled}`") if scaled else None
+    scales = {name: float(np.abs(expected[plan.tensors[name].logical or name]).max(initial=0)) for name in errors}
+    name = max(errors, key=lambda name_of_weight: max(errors[name_of_weight].values()) / max(scales[name_of_weight], _NOTHING))
+    error = max(errors[name].values())
+    if error <= _CERTAIN * max(scales[name], _NOTHING):
+        return NotRun(f"the gradient of `{name}` differs by what rounding may do")
+    return Difference(name, tuple(sorted(errors[name])), error, scales[name], None)
+
+
+def _undivided(plan: Plan) -> set[str]:
+    """Return the weights whose gradients go through a reducer of which the plan does not say by what it divides."""
+    operators = (operator for segment in plan.segments.values() for operator in segment.operators)
+    return {
+        name
+        for operator in operators
+        if isinstance(operator, ReduceGradients) and not operator.divisor
+        for name in operator.weights
+    }
+
+
+def _is_multiple(held: Array, piece: Array, scale: float, parts: int) -> bool:
+    """Return whether a gradient is the reference's, multiplied with one number.
+
+    Where `parts` are known it is to be a ratio of divisors of these.
+    """
+    norm = float((piece * piece).sum())
+    factor = float((held * piece).sum()) / norm if norm else 0.0
+    if factor <= 0 or not is_close(held / factor, piece, scale):
+        return False
+    ratio = Fraction(factor).limit_denominator(max(1, parts))
+    divides = ratio > 0 and parts % ratio.numerator == parts % ratio.denominator == 0
+    return not parts or (divides and abs(factor / float(ratio) - 1) < _CERTAIN)
+
+
+def _with_first(difference: Difference, plan: Plan, alone: Run, many: Run) -> Difference:
+    """Return the difference with the first result that is not the reference's value of that name.
+
+    Results that have another shape, or that a collective completes, say nothing; nor does a single number, which may be of the
+    batch of one rank.
+    """
+    right = {name: value for _, _, name, value in alone.given}
+    completed = {
+        name
+        for segment in plan.segments.values()
+        for operator in segment.operators
+        if isinstance(operator, Communicate)
+        for name in operator.inputs
+    }
+    for rank, operator, name, value in many.given:
+        known = right.get(name)
+        if known is None or known.shape != value.shape or name in completed or isinstance(operator, Backward):
+            continue
+        if value.size > 1 and not is_close(value, known, float(abs(known).max(initial=0))):
+            return replace(difference, first=(name, rank, operator))
+    return difference
+
+
+def _used(plan: Plan) -> Iterable[tuple[int, str]]:
+    """Return the weights that each rank reads, reduces or updates."""
+    shifts = [replica * plan.replication.stride for replica in range(plan.replication.count)]
+    for program in plan.programs:
+        named = {
+            name
+            for segment in {step.segment for step in program.steps}
+            for operator in plan.segments[segment].operators
+            for name in (operator.weights if isinstance(operator, ReduceGradients | Update) else reads(operator))
+            if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT
+        }
+        yield from ((rank + shift, name) for rank in program.ranks for shift in shifts for name in sorted(named))

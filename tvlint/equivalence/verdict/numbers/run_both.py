@@ -1,0 +1,230 @@
+"""Both plans run on the same random numbers: what confirms that a refuted plan computes something else, and decides others.
+
+What refutes by its structure, a partial sum that is taken for a whole one, say, shows that a value is another one than the
+reference's at that place. It may yet make no difference in the end: a partial sum through an operator that leaves sums as they
+are, parts that are put right later, what is multiplied with zero, keys that a mask hides. Where a pair is small enough to be
+run, it is run, also with masks in the place of its buffers and flags. Plans that agree in all gradients and returned values,
+and in what weights and states become where both write that out, are not refuted, and not proved either. Where random numbers
+are drawn, or a function has no numbers, something stands in for them (`tvlint/replay/stand_ins.py`): a difference then shows
+nothing, but for functions in code that a generator made of a traced graph. It splits a function by its annotation alone, so
+that what it makes is right for all functions with that annotation, or not right.
+
+A pair that is too large is run with smaller sizes (`tvlint/equivalence/sizes/shrink.py`, which says why a difference of that
+pair is one of the pair itself).
+
+A pair that the derivation leaves open is refuted where the gradient of a weight is another one in every run. Nothing is
+concluded from a difference where the numbers may be none that the plans are made for, or where the run does not show what
+counts: weights that the plan itself updates, inputs of which it is assumed which is which. Where a plan does not say by what it
+divides gradients, a multiple of the reference's shows nothing.
+
+A right plan may use the content of buffers, masks and positions (`contents.py`). A difference then counts only where both plans
+read the same of these tensors, and where no likely content makes them agree. Code that a generator made of a traced graph rests
+on no content, which the generator does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.equivalence.verdict.declared_results import otherwise_declared
+from tvlint.equivalence.verdict.numbers.compare import compare_runs, gradients_of, moved_weights
+from tvlint.equivalence.verdict.numbers.contents import Held, content_of, likely_contents, likely_masks, names_read
+from tvlint.equivalence.verdict.numbers.origin import is_generated
+from tvlint.equivalence.verdict.numbers.outcome import FUNCTIONS, NO_NUMBER, RETURNED, SEEDS, Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.numbers.rounding import with_rounding
+from tvlint.equivalence.verdict.numbers.run import run_plan
+from tvlint.equivalence.verdict.numbers.run_sizes import Small, in_plan, to_run, to_run_again
+from tvlint.equivalence.verdict.numbers.whole_values import least_index, random_numbers
+from tvlint.equivalence.verdict.pairing import Case
+from tvlint.ir.operators import Compute
+from tvlint.ir.plan import Plan, Program, Role
+from tvlint.replay.memory import Memory
+
+_MOST_RUNS = 4 * SEEDS
+"""So many runs are made where some of them show a difference: what differs for some data may not show in each."""
+
+_NEAR_ZERO = 2**-6
+"""The greatest of random numbers beside which what is added to a mean of squares shows."""
+
+_ROUNDED = 1e-5
+"""A gradient that casts round is off by more than this part of the greatest element, which `float32` never is."""
+
+_PLAIN = 1e-3
+"""Where something stands in for a function, which may make rounding errors larger, a gradient is off by more than this."""
+
+
+def run_both(case: Case, any_numbers: bool = False) -> Agreement | Difference | NotRun:
+    """Run the pair on random numbers, and return what they show.
+
+    With `any_numbers` the plans are to agree on any numbers, whatever inputs and buffers are made for, as a proof says. Nothing
+    is run where operators are known to give other shapes than those that are declared.
+    """
+    otherwise = otherwise_declared(case.parallel) or otherwise_declared(case.reference)
+    return NotRun(otherwise) if otherwise else run_in_declared_shapes(case, any_numbers)
+
+
+def run_in_declared_shapes(case: Case, any_numbers: bool = False) -> Agreement | Difference | NotRun:
+    """Run the pair as `run_both` does, in the shapes that are declared whatever operators say, as smaller sizes need it."""
+    small = to_run(case)
+    if isinstance(small, NotRun):
+        return small
+    found = _shown(small.case, any_numbers)
+    if isinstance(found, Agreement):
+        found = _rounded(small.case) or found
+    if isinstance(found, NotRun):
+        return found
+    if isinstance(found, Difference) and found.first is not None:
+        name, rank, operator = found.first
+        found = replace(found, first=(name, rank, in_plan(case.parallel, small.case.parallel, operator)))
+    return replace(found, sizes=small.sizes)
+
+
+def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | Difference | NotRun:
+    """Return what runs of a pair show that is small enough, where functions stand in for others if it is as `plain`."""
+    parallel, reference = case.parallel, case.reference
+    below = least_index(reference)
+    if below > 1 and compare_runs(case, random_numbers(0, below)) == NO_NUMBER:
+        below //= 2
+    found: list[Difference] = []
+    for seed in range(_MOST_RUNS):
+        each = compare_runs(case, random_numbers(seed, below))
+        if isinstance(each, NotRun):
+            return each
+        if isinstance(each, Difference):
+            found.append(each)
+        if seed + 1 >= SEEDS and len(found) in (0, SEEDS):
+            break
+    if not found:
+        return Agreement()
+    invented = found[-1].invented
+    if invented == FUNCTIONS and is_generated(parallel, reference) and all(each.error > plain * each.scale for each in found):
+        invented = ""
+    why = f"the plans {invented}" if invented else _inconclusive(parallel, reference)
+    why = why or ("" if any_numbers else _of_other_content(case, below))
+    if why or len(found) < SEEDS:
+        return NotRun(why or "runs on other numbers agree")
+    return found[-1]
+
+
+def _rounded(case: Case) -> Difference | None:
+    """Return the difference that casts to a narrower type make to a plan that is the reference but for these.
+
+    A generator casts nothing that the graph does not cast. Others who compare a plan of mixed precision with a reference of
+    whole precision may mean it: the pair stays unknown.
+    """
+    generated = is_generated(case.parallel, case.reference)
+    rounding = with_rounding(case.parallel, case.reference) if generated else None
+    if rounding is None:
+        return None
+    plan, dtype = rounding
+    found = _shown(replace(case, parallel=plan), any_numbers=True, plain=_ROUNDED)
+    if not isinstance(found, Difference) or found.error <= _ROUNDED * found.scale:
+        return None
+    return replace(found, first=None, rounds_to=dtype)
+
+
+def where_runs_agree(case: Case) -> str:
+    """Return for which numbers both plans give the same, random ones or those of a mask; empty where they do for none.
+
+    What a mask hides shows only where what it leaves moves each weight that random numbers move. Numbers near zero show what is
+    added to larger ones that it vanishes beside.
+    """
+    small = to_run(case)
+    if isinstance(small, NotRun):
+        return ""
+    case = small.case
+    below = least_index(case.reference)
+    if all(isinstance(compare_runs(case, random_numbers(seed, below)), Agreement) for seed in range(SEEDS)):
+        shows = isinstance(compare_runs(case, random_numbers(SEEDS, below, spread=_NEAR_ZERO)), Difference)
+        return "" if shows else f"in {SEEDS} runs on random numbers"
+    name = _mask_that_explains(case, below, content_of(case.reference, case.reference_inputs))
+    return f"where {name}" if name else ""
+
+
+def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
+    """Return what says of cases with other plans in the place of the case's whether the gradients of a run are the reference's.
+
+    Where a run of the case shows a difference, a plan that cannot be run shows no agreement.
+    """
+    small = to_run_again(case)
+    if isinstance(small, NotRun):
+        return lambda changed: True
+    is_small, case = small.case is case, small.case
+    whole, memory = random_numbers(0, least_index(case.reference)), Memory()
+    alone = run_plan(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole)
+    if isinstance(alone, NotRun):
+        return lambda changed: True
+    differs = isinstance(compare_runs(case, whole, alone, memory), Difference)
+
+    def agree(changed: Case) -> bool:
+        small = Small(changed) if is_small else to_run_again(changed)
+        known = alone if is_small else None
+        found = small if isinstance(small, NotRun) else compare_runs(small.case, whole, known, memory)
+        return isinstance(found, Agreement) or (isinstance(found, NotRun) and (not differs or found == NotRun(RETURNED)))
+
+    return agree
+
+
+def _weights_by_program(plan: Plan) -> Iterator[list[str]]:
+    """Yield the full names of the weights that each program uses."""
+    for program in plan.programs:
+        operators = [
+            operator for name in {step.segment for step in program.steps} for operator in plan.segments[name].operators
+        ]
+        read = dict.fromkeys(name for operator in operators for name in reads(operator))
+        weights = [plan.tensors[name] for name in read if name in plan.tensors]
+        yield [tensor.logical or tensor.name for tensor in weights if tensor.role is Role.WEIGHT]
+
+
+def _runs_of(program: Program) -> list[tuple[str, int]]:
+    return [(step.segment, step.micro_batch) for step in program.steps]
+
+
+def _of_other_content(case: Case, below: int) -> str:
+    """Return why inputs and buffers may not be any numbers: masks, positions and orders are not, which a right plan may use."""
+    if set(case.inputs.names) != set(case.reference_inputs.names):
+        return "the plans call their inputs by other names"
+    called = {name: case.inputs.names[number] for name, number in case.inputs.number.items()}
+    for role in (Role.INPUT, Role.BUFFER):
+        here = {called.get(name, name) for name in names_read(case.parallel, role)}
+        if here != (there := names_read(case.reference, role)):
+            return f"one of the plans does not read `{min(here ^ there)}`"
+    if is_generated(case.parallel, case.reference) or not (held := content_of(case.reference, case.reference_inputs)):
+        return ""
+    contents = likely_contents(held)
+    agreed = (name for name, of in contents if isinstance(compare_runs(case, random_numbers(0, below, of)), Agreement))
+    name = next(agreed, "") or _mask_that_explains(case, below, held)
+    return f"the plans agree where {name}" if name else ""
+
+
+def _mask_that_explains(case: Case, below: int, held: Held) -> str:
+    """Return a mask with which the plans agree, and which moves each weight that random numbers move; empty for none."""
+    alone = run_plan(case.reference, case, case.reference_inputs, case.reference_micro_batches, random_numbers(0, below))
+    if isinstance(alone, NotRun) or not held:
+        return ""
+    moved = moved_weights(gradients_of(case.reference, alone.found))
+    for name, contents in likely_masks(held):
+        found = compare_runs(case, random_numbers(0, below, contents))
+        if isinstance(found, Agreement) and found.moved >= moved:
+            return name
+    return ""
+
+
+def _inconclusive(parallel: Plan, reference: Plan) -> str:
+    """Return why a difference shows nothing; nothing where it does."""
+    for plan in (parallel, reference):
+        if any(len(set(names)) < len(names) for names in _weights_by_program(plan)):
+            return "a rank has one weight under two names"
+        if any(len(set(runs)) < len(runs) for runs in map(_runs_of, plan.programs)):
+            return "a segment runs twice for one micro-batch"
+        for segment in plan.segments.values():
+            for operator in segment.operators:
+                if isinstance(operator, Compute) and operator.in_place:
+                    return f"`{operator.op}` overwrites its operand"
+                if any(
+                    plan.tensors[name].role in (Role.WEIGHT, Role.STATE) for name in writes(operator) if name in plan.tensors
+                ):
+                    return "the plan writes out how weights are updated"
+    return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders.plan_tapes import with_backward
@@ -153,6 +155,11 @@ def test_keys_that_a_mask_hides_may_be_left_out(flags: bool) -> None:
     ):
         assert before in plan
         assert _verdict(plan.replace(before, after), reference).outcome is Outcome.REFUTED
+
+
+def test_a_generator_leaves_no_keys_out_for_a_mask_that_it_does_not_know() -> None:
+    both = plans(with_backward(DOCUMENTS), with_backward(ATTENTION))
+    assert prove(*(replace(plan, format="nnscaler-pickle") for plan in both)).outcome is Outcome.REFUTED
 
 
 DECAY = """weight w f32[4,4]

@@ -13,7 +13,7 @@ from tvlint.equivalence.verdict.numbers.closeness import is_close
 from tvlint.equivalence.verdict.numbers.origin import is_generated
 from tvlint.equivalence.verdict.numbers.outcome import RETURNED, Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.numbers.returned import is_same_returned
-from tvlint.equivalence.verdict.numbers.run import Run, held_places, run_plan
+from tvlint.equivalence.verdict.numbers.run import Run, held_places, run_parallel, run_reference
 from tvlint.equivalence.verdict.numbers.whole_values import Whole
 from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.operators import Backward, Communicate, ReduceGradients, Update
@@ -34,13 +34,13 @@ def compare_runs(
 ) -> Agreement | Difference | NotRun:
     """Return what a run shows; `known` is that of the reference, where it has been run, and `memory` that of other plans."""
     parallel, reference = case.parallel, case.reference
-    alone = known or run_plan(reference, case, case.reference_inputs, case.reference_micro_batches, whole)
+    alone = known or run_reference(case, whole)
     if isinstance(alone, NotRun):
         return alone
-    many = run_plan(parallel, case, case.inputs, case.micro_batches * parallel.replication.count, whole, memory)
+    many = run_parallel(case, whole, memory)
     if isinstance(many, NotRun):
         return many
-    expected = gradients_of(reference, alone.found)
+    expected = _gradients_of(reference, alone.found)
     left = {full_name(reference, name): value for (_, name), value in alone.found.left.items()}
     if not _are_left(parallel, left, many.found):
         return NotRun("weights or states become something else")
@@ -54,7 +54,7 @@ def compare_runs(
             different = _with_first(different, parallel, alone, many)
         return replace(different, invented=max(alone.invented, many.invented))
     if is_same_returned(case, alone.found, many.found):
-        return Agreement(moved_weights(expected))
+        return Agreement()
     return NotRun(RETURNED)
 
 
@@ -62,13 +62,14 @@ def full_name(plan: Plan, name: str) -> str:
     return plan.tensors[name].logical or name
 
 
-def gradients_of(reference: Plan, alone: Result) -> dict[str, Array]:
+def _gradients_of(reference: Plan, alone: Result) -> dict[str, Array]:
     """Return the gradients of the reference by the full names of weights."""
     return {full_name(reference, name): gradient * reference.undivided for (_, name), gradient in alone.gradients.items()}
 
 
-def moved_weights(gradients: Mapping[str, Array]) -> frozenset[str]:
-    """Return the weights of which the gradient is not zero throughout, but for rounding."""
+def moved_weights(reference: Plan, alone: Result) -> frozenset[str]:
+    """Return the weights of which the reference's gradient is not zero throughout, but for rounding."""
+    gradients = _gradients_of(reference, alone)
     return frozenset(name for name, gradient in gradients.items() if abs(gradient).max(initial=0) > _NOTHING)
 
 

@@ -20,8 +20,6 @@ RETURNED = "the gradients agree, and what is returned does not"
 class Agreement:
     """All gradients and returned values were those of the reference in each of `SEEDS` runs."""
 
-    moved: frozenset[str] = frozenset()
-    """The weights whose gradients are not zero throughout."""
     sizes: Mapping[int, int] = field(default_factory=dict)
     """As in `Difference`."""
 

@@ -32,9 +32,17 @@ class Run:
     invented: str = ""
 
 
-def run_plan(
-    plan: Plan, case: Case, inputs: Inputs, count: int, whole: Whole, memory: Memory | None = None
-) -> Run | NotRun:
+def run_reference(case: Case, whole: Whole) -> Run | NotRun:
+    """Return what the reference computes, or why that cannot be found out."""
+    return _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole)
+
+
+def run_parallel(case: Case, whole: Whole, memory: Memory | None = None) -> Run | NotRun:
+    """Return what the parallel plan computes, with the `memory` of other plans, or why that cannot be found out."""
+    return _run(case.parallel, case, case.inputs, case.micro_batches * case.parallel.replication.count, whole, memory)
+
+
+def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: Whole, memory: Memory | None = None) -> Run | NotRun:
     """Return what the plan computes, or why that cannot be found out."""
     import numpy as np
 

@@ -29,12 +29,12 @@ from dataclasses import replace
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.equivalence.verdict.declared_results import otherwise_declared
-from tvlint.equivalence.verdict.numbers.compare import compare_runs, gradients_of, moved_weights
+from tvlint.equivalence.verdict.numbers.compare import compare_runs, moved_weights
 from tvlint.equivalence.verdict.numbers.contents import Held, content_of, likely_contents, likely_masks, names_read
 from tvlint.equivalence.verdict.numbers.origin import is_generated
 from tvlint.equivalence.verdict.numbers.outcome import FUNCTIONS, NO_NUMBER, RETURNED, SEEDS, Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.numbers.rounding import with_rounding
-from tvlint.equivalence.verdict.numbers.run import run_plan
+from tvlint.equivalence.verdict.numbers.run import Run, run_reference
 from tvlint.equivalence.verdict.numbers.run_sizes import Small, in_plan, to_run, to_run_again
 from tvlint.equivalence.verdict.numbers.whole_values import least_index, random_numbers
 from tvlint.equivalence.verdict.pairing import Case
@@ -85,11 +85,13 @@ def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | 
     """Return what runs of a pair show that is small enough, where functions stand in for others if it is as `plain`."""
     parallel, reference = case.parallel, case.reference
     below = least_index(reference)
-    if below > 1 and compare_runs(case, random_numbers(0, below)) == NO_NUMBER:
+    first = compare_runs(case, random_numbers(0, below))
+    if first == NO_NUMBER and below > 1:
         below //= 2
+        first = compare_runs(case, random_numbers(0, below))
     found: list[Difference] = []
     for seed in range(_MOST_RUNS):
-        each = compare_runs(case, random_numbers(seed, below))
+        each = compare_runs(case, random_numbers(seed, below)) if seed else first
         if isinstance(each, NotRun):
             return each
         if isinstance(each, Difference):
@@ -139,7 +141,7 @@ def where_runs_agree(case: Case) -> str:
     if all(isinstance(compare_runs(case, random_numbers(seed, below)), Agreement) for seed in range(SEEDS)):
         shows = isinstance(compare_runs(case, random_numbers(SEEDS, below, spread=_NEAR_ZERO)), Difference)
         return "" if shows else f"in {SEEDS} runs on random numbers"
-    name = _mask_that_explains(case, below, content_of(case.reference, case.reference_inputs))
+    name = _mask_that_explains(case, below, _content_that_matters(case))
     return f"where {name}" if name else ""
 
 
@@ -153,7 +155,7 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
         return lambda changed: True
     is_small, case = small.case is case, small.case
     whole, memory = random_numbers(0, least_index(case.reference)), Memory()
-    alone = run_plan(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole)
+    alone = run_reference(case, whole)
     if isinstance(alone, NotRun):
         return lambda changed: True
     differs = isinstance(compare_runs(case, whole, alone, memory), Difference)
@@ -191,7 +193,8 @@ def _of_other_content(case: Case, below: int) -> str:
         here = {called.get(name, name) for name in names_read(case.parallel, role)}
         if here != (there := names_read(case.reference, role)):
             return f"one of the plans does not read `{min(here ^ there)}`"
-    if is_generated(case.parallel, case.reference) or not (held := content_of(case.reference, case.reference_inputs)):
+    held = _content_that_matters(case)
+    if not held:
         return ""
     contents = likely_contents(held)
     agreed = (name for name, of in contents if isinstance(compare_runs(case, random_numbers(0, below, of)), Agreement))
@@ -199,15 +202,23 @@ def _of_other_content(case: Case, below: int) -> str:
     return f"the plans agree where {name}" if name else ""
 
 
+def _content_that_matters(case: Case) -> Held:
+    """Return what a right plan may hold to be no random numbers: nothing where a generator made it, which knows no content."""
+    return {} if is_generated(case.parallel, case.reference) else content_of(case.reference, case.reference_inputs)
+
+
 def _mask_that_explains(case: Case, below: int, held: Held) -> str:
     """Return a mask with which the plans agree, and which moves each weight that random numbers move; empty for none."""
-    alone = run_plan(case.reference, case, case.reference_inputs, case.reference_micro_batches, random_numbers(0, below))
-    if isinstance(alone, NotRun) or not held:
+    alone = run_reference(case, random_numbers(0, below)) if held else None
+    if not isinstance(alone, Run):
         return ""
-    moved = moved_weights(gradients_of(case.reference, alone.found))
+    moved = moved_weights(case.reference, alone.found)
     for name, contents in likely_masks(held):
-        found = compare_runs(case, random_numbers(0, below, contents))
-        if isinstance(found, Agreement) and found.moved >= moved:
+        whole = random_numbers(0, below, contents)
+        alone = run_reference(case, whole)
+        if isinstance(alone, NotRun) or not moved_weights(case.reference, alone.found) >= moved:
+            continue
+        if isinstance(compare_runs(case, whole, alone), Agreement):
             return name
     return ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tvlint.analyses.relations.assumable import DECLARED_PIECE_ORDER
-from tvlint.analyses.relations.terms.sums_of_products import FOUND
+from tvlint.analyses.relations.terms.terms_at_indices import FOUND
 from tvlint.equivalence.verdict.derivation import Derivation
 from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.operators import ReduceGradients

@@ -20,14 +20,14 @@ inside, every dimension has as many indices as the finest view of it has dimensi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
-from tvlint.analyses.relations.terms.constants import inverse_of, power_of, product_of, totals_of
+from tvlint.analyses.relations.terms.constants import power_of, product_of
 from tvlint.analyses.relations.terms.expressions import (
     FLAG,
     FUNCTION,
@@ -45,27 +45,18 @@ from tvlint.analyses.relations.terms.expressions import (
     Factor,
     TooLargeError,
     between,
-    finer,
-    is_flag,
-    orders,
     parts_of,
 )
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.numbers import root_of
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare, rational, times
 from tvlint.analyses.relations.terms.signs import ANY, is_positive, least
-from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.terms.terms_at_indices import TermsAtIndices
 from tvlint.ops.field import AT_ZERO
-from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
 
 _Ranges: TypeAlias = dict[tuple[int, int], tuple[int, Expression]]
 """By start and size: an index of that size, and a value that has it."""
 
-FOUND = "every index at which a plan looks something up is one of the places that are there"
-
-_MOST_ADDENDS = 64
-_MOST_FACTORS = 64
 _MOST_POWERS = 4
 _MOST_MULTIPLIED_OUT = 16
 _MOST_MULTIPLIED = 20
@@ -74,164 +65,8 @@ _OF_ZERO = {name: rational(value) for name, value in AT_ZERO.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Algebra:
-    """Arithmetic on expressions over one table of terms; `sizes` are those of indices, and whether the batch is cut there."""
-
-    terms: Terms
-    sizes: dict[int, tuple[int, bool]] = field(default_factory=dict)
-    parts: dict[int, Pattern] = field(default_factory=dict)
-    """The indices that stand for one that some view splits."""
-
-    def of_term(self, term: int, pattern: Sequence[int]) -> Expression:
-        """Return a term whose dimensions have these indices, or what these are split into."""
-        term, constant = bare(self.terms, term)
-        return self.scaled(self.placed(term, [self.expanded(index) for index in pattern]), constant)
-
-    def expanded(self, index: int) -> Pattern:
-        """Return the indices that stand for an index."""
-        return self.parts.get(index, (index,))
-
-    def placed(self, term: int, places: Sequence[Pattern]) -> Expression:
-        """Return a term, without a constant factor, each of whose dimensions has so many indices."""
-        terms = self.terms
-        head, (inner, *_) = terms.keys[term], terms.operands[term] or (term,)
-        if head[0] == MERGE:
-            return self.placed(inner, self._inner_places(inner, head[1], places))
-        if head[0] == "one":
-            return ((NONE, ()),)
-        if not terms.operands[term] and has_trait(str(head[0]), Trait.FILLED) and head[2][0] in (0, 1) and head[2][1] != "bool":
-            return ((NONE, ()),) if head[2][0] else ()
-        if head[0] != SUM_OF_PRODUCTS:
-            return ((NONE, (self._factor(term, places, ONE),)),)
-        operands = iter(terms.operands[term])
-
-        def factor(pattern: Pattern, power: Fraction) -> Factor:
-            return self._factor(next(operands), [self._at(place, places) for place in pattern], power)
-
-        return tuple((constant, tuple(factor(*each_factor) for each_factor in factors)) for constant, factors in head[1])
-
-    def _at(self, place: int, places: Sequence[Pattern]) -> Pattern:
-        return places[place] if place >= 0 else (-1,)
-
-    def _inner_places(self, inner: int, counts: Sequence[int], places: Sequence[Pattern]) -> list[Pattern]:
-        """Return the indices of the dimensions that are joined into others, `counts` of them into each."""
-        sizes, slot = iter(self.terms.shape[inner]), self.terms.slot[inner]
-        found: list[Pattern] = []
-        for count, place in zip(counts, places, strict=True):
-            left = list(place)
-            if count == 1:
-                next(sizes)
-                found.append(place)
-                continue
-            for size in (next(sizes) for _ in range(count)):
-                taken, total = list[int](), 1
-                while total < size and left:
-                    taken.append(left.pop(0))
-                    total *= self.sizes[taken[-1]][0]
-                if total != size:
-                    raise TooLargeError
-                found.append(tuple(taken))
-        if slot >= 0 and not found[slot]:
-            raise TooLargeError
-        return found
-
-    def _factor(self, term: int, places: Sequence[Pattern], power: Fraction) -> Factor:
-        """Return a factor whose dimensions have so many indices."""
-        terms = self.terms
-        if all(len(place) <= 1 for place in places):
-            pattern = []
-            for dim, each_place in enumerate(places):
-                size, cut = terms.shape[term][dim], dim == terms.slot[term]
-                if cut and not each_place:
-                    raise TooLargeError
-                pattern.append(each_place[0] if each_place and (size != 1 or cut) else -1)
-                if pattern[-1] >= 0:
-                    self.sizes[pattern[-1]] = (size, cut)
-            return term, tuple(pattern), power
-        head, operands = terms.keys[term], terms.operands[term]
-        if head[0] == TOTAL:
-            inner, gone = self._unfolded(term, places, frozenset())
-            return (*self._summed(inner, gone), power)
-        if head == PLACE:
-            return self._place_of(self._factor(operands[0], places[:-1], ONE), places[-1], term in terms.within)
-        if head[0] == FUNCTION:
-            (inner_term,) = operands
-            below, constant = bare(terms, inner_term)
-            ((_, ((made, pattern_of, _),)),) = self._applied(head[1], self.scaled(self.placed(below, places), constant))
-            return made, pattern_of, power
-        if head[0] == SPLIT:
-            waiting = iter(places)
-            (base,) = operands
-            return self._factor(base, [tuple(i for _ in range(count) for i in next(waiting)) for count in head[1]], power)
-        for dim, each_place in enumerate(places):
-            if len(each_place) == 1 and each_place[0] >= 0:
-                self.sizes.setdefault(each_place[0], (terms.shape[term][dim], dim == terms.slot[term]))
-        kept = [tuple(index for index in place if index >= 0 and self.sizes[index] != (1, False)) for place in places]
-        flat, counts = tuple(index for atom in kept for index in atom), tuple(map(len, kept))
-        shape, slot = self.extent(flat)
-        return terms.term((SPLIT, counts), (term,), shape, slot), flat, power
-
-    def place_of(self, term: int, pattern: Sequence[int], index: int, *, looked_up: bool = False) -> Expression:
-        """Return the factor that is one where the elements of a term are the place along an index.
-
-        Where the reference looks something up there, they are one of the places: it would fail elsewhere. That what another
-        plan looks up is there too is assumed.
-        """
-        ((constant, factors),) = self.alone(self.of_term(term, pattern))
-        if constant != NONE or len(factors) != 1 or factors[0][2] != ONE or self.sizes[index][1]:
-            raise TooLargeError
-        found = self._place_of(factors[0], self.expanded(index), looked_up and self.terms.sealed < 0)
-        if looked_up and found[0] not in self.terms.within:
-            self.terms.assumptions.add(FOUND)
-        return ((NONE, (found,)),)
-
-    def _place_of(self, factor: Factor, places: Pattern, within: bool) -> Factor:
-        (term, pattern, _), terms = factor, self.terms
-        if len(places) != 1 or places[0] < 0:
-            raise TooLargeError
-        made = terms.term(PLACE, (term,), (*terms.shape[term], self.sizes[places[0]][0]), terms.slot[term])
-        if within:
-            terms.within.add(made)
-        return made, (*pattern, *places), ONE
-
-    def number(self, constant: Constant) -> Expression:
-        """Return a constant."""
-        return ((constant, ()),) if constant[1] else ()
-
-    def scaled(self, one: Expression, constant: Constant) -> Expression:
-        """Return a multiple."""
-        if not constant[1]:
-            self._give_up_infinities(one)
-            return ()
-        return tuple((product_of(factor, constant), factors) for factor, factors in one)
-
-    def added(self, *parts: Expression) -> Expression:
-        """Return the sum."""
-        known: dict[tuple[Factor, ...], list[Constant]] = {}
-        for constant, factors in (addend for part in parts for addend in part):
-            known.setdefault(factors, []).append(constant)
-        if len(known) > _MOST_ADDENDS:
-            raise TooLargeError
-        found = []
-        for factors, constants in known.items():
-            totals = totals_of(constants)
-            found += [(total, factors) for total in totals]
-            if not totals:
-                self._give_up_infinities(((NONE, factors),))
-        return tuple(sorted(found, key=lambda addend: (addend[1], addend[0])))
-
-    def _give_up_infinities(self, one: Expression) -> None:
-        """Raise TooLargeError where what cancels out may be the logarithm of a flag, which is no number."""
-        waiting = [term for _, factors in one for term, _, _ in factors]
-        seen = set(waiting)
-        while waiting:
-            term = waiting.pop()
-            head, operands = self.terms.keys[term], self.terms.operands[term]
-            if head == (FUNCTION, "log") and self.terms.keys[operands[0]][0] == FLAG:
-                raise TooLargeError
-            below = () if head == (FUNCTION, "exp") else [operand for operand in operands if operand not in seen]
-            waiting.extend(below)
-            seen.update(below)
+class Algebra(TermsAtIndices):
+    """Arithmetic on expressions over one table of terms."""
 
     def multiplied(self, one: Expression, other: Expression) -> Expression:
         """Return the product; a sum of several addends is one factor of it."""
@@ -256,40 +91,6 @@ class Algebra:
             return False
         below = {term for _, factors in other for term, _, power in factors if power < 0}
         return not below or self.as_factor(one)[0] not in below
-
-    def _is_joined(self, one: Expression) -> bool:
-        """Return whether every addend is among zeros, so that the sum is values side by side."""
-        return all(any(self.terms.keys[term][0] == PAD for term, _, _ in factors) for _, factors in one)
-
-    def _has_flags(self, one: Expression, flags: Sequence[Factor]) -> bool:
-        """Return whether every addend has these factors, all of which are flags, already."""
-        if not all(is_flag(self.terms, term) for term, _, _ in flags):
-            return False
-        return all(set(flags) <= set(factors) for _, factors in one)
-
-    def alone(self, one: Expression) -> Expression:
-        """Return the expression as one addend: what all addends have in common stands before the rest of their sum."""
-        if len(one) == 1:
-            return one
-        common = frozenset.intersection(*(frozenset(factors) for _, factors in one)) if one else frozenset()
-        rest = [(constant, tuple(factor for factor in factors if factor not in common)) for constant, factors in one]
-        term, pattern, constant = self.as_factor(self.added(tuple(rest)))
-        return ((constant, self._powers((*common, (term, pattern, ONE)))),)
-
-    def _powers(self, factors: Iterable[Factor]) -> tuple[Factor, ...]:
-        """Return a product of powers with one power of each factor, or one below and one above a fraction's bar."""
-        known: dict[tuple[int, Pattern, bool], Fraction] = {}
-        for term, pattern, power in factors:
-            if is_flag(self.terms, term):
-                if power < 0:
-                    raise TooLargeError
-                known[term, pattern, True] = ONE
-                continue
-            key = (term, pattern, power > 0 or is_positive(self.terms, term))
-            known[key] = known.get(key, Fraction(0)) + power
-        if len(known) > _MOST_FACTORS:
-            raise TooLargeError
-        return tuple(sorted((term, pattern, power) for (term, pattern, _), power in known.items() if power))
 
     def power(self, one: Expression, exponent: Fraction) -> Expression:
         """Return a power of the expression."""
@@ -352,14 +153,6 @@ class Algebra:
             if log and (is_positive(self.terms, inner[0]) or (addend[0] == NONE and self.terms.keys[inner[0]][0] == FLAG)):
                 return self.power(((NONE, ((inner[0], pattern, ONE),)),), sign * exponent)
         return self._applied("exp", (addend,))
-
-    def _applied(self, name: str, one: Expression) -> Expression:
-        term, pattern, constant = self.as_factor(one)
-        inner = times(self.terms, term, constant)
-        if name == "log" and not (constant[0] > 0 and is_positive(self.terms, term)):
-            self.terms.require("positive", inner)
-        made = self.terms.term((FUNCTION, name), (inner,), self.terms.shape[term], self.terms.slot[term])
-        return ((NONE, ((made, pattern, ONE),)),)
 
     def _of_zero(self, name: str) -> Expression:
         """Return what a function is of zero."""
@@ -430,9 +223,6 @@ class Algebra:
             inner[place : place + 1] = more
         return inner, found
 
-    def _is_sum(self, term: int, power: Fraction) -> bool:
-        return power == ONE and self.terms.keys[term][0] == TOTAL
-
     def _total_at_place(
         self, constant: Constant, factors: tuple[Factor, ...], place: int, over: frozenset[int]
     ) -> Expression | None:
@@ -453,8 +243,8 @@ class Algebra:
     def _total_among_zeros(self, rest: Addend, term: int, pattern: Pattern, over: frozenset[int]) -> Expression:
         """Return the sum of what a value among zeros is multiplied with: that over the indices at which the value stands."""
         _, dim, start, _ = self.terms.keys[term]
-        (inner,), index, part = self.terms.operands[term], pattern[dim], max([*self.sizes, -1]) + 1
-        self.sizes[part] = (self.terms.shape[inner][dim], False)
+        (inner,), index = self.terms.operands[term], pattern[dim]
+        part = self._new_index(self.terms.shape[inner][dim])
         self._split_as(part, parts_of(self.terms, inner)[dim])
         cut = self.sliced((rest,), index, start, start + self.terms.shape[inner][dim], part)
         expression = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
@@ -466,69 +256,6 @@ class Algebra:
         (inner,), index, part = self.terms.operands[term], pattern[dim], max([*self.sizes, -1]) + 1
         expression = self.of_term(inner, [*pattern[:dim], part, *pattern[dim + 1 :]])
         return self.padded(self.total(self.multiplied((rest,), expression), over), part, start, size, index)
-
-    def _unfolded(self, term: int, places: Sequence[Pattern], over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
-        """Return the factors of a sum whose dimensions have so many indices, and all indices that it and `over` sum."""
-        fresh = max([*self.sizes, -1]) + 1
-        inner, gone = [], set(over)
-        for operand, (pattern, power) in zip(self.terms.operands[term], self.terms.keys[term][1], strict=True):
-            moved: list[Pattern] = []
-            for dim, place in enumerate(pattern):
-                if place < -1:
-                    index = fresh - 2 - place
-                    self.sizes[index] = (self.terms.shape[operand][dim], dim == self.terms.slot[operand])
-                    gone.add(index)
-                    moved.append((index,))
-                else:
-                    moved.append(self._at(place, places))
-            inner.append((operand, moved, power))
-        return [self._factor(*each) for each in inner], frozenset(gone)
-
-    def _summed(self, factors: Sequence[Factor], over: frozenset[int]) -> tuple[int, Pattern]:
-        """Return the sum of a product over indices as a term, and the indices of its dimensions.
-
-        In the term, indices that are left are numbered as its dimensions, and those that are summed from -2 downwards.
-        """
-        best: tuple[tuple[tuple[Pattern, Fraction], ...], list[Factor], list[int]] | None = None
-        for ordered in orders(factors):
-            left: dict[int, int] = {-1: -1}
-            gone: dict[int, int] = {}
-            for _, pattern, _ in ordered:
-                for index in pattern:
-                    if index in over:
-                        gone.setdefault(index, -2 - len(gone))
-                    else:
-                        left.setdefault(index, len(left) - 1)
-            head = tuple((tuple({**left, **gone}[index] for index in pattern), power) for _, pattern, power in ordered)
-            if best is None or head < best[0]:
-                best = head, ordered, [index for index in left if index >= 0]
-        assert best is not None
-        head, ordered, places = best
-        shape, slot = self.extent(places)
-        made = self.terms.term((TOTAL, head), tuple(term for term, _, _ in ordered), shape, slot)
-        return made, tuple(places)
-
-    def extent(self, places: Sequence[int]) -> tuple[tuple[int, ...], int]:
-        """Return the shape and the slot of a term whose dimensions are these indices."""
-        cut = [dim for dim, index in enumerate(places) if self.sizes[index][1]]
-        if len(cut) > 1:
-            raise TooLargeError
-        return tuple(self.sizes[index][0] for index in places), cut[0] if cut else -1
-
-    def as_factor(self, one: Expression) -> tuple[int, Pattern, Constant]:
-        """Return the expression as a constant times a term, its dimensions the indices that occur, in the order of factors."""
-        if len(one) == 1 and len(one[0][1]) == 1 and one[0][1][0][2] == 1:
-            ((constant, ((term, pattern, _),)),) = one
-            return term, pattern, constant
-        places = list(dict.fromkeys(i for _, factors in one for _, pattern, _ in factors for i in pattern if i >= 0))
-        term, constant = self.as_term(one, places)
-        return term, tuple(places), constant
-
-    def _negative(self, term: int) -> int:
-        """Return the negative of a sum whose first addend is taken as positive, of which there is a root."""
-        shape, slot = self.terms.shape[term], self.terms.slot[term]
-        head = (((-1, ONE), ((tuple(range(len(shape))), ONE),)),)
-        return self.terms.term((SUM_OF_PRODUCTS, head), (term,), shape, slot)
 
     def sliced(self, one: Expression, index: int, start: int, stop: int, part: int) -> Expression:
         """Return the expression at some of the values of an index; the others have the index `part`.
@@ -561,15 +288,6 @@ class Algebra:
             )
             for constant, factors in one
         )
-
-    def _split_as(self, part: int, sizes: Sequence[int]) -> None:
-        """Split an index into parts of these sizes. Raises TooLargeError where it is split in another way."""
-        if len(sizes) > 1 and part not in self.parts:
-            fresh = max([*self.sizes, -1]) + 1
-            self.parts[part] = tuple(range(fresh, fresh + len(sizes)))
-            self.sizes.update((fresh + place, (size, False)) for place, size in enumerate(sizes))
-        if len(sizes) > 1 and [self.sizes[index][0] for index in self.parts[part]] != list(sizes):
-            raise TooLargeError
 
     def _raised(self, one: Expression, power: Fraction) -> Expression:
         """Return a power of what takes the place of a factor."""
@@ -792,11 +510,6 @@ class Algebra:
             ranges.setdefault((start, size), []).append(self.sliced(everywhere, index, start, start + size, part))
         return index, {each: (parts[each], self.added(*ranges[each])) for each in sorted(ranges)}
 
-    def _new_index(self, size: int) -> int:
-        index = max([*self.sizes, -1]) + 1
-        self.sizes[index] = (size, False)
-        return index
-
     def _beside_each_other(self, index: int, ranges: _Ranges) -> Expression:
         """Return values at their ranges of an index."""
         size = self.sizes[index][0]
@@ -824,18 +537,6 @@ class Algebra:
             return self._beside_each_other(index, made)
         except TooLargeError:
             return None
-
-    def _zeros_along(self, factors: Sequence[Factor]) -> frozenset[int]:
-        """Return the indices along which a product is among zeros, that other factors or values have too."""
-        return frozenset(self._stands_along(factor) for factor in factors) - {-1}
-
-    def _stands_along(self, factor: Factor) -> int:
-        """Return the index along which a factor is a value among zeros; -1 where it is none."""
-        term, pattern, power = factor
-        head = self.terms.keys[term]
-        if head[0] != PAD or power != ONE or pattern.count(pattern[head[1]]) != 1:
-            return -1
-        return -1 if self.terms.shape[self.terms.operands[term][0]][head[1]] == 1 else pattern[head[1]]
 
     def laid_out(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
         """Return the expression as a constant times a term whose dimensions are these indices, joined where they are split."""
@@ -908,9 +609,7 @@ class Algebra:
         others = {each: index for each, index in runs.items() if each != run}
         part, size = inner[0], prod(self.sizes[index][0] for index in inner)
         if len(inner) > 1:
-            part = max([*self.sizes, -1]) + 1
-            self.sizes[part] = (size, False)
-            others[inner] = part
+            part = others[inner] = self._new_index(size)
         return self.padded(self._with_runs((rest,), others), part, start * size, self.sizes[joined][0], joined)
 
     def _with_run(self, term: int, pattern: Pattern, power: Fraction, runs: Mapping[Pattern, int]) -> Factor:
@@ -939,46 +638,3 @@ class Algebra:
             if constant == NONE:
                 return found, places_of, power
         raise TooLargeError
-
-    def split(self, operands: Iterable[tuple[int, Sequence[int]]]) -> None:
-        """Split indices as finely as any of the terms that have them joins their dimensions."""
-        known: dict[int, tuple[tuple[int, ...], bool]] = {}
-        for term, pattern in operands:
-            slot = self.terms.slot[bare(self.terms, term)[0]]
-            for dim, (index, sizes) in enumerate(zip(pattern, parts_of(self.terms, term), strict=True)):
-                if index >= 0:
-                    known[index] = finer(sizes, known[index][0] if index in known else sizes), dim == slot
-        fresh = max([*known, -1]) + 1000
-        self.sizes.update((index, (prod(sizes), cut)) for index, (sizes, cut) in known.items())
-        for index, (sizes, cut) in known.items():
-            if len(sizes) > 1:
-                self.parts[index] = tuple(range(fresh, fresh + len(sizes)))
-                self.sizes.update((fresh + place, (size, cut and not place)) for place, size in enumerate(sizes))
-                fresh += len(sizes)
-
-    def as_term(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
-        """Return the expression as a constant times a term whose dimensions are these indices; -1 is one of size 1.
-
-        Raises TooLargeError where it has other indices, too.
-        """
-        if not one:
-            raise TooLargeError
-        first = one[0][0]
-        rest = [(product_of(constant, inverse_of(first)), factors) for constant, factors in one]
-        named = {-1: -1, **{index: dim for dim, index in enumerate(places) if index >= 0}}
-        shape = tuple(1 if index < 0 else self.sizes[index][0] for index in places)
-        cut = [dim for dim, index in enumerate(places) if index >= 0 and self.sizes[index][1]]
-        if len(cut) > 1 or not named.keys() >= {index for _, factors in rest for _, pattern, _ in factors for index in pattern}:
-            raise TooLargeError
-        slot = cut[0] if cut else -1
-        head = tuple(
-            (constant, tuple((tuple(named[index] for index in pattern), power) for _, pattern, power in factors))
-            for constant, factors in rest
-        )
-        operands = tuple(term for _, factors in rest for term, _, _ in factors)
-        if head == ((NONE, ()),):
-            return self.terms.term(("one", shape, slot), (), shape, slot), first
-        alone = len(operands) == 1 and head == ((NONE, ((tuple(range(len(shape))), ONE),)),)
-        if alone and (self.terms.shape[operands[0]], self.terms.slot[operands[0]]) == (shape, slot):
-            return operands[0], first
-        return self.terms.term((SUM_OF_PRODUCTS, head), operands, shape, slot), first

@@ -1,0 +1,264 @@
+"""Sums of products of factors, and how they become terms: what needs no arithmetic but that of constants.
+
+`sums_of_products` says what expressions are for, and computes with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+
+from tvlint.analyses.relations.terms.constants import inverse_of, product_of, totals_of
+from tvlint.analyses.relations.terms.expressions import (
+    FLAG,
+    FUNCTION,
+    ONE,
+    PAD,
+    SUM_OF_PRODUCTS,
+    TOTAL,
+    Expression,
+    Factor,
+    TooLargeError,
+    finer,
+    is_flag,
+    orders,
+    parts_of,
+)
+from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare
+from tvlint.analyses.relations.terms.signs import is_positive
+from tvlint.analyses.relations.terms.terms import Terms
+
+_MOST_ADDENDS = 64
+_MOST_FACTORS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Expressions over one table of terms; `sizes` are those of indices, and whether the batch is cut there."""
+
+    terms: Terms
+    sizes: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    parts: dict[int, Pattern] = field(default_factory=dict)
+    """The indices that stand for one that some view splits."""
+
+    def expanded(self, index: int) -> Pattern:
+        """Return the indices that stand for an index."""
+        return self.parts.get(index, (index,))
+
+    def _at(self, place: int, places: Sequence[Pattern]) -> Pattern:
+        return places[place] if place >= 0 else (-1,)
+
+    def _inner_places(self, inner: int, counts: Sequence[int], places: Sequence[Pattern]) -> list[Pattern]:
+        """Return the indices of the dimensions that are joined into others, `counts` of them into each."""
+        sizes, slot = iter(self.terms.shape[inner]), self.terms.slot[inner]
+        found: list[Pattern] = []
+        for count, place in zip(counts, places, strict=True):
+            left = list(place)
+            if count == 1:
+                next(sizes)
+                found.append(place)
+                continue
+            for size in (next(sizes) for _ in range(count)):
+                taken, total = list[int](), 1
+                while total < size and left:
+                    taken.append(left.pop(0))
+                    total *= self.sizes[taken[-1]][0]
+                if total != size:
+                    raise TooLargeError
+                found.append(tuple(taken))
+        if slot >= 0 and not found[slot]:
+            raise TooLargeError
+        return found
+
+    def number(self, constant: Constant) -> Expression:
+        """Return a constant."""
+        return ((constant, ()),) if constant[1] else ()
+
+    def scaled(self, one: Expression, constant: Constant) -> Expression:
+        """Return a multiple."""
+        if not constant[1]:
+            self._give_up_infinities(one)
+            return ()
+        return tuple((product_of(factor, constant), factors) for factor, factors in one)
+
+    def added(self, *parts: Expression) -> Expression:
+        """Return the sum."""
+        known: dict[tuple[Factor, ...], list[Constant]] = {}
+        for constant, factors in (addend for part in parts for addend in part):
+            known.setdefault(factors, []).append(constant)
+        if len(known) > _MOST_ADDENDS:
+            raise TooLargeError
+        found = []
+        for factors, constants in known.items():
+            totals = totals_of(constants)
+            found += [(total, factors) for total in totals]
+            if not totals:
+                self._give_up_infinities(((NONE, factors),))
+        return tuple(sorted(found, key=lambda addend: (addend[1], addend[0])))
+
+    def _give_up_infinities(self, one: Expression) -> None:
+        """Raise TooLargeError where what cancels out may be the logarithm of a flag, which is no number."""
+        waiting = [term for _, factors in one for term, _, _ in factors]
+        seen = set(waiting)
+        while waiting:
+            term = waiting.pop()
+            head, operands = self.terms.keys[term], self.terms.operands[term]
+            if head == (FUNCTION, "log") and self.terms.keys[operands[0]][0] == FLAG:
+                raise TooLargeError
+            below = () if head == (FUNCTION, "exp") else [operand for operand in operands if operand not in seen]
+            waiting.extend(below)
+            seen.update(below)
+
+    def _is_joined(self, one: Expression) -> bool:
+        """Return whether every addend is among zeros, so that the sum is values side by side."""
+        return all(any(self.terms.keys[term][0] == PAD for term, _, _ in factors) for _, factors in one)
+
+    def _has_flags(self, one: Expression, flags: Sequence[Factor]) -> bool:
+        """Return whether every addend has these factors, all of which are flags, already."""
+        if not all(is_flag(self.terms, term) for term, _, _ in flags):
+            return False
+        return all(set(flags) <= set(factors) for _, factors in one)
+
+    def alone(self, one: Expression) -> Expression:
+        """Return the expression as one addend: what all addends have in common stands before the rest of their sum."""
+        if len(one) == 1:
+            return one
+        common = frozenset.intersection(*(frozenset(factors) for _, factors in one)) if one else frozenset()
+        rest = [(constant, tuple(factor for factor in factors if factor not in common)) for constant, factors in one]
+        term, pattern, constant = self.as_factor(self.added(tuple(rest)))
+        return ((constant, self._powers((*common, (term, pattern, ONE)))),)
+
+    def _powers(self, factors: Iterable[Factor]) -> tuple[Factor, ...]:
+        """Return a product of powers with one power of each factor, or one below and one above a fraction's bar."""
+        known: dict[tuple[int, Pattern, bool], Fraction] = {}
+        for term, pattern, power in factors:
+            if is_flag(self.terms, term):
+                if power < 0:
+                    raise TooLargeError
+                known[term, pattern, True] = ONE
+                continue
+            key = (term, pattern, power > 0 or is_positive(self.terms, term))
+            known[key] = known.get(key, Fraction(0)) + power
+        if len(known) > _MOST_FACTORS:
+            raise TooLargeError
+        return tuple(sorted((term, pattern, power) for (term, pattern, _), power in known.items() if power))
+
+    def _is_sum(self, term: int, power: Fraction) -> bool:
+        return power == ONE and self.terms.keys[term][0] == TOTAL
+
+    def _summed(self, factors: Sequence[Factor], over: frozenset[int]) -> tuple[int, Pattern]:
+        """Return the sum of a product over indices as a term, and the indices of its dimensions.
+
+        In the term, indices that are left are numbered as its dimensions, and those that are summed from -2 downwards.
+        """
+        best: tuple[tuple[tuple[Pattern, Fraction], ...], list[Factor], list[int]] | None = None
+        for ordered in orders(factors):
+            left: dict[int, int] = {-1: -1}
+            gone: dict[int, int] = {}
+            for _, pattern, _ in ordered:
+                for index in pattern:
+                    if index in over:
+                        gone.setdefault(index, -2 - len(gone))
+                    else:
+                        left.setdefault(index, len(left) - 1)
+            head = tuple((tuple({**left, **gone}[index] for index in pattern), power) for _, pattern, power in ordered)
+            if best is None or head < best[0]:
+                best = head, ordered, [index for index in left if index >= 0]
+        assert best is not None
+        head, ordered, places = best
+        shape, slot = self.extent(places)
+        made = self.terms.term((TOTAL, head), tuple(term for term, _, _ in ordered), shape, slot)
+        return made, tuple(places)
+
+    def extent(self, places: Sequence[int]) -> tuple[tuple[int, ...], int]:
+        """Return the shape and the slot of a term whose dimensions are these indices."""
+        cut = [dim for dim, index in enumerate(places) if self.sizes[index][1]]
+        if len(cut) > 1:
+            raise TooLargeError
+        return tuple(self.sizes[index][0] for index in places), cut[0] if cut else -1
+
+    def as_factor(self, one: Expression) -> tuple[int, Pattern, Constant]:
+        """Return the expression as a constant times a term, its dimensions the indices that occur, in the order of factors."""
+        if len(one) == 1 and len(one[0][1]) == 1 and one[0][1][0][2] == 1:
+            ((constant, ((term, pattern, _),)),) = one
+            return term, pattern, constant
+        places = list(dict.fromkeys(i for _, factors in one for _, pattern, _ in factors for i in pattern if i >= 0))
+        term, constant = self.as_term(one, places)
+        return term, tuple(places), constant
+
+    def _negative(self, term: int) -> int:
+        """Return the negative of a sum whose first addend is taken as positive, of which there is a root."""
+        shape, slot = self.terms.shape[term], self.terms.slot[term]
+        head = (((-1, ONE), ((tuple(range(len(shape))), ONE),)),)
+        return self.terms.term((SUM_OF_PRODUCTS, head), (term,), shape, slot)
+
+    def _split_as(self, part: int, sizes: Sequence[int]) -> None:
+        """Split an index into parts of these sizes. Raises TooLargeError where it is split in another way."""
+        if len(sizes) > 1 and part not in self.parts:
+            fresh = max([*self.sizes, -1]) + 1
+            self.parts[part] = tuple(range(fresh, fresh + len(sizes)))
+            self.sizes.update((fresh + place, (size, False)) for place, size in enumerate(sizes))
+        if len(sizes) > 1 and [self.sizes[index][0] for index in self.parts[part]] != list(sizes):
+            raise TooLargeError
+
+    def _new_index(self, size: int) -> int:
+        index = max([*self.sizes, -1]) + 1
+        self.sizes[index] = (size, False)
+        return index
+
+    def _zeros_along(self, factors: Sequence[Factor]) -> frozenset[int]:
+        """Return the indices along which a product is among zeros, that other factors or values have too."""
+        return frozenset(self._stands_along(factor) for factor in factors) - {-1}
+
+    def _stands_along(self, factor: Factor) -> int:
+        """Return the index along which a factor is a value among zeros; -1 where it is none."""
+        term, pattern, power = factor
+        head = self.terms.keys[term]
+        if head[0] != PAD or power != ONE or pattern.count(pattern[head[1]]) != 1:
+            return -1
+        return -1 if self.terms.shape[self.terms.operands[term][0]][head[1]] == 1 else pattern[head[1]]
+
+    def split(self, operands: Iterable[tuple[int, Sequence[int]]]) -> None:
+        """Split indices as finely as any of the terms that have them joins their dimensions."""
+        known: dict[int, tuple[tuple[int, ...], bool]] = {}
+        for term, pattern in operands:
+            slot = self.terms.slot[bare(self.terms, term)[0]]
+            for dim, (index, sizes) in enumerate(zip(pattern, parts_of(self.terms, term), strict=True)):
+                if index >= 0:
+                    known[index] = finer(sizes, known[index][0] if index in known else sizes), dim == slot
+        fresh = max([*known, -1]) + 1000
+        self.sizes.update((index, (prod(sizes), cut)) for index, (sizes, cut) in known.items())
+        for index, (sizes, cut) in known.items():
+            if len(sizes) > 1:
+                self.parts[index] = tuple(range(fresh, fresh + len(sizes)))
+                self.sizes.update((fresh + place, (size, cut and not place)) for place, size in enumerate(sizes))
+                fresh += len(sizes)
+
+    def as_term(self, one: Expression, places: Sequence[int]) -> tuple[int, Constant]:
+        """Return the expression as a constant times a term whose dimensions are these indices; -1 is one of size 1.
+
+        Raises TooLargeError where it has other indices, too.
+        """
+        if not one:
+            raise TooLargeError
+        first = one[0][0]
+        rest = [(product_of(constant, inverse_of(first)), factors) for constant, factors in one]
+        named = {-1: -1, **{index: dim for dim, index in enumerate(places) if index >= 0}}
+        shape = tuple(1 if index < 0 else self.sizes[index][0] for index in places)
+        cut = [dim for dim, index in enumerate(places) if index >= 0 and self.sizes[index][1]]
+        if len(cut) > 1 or not named.keys() >= {index for _, factors in rest for _, pattern, _ in factors for index in pattern}:
+            raise TooLargeError
+        slot = cut[0] if cut else -1
+        head = tuple(
+            (constant, tuple((tuple(named[index] for index in pattern), power) for _, pattern, power in factors))
+            for constant, factors in rest
+        )
+        operands = tuple(term for _, factors in rest for term, _, _ in factors)
+        if head == ((NONE, ()),):
+            return self.terms.term(("one", shape, slot), (), shape, slot), first
+        alone = len(operands) == 1 and head == ((NONE, ((tuple(range(len(shape))), ONE),)),)
+        if alone and (self.terms.shape[operands[0]], self.terms.slot[operands[0]]) == (shape, slot):
+            return operands[0], first
+        return self.terms.term((SUM_OF_PRODUCTS, head), operands, shape, slot), first

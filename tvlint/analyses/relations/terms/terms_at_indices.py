@@ -1,0 +1,140 @@
+"""Terms whose dimensions have indices of an expression: what they are made of, as factors and as sums of products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tvlint.analyses.relations.terms.expressions import (
+    FUNCTION,
+    MERGE,
+    ONE,
+    PLACE,
+    SPLIT,
+    SUM_OF_PRODUCTS,
+    TOTAL,
+    Expression,
+    Factor,
+    TooLargeError,
+)
+from tvlint.analyses.relations.terms.product_normal_form import NONE, Pattern, bare, times
+from tvlint.analyses.relations.terms.signs import is_positive
+from tvlint.analyses.relations.terms.sums import Sums
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
+
+FOUND = "every index at which a plan looks something up is one of the places that are there"
+
+
+@dataclass(frozen=True, slots=True)
+class TermsAtIndices(Sums):
+    """Expressions of terms, of which every dimension has an index, or as many as the finest view of it has dimensions."""
+
+    def of_term(self, term: int, pattern: Sequence[int]) -> Expression:
+        """Return a term whose dimensions have these indices, or what these are split into."""
+        term, constant = bare(self.terms, term)
+        return self.scaled(self.placed(term, [self.expanded(index) for index in pattern]), constant)
+
+    def placed(self, term: int, places: Sequence[Pattern]) -> Expression:
+        """Return a term, without a constant factor, each of whose dimensions has so many indices."""
+        terms = self.terms
+        head, (inner, *_) = terms.keys[term], terms.operands[term] or (term,)
+        if head[0] == MERGE:
+            return self.placed(inner, self._inner_places(inner, head[1], places))
+        if head[0] == "one":
+            return ((NONE, ()),)
+        if not terms.operands[term] and has_trait(str(head[0]), Trait.FILLED) and head[2][0] in (0, 1) and head[2][1] != "bool":
+            return ((NONE, ()),) if head[2][0] else ()
+        if head[0] != SUM_OF_PRODUCTS:
+            return ((NONE, (self._factor(term, places, ONE),)),)
+        operands = iter(terms.operands[term])
+
+        def factor(pattern: Pattern, power: Fraction) -> Factor:
+            return self._factor(next(operands), [self._at(place, places) for place in pattern], power)
+
+        return tuple((constant, tuple(factor(*each_factor) for each_factor in factors)) for constant, factors in head[1])
+
+    def _factor(self, term: int, places: Sequence[Pattern], power: Fraction) -> Factor:
+        """Return a factor whose dimensions have so many indices."""
+        terms = self.terms
+        if all(len(place) <= 1 for place in places):
+            pattern = []
+            for dim, each_place in enumerate(places):
+                size, cut = terms.shape[term][dim], dim == terms.slot[term]
+                if cut and not each_place:
+                    raise TooLargeError
+                pattern.append(each_place[0] if each_place and (size != 1 or cut) else -1)
+                if pattern[-1] >= 0:
+                    self.sizes[pattern[-1]] = (size, cut)
+            return term, tuple(pattern), power
+        head, operands = terms.keys[term], terms.operands[term]
+        if head[0] == TOTAL:
+            inner, gone = self._unfolded(term, places, frozenset())
+            return (*self._summed(inner, gone), power)
+        if head == PLACE:
+            return self._place_of(self._factor(operands[0], places[:-1], ONE), places[-1], term in terms.within)
+        if head[0] == FUNCTION:
+            (inner_term,) = operands
+            below, constant = bare(terms, inner_term)
+            ((_, ((made, pattern_of, _),)),) = self._applied(head[1], self.scaled(self.placed(below, places), constant))
+            return made, pattern_of, power
+        if head[0] == SPLIT:
+            waiting = iter(places)
+            (base,) = operands
+            return self._factor(base, [tuple(i for _ in range(count) for i in next(waiting)) for count in head[1]], power)
+        for dim, each_place in enumerate(places):
+            if len(each_place) == 1 and each_place[0] >= 0:
+                self.sizes.setdefault(each_place[0], (terms.shape[term][dim], dim == terms.slot[term]))
+        kept = [tuple(index for index in place if index >= 0 and self.sizes[index] != (1, False)) for place in places]
+        flat, counts = tuple(index for atom in kept for index in atom), tuple(map(len, kept))
+        shape, slot = self.extent(flat)
+        return terms.term((SPLIT, counts), (term,), shape, slot), flat, power
+
+    def place_of(self, term: int, pattern: Sequence[int], index: int, *, looked_up: bool = False) -> Expression:
+        """Return the factor that is one where the elements of a term are the place along an index.
+
+        Where the reference looks something up there, they are one of the places: it would fail elsewhere. That what another
+        plan looks up is there too is assumed.
+        """
+        ((constant, factors),) = self.alone(self.of_term(term, pattern))
+        if constant != NONE or len(factors) != 1 or factors[0][2] != ONE or self.sizes[index][1]:
+            raise TooLargeError
+        found = self._place_of(factors[0], self.expanded(index), looked_up and self.terms.sealed < 0)
+        if looked_up and found[0] not in self.terms.within:
+            self.terms.assumptions.add(FOUND)
+        return ((NONE, (found,)),)
+
+    def _place_of(self, factor: Factor, places: Pattern, within: bool) -> Factor:
+        (term, pattern, _), terms = factor, self.terms
+        if len(places) != 1 or places[0] < 0:
+            raise TooLargeError
+        made = terms.term(PLACE, (term,), (*terms.shape[term], self.sizes[places[0]][0]), terms.slot[term])
+        if within:
+            terms.within.add(made)
+        return made, (*pattern, *places), ONE
+
+    def _applied(self, name: str, one: Expression) -> Expression:
+        term, pattern, constant = self.as_factor(one)
+        inner = times(self.terms, term, constant)
+        if name == "log" and not (constant[0] > 0 and is_positive(self.terms, term)):
+            self.terms.require("positive", inner)
+        made = self.terms.term((FUNCTION, name), (inner,), self.terms.shape[term], self.terms.slot[term])
+        return ((NONE, ((made, pattern, ONE),)),)
+
+    def _unfolded(self, term: int, places: Sequence[Pattern], over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
+        """Return the factors of a sum whose dimensions have so many indices, and all indices that it and `over` sum."""
+        fresh = max([*self.sizes, -1]) + 1
+        inner, gone = [], set(over)
+        for operand, (pattern, power) in zip(self.terms.operands[term], self.terms.keys[term][1], strict=True):
+            moved: list[Pattern] = []
+            for dim, place in enumerate(pattern):
+                if place < -1:
+                    index = fresh - 2 - place
+                    self.sizes[index] = (self.terms.shape[operand][dim], dim == self.terms.slot[operand])
+                    gone.add(index)
+                    moved.append((index,))
+                else:
+                    moved.append(self._at(place, places))
+            inner.append((operand, moved, power))
+        return [self._factor(*each) for each in inner], frozenset(gone)

@@ -6,26 +6,27 @@ import re
 from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Edit, Finding, Fix, Severity
-from tvlint.frameworks.megatron import Option, option, option_of
+from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_prose, is_yaml
+from tvlint.readers.megatron.flagscale import as_command, is_command
 from tvlint.readers.megatron.functional_tests import gpus_of_case, is_run_by_shell, program_of_case, ranks_of_case
 from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import option_mistakes
 from tvlint.readers.megatron.section_values import mistaken_values
-from tvlint.readers.megatron.sections import INTERPOLATED, PARALLEL, configurations
+from tvlint.readers.megatron.sections import PARALLEL, configurations
 from tvlint.readers.megatron.unknown_options import misspelled_names
+from tvlint.readers.megatron.yaml_options import INTERPOLATED, OFF, argument
 from tvlint.readers.sources.doubled_keys import doubled_keys
-from tvlint.readers.sources.scalar_values import OCTAL, SEXAGESIMAL, environment_value, typed, yaml_typed
+from tvlint.readers.sources.scalar_values import OCTAL, SEXAGESIMAL, environment_value, yaml_typed
 from tvlint.readers.sources.yaml_nodes import (
     Visits,
     YamlMapping,
     YamlNode,
     YamlScalar,
-    YamlSequence,
     documents,
     mappings,
     merged,
@@ -34,7 +35,6 @@ from tvlint.readers.sources.yaml_nodes import (
 
 FORMAT = "megatron-yaml"
 LARGEST = 8 << 20
-OFF = frozenset({"false", "False"})
 BLOCK = re.compile(r"MODEL_ARGS(?:_\d+)?")
 KEYS = re.compile(
     rb"^[ \t]*(?:- )?[\"']?(?:MODEL_ARGS(?:_\d+)?|(?:virtual_)?(?:tensor|pipeline|expert)_(?:model_)?(?:tensor_)?parallel_size"
@@ -70,9 +70,11 @@ def read(path: str, data: bytes) -> Document | None:
             found = list(_configurations(path, root, visits))
             findings.extend(doubled_keys(root, visits))
             findings.extend(_reinterpreted(root, visits))
-            findings.extend(dict.fromkeys(mistake for each in found for mistake in option_mistakes(each, (), program)))
+            commands = [as_command(each) for each in found]
+            findings.extend(dict.fromkeys(mistake for each in commands for mistake in option_mistakes(each, (), program)))
             findings.extend(finding for names in _sections(root, visits) for finding in misspelled_names(names))
-            findings.extend(dict.fromkeys(mistake for each in found for mistake in mistaken_values(each)))
+            unparsed = [each for each in found if not is_command(each)]
+            findings.extend(dict.fromkeys(mistake for each in unparsed for mistake in mistaken_values(each)))
             configurations.extend(_in_document(found, number))
     except ReadError:
         if not configurations and (TEMPLATED.search(data) or is_prose(path)):
@@ -145,7 +147,7 @@ def _block(
     for name, value in entries:
         if not name.text.startswith("--"):
             continue
-        setting = _argument(name, value, off)
+        setting = argument(name, value, off)
         if setting.name in settings:
             overridden.append(settings[setting.name])
         settings[setting.name] = setting
@@ -174,49 +176,6 @@ def _block(
         overridden=tuple(overridden),
         gpus=gpus,
     )
-
-
-def _argument(name: YamlScalar, value: YamlNode, off: frozenset[str]) -> Setting:
-    known = option(name.text)
-    setting = known.dest if known is not None else name.text[2:].replace("-", "_")
-    if not isinstance(value, YamlScalar):
-        return Setting(setting, _items(known, value), name.text, value.location, name.location)
-    return Setting(setting, _argument_value(known, name.text, value, off), name.text, value.location, name.location)
-
-
-def _argument_value(known: Option | None, flag: str, value: YamlScalar, off: frozenset[str]) -> SettingValue | Unknown:
-    """Return the value as the command line gets it: the text between the quotes; brackets around it make a list of words.
-
-    A layout may hold backslashes for the shell that the text goes through (`Et\\|(tt\\|)*3L`). `off` are values that leave
-    a switch out: Megatron's test runner passes `true` as the option alone, and `false` as a word after it.
-    """
-    text = value.text.strip()
-    if INTERPOLATED.search(text):
-        return Unknown("depends on a variable that is substituted later", given=known is None or known.kind == "store")
-    if known is not None and known.dest == "pipeline_model_parallel_layout":
-        text = text.replace("\\", "")
-    if known is not None and known.kind != "store":
-        sets = not flag.startswith("--no-") if known.kind == "boolean" else known.kind == "true"
-        return sets if text in ("true", "True", "") else not sets if text in off else text
-    words = text[1:-1].split() if text.startswith("[") and text.endswith("]") and "]" not in text[1:-1] else None
-    if known is None and words is not None:
-        return tuple(typed(None, word) for word in words)
-    if known is None:
-        return {"true": True, "false": False}.get(text, typed(None, text))
-    if known.arity is not None:
-        return tuple(typed(known, word) for word in (words if words is not None else text.split()))
-    if words is not None and len(words) == 1:
-        return typed(known, words[0])
-    return typed(known, text)
-
-
-def _items(known: Option | None, value: YamlNode) -> SettingValue | Unknown:
-    if not isinstance(value, YamlSequence):
-        return Unknown("a mapping is no option value")
-    texts = [item.text for item in value.items if isinstance(item, YamlScalar)]
-    if len(texts) != len(value.items) or any(INTERPOLATED.search(text) for text in texts):
-        return Unknown("the list holds more than plain values")
-    return tuple(typed(known, text) for text in texts)
 
 
 def _environment(mapping: YamlMapping | None, visits: Visits) -> dict[str, Setting]:

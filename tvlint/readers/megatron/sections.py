@@ -11,8 +11,10 @@ from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.detect_framework import FURTHER, framework_of_sections
+from tvlint.readers.megatron.flagscale import experiment
 from tvlint.readers.megatron.hydra_defaults import compose
 from tvlint.readers.megatron.primus import SPLIT_BY_HAND, with_presets
+from tvlint.readers.megatron.yaml_options import INTERPOLATED
 from tvlint.readers.sources.interpolation import Interpolation
 from tvlint.readers.sources.scalar_values import typed, yaml_typed
 from tvlint.readers.sources.yaml_nodes import (
@@ -41,7 +43,6 @@ PARALLEL = frozenset(
 )
 SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 """Sizes that multiply to the ranks of one replica."""
-INTERPOLATED = Pattern(r"\$\{|\$[A-Za-z_]|\{\{")
 RANKS = (
     ("trainer", "devices", "num_nodes", 2),
     ("trainer", "n_gpus_per_node", "nnodes", 1),
@@ -87,6 +88,9 @@ def _sections(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configur
     if composed is None and (found := with_presets(path, root)) is not None:
         composed, whole = found.root, found.whole
     composed = composed or root
+    if (command := experiment(path, FORMAT, composed, visits)) is not None:
+        yield command
+        return
     keys = [key.text for key, _ in (*root.entries, *composed.entries) if isinstance(key, YamlScalar)]
     framework = framework_of_sections(keys)
     interpolation = Interpolation(composed, visits)

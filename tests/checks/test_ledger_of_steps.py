@@ -371,3 +371,34 @@ def test_gradients_are_divided_for_micro_batches_and_ranks(
     found = findings_of_text(ACCUMULATED.format(batches, by, one, other, batches - 1, batches - 1))
     assert [finding.rule for finding in found] == ["wrong-gradient-scale"] * len(times)
     assert all(said in finding.message for said, finding in zip(times, found, strict=True))
+
+
+ZERO1 = """mesh dp=2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[] dp:P
+{programs}"""
+ONE_OF_ZERO1 = """program dp={rank}
+  h = linear(x, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, g = backward h (dh)
+  s: f32[4,8] = reduce-scatter(g, dim=0) over dp
+  o: f32[4,8] = narrow(w, 0, {low}, 4)
+  t = mul(s, 0.1)
+  n: f32[4,8] = sub(o, t)
+  {whole}
+  copy_(w!, f)
+"""
+GATHERED = "f: f32[8,8] = all-gather(n, dim=0) over dp"
+STALE = ("f = cat([n, {other}], dim=0)", "f = cat([{other}, n], dim=0)")
+
+
+@pytest.mark.parametrize("is_gathered", [True, False])
+def test_a_step_on_a_shard_is_gathered_before_it_takes_the_place_of_the_weight(is_gathered: bool) -> None:
+    programs = ""
+    for rank in (0, 1):
+        stale = f"r: f32[4,8] = narrow(w, 0, {4 - 4 * rank}, 4)\n  " + STALE[rank].format(other="r")
+        programs += ONE_OF_ZERO1.format(rank=rank, low=4 * rank, whole=GATHERED if is_gathered else stale)
+    found = findings_of_text(ZERO1.format(programs=programs))
+    assert [(finding.rule, finding.about[:1]) for finding in found] == ([] if is_gathered else [("divergent-replicas", ("w",))])

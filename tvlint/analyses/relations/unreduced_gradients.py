@@ -6,8 +6,7 @@ while ranks along an axis hold the other parts. A plan that ends before the step
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -20,10 +19,10 @@ from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mix
 from tvlint.analyses.relations.derivation.single_plan import Alone, sums_taken_for_complete
 from tvlint.analyses.relations.derivation.state import Opaque, Slot
 from tvlint.analyses.relations.findings import relations
+from tvlint.analyses.relations.held_apart import Numbers, axes_apart, is_split
 from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.ir.operators import Group, Operator, ReduceGradients
-from tvlint.ir.placement import Shard
-from tvlint.ir.plan import Plan, Program, Role
+from tvlint.ir.plan import Plan, Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +64,16 @@ def _stepped(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unre
     for step in alone.derived.steps:
         held.setdefault(step.weight, {})[step.rank] = step.gradient, step.opaque
     parts: dict[str, Parts] = {}
-    numbers: dict[str, _Numbers] = {}
+    numbers: dict[str, Numbers] = {}
     for weight, of_rank in held.items():
         parts[weight] = Parts(alone.plan, {rank: gradient for rank, (gradient, _) in of_rank.items()}, of_rank)
-        numbers[weight] = _Numbers(alone.plan, {rank: opaque for rank, (_, opaque) in of_rank.items()})
+        numbers[weight] = Numbers(alone.plan, {rank: opaque for rank, (_, opaque) in of_rank.items()})
     for step in alone.derived.steps:
         gradient, opaque = held[step.weight][step.rank]
         partial = ((axis, "stepped") for axis in _partial_axes(alone, taken, step.rank, gradient, parts[step.weight]))
-        differing = (axis for axis in _differing(alone.plan, step.rank, opaque, numbers[step.weight]))
-        apart = ((axis, "differs") for axis in differing if not _is_split(alone.plan, step.weight, axis))
-        for axis, has in (*partial, *apart):
+        differing = (axis for axis in axes_apart(alone.plan, step.rank, opaque, numbers[step.weight]))
+        apart = ((axis, "differs") for axis in differing if not is_split(alone.plan, step.weight, axis))
+        for axis, has in dict((*apart, *partial)).items():
             if (step.weight, axis) not in reduced[step.rank]:
                 yield Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,))
 
@@ -148,38 +147,3 @@ def _partial_axes(alone: Alone, taken: AbstractSet[tuple[int, int]], rank: int, 
         elif any(True for _ in parts.beside(rank, axis)) and all(other is None for other in parts.beside(rank, axis)):
             unknown.append(axis)
     return found or unknown
-
-
-class _Numbers:
-    """The numbers of values of unknown relation that ranks hold, by lines of ranks."""
-
-    def __init__(self, plan: Plan, held: Mapping[int, Opaque | None]) -> None:
-        self._mesh, self._held = plan.mesh, held
-        self._lines: dict[tuple[str, int], Counter[int | None]] = {}
-
-    def is_alone(self, rank: int, axis: str, number: int) -> bool:
-        """Return whether all other ranks along an axis hold values of unknown relation, with other numbers."""
-        first = self._mesh.first(rank, (axis,))
-        if (axis, first) not in self._lines:
-            held = (self._held.get(other) for other in self._mesh.along(rank, (axis,)))
-            self._lines[axis, first] = Counter(None if opaque is None else opaque.number for opaque in held)
-        counts = self._lines[axis, first]
-        return counts[None] == 0 and counts[number] == 1
-
-
-def _differing(plan: Plan, rank: int, opaque: Opaque | None, numbers: _Numbers) -> Iterator[str]:
-    """Yield the axes along which all ranks hold other values of unknown relation than a rank does."""
-    if opaque is None:
-        return
-    if opaque.of_replica and plan.replication.count > 1:
-        yield plan.replication.axis
-    for axis in (axis.name for axis in plan.mesh.axes if axis.size > 1):
-        if numbers.is_alone(rank, axis, opaque.number):
-            yield axis
-
-
-def _is_split(plan: Plan, weight: str, axis: str) -> bool:
-    """Return whether ranks along the axis hold other pieces of a weight or state, or it is not said by axes what they hold."""
-    tensor = plan.tensors[weight]
-    pieces = tensor.placements is None and tensor.region is not None
-    return pieces or isinstance((tensor.placements or {}).get(axis), Shard) or tensor.role not in (Role.WEIGHT, Role.STATE)

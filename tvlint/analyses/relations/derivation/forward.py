@@ -16,6 +16,7 @@ from tvlint.analyses.relations.derivation.environment import (
     is_absent,
     operand_value,
     read,
+    which,
 )
 from tvlint.analyses.relations.derivation.forward_rules import call_of, check_fit, evaluated
 from tvlint.analyses.relations.derivation.gradients.over_the_step import check_states, note_step
@@ -35,7 +36,7 @@ from tvlint.analyses.relations.derivation.operators.unknown_operators import (
     takes_parts,
     why_unknown,
 )
-from tvlint.analyses.relations.derivation.state import Foreign, Machine, RankState, Slot, computed_on
+from tvlint.analyses.relations.derivation.state import Copied, Foreign, Machine, RankState, Slot, computed_on
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -46,6 +47,7 @@ from tvlint.ir.plan import Phase, Role, Segment
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Family, Trait, UnsupportedError
 from tvlint.ops.table import spec_of
+from tvlint.ops.usual_calls import as_copy
 
 
 def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:
@@ -56,6 +58,8 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
         note_step(machine, rank, operator)
         if machine.alone:
             check_states(machine, rank, operator)
+    if machine.alone:
+        _note_copy(machine, rank, segment, operator)
     written, operator = operator, as_function(machine, rank, segment, operator)
     stepped = _stepped(machine, rank, operator) if machine.alone and is_step(operator) and spec_of(operator.op) is None else {}
     try:
@@ -91,6 +95,17 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
     if operator is not written:
         forget_what_shares(machine, rank, set(operator.outputs), f"`{written.op}`")
     rank.local.update(stepped)
+
+
+def _note_copy(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:
+    """Note what an operator puts in the place of a whole weight or state."""
+    copy = as_copy(operator, machine.plan.tensors)
+    if copy is operator:
+        return
+    (into,), (taken,) = copy.outputs, copy.inputs
+    if machine.plan.tensors[into].role in (Role.WEIGHT, Role.STATE) and isinstance(taken, str):
+        copied = Copied(rank.number, operator, segment.name, into, taken, which(machine, rank, taken))
+        machine.derived.copies.append(copied)
 
 
 def _stepped(machine: Machine, rank: RankState, operator: Compute) -> dict[str, Value]:

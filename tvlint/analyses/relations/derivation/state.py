@@ -134,6 +134,18 @@ class Stepped:
     opaque: Opaque | None
 
 
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """On a rank, an operator puts `taken` in the place of the weight or state `into`; `opaque` says which value it is."""
+
+    rank: int
+    operator: Compute
+    segment: str
+    into: str
+    taken: str
+    opaque: Opaque | None
+
+
 Held: TypeAlias = int | tuple[int, str]
 """The term of what a rank holds under a name; the rank and the name where that is not known."""
 
@@ -202,6 +214,8 @@ class Derived:
     """The pending sums that operators took for complete, by the term and number of each."""
     steps: list[Stepped] = field(default_factory=list)
     """The gradients with which weights are stepped."""
+    copies: list[Copied] = field(default_factory=list)
+    """What operators put in the place of weights and states, of a plan that is derived alone."""
     pulled: list[Pulled] = field(default_factory=list)
     """What backward operators take and give, of a plan that is derived alone."""
     scaling: dict[tuple[int, Coefficient], list[Scaling]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.matchers.blocks import lone_blocks
+from tvlint.analyses.relations.matchers.copies import copies_of_different_values
 from tvlint.analyses.relations.matchers.divergent import computed_otherwise
 from tvlint.analyses.relations.matchers.local_counts import means_by_local_counts
 from tvlint.analyses.relations.matchers.piece_order import results_out_of_order
@@ -25,3 +26,4 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from computed_otherwise(projection)
     yield from means_by_local_counts(projection)
     yield from misplaced_positions(projection)
+    yield from copies_of_different_values(projection)

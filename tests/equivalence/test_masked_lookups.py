@@ -235,3 +235,14 @@ def test_what_is_looked_up_is_masked_in_the_shape_that_it_has(view: str) -> None
     lines = MASKED["a mask that is filled"].replace("r = embedding(i, e)", f"r0 = embedding(i, e)\nr: f32[2,3,4] = {view}")
     is_right = view == "view(r0, [2,3,4])"
     assert (verdict_on(split(lines), LOOKUP).outcome is Outcome.PROVED) == is_right
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_a_mask_whose_gradient_is_read_before_it_is_made_is_not_proved(name: str) -> None:
+    text = split(MASKED[name])
+    made = "grad(h) = backward t (grad(t))\n"
+    first = text.index(made) + len(made)
+    end = text.index("\n", first) + 1
+    early = text[: first - len(made)] + text[first:end] + made + text[end:]
+    assert early.count(made) == 2
+    assert verdict_on(early, LOOKUP).outcome is Outcome.REFUTED

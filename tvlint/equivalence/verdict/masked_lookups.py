@@ -13,7 +13,8 @@ these ends, so that what is found holds for all.
 
 A lookup takes the place of its operators only where nothing could see the difference: all of them, and what makes index and
 mask, are on the default stream; nothing is changed in place; what they read and make is made once and has no other reader;
-nothing but computations without effect stands between them; and each gradient is of the very operator that ran, in its order.
+nothing but computations without effect stands between them; and each gradient is of the very operator that ran, in its order,
+and behind all that the first of them reads.
 """
 
 from __future__ import annotations
@@ -389,6 +390,11 @@ class _Uses:
         between = self._segments[name].operators[first:last]
         return name if all(isinstance(operator, Compute | Backward) for operator in between) else ""
 
+    def is_before(self, operator: Operator, other: Operator) -> bool:
+        """Return whether an operator stands in one segment with another, and before it."""
+        (segment, position), (others, later) = self.places[id(operator)], self.places[id(other)]
+        return segment == others and position < later
+
 
 @dataclass(frozen=True, slots=True)
 class _Change:
@@ -444,6 +450,8 @@ def _change(plan: Plan, found: _Masked, known: _Uses) -> _Change | None:
         return None
     outer = [*found.lookup.outputs, *(gradient.inputs if gradient is not None else ())]
     if any(len(known.makers[name]) > 1 for name in outer) or not inner.isdisjoint(plan.outputs):
+        return None
+    if back and any(known.is_before(back[0], maker) for name in outer for maker in known.makers[name]):
         return None
     instead: dict[int, Operator | None] = {id(operator): None for operator in (*found.operators, *back)}
     instead[id(found.operators[-1])] = found.lookup

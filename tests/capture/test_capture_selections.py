@@ -16,7 +16,6 @@ from tvlint.readers.capture.tapes.tape import Mark
 
 START, STOP, ROWS = 4, 10, 5
 TARGETS = np.array([4, 12, 9, 0, 7])
-INSIDE = (TARGETS >= START) & (TARGETS < STOP)
 SCORES = RANDOM.normal(size=(ROWS, STOP - START))
 HELD = RANDOM.normal(size=(STOP - START, 3))
 

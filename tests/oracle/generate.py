@@ -63,7 +63,6 @@ class _Export:
         self.model, self.way = model, way
         self.tensors: dict[str, Tensor] = {}
         self.segments: dict[str, Segment] = {}
-        self.boundaries: list[str] = []
         self.made: dict[tuple[int, int], Trace] = {}
 
     def segment(

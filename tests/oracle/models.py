@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TypeAlias
 
 from oracle.trace import Trace
 from tvlint.ir.operators import Collective
@@ -19,9 +18,6 @@ class Layer:
 
     build: Callable[[Trace, str, str], str]
     partial: tuple[str, ...] = ()
-
-
-LayerOf: TypeAlias = Callable[[int, Random, int], Layer]
 
 
 def _norm(trace: Trace, x: str, logical: str) -> str:

@@ -8,11 +8,6 @@ from typing import Any
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, Operand, Operator
 from tvlint.ir.plan import Box, Role, Tensor
 
-OPPOSITE = {
-    Collective.ALL_GATHER: Collective.CHUNK,
-    Collective.CHUNK: Collective.ALL_GATHER,
-}
-
 
 @dataclass(slots=True)
 class Trace:

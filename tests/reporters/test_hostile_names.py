@@ -38,7 +38,6 @@ FIXTURES = sorted(
 )
 NAMED = ("tensors", "segments", "attributes", "placements")
 """Objects of a plan whose keys are names."""
-FOR_PEOPLE = ("text", "concise", "github", "markdown", "junit", "html")
 
 
 def names(value: Any, shape: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -23,11 +23,6 @@ def homes(rows: Rows) -> dict[tuple[int, int], int]:
     }  # fmt: skip
 
 
-def feasible(rows: Rows) -> bool:
-    """Whether every rank comes to its end when each waits for its inputs."""
-    return sum(1 for _ in order(rows)) == sum(map(len, rows))
-
-
 def order(rows: Rows) -> Iterator[tuple[int, str]]:
     """The cells in an order in which they can run, as far as there is one."""
     at = [0] * len(rows)

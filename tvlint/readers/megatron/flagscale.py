@@ -14,6 +14,7 @@ from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.yaml_options import OFF, argument
 from tvlint.readers.sources.interpolation import Interpolation
+from tvlint.readers.sources.rank_counts import product_of_counts
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, merged
 
 FRAMEWORK = "flagscale"
@@ -29,7 +30,6 @@ HETEROGENEOUS = "enable_hetero"
 """With this, sizes are those of several meshes of devices, and none of the options that stand beside it."""
 BLANK = Pattern(r"x{2,}(?:[ ,]+x{2,})*")
 """What FlagScale's examples have in the place of what the user is to fill in."""
-MOST_RANKS = 10**7
 
 
 def experiment(path: str, format: str, root: YamlMapping, visits: Visits) -> Configuration | None:
@@ -115,6 +115,6 @@ def _world_size(interpolation: Interpolation) -> Setting | None:
         return None
     if not all(each.text.isascii() and each.text.isdigit() and len(each.text) < 6 for each in (nodes, per_node)):
         return None
-    ranks = int(nodes.text) * int(per_node.text)
+    ranks = product_of_counts((int(nodes.text), int(per_node.text)))
     location = per_node.location
-    return Setting("world_size", ranks, "nproc_per_node", location, location) if 0 < ranks < MOST_RANKS else None
+    return Setting("world_size", ranks, "nproc_per_node", location, location) if ranks else None

@@ -39,6 +39,7 @@ from tvlint.readers.shell.values import (
     span_of,
     unknown_reason,
 )
+from tvlint.readers.sources.rank_counts import product_of_counts
 from tvlint.readers.sources.scalar_values import yaml_typed
 
 FORMAT = "hydra-overrides"
@@ -188,12 +189,8 @@ def _world_size(overrides: dict[str, Setting]) -> Setting | None:
         given = [overrides[path] for path in paths if path in overrides]
         if len(given) < len(paths):
             continue
-        total = 1
-        for setting in given:
-            if not isinstance(setting.value, int) or isinstance(setting.value, bool) or not 0 < setting.value < 10**7:
-                return None
-            total *= setting.value
-        return Setting("world_size", total, paths[0], given[0].location, given[0].name_location)
+        total = product_of_counts(setting.value for setting in given)
+        return Setting("world_size", total, paths[0], given[0].location, given[0].name_location) if total else None
     return None
 
 

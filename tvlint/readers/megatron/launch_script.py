@@ -39,6 +39,7 @@ from tvlint.readers.shell.values import (
     unknown_reason,
 )
 from tvlint.readers.shell.words import split_value
+from tvlint.readers.sources.rank_counts import product_of_counts
 from tvlint.readers.sources.scalar_values import environment_value
 
 FORMAT = "megatron-shell"
@@ -268,8 +269,7 @@ def _actors(settings: Mapping[str, Setting]) -> Setting | None:
     nodes, per_node = settings.get("actor_num_nodes"), settings.get("actor_num_gpus_per_node")
     if nodes is None or per_node is None:
         return None
-    known = [setting.value for setting in (nodes, per_node) if type(setting.value) is int and 0 < setting.value < 10**7]
-    value = known[0] * known[1] if len(known) == 2 else Unknown("the number of GPUs that train is not known")
+    value = product_of_counts((nodes.value, per_node.value)) or Unknown("the number of GPUs that train is not known")
     return Setting("world_size", value, "world size", per_node.location, per_node.name_location)
 
 

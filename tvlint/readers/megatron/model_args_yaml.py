@@ -21,6 +21,7 @@ from tvlint.readers.megatron.sections import PARALLEL, configurations
 from tvlint.readers.megatron.unknown_options import misspelled_names
 from tvlint.readers.megatron.yaml_options import INTERPOLATED, OFF, argument
 from tvlint.readers.sources.doubled_keys import doubled_keys
+from tvlint.readers.sources.rank_counts import product_of_counts
 from tvlint.readers.sources.scalar_values import OCTAL, SEXAGESIMAL, environment_value, yaml_typed
 from tvlint.readers.sources.yaml_nodes import (
     Visits,
@@ -193,13 +194,8 @@ def _environment(mapping: YamlMapping | None, visits: Visits) -> dict[str, Setti
 def _world_size(settings: dict[str, Setting], shared: dict[str, Setting]) -> Setting:
     per_node = settings["GPUS_PER_NODE"]
     nodes = [each[name].value for each in (settings, shared) for name in ("NUM_NODES", "NNODES") if name in each]
-    factors = [per_node.value, *nodes[:1]]
-    total = 1
-    for factor in factors:
-        if not isinstance(factor, int) or not 0 < factor < 10**7:
-            return replace(per_node, name="world_size", value=Unknown("the number of processes is not a plain number"))
-        total *= factor
-    return replace(per_node, name="world_size", value=total)
+    total = product_of_counts((per_node.value, *nodes[:1]))
+    return replace(per_node, name="world_size", value=total or Unknown("the number of processes is not a plain number"))
 
 
 def _reinterpreted(root: YamlNode, visits: Visits) -> Iterator[Finding]:

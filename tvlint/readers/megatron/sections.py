@@ -16,6 +16,7 @@ from tvlint.readers.megatron.hydra_defaults import compose
 from tvlint.readers.megatron.primus import SPLIT_BY_HAND, with_presets
 from tvlint.readers.megatron.yaml_options import INTERPOLATED
 from tvlint.readers.sources.interpolation import Interpolation
+from tvlint.readers.sources.rank_counts import MOST_RANKS, count_of
 from tvlint.readers.sources.scalar_values import typed, yaml_typed
 from tvlint.readers.sources.yaml_nodes import (
     Visits,
@@ -56,7 +57,6 @@ DEVICES = Pattern(r"list\(range\((?:(?P<first>\d{1,6}),\s*)?(?P<end>\d{1,6})\)\)
 SEVERAL_A_WORKER = "num_gpus_per_worker"
 RANKS_OF_ROLE: Mapping[tuple[str, ...], tuple[str, ...]] = {("actor_config",): ("rl_config", "actor_resource", "num_npus")}
 """Where MindSpeed-RL says how many processors run a section (mindspeed_rl/config_cls/rl_config.py: `actor_resource`)."""
-MOST_RANKS = 10**7
 ELSEWHERE = "another file"
 """What may give more settings of a section: the files that it is composed with, or the command that overrides it."""
 
@@ -278,5 +278,4 @@ def _has_ranks_of_its_own(root: YamlMapping, where: tuple[str, ...], interpolati
 
 def _count(node: YamlNode) -> int:
     """Return the number that a plain scalar is; 0 where it is none."""
-    value = yaml_typed(None, node.text, node.plain) if isinstance(node, YamlScalar) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MOST_RANKS else 0
+    return count_of(yaml_typed(None, node.text, node.plain)) if isinstance(node, YamlScalar) else 0

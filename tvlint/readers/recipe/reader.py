@@ -16,6 +16,7 @@ from tvlint.readers.languages import is_test
 from tvlint.readers.recipe.objects import Attributes, Path
 from tvlint.readers.recipe.scopes import FUNCTIONS, Visible, bindings_of, constants_of, follow, parameters_of
 from tvlint.readers.sources.python_syntax import Source, parse
+from tvlint.readers.sources.rank_counts import product_of_counts
 
 FORMAT = "python-recipe"
 LARGEST = 1 << 20
@@ -154,10 +155,6 @@ def _world_size(attributes: Attributes) -> Setting | None:
         nodes, devices = attributes.get((*above, "num_nodes")), attributes.get((*above, "devices"))
         if nodes is None or devices is None:
             continue
-        total = 1
-        for setting in (nodes, devices):
-            if not isinstance(setting.value, int) or isinstance(setting.value, bool) or not 0 < setting.value < 10**7:
-                return None
-            total *= setting.value
-        return Setting("world_size", total, "world size", nodes.location, nodes.name_location)
+        total = product_of_counts((nodes.value, devices.value))
+        return Setting("world_size", total, "world size", nodes.location, nodes.name_location) if total else None
     return None

@@ -21,7 +21,6 @@ SEGMENT = "    def segment10("
 STEP = "def _train_step"
 SYNC = "        self.wreducer90.sync_grads()\n"
 LAST = "########## Generated Schedule Code"
-MAP = "        self.add_full_map('up_weight_21', 3"
 
 Change = tuple[str, str]
 

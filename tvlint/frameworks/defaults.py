@@ -22,6 +22,8 @@ KEPT: Mapping[str, Mapping[str, SettingValue]] = {
         "sequence_parallel": False,
         "micro_batch_size": 1,
         "global_batch_size": 16,
+        # no option of its, and megatron_args.py:951 refuses a batch that does not divide
+        "decrease_batch_size_if_needed": False,
     },
     # primus/backends/megatron/argument_builder.py: what no preset sets is what the parser of Megatron-LM gives
     "primus": {

@@ -154,3 +154,36 @@ def test_a_refused_number_of_ranks_names_the_groups_that_do_not_fit_and_another_
         "32 ranks do not divide into groups of 12 (tensor parallel)",
     ]
     assert all((each.help or "").startswith("use 24 or 36 ranks, or smaller groups") for each in refused)
+
+
+def test_what_another_option_takes_is_no_slip_of_a_letter(tmp_path: Path) -> None:
+    text = "model:\n  tensor_model_parallel_size: 2\n  pipeline_model_parallel_size: 1\n  rope_type: {}\n"
+    path = tmp_path / "model.yaml"
+    found = {}
+    for value in ("mrope", "yarm"):
+        path.write_text(text.format(value))
+        document = read(str(path))
+        assert document is not None
+        found[value] = [each.rule for each in document.findings]
+    assert found == {"mrope": [], "yarm": ["option-value-not-a-choice"]}
+
+
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [
+        ("--recompute_granularity ful", "option-value-not-a-choice"),
+        ("--moe_permut_fusion true", "misspelled-option"),
+        ("--recompute_granularity none", None),
+        ("--packing true --split_dataset_ratio 0.01", None),
+    ],
+)
+def test_commands_of_ms_swift_are_held_to_their_own_names_and_to_the_words_of_megatron(
+    tmp_path: Path, written: str, rule: str | None
+) -> None:
+    path = tmp_path / "sft.sh"
+    path.write_text(f"NPROC_PER_NODE=8 megatron sft --tensor_model_parallel_size 2 --model Qwen/Qwen3-8B {written}\n")
+    document = read(str(path))
+    assert document is not None
+    assert [each.rule for each in document.findings] == ([rule] if rule else [])
+    fixes = [edit.text for each in document.findings for fix in each.fixes for edit in fix.edits]
+    assert fixes == ({"option-value-not-a-choice": ["full"], "misspelled-option": ["--moe_permute_fusion"]}[rule] if rule else [])

@@ -547,3 +547,13 @@ def test_a_word_after_a_switch_is_refused_where_a_package_adds_options(
     assert [message for rule, message, _ in findings(script) if rule == "value-after-complete-option"] == [
         f"`--fp16` takes no value, and `{word}` stands after it" for word in found
     ]
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("BailingTokenizer", False), ("GPT2BPETokeniser", True)])
+def test_a_tokenizer_of_a_fork_is_no_error_in_a_script_without_its_tree(tmp_path: Path, name: str, is_refused: bool) -> None:
+    path = tmp_path / "train.sh"
+    sizes = "--tensor-model-parallel-size 2 --num-layers 24 --hidden-size 1024 --num-attention-heads 16"
+    path.write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py {sizes} --tokenizer-type {name}\n")
+    document = read(str(path))
+    assert document is not None
+    assert bool(document.findings) == is_refused

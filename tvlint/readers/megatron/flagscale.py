@@ -69,14 +69,9 @@ def experiment(path: str, format: str, root: YamlMapping, visits: Visits) -> Con
     )
 
 
-def is_command(configuration: Configuration) -> bool:
-    """Return whether a parser takes the settings of a section, which no program reads as it is."""
-    return configuration.framework == FRAMEWORK
-
-
 def as_command(configuration: Configuration) -> Configuration:
     """Return the configuration with its options as the command line has them, for those who judge what a parser takes."""
-    if not is_command(configuration):
+    if configuration.framework != FRAMEWORK:
         return configuration
     settings = {each.name: each for each in _passed(configuration.settings.values())}
     return replace(configuration, settings=settings, overridden=tuple(_passed(configuration.overridden)))

@@ -27,6 +27,8 @@ SURELY_MISSPELT = 6
 WORD = Pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 SHORT = 3
 """So many letters make a word of which a letter or two make another."""
+EXTENDED = frozenset({"tokenizer_type"})
+"""Options to which almost every fork adds choices, and that show no fork: a script may be started in a tree that is not there."""
 SPELLINGS = {
     **dict.fromkeys(
         ("moe_layer_freq", "linear_attention_freq", "no_rope_freq", "window_attn_skip_freq"),
@@ -121,7 +123,8 @@ def _is_of_parser(refusal: Finding, setting: Setting, is_megatron: bool, version
     """
     if refusal.rule != CHOICE:
         return not (version and has_changed(setting.name) and not takes_the_same(setting.name, version))
-    if is_megatron and (not version or takes_the_same(setting.name, version)):
+    is_open = parser is None and setting.name in EXTENDED
+    if is_megatron and not is_open and (not version or takes_the_same(setting.name, version)):
         return True
     if parser is not None and setting.written in parser.flags:
         return not may_take(parser, setting.written, str(setting.value))

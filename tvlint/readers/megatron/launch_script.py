@@ -19,6 +19,7 @@ from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import carriage_return, cut_short, option_mistakes
 from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
 from tvlint.readers.megatron.nested_commands import readings
+from tvlint.readers.megatron.section_values import mistaken_values
 from tvlint.readers.not_followed import launches_in
 from tvlint.readers.shell.alternatives import alternatives
 from tvlint.readers.shell.evaluate import Evaluation, evaluate
@@ -86,7 +87,7 @@ def read(path: str, data: bytes) -> Document | None:
     for configuration, command, launch, arguments in launched(evaluation, version):
         configurations.append(configuration)
         mistakes = option_mistakes(configuration, arguments.surplus, launch.path or launch.program, arguments.short)
-        findings.update(dict.fromkeys((*mistakes, *cut_short(command.span))))
+        findings.update(dict.fromkeys((*mistakes, *mistaken_values(configuration), *cut_short(command.span))))
     if not configurations:
         overrides = tuple(hydra_overrides.configurations(evaluation))
         refused = dict.fromkeys(hydra_overrides.refused(evaluation))

@@ -12,7 +12,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_prose, is_yaml
-from tvlint.readers.megatron.flagscale import as_command, is_command
+from tvlint.readers.megatron.flagscale import as_command
 from tvlint.readers.megatron.functional_tests import gpus_of_case, is_run_by_shell, program_of_case, ranks_of_case
 from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import option_mistakes
@@ -74,8 +74,7 @@ def read(path: str, data: bytes) -> Document | None:
             commands = [as_command(each) for each in found]
             findings.extend(dict.fromkeys(mistake for each in commands for mistake in option_mistakes(each, (), program)))
             findings.extend(finding for names in _sections(root, visits) for finding in misspelled_names(names))
-            unparsed = [each for each in found if not is_command(each)]
-            findings.extend(dict.fromkeys(mistake for each in unparsed for mistake in mistaken_values(each)))
+            findings.extend(dict.fromkeys(mistake for each in found for mistake in mistaken_values(each)))
             configurations.extend(_in_document(found, number))
     except ReadError:
         if not configurations and (TEMPLATED.search(data) or is_prose(path)):

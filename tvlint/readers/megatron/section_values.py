@@ -1,11 +1,13 @@
-"""Values and names in sections of settings, which no parser reads: those a letter or two away from what Megatron core takes."""
+"""Values and names that no parser like Megatron's reads: those a letter or two away from what Megatron core takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from tvlint.findings import Edit, Finding, Fix, Severity
-from tvlint.frameworks.megatron import Option, has_changed, option_of
+from tvlint.frameworks.kin import parses_like_megatron
+from tvlint.frameworks.megatron import Option, flags, has_changed, option, option_of
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.invalid_options import CHOICE, LONGEST, SURELY_MISSPELT, choices_of, is_misspelt, letters
@@ -22,13 +24,16 @@ FURTHER = "override_"
 
 
 def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
-    """Yield a warning for each value of a section that Megatron core does not take, and that is surely none of a framework's.
+    """Yield a warning for each value that Megatron core does not take, and that is surely none of a framework's own.
 
-    Frameworks have words of their own for much, and spell others otherwise (`rms_norm`): that is left alone.
+    Frameworks have words of their own for much, and spell others otherwise (`rms_norm`): that is left alone. What a parser like
+    Megatron's takes, that decides.
     """
+    if parses_like_megatron(configuration.framework):
+        return
     for setting in configuration.settings.values():
         known = option_of(setting.name)
-        if known is None or setting.written.startswith("--") or setting.location.path != configuration.path:
+        if known is None or setting.location.path != configuration.path:
             continue
         if near := _choice_near(known, setting):
             message = f"`{_end_of(setting.written)}` does not take `{str(setting.value)[:LONGEST]}`"
@@ -60,9 +65,15 @@ def _choice_near(known: Option, setting: Setting) -> str:
     """Return the choice that a value was meant to be; empty where it is one, or may be a framework's."""
     value = setting.value
     choices = choices_of(known)
-    if not isinstance(value, str) or any(letters(choice) == letters(value) for choice in choices):
+    if not isinstance(value, str) or value in _words() or any(letters(choice) == letters(value) for choice in choices):
         return ""
     return next((choice for choice in choices if is_misspelt(value, choice) or _is_off_by_one(setting.name, value, choice)), "")
+
+
+@cache
+def _words() -> frozenset[str]:
+    """Return what some option of Megatron takes, which is no slip where another one stands."""
+    return frozenset(word for flag in flags() if (known := option(flag)) is not None for word in choices_of(known))
 
 
 def _is_off_by_one(name: str, value: str, choice: str) -> bool:

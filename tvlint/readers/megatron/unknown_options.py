@@ -13,6 +13,7 @@ from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_o
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
+from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.parser_source import ParserSource
 
 LONGEST = 80
@@ -192,7 +193,7 @@ def unknown_options(
             other = _elsewhere(flag) or _longer_by_a_word(flag)
             is_sure = known == "source" or other in SIZES or (other == _elsewhere(flag) and OF_MEGATRON.fullmatch(name))
             meant = other if is_sure else ""
-        near = "" if is_option(flag) else _option_near(hyphens(flag), known)
+        near = "" if is_option(flag) else _spelled_like(flag, _option_near(hyphens(flag), known))
         if near.startswith(flag) and not OF_MEGATRON.fullmatch(name):
             continue
         if near:
@@ -260,6 +261,8 @@ def misspelled_names(names: Sequence[tuple[str, Location]]) -> Iterator[Finding]
 def _known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:
     """Return how much is known of the parser, in the words of `LONGER`."""
     name = os.path.basename(program)
+    if program in SWIFT:
+        return "like"
     if not parses_like_megatron(configuration.framework):
         return "fork"
     if parser is not None and (parser.is_own or not name or OF_MEGATRON.match(name)):
@@ -402,6 +405,11 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> float:
 def _same(one: str, other: str) -> bool:
     short, long = sorted((one, other), key=len)
     return one == other or (len(short) >= max(BEGINNING, len(long) / 2) and long.startswith(short))
+
+
+def _spelled_like(flag: str, near: str) -> str:
+    """Return the option with its words joined as those of the flag, where these are joined in one way."""
+    return near[:2] + near[2:].replace("-", "_") if "_" in flag and "-" not in flag[2:] else near
 
 
 def _slip(flag: str, parser: ParserSource) -> str:

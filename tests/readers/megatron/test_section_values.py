@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tvlint.findings import Finding, Severity
@@ -186,4 +188,4 @@ def test_commands_of_ms_swift_are_held_to_their_own_names_and_to_the_words_of_me
     assert document is not None
     assert [each.rule for each in document.findings] == ([rule] if rule else [])
     fixes = [edit.text for each in document.findings for fix in each.fixes for edit in fix.edits]
-    assert fixes == ({"option-value-not-a-choice": ["full"], "misspelled-option": ["--moe_permute_fusion"]}[rule] if rule else [])
+    assert fixes == {"option-value-not-a-choice": ["full"], "misspelled-option": ["--moe_permute_fusion"]}.get(rule or "", [])

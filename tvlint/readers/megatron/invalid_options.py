@@ -28,7 +28,7 @@ WORD = Pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 SHORT = 3
 """So many letters make a word of which a letter or two make another."""
 EXTENDED = frozenset({"tokenizer_type"})
-"""Options to which almost every fork adds choices, and that show no fork: a script may be started in a tree that is not there."""
+"""Options to which almost every fork adds choices: a script without a tree may be started in that of a fork."""
 SPELLINGS = {
     **dict.fromkeys(
         ("moe_layer_freq", "linear_attention_freq", "no_rope_freq", "window_attn_skip_freq"),

@@ -193,7 +193,9 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
         found = stacked(world, pieces, dim)
         if found is not None:
             return found
-        raise Mismatch("wrong-gather-dim", f"gathers along dimension {dim} pieces that differ in another", refutes=True)
+        unlike = [at for at, held in enumerate(zip(*ways, strict=True)) if at != dim and any(each != held[0] for each in held)]
+        along = " and ".join(map(str, unlike))
+        raise Mismatch("wrong-gather-dim", f"gathers along dimension {dim} pieces that differ along {along}", refutes=True)
     if terms.slot[terms.whole(first.term)] != dim and (terms.normal or any(len(way[dim]) > 1 for way in ways)):
         together = joined(bounds for way in ways for bounds in way[dim])
         if world.alone and len(ways[0][dim]) > 1 and all(way[dim] == ways[0][dim] for way in ways):
@@ -259,8 +261,7 @@ def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], me
         return {rank: chunk(world, whole, split, i, count) for i, rank in enumerate(members)}
     except Mismatch as mismatch:
         if world.alone and mismatch.name == "wrong-gather-dim":
-            text = f"joins along dimension {concat} pieces that differ in another"
-            raise of_one_plan("wrong-all-to-all-dim", text) from mismatch
+            raise of_one_plan("wrong-all-to-all-dim", mismatch.message.replace("gathers", "joins", 1)) from mismatch
         raise Mismatch(mismatch.name, mismatch.message, refutes=False) from mismatch
 
 

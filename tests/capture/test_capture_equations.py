@@ -748,6 +748,50 @@ def test_rows_at_places_are_taken_and_added_to() -> None:
     np.testing.assert_allclose(bench.run(added), wanted)
 
 
+def counted(bench: Bench, number: int, *shape: int) -> Ref:
+    name = bench.apply("arange", {"end": number}, np.arange(number))
+    return Ref(bench.apply("view", {"self": Ref(name), "size": shape}, np.zeros(shape)))
+
+
+@pytest.mark.parametrize("shapes", [((3, 1, 1), (1, 1, 4)), ((3, 1), (4,)), ((3, 1, 1), (4, 1))])
+def test_indices_that_count_each_dimension_in_order_give_a_view(shapes: tuple[tuple[int, ...], ...]) -> None:
+    bench = Bench()
+    indices = counted(bench, 3, *shapes[0]), counted(bench, 4, *shapes[1])
+    expected = X[tuple(np.arange(size).reshape(shape) for size, shape in zip((3, 4), shapes, strict=True))]
+    np.testing.assert_allclose(bench.run(bench.apply("index", {"self": X, "indices": indices}, expected)), expected)
+
+
+@pytest.mark.parametrize(
+    ("counts", "shapes"), [((3, 4), ((1, 3), (4, 1))), ((2, 4), ((2, 1), (1, 4))), ((3, 3), ((3,), (3,)))]
+)
+def test_other_places_than_all_in_order_are_no_view(counts: tuple[int, int], shapes: tuple[tuple[int, ...], ...]) -> None:
+    bench = Bench()
+    indices = tuple(counted(bench, number, *shape) for number, shape in zip(counts, shapes, strict=True))
+    expected = X[tuple(np.arange(number).reshape(shape) for number, shape in zip(counts, shapes, strict=True))]
+    bench.apply("index", {"self": X, "indices": indices}, expected)
+    nodes = lift(bench.program, EQUATIONS).nodes
+    assert [node.op for node in nodes if isinstance(node, Call)][-1] in ("aten.index.default", "torch.gather")
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_one_vector_of_each_row_is_taken_and_has_its_gradient(is_same: bool) -> None:
+    bench, values = Bench(), np.arange(24.0).reshape(3, 4, 2)
+    places, others = (bench.give("places", np.array(each)) for each in ([3, 0, 2], [1, 1, 2]))
+    rows = counted(bench, 3, 3)
+    taken = bench.apply("index", {"self": values, "indices": (rows, places)}, values[:, 0])
+    bench.program.operations[5] = taken
+    zeros = Ref(bench.apply("zeros", {"size": (3, 4, 2)}, values))
+    given = {"self": zeros, "indices": (rows, places if is_same else others), "values": A4[:3, :2], "accumulate": True}
+    added = bench.apply("index_put", given, values, Mark("backward", 0, of=5))
+    if not is_same:
+        assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == ["aten.index_put.default"]
+        return
+    wanted = np.zeros((3, 4, 2))
+    wanted[np.arange(3), [3, 0, 2]] = A4[:3, :2]
+    np.testing.assert_allclose(bench.run(added), wanted)
+    np.testing.assert_allclose(bench.values[taken], values[np.arange(3), [3, 0, 2]])
+
+
 @pytest.mark.parametrize("arguments", [{"values": A4}, {"values": A4[:1], "accumulate": True}])
 def test_rows_that_are_put_or_repeated_are_left_as_they_are(arguments: dict[str, Any]) -> None:
     bench = Bench()

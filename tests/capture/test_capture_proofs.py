@@ -98,6 +98,8 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("ring_attention", "ring_attention_reference", "dp 2", "1"),
         ("normed_heads", "normed_heads_reference", "tp 2", "1"),
         ("images", "images_reference", "dp 2", "1"),
+        ("filled_shards", "filled_shards_reference", "dp 2", "1"),
+        ("padded_sentences", "padded_sentences_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:

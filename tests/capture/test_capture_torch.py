@@ -134,6 +134,8 @@ FAULTS = {
         "    dist.all_reduce(model.embedding.weight.grad)",
         "    pass",
     ),
+    "a head whose gradients nothing reduces": ("filled_shards.py", "in (*blocks, model):", "in blocks:"),
+    "masks of the first rank's sentences": ("padded_sentences.py", "is_word[own])", "is_word[:size])"),
     "a message of what a stage is given": ("pipeline_messages.py", "dist.send(output.detach()", "dist.send(own.detach()"),
 }
 PARTIAL = """

@@ -156,7 +156,7 @@ def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -
     """Run the program up to the end of its first training step; `replaced` hears of what is replaced for that."""
     import torch
 
-    from tvlint.capture import megatron, megatron_training, pipelining
+    from tvlint.capture import distributed_draws, megatron, megatron_training, pipelining
     from tvlint.capture.imports import change_when_imported
     from tvlint.capture.ran import Ran
     from tvlint.capture.recorder import Recorder, watch_waits
@@ -177,7 +177,8 @@ def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -
         step = Step(recorder, replaced.setdefault)
         keep = install(replaced.setdefault)
         training = megatron_training.changes(step, launch, replaced.setdefault, reduced.setdefault)
-        change_when_imported({**megatron.changes(step, replaced.setdefault), **training, **pipelining.changes(step)})
+        draws = distributed_draws.changes(replaced.setdefault)
+        change_when_imported({**megatron.changes(step, replaced.setdefault), **training, **pipelining.changes(step), **draws})
         watch_waits(recorder)
         step.watch()
         try:

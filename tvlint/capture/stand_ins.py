@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 from torch.utils._triton import has_triton_package
 
+from tvlint.capture.devices import name_devices
 from tvlint.capture.failures import KernelError
 from tvlint.capture.half_precision import move_to_cpu
 from tvlint.capture.places import Places
@@ -94,9 +95,11 @@ class CpuForCuda(TorchFunctionMode):
         if frame is not None and not Places().is_foreign(frame.f_code.co_filename):
             self.replace("device `cuda` replaced by `cpu`")
 
-    def _device(self, value: Any) -> Any:
+    def device(self, value: Any) -> Any:
+        """Return the CPU where a value says a GPU, by name or number; else the value."""
         named = (isinstance(value, str) and value.startswith("cuda")) or getattr(value, "type", None) == "cuda"
-        if named and isinstance(value, str | torch.device):
+        is_index = isinstance(value, int) and not isinstance(value, bool)
+        if is_index or (named and isinstance(value, str | torch.device)):
             self._tell()
             return CPU
         return value
@@ -112,12 +115,14 @@ class CpuForCuda(TorchFunctionMode):
             return None
         if func is torch.Tensor.type and len(args) == 1 and not kwargs and _asks_for_gpu_type():
             return func(*args).replace("torch.", "torch.cuda.", 1)
+        if func is torch.device and any(self.device(value) is CPU for value in (*args, *kwargs.values())):
+            return CPU
         if "device" in kwargs:
-            kwargs["device"] = self._device(kwargs["device"])
+            kwargs["device"] = self.device(kwargs["device"])
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
-        if func is torch.Tensor.to or func is torch.device:
-            args = tuple(self._device(argument) for argument in args)
+        if func is torch.Tensor.to:
+            args = tuple(self.device(argument) for argument in args)
         return func(*args, **kwargs)
 
 
@@ -143,6 +148,7 @@ def install(replace: Callable[[str], object]) -> CpuForCuda:
     _use_gloo(replace)
     mode = CpuForCuda(replace)
     mode.__enter__()
+    name_devices(mode.device)
     return mode
 
 
@@ -235,7 +241,7 @@ def _name_cuda() -> None:
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
         setattr(cuda, name, lambda *_, **__: 0)
     stream = _Stream()
-    cuda.current_device = lambda: CPU
+    cuda.current_device = lambda: 0
     cuda.current_stream = cuda.default_stream = lambda *_, **__: stream
     cuda.Stream, cuda.Event = _Stream, _Event
     cuda.stream = lambda *_, **__: contextlib.nullcontext()

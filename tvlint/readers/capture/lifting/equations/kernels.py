@@ -290,11 +290,15 @@ _ATTENTION_KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
 
 
 def _attention(lifting: Lifting, node: Apply) -> bool:
-    """Lift the attention; the logarithms of its sums are read by its gradient alone."""
+    """Lift the attention; the logarithms of its sums are read by its gradient alone. A mask is added to the scores."""
     mask = node.arguments.get("attn_mask")
-    if lifting.number(node.arguments.get("dropout_p", 0)) != 0 or isinstance(mask, Ref):
+    if lifting.number(node.arguments.get("dropout_p", 0)) != 0:
         return False
     operands = tuple(given(node, name) for name in ("query", "key", "value"))
+    if isinstance(mask, Ref):
+        if not lifting.dtype(mask.name).startswith(("float", "bfloat")):
+            return False
+        operands = (*operands, mask)
     attributes: dict[str, Value] = {"is_causal": bool(node.arguments.get("is_causal", False))}
     scale = node.arguments.get("scale")
     if isinstance(scale, int | float):
@@ -316,18 +320,21 @@ def _attention_gradient(lifting: Lifting, node: Apply) -> bool:
     same = same and _have_same(lifting, node, source, "query", "key", "value")
     options = all(
         node.arguments.get(name, usual) == source.arguments.get(name, usual)
-        for name, usual in (("is_causal", False), ("scale", None), ("attn_mask", None), ("dropout_p", 0.0))
+        for name, usual in (("is_causal", False), ("scale", None), ("dropout_p", 0.0))
     )
+    masks = [lifting.value(each.arguments.get("attn_mask")) for each in (node, source)]
+    same = same and masks[0] == masks[1]
     forward = lifting.call_of(source.outputs[0])
     if forward is None or forward.op != _ATTENTION or not same or not options:
         return False
-    return lifting.gradient(forward, (given(node, "grad_out"),), node.outputs, node.mark)
+    of_mask = ("",) * (len(forward.inputs) - len(node.outputs))
+    return lifting.gradient(forward, (given(node, "grad_out"),), (*node.outputs, *of_mask), node.mark)
 
 
 EQUATIONS = (
     Equation(
         _ATTENTION_KERNEL,
-        "the kernel without mask and dropout is scaled_dot_product_attention, with the logarithms of its sums",
+        "the kernel without dropout is scaled_dot_product_attention, with the logarithms of its sums; a mask is added",
         _attention,
     ),
     Equation(

@@ -9,6 +9,7 @@ from math import prod
 from tvlint.ir.operators import Literal
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
+from tvlint.readers.capture.lifting.equations.counted_places import counts_rows, indices_of
 from tvlint.readers.capture.lifting.factors import is_elementwise
 from tvlint.readers.capture.lifting.lift import Call, Equation, GradientOf, Lifting, Operand, given, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref, Type
@@ -31,18 +32,9 @@ class InRange:
     mask: str
 
 
-def _indices(node: Apply) -> tuple[Argument, ...]:
-    """Return the indices of an indexing, without those that take all of a dimension at the end."""
-    listed = given(node, "indices")
-    found = list(listed) if isinstance(listed, tuple) else []
-    while found and found[-1] is None:
-        found.pop()
-    return tuple(found)
-
-
 def _filled_where(lifting: Lifting, node: Apply) -> bool:
     """Lift the assignment of one number where a mask of the first dimensions holds."""
-    indices, value = _indices(node), lifting.number(given(node, "values"))
+    indices, value = indices_of(node), lifting.number(given(node, "values"))
     name, mask = lifting.value(given(node, "self")), lifting.value(indices[0]) if len(indices) == 1 else None
     if name is None or mask is None or value is None or node.arguments.get("accumulate") or lifting.dtype(mask) != "bool":
         return False
@@ -215,12 +207,12 @@ def _picked_in_range(lifting: Lifting, name: str, mask: str) -> tuple[str, InRan
 
 def _rows_and_columns(lifting: Lifting, node: Apply) -> tuple[str, InRange] | None:
     """Return the matrix and the columns of `x[arange(n), columns]`, with columns in the range that the matrix holds."""
-    name, indices = lifting.value(given(node, "self")), _indices(node)
+    name, indices = lifting.value(given(node, "self")), indices_of(node)
     if name is None or len(indices) != 2 or len(lifting.shape(name)) != 2:
         return None
     rows, columns = lifting.value(indices[0]), lifting.value(indices[1])
     found = _in_range(lifting, columns) if columns is not None else None
-    if found is None or rows is None or not _counts(lifting, rows, lifting.shape(name)[0]):
+    if found is None or rows is None or not counts_rows(lifting, rows, lifting.shape(name)[0]):
         return None
     return (name, found) if found.stop - found.start == lifting.shape(name)[1] else None
 
@@ -233,15 +225,6 @@ def _one_column_a_row(lifting: Lifting, node: Apply) -> tuple[str, InRange] | No
     found, (*rows, width) = _in_range(lifting, columns), lifting.shape(word)
     fits = found is not None and found.stop - found.start == width and lifting.shape(columns) == (*rows, 1)
     return (word, found) if found is not None and fits else None
-
-
-def _counts(lifting: Lifting, name: str, number: int) -> bool:
-    """Return whether a value is 0, 1, .. up to a number."""
-    call = lifting.call_of(name)
-    if call is None or call.op != "torch.arange":
-        return False
-    bounds = [argument.value for argument in call.inputs if isinstance(argument, Literal)]
-    return bounds in ([number], [0, number], [0, number, 1]) and lifting.shape(name) == (number,)
 
 
 def _minus_one_at(lifting: Lifting, node: Apply) -> bool:
@@ -399,12 +382,12 @@ def _all_rows_put(lifting: Lifting, node: Apply) -> bool:
 
 def _one_of_each_row(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
     """Return a matrix and its columns, as one column, where an indexing takes one element of each row."""
-    name, indices = lifting.value(given(node, "self")), _indices(node)
+    name, indices = lifting.value(given(node, "self")), indices_of(node)
     if name is None or len(indices) != 2 or len(lifting.shape(name)) != 2:
         return None
     rows, columns = (lifting.value(index) for index in indices)
     count = lifting.shape(name)[0]
-    if rows is None or columns is None or not _counts(lifting, rows, count) or lifting.shape(columns) != (count,):
+    if rows is None or columns is None or not counts_rows(lifting, rows, count) or lifting.shape(columns) != (count,):
         return None
     return Ref(name), _as_shape(lifting, node, Ref(columns), (count, 1))
 
@@ -424,9 +407,9 @@ def _put_in_each_row(lifting: Lifting, node: Apply) -> bool:
 
 def _takes_all_rows(lifting: Lifting, node: Apply, shape: tuple[int, ...]) -> bool:
     """Return whether the one index counts all rows of a value of this shape."""
-    indices = _indices(node)
+    indices = indices_of(node)
     rows = lifting.value(indices[0]) if len(indices) == 1 else None
-    return rows is not None and bool(shape) and _counts(lifting, rows, shape[0])
+    return rows is not None and bool(shape) and counts_rows(lifting, rows, shape[0])
 
 
 def _dim(lifting: Lifting, node: Apply) -> int:
@@ -516,7 +499,7 @@ def _top(lifting: Lifting, node: Apply) -> bool:
 
 def _rows(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
     """Return a value and the places of its first dimension that an indexing is about, where these are one row of numbers."""
-    name, indices = lifting.value(given(node, "self")), _indices(node)
+    name, indices = lifting.value(given(node, "self")), indices_of(node)
     places = lifting.value(indices[0]) if len(indices) == 1 else None
     if name is None or places is None or lifting.dtype(places) != "int64" or len(lifting.shape(places)) != 1:
         return None

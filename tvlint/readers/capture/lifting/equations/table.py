@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from tvlint.readers.capture.lifting.equations import elementwise, functions, kernels, products, reductions, selections, shapes
+from tvlint.readers.capture.lifting.equations import (
+    counted_places,
+    elementwise,
+    functions,
+    kernels,
+    products,
+    reductions,
+    selections,
+    shapes,
+)
 from tvlint.readers.capture.lifting.lift import Equation
 
 ALL: tuple[Equation, ...] = (
     *reductions.EQUATIONS,
     *selections.EQUATIONS,
+    *counted_places.EQUATIONS,
     *shapes.EQUATIONS,
     *elementwise.EQUATIONS,
     *products.EQUATIONS,

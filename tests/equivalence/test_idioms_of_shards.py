@@ -522,6 +522,12 @@ def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
     assert IDIOMS[name].verdict(before, after).outcome is not Outcome.PROVED
 
 
+@pytest.mark.parametrize("size", ["[2, 5, 2, 2]", "[2, 2, 5, 4]", "[2, 4, 5, 2]", "[2, 1, 5, 2]", "[-1, 2, -1, -1]"])
+def test_a_head_is_expanded_as_the_operator_says(size: str) -> None:
+    found = ONE_KEY_HEAD_EXPANDED.verdict("k = expand(k2, [2, 2, 5, 2])", f"k: f32[2,2,5,2] = expand(k2, {size})")
+    assert (found.outcome is Outcome.PROVED) == (size == "[-1, 2, -1, -1]")
+
+
 MUTATED = (
     "attention of one head, under a mask of positions",
     "indices with bounds, and zeros where they were beyond",

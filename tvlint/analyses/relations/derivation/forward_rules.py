@@ -159,6 +159,7 @@ def _of_parts(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
             if times > 1 and dim == machine.world.terms.slot[values[0].term]:
                 raise UnsupportedError(f"`{form.op}` of one row of the batch")
             if times > 1:
+                _check_sizes(spec, form.call(machine.world.local_shape(value) for value in values))
                 return repeated_along(machine, values[0], dim, times)
         name = form.op if spec.assumption else spec.name
         if has_groups(spec, call):

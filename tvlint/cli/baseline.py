@@ -87,7 +87,7 @@ def _verify(path: Path, old: tuple[Entry, ...], found: Compared) -> int:
     for entry in found.stale:
         note(f"`{shown(path)}`: no more: {entry.path}: {entry.message} [{entry.rule}]")
     if found.stale:
-        note("`tvlint baseline prune` takes them out")
+        note(f"`tvlint baseline prune` takes {'it' if len(found.stale) == 1 else 'them'} out")
     return FOUND if found.stale else CLEAN
 
 

@@ -138,7 +138,8 @@ def _tell(judged: _Judged) -> None:
     """Say what the report does not."""
     if judged.stale:
         stale = counted(judged.stale, "finding")
-        note(f"the baseline holds {stale} that nothing has now: `tvlint baseline prune` takes them out")
+        them = "it" if judged.stale == 1 else "them"
+        note(f"the baseline holds {stale} that nothing has now: `tvlint baseline prune` takes {them} out")
     if judged.elsewhere:
         pairs = counted(judged.elsewhere, "pair")
         note(f"{pairs} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")

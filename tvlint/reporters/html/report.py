@@ -209,12 +209,13 @@ def _reasons(reasons: Mapping[str, Sequence[str]]) -> Iterator[Element]:
 
 
 def _plan(outline: Outline, report: Report, context: Context) -> Element:
-    axes = " × ".join(f"{axis.name} {axis.size}" for axis in outline.mesh.axes) or "1"
+    axes = " × ".join(f"{axis.name} {axis.size}" for axis in outline.mesh.axes)
+    ranks = counted(outline.mesh.size, "rank")
     wrong = set(_wrong(report, outline.path))
     return tag(
         "article",
         tag("h3", code(relative(outline.path, context.root))),
-        tag("h4", f"Mesh: {axes} = {counted(outline.mesh.size, 'rank')}"),
+        tag("h4", f"Mesh: {axes} = {ranks}" if axes else f"Mesh: {ranks}"),
         mesh_drawing(outline.mesh, wrong) if outline.mesh.size > 1 else (),
         tag("p", tag("span", kind="key wrong"), "concerned by a defect or an error", kind="soft") if wrong else (),
         _schedule(outline),

@@ -85,7 +85,7 @@ def coverage_text(report: Report) -> str:
     if understood == operators:
         return ""
     all_of_them = f"{counted(operators, 'operator')} of {counted(len(found), 'plan')}"
-    return f"understood {understood:,} of {all_of_them}; the others are wrong or unknown, or use a result of one that is"
+    return f"understood {understood:,} of {all_of_them}; the others are wrong, unknown, or use what such an operator gives"
 
 
 def judged_text(report: Report) -> str:

@@ -59,7 +59,7 @@ def _parts(report: Report, baseline: str) -> Iterator[list[str]]:
     unsized = sum(recognised.unsized for recognised in report.recognised if recognised.framework != NNSCALER)
     if unsized:
         yield [
-            f"# How many ranks run where a file does not say it ({unsized:,} here do not): batch and groups",
+            f"# How many ranks run where a file does not say it (so in {counted(unsized, 'file')}): batch and groups",
             "# are judged then, too. A comment `# tvlint: world-size=64` says it of one file.",
             "# world-size = 64",
         ]

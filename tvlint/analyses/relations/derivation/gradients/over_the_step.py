@@ -113,10 +113,14 @@ def _check_gradient(machine: Machine, rank: RankState, operator: Update, weight:
 
 
 def check_states(machine: Machine, rank: RankState, operator: Compute) -> None:
-    """Tell a state that is another piece than the weight, gradient or state that it is stepped with."""
+    """Tell a state of another weight, or another piece than the weight, gradient or state that it is stepped with."""
     tensors = machine.plan.tensors
     names = [name for name in operator.inputs if isinstance(name, str) and name in tensors]
     states = [name for name in names if tensors[name].role is Role.STATE]
+    of_another = _state_of_another(machine.plan, names, states)
+    if of_another:
+        _tell_state(machine, rank, operator, of_another, "step each weight with its own states")
+        return
     values = {name: _value_of_step(machine, rank, name) for name in names}
     held = {name: pieces for name in names if (pieces := _held_pieces(machine, rank, name, values[name])) is not None}
     factored = len(states) + 2 < len(names)
@@ -129,11 +133,27 @@ def check_states(machine: Machine, rank: RankState, operator: Compute) -> None:
         if stray or values[other] is not None or whole_shape(one) == whole_shape(two):
             ways = [_in_words(held[name]) for name in (state, other)]
             text = f"takes `{state}`, which holds {ways[0]}, with `{other}`, which holds {ways[1]}"
-            message = f"`{operator.op.rsplit('.', 1)[-1]}` on {{ranks}} {text}"
-            rule = "state-of-another-shard"
-            defect = Defect(rule, True, message, rank.number, cause=(rule, id(operator)))
-            machine.derived.defects.append(at(operator, rank.segment.name if rank.segment else "", defect))
+            _tell_state(machine, rank, operator, text)
             return
+
+
+def _state_of_another(plan: Plan, names: Sequence[str], states: Sequence[str]) -> str:
+    """Return which state is declared to be of another weight of the plan than the one that it is stepped with."""
+    weights = [name for name in names if plan.tensors[name].role is Role.WEIGHT]
+    of = {*weights, *(plan.tensors[name].logical for name in weights)}
+    for state in states if weights else ():
+        other = plan.tensors[state].logical
+        is_weight = other in plan.tensors and plan.tensors[other].role is Role.WEIGHT
+        if is_weight and other not in of:
+            return f"takes `{state}`, which is of `{other}`, with `{weights[0]}`"
+    return ""
+
+
+def _tell_state(machine: Machine, rank: RankState, operator: Compute, text: str, repair: str = "") -> None:
+    rule = "state-of-another-shard"
+    message = f"`{operator.op.rsplit('.', 1)[-1]}` on {{ranks}} {text}"
+    defect = Defect(rule, True, message, rank.number, repair=repair, cause=(rule, id(operator)))
+    machine.derived.defects.append(at(operator, rank.segment.name if rank.segment else "", defect))
 
 
 def _value_of_step(machine: Machine, rank: RankState, name: str) -> Slot:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from oracle.compare import compare
 
 from tests.equivalence.attacks.test_micro_batches_and_replicas import plan
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
+from tvlint.ir.plan import Plan
 
 REFERENCE = """
 weight w f32[8,8]
@@ -114,3 +117,67 @@ def test_a_later_micro_batch_that_is_wired_otherwise_is_not_proved(before: str, 
     own, reference = plan(text.replace(before, after)), plan(REFERENCE.format(16))
     assert compare(reference, own).outcome != "equal"
     assert prove(own, reference).outcome is not Outcome.PROVED
+
+
+TWO_RANKS = """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+loss l f32[]
+segment enter forward (x) -> (h)
+  h: f32[4,8] = linear(x, w)
+segment last backward (x, h) -> (l)
+  a: f32[4,8] = gelu(h)
+  s: f32[] = sum(a)
+  l: f32[] = all-reduce(s) over dp
+  da: f32[4,8] = backward s (grad(l))
+  dh: f32[4,8] = backward a (da)
+  _, grad(w) = backward (dh) of h = linear(x, w)
+segment reduce reduce () -> ()
+  reduce-gradients w over dp
+program dp=0
+  run enter micro-batch 0
+  AGAIN
+  run last micro-batch 0
+  run reduce
+program dp=1
+  run enter micro-batch 0
+  run last micro-batch 0
+  run reduce
+"""
+ONE_RANK = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l f32[]
+program
+  h = linear(x, w)
+  a = gelu(h)
+  l = sum(a)
+  da = backward l (grad(l))
+  dh = backward a (da)
+  _, grad(w) = backward h (dh)
+"""
+IN_PLACE = "segment turn forward (h) -> (h)\n  h = neg(h!)\nsegment last"
+
+
+def _with_segments_of_its_own(found: Plan) -> Plan:
+    """The plan whose second rank runs other segments than the first, which make values of the same names."""
+    first, second = found.programs
+    segments = {f"other {name}": replace(segment, name=f"other {name}") for name, segment in found.segments.items()}
+    steps = tuple(replace(step, segment=f"other {step.segment}") for step in second.steps)
+    return replace(found, segments={**found.segments, **segments}, programs=(first, replace(second, steps=steps)))
+
+
+@pytest.mark.parametrize(
+    ("again", "outcome"),
+    [
+        ("run enter micro-batch 0", Outcome.PROVED),
+        ("run last micro-batch 0", Outcome.REFUTED),
+        ("run turn micro-batch 0", Outcome.UNKNOWN),
+        ("run turn micro-batch 0\n  run enter micro-batch 0", Outcome.UNKNOWN),
+    ],
+)
+def test_what_one_rank_makes_again_is_the_same_whatever_others_call_theirs(again: str, outcome: Outcome) -> None:
+    text = TWO_RANKS.replace("segment last", IN_PLACE) if "turn" in again else TWO_RANKS
+    verdict = prove(_with_segments_of_its_own(plan(text.replace("AGAIN", again))), plan(ONE_RANK))
+    assert verdict.outcome is outcome, [reason.message for reason in verdict.reasons]

@@ -22,19 +22,24 @@ def without_repeated_runs(plan: Plan) -> Plan:
     steps = [step for program in plan.programs for step in program.steps]
     if any(step.segment not in plan.segments for step in steps) or not any(map(_runs_again, plan.programs)):
         return plan
-    makers = Counter(
-        name
-        for segment in plan.segments.values()
-        for name in {name for operator in segment.operators if isinstance(operator, Compute) for name in operator.outputs}
+    programs = tuple(
+        replace(program, steps=_without(plan, program, _pure(plan, program))) if _runs_again(program) else program
+        for program in plan.programs
     )
-    pure = {name for name, segment in plan.segments.items() if _only_computes(plan, segment, makers)}
-    programs = tuple(replace(program, steps=_without(plan, program, pure)) for program in plan.programs)
     return plan if programs == plan.programs else replace(plan, programs=programs)
 
 
 def _runs_again(program: Program) -> bool:
     runs = Counter((step.segment, step.micro_batch) for step in program.steps)
     return any(times > 1 for times in runs.values())
+
+
+def _pure(plan: Plan, program: Program) -> set[str]:
+    """Return the segments of a program that do nothing but make values, which no other segment of it makes."""
+    segments = {step.segment: plan.segments[step.segment] for step in program.steps}
+    made = [{name for operator in segment.operators for name in writes(operator)} for segment in segments.values()]
+    makers = Counter(name for names in made for name in names)
+    return {name for name, segment in segments.items() if _only_computes(plan, segment, makers)}
 
 
 def _only_computes(plan: Plan, segment: Segment, makers: Counter[str]) -> bool:

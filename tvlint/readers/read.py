@@ -45,6 +45,8 @@ NAMES_MEGATRON = (
     b"tensor_parallelism",
     b"pipeline_parallelism",
 )
+NAMES_LAUNCH = (*NAMES_MEGATRON, b"bash", b"sbatch", b"export")
+"""What launch scripts name, or those that start them."""
 NAMES_DEEPSPEED = (*_spelt("pipe_parallel_size"), b'"train_micro_batch_size_per_gpu', b'"zero_')
 OTHER_NEWLINES = Pattern(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What ends a line in YAML, and nowhere else."""
@@ -84,7 +86,7 @@ CONFIGURATIONS = (
     Format("GPT-NeoX YAML or JSON", "megatron.neox", NAMES_DEEPSPEED),
     Format("DeepSpeed JSON", "deepspeed.config_json", NAMES_DEEPSPEED),
     Format("torchtitan TOML or JSON", "torchtitan", (b"_parallel_degree", b"data_parallel_shard_degree")),
-    Format("launch scripts", "megatron.launch_script", NAMES_MEGATRON, recognised_by="megatron.recognise_launch"),
+    Format("launch scripts", "megatron.launch_script", NAMES_LAUNCH, recognised_by="megatron.recognise_launch"),
     Format("Python recipes", "recipe.reader", NAMES_MEGATRON, also=b"import"),
     Format("Python launchers", "megatron.python_launcher", NAMES_MEGATRON, also=b"import "),
     Format("AReaL YAML", "megatron.areal", (b"megatron",), also=b"backend:"),

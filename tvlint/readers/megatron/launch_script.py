@@ -223,7 +223,8 @@ def _configuration(
     evaluation: Evaluation, command: Command, launch: Launch, arguments: Arguments, version: str
 ) -> Configuration:
     settings, overridden = _last_wins(arguments)
-    settings["world_size"] = world_size(launch, evaluation.variables, command.exported, command.span)
+    variables = evaluation.variables if command.variables is None else command.variables
+    settings["world_size"] = world_size(launch, variables, command.exported, command.span)
     environment = {name: _exported(name, value, command) for name, value in command.exported.items()}
     path = evaluation.source.path
     flags = [setting.written for setting in settings.values()]

@@ -93,7 +93,7 @@ def _text(item: Item) -> str:
     return known_text(item.pieces) or "" if isinstance(item, Word) else ""
 
 
-def world_size(launch: Launch, variables: dict[str, Value], exported: Mapping[str, Value], command: Span) -> Setting:
+def world_size(launch: Launch, variables: Mapping[str, Value], exported: Mapping[str, Value], command: Span) -> Setting:
     """Return the number of ranks as a setting `world_size`: known only where the file itself fixes every factor."""
     if launch.program in SWIFT:
         return _swift(exported, command)
@@ -137,7 +137,7 @@ def _swift(exported: Mapping[str, Value], command: Span) -> Setting:
     return _product([per_node.pieces, nodes.pieces])
 
 
-def _srun(launch: Launch, variables: dict[str, Value], command: Span) -> Setting:
+def _srun(launch: Launch, variables: Mapping[str, Value], command: Span) -> Setting:
     total = _value_after(launch.launcher, ("-n", "--ntasks")) or _variable(variables, "SLURM_NTASKS")
     nodes = _value_after(launch.launcher, ("-N", "--nodes")) or _variable(variables, "SLURM_NNODES")
     per_node = _value_after(launch.launcher, ("--ntasks-per-node",)) or _variable(variables, "SLURM_NTASKS_PER_NODE")
@@ -146,7 +146,7 @@ def _srun(launch: Launch, variables: dict[str, Value], command: Span) -> Setting
     return _counted(total, command)
 
 
-def _variable(variables: dict[str, Value], name: str) -> tuple[Piece, ...] | None:
+def _variable(variables: Mapping[str, Value], name: str) -> tuple[Piece, ...] | None:
     value = variables.get(name)
     return value.pieces if isinstance(value, Scalar) else None
 

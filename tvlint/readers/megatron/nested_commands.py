@@ -31,8 +31,10 @@ def readings(
         yield command.words
         return
 
+    variables = evaluation.variables if command.variables is None else command.variables
+
     def lookup(name: str) -> tuple[Piece, ...] | None:
-        scalar = as_scalar(evaluation.variables[name]) if name in evaluation.variables else None
+        scalar = as_scalar(variables[name]) if name in variables else None
         return scalar.pieces if scalar is not None else None
 
     if first == "eval":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from tvlint.ir.patterns import Pattern
-from tvlint.readers.languages import is_shell
+from tvlint.readers.languages import SHELL_NAMES, is_shell
 
 TELLING = Pattern(
     rb"--(?:(?:tensor|pipeline|context|expert)[-_](?:model[-_]|tensor[-_])?parallel[-_]size|num[-_]attention[-_]heads"
@@ -12,7 +14,13 @@ TELLING = Pattern(
 OVERRIDES = Pattern(rb"\.(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size=")
 
 
+STARTS = Pattern(rb"^[^#\n]*(?:\b(?:(?:ba|z|k|da)?sh|sbatch)\s|[./]/)[^#\n]*\.(?:sh|bash|sbatch|slurm)\b", re.MULTILINE)
+"""A line that may start another script in a shell of its own."""
+
+
 def recognise(path: str, data: bytes) -> bool:
-    """Return whether `data` looks like a shell script that names options of Megatron."""
+    """Return whether `data` looks like a shell script that names options of Megatron, or like one that starts others."""
+    if path.lower().endswith(SHELL_NAMES) and STARTS.search(data) is not None:
+        return True
     telling = [found.end() for found in (TELLING.search(data), OVERRIDES.search(data)) if found is not None]
     return bool(telling) and is_shell(path, data, min(telling))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.expand import add_words, expand_value, expand_words
 from tvlint.readers.shell.sources import find_sourced
+from tvlint.readers.shell.started import follow_started
 from tvlint.readers.shell.state import Command, State
 from tvlint.readers.shell.syntax import all_nodes
 from tvlint.readers.shell.values import (
@@ -153,6 +154,7 @@ def _run(state: State, node: Node, words: list[Item], scope: State) -> None:
     _run_own(state, node, words, command)
     if found is not None:
         state.trace.commands.append(found)
+    follow_started(state, scope, words)
 
 
 def _passes_options(words: list[Item]) -> bool:

@@ -45,6 +45,8 @@ class Command:
     words: tuple[Item, ...]
     span: Span
     exported: dict[str, Value]
+    variables: Mapping[str, Value] | None = None
+    """The final variables of the script that runs it, where that is another than the one evaluated."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,77 @@
+"""Scripts that start others of the checkout, with the variables and arguments that they give them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tvlint.readers.read import read
+
+OPTIONS = "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --hidden-size 1024 --num-attention-heads 16"
+TRAIN = f"NL=${{NL:-24}}\ntorchrun --nproc-per-node 8 pretrain_gpt.py {OPTIONS} --num-layers $NL\n"
+BY_ARGUMENT = f"torchrun --nproc-per-node 8 pretrain_gpt.py {OPTIONS} --num-layers $1\n"
+JOB = f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\nsrun python pretrain_gpt.py {OPTIONS} --num-layers $NL\n"
+
+
+def settings_of(folder: Path, text: str, name: str) -> list[tuple[object, str]]:
+    """Return the value of a setting of each configuration of a script, and the text that stands where it comes from."""
+    (folder / ".git").mkdir()
+    for file, content in {"train.sh": TRAIN, "one.sh": BY_ARGUMENT, "job.sbatch": JOB, "start.sh": text}.items():
+        (folder / file).write_text(content)
+    document = read(str(folder / "start.sh"))
+    found = []
+    for configuration in document.configurations if document is not None else ():
+        setting = configuration.settings[name]
+        place = setting.location
+        line = Path(place.path).read_text().splitlines()[(place.line or 1) - 1]
+        found.append((setting.value, line[(place.column or 1) - 1 : (place.end_column or len(line) + 1) - 1]))
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NL=25 bash train.sh\n",
+        "export NL=25\n./train.sh\n",
+        "NL=25\nexport NL\nnohup sh -e ./train.sh > log 2>&1 &\n",
+        "env NL=25 bash train.sh\n",
+        "sbatch --export=ALL,NL=25 job.sbatch\n",
+        "sbatch -J name --export=NONE,NL=25,X=1 job.sbatch\n",
+        "bash one.sh 25\n",
+    ],
+)
+def test_a_script_is_judged_with_what_it_is_given(tmp_path: Path, text: str) -> None:
+    assert settings_of(tmp_path, text, "num_layers") == [(25, "25")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NL=25\nbash train.sh\n",
+        "bash train.sh\n",
+        "NL=25 bash other.sh\n",
+        "export OTHER=25\nbash train.sh\n",
+        "# NL=25 bash train.sh\n",
+        "bash -c 'NL=25 bash train.sh'\n",
+        "NL=25 bash train.sh --num-layers 26\n",
+    ],
+)
+def test_a_script_that_is_given_nothing_is_judged_by_itself_alone(tmp_path: Path, text: str) -> None:
+    assert settings_of(tmp_path, text, "num_layers") == []
+
+
+@pytest.mark.parametrize(("options", "ranks"), [("-J name", 16), ("--nodes=4", None), ("-N 4", None), ("$MORE", None)])
+def test_a_job_has_the_ranks_of_its_script_unless_the_command_may_say_others(
+    tmp_path: Path, options: str, ranks: int | None
+) -> None:
+    ((value, _),) = settings_of(tmp_path, f"sbatch {options} --export=ALL,NL=24 job.sbatch\n", "world_size")
+    assert value == ranks or (ranks is None and not isinstance(value, int))
+
+
+def test_each_start_is_judged_and_a_script_that_starts_itself_ends(tmp_path: Path) -> None:
+    assert [value for value, _ in settings_of(tmp_path, "NL=23 bash train.sh\nNL=25 bash train.sh\n", "num_layers")] == [23, 25]
+    (tmp_path / "train.sh").write_text(TRAIN + "NL=$NL bash train.sh\n")
+    document = read(str(tmp_path / "start.sh"))
+    assert document is not None
+    assert len(document.configurations) < 60

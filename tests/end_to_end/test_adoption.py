@@ -163,6 +163,23 @@ def test_a_revision_in_the_place_of_changed_files_is_a_mistake(here: Path, capsy
     assert "none is named; without it all files are checked" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("folder", ["jobs", "."])
+def test_a_folder_in_the_place_of_changed_files_is_a_mistake(
+    here: Path, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit_all(here)
+    assert run("check", "--changed", folder) == 2
+    assert f"`{folder}` is a folder, and `--changed` takes the files that changed" in capsys.readouterr().err
+
+
+def test_a_submodule_among_changed_files_is_left_out(here: Path) -> None:
+    (here / "empty").mkdir()
+    (here / "module").mkdir()
+    (here / "module" / ".git").write_text("gitdir: ../.git/modules/module\n")
+    commit_all(here)
+    assert run("check", "--changed", "empty", "module") == 0
+
+
 def test_what_stands_in_a_sourced_file_names_it_by_its_shortest_path_and_who_reads_it(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,6 +150,10 @@ def _hold_files(paths: list[str]) -> None:
     """End the run where a revision stands in the place of the files that changed since; say so where no file is named."""
     if not paths:
         note("`--changed` takes the files that changed, and none is named; without it all files are checked")
+    for path in paths:
+        if os.path.isdir(path) and _is_part_of_this_checkout(path):
+            help = "name its files, or leave out `--changed` to check all of it"
+            fail(f"`{path}` is a folder, and `--changed` takes the files that changed", help)
     if len(paths) != 1 or os.path.lexists(paths[0]):
         return
     from tvlint.run.project.revision import RevisionError, is_revision
@@ -160,6 +165,15 @@ def _hold_files(paths: list[str]) -> None:
     if found:
         help = f"`--new-from {paths[0]}` reports what is new since then, in all files"
         fail(f"`{paths[0]}` is a revision, and `--changed` takes the files that changed", help)
+
+
+def _is_part_of_this_checkout(folder: str) -> bool:
+    """Return whether a folder holds files of this checkout; a submodule, which pre-commit names like a file, holds none."""
+    if Path.cwd().is_relative_to(os.path.realpath(folder)):
+        return True
+    with suppress(OSError):
+        return bool(os.listdir(folder)) and not os.path.lexists(os.path.join(folder, ".git"))
+    return False
 
 
 def _baselines(project: Project, named: str) -> Mapping[str, Baseline]:

@@ -1,7 +1,7 @@
 """Search a text for what opens a script or a YAML by its name, without reading it.
 
-Readers open three kinds of files for a text: those that a shell sources, those that a YAML names, and what they look for
-themselves, which is Python and the recipes of functional tests.
+Readers open three kinds of files for a text: those that a shell sources or starts, those that a YAML names, and what they look
+for themselves, which is Python and the recipes of functional tests.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, is_yaml, names
 from tvlint.readers.megatron.functional_tests import is_recipe
-from tvlint.readers.megatron.recognise_launch import recognise
+from tvlint.readers.megatron.recognise_launch import recognise, starts_others
 from tvlint.readers.read import NAMES_MEGATRON
 
 RUNS = Pattern(rb"\bsource\b|(?<![\w./$])\.(?![\w./])")
@@ -26,5 +26,7 @@ def is_opened_by_name(path: str) -> bool:
 def opens_by_name(path: str, text: bytes) -> bool:
     """Return whether readers may open another file for the text because that names it."""
     if PARTS.search(text) is not None and is_yaml(path, text):
+        return True
+    if starts_others(path, text):
         return True
     return names(text, NAMES_MEGATRON) and RUNS.search(text) is not None and recognise(path, text)

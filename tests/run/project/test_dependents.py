@@ -61,6 +61,15 @@ def test_a_script_depends_on_what_it_sources(tree: Path, files: dict[str, str], 
     assert dependents(written(tree, files), ("a/env.sh",)) == expected
 
 
+@pytest.mark.parametrize(
+    ("start", "is_read"),
+    [("LAYERS=2 bash a/run.sh\n", True), ("export LAYERS=2\n./a/run.sh\n", True), ("bash a/run.sh\n", False)],
+)
+def test_a_script_depends_on_what_it_starts_with_values_of_its_own(tree: Path, start: str, is_read: bool) -> None:
+    written(tree, {"a/run.sh": LAUNCH})
+    assert dependents(written(tree, {"start.sh": start}), ("a/run.sh",)) == (["start.sh"] if is_read else [])
+
+
 @pytest.mark.parametrize("tracked", [True, False])
 @pytest.mark.parametrize("left", ["", None])
 @pytest.mark.parametrize(

@@ -20,7 +20,12 @@ STARTS = Pattern(rb"^[^#\n]*(?:\b(?:(?:ba|z|k|da)?sh|sbatch)\s|[./]/)[^#\n]*\.(?
 
 def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` looks like a shell script that names options of Megatron, or like one that starts others."""
-    if path.lower().endswith(SHELL_NAMES) and STARTS.search(data) is not None:
+    if starts_others(path, data):
         return True
     telling = [found.end() for found in (TELLING.search(data), OVERRIDES.search(data)) if found is not None]
     return bool(telling) and is_shell(path, data, min(telling))
+
+
+def starts_others(path: str, data: bytes) -> bool:
+    """Return whether `data` looks like a shell script that starts another one."""
+    return path.lower().endswith(SHELL_NAMES) and STARTS.search(data) is not None

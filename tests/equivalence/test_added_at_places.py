@@ -10,6 +10,8 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.prove import is_proved, prove
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 REFERENCE = """
 weight w f32[8,8]
 input x f32[12,8]

@@ -13,6 +13,8 @@ from tvlint.ir.operators import Communicate, Group
 from tvlint.ir.plan import Plan
 from tvlint.readers.plan_text.reader import read
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 ONE_OPERATOR = """
 weight w f32[4,8]
 input x f32[8,8]

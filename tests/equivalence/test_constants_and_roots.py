@@ -11,6 +11,8 @@ from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import PARALLEL, REFERENCE, verdict_on
 from tvlint.findings import Outcome, Verdict
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 ONE = (
     PARALLEL.replace("mesh dp=2 tp=2", "mesh tp=2")
     .replace("  dp:S(0)", "")

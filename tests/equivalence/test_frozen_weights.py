@@ -10,6 +10,8 @@ from tests.equivalence.attacks.test_micro_batches_and_replicas import plan
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 MODEL = """
 weight w f32[8,8]
 weight v f32[8,8]

@@ -10,6 +10,8 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 REFERENCE = """
 weight w f32[8,8]
 weight v f32[8,8]

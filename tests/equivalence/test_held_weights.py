@@ -13,6 +13,8 @@ from tvlint.equivalence.verdict.held_weights import as_held
 from tvlint.equivalence.verdict.numbers.outcome import Difference
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 IDIOMS = {
     "a table with rows that nothing looks up": Idiom(
         """weight e f32[10,6]

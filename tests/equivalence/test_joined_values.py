@@ -11,6 +11,8 @@ from tests.equivalence.test_attention import plans
 from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.equivalence.verdict.prove import is_proved
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 CLIPPED_BY_A_NORM_OF_NORMS = """weight w f32[8,6]
 weight v f32[4,8]
 input x f32[8,6]

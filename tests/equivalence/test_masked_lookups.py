@@ -14,6 +14,8 @@ from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 TABLE = "weight e f32[8,4]{placed}\ninput x i64[2,3]\nloss l\n"
 ENDS = "t = tanh(h)\nl: f32[1] = sum(t)\n"
 LOOKUP = with_backward(TABLE.format(placed="") + "program\nh = embedding(x, e)\n" + ENDS)

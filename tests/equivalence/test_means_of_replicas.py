@@ -9,6 +9,8 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.compare_outputs import OWN_MEAN
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 REFERENCE = """weight w f32[8,4]
 weight v f32[4,8]
 input x f32[6,4]

@@ -22,6 +22,8 @@ from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute, Literal
 from tvlint.run.proof.pair import Pair, Plans, read_pair
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 CLEAN = [(path, path.with_name("reference.plan")) for path in sorted(ROOT.glob("fixtures/clean/*/parallel.plan"))]
 CLEAN += [(ROOT / "fixtures/clean/generated-code", ROOT / "fixtures/clean/generated-code/reference.plan")]
 CLEAN += [(ROOT / "fixtures/tour/dp2-tp2.plan", ROOT / "fixtures/tour/single.plan")]

@@ -9,6 +9,8 @@ from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 NORMALISED = """
 weight w f32[16,16]
 weight n f32[16]

@@ -7,6 +7,8 @@ import pytest
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome, Verdict
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 REFERENCE = """
 weight w f32[8,8]
 weight v f32[8,8]

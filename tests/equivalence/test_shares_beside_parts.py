@@ -13,6 +13,8 @@ from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.equivalence.verdict.prove import Verdict, prove
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 REFERENCE = """weight v f32[4,8]
 weight w f32[8,4]
 weight b f32[4]

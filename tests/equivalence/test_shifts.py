@@ -11,6 +11,8 @@ from tests.equivalence.attacks.test_micro_batches_and_replicas import plan
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 SHARED_CLASSES = (Path(__file__).parents[2] / "fixtures/clean/vocabulary-parallel-cross-entropy/parallel.plan").read_text()
 ALONE = SHARED_CLASSES.split("program tp=0\n")[1].split("program")[0].replace("  reduce-gradients h over tp\n", "")
 for _before, _after in (

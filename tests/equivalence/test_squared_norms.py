@@ -11,6 +11,8 @@ from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 CLIP = """end d = add(n, 1e-06)
 end c0 = div(1.0, d)
 end c = clamp(c0, max=1.0)

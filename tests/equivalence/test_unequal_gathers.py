@@ -7,6 +7,8 @@ import pytest
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 TRAINED = """\
   t = linear(z, u)
   k: f32[] = sum(t)

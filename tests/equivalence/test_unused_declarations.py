@@ -15,6 +15,8 @@ from tvlint.readers.plan_json import reader as plan_json
 from tvlint.readers.plan_text import reader as plan_text
 from tvlint.reporters.plan import json as written_json
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 REFERENCE = """weight e f32[8,8]
 weight w f32[16,8]
 weight v f32[8,16]

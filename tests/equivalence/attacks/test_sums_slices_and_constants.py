@@ -16,6 +16,8 @@ from tvlint.findings import Outcome
 from tvlint.ops.annotations.declared import Declared
 from tvlint.ops.declaring import with_declared
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 MEAN_OF_SUM = """
 weight w f32[4,8]
 input x f32[8,8]

@@ -9,6 +9,8 @@ from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 REFERENCE = """
 weight w f32[4,4]
 input h f32[4,4]

@@ -10,6 +10,8 @@ from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.readers.plan_text.reader import read
 
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
 REFERENCE = """
 weight w f32[8,8]
 weight v f32[8,8]

@@ -556,9 +556,11 @@ class Algebra(TermsAtIndices):
         if slots and groups[slots[0]][0] != terms.slot[term]:
             raise TooLargeError
         shape, slot = tuple(prod(terms.shape[term][dim] for dim in group) for group in groups), slots[0] if slots else -1
-        plain = Algebra(terms)._joined_again(term, groups)
-        if plain is not None and (terms.shape[plain], terms.slot[plain]) == (shape, slot):
-            return plain
+        if (term, tuple(counts)) not in terms.apart:
+            plain = Algebra(terms)._joined_again(term, groups)
+            if plain is not None and (terms.shape[plain], terms.slot[plain]) == (shape, slot):
+                return plain
+            terms.apart.add((term, tuple(counts)))
         return terms.term((MERGE, tuple(counts)), (term,), shape, slot)
 
     def _joined_again(self, term: int, groups: Sequence[Sequence[int]]) -> int | None:

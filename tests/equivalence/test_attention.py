@@ -214,6 +214,14 @@ def test_parts_that_are_added_are_refuted() -> None:
     assert "part-used-as-complete" in [found.name for found in verdict.reasons]
 
 
+def test_a_gradient_is_not_that_of_what_has_become_something_else_since() -> None:
+    merged = "  m2: f32[2,2,2], n2: f32[2,2] = merge_by_log_sum_exp(m1, n1, o2, e2)\n"
+    ring, other = Ring(4, False).text(), reference(False)
+    changed = ring.replace(merged, merged + "  e2: f32[2,2] = mul(e2, 3.0)\n", 1)
+    assert compare(*plans(changed, other)[::-1]).outcome == "different"
+    assert [verdict_on(each, other).outcome is Outcome.PROVED for each in (ring, changed)] == [True, False]
+
+
 def masked(ring: str) -> str:
     """The ring of two ranks with numbers that are added to the scores: each rank has a block of them for every step."""
     rank, lines = 0, ["mesh cp=2"]

@@ -282,10 +282,12 @@ def _vjp_of(machine: Machine, saved: Saved, position: int, gradients: dict[int, 
 
 def given_another_value(rank: RankState, operator: Backward, saved: Saved, operands: Sequence[str]) -> str:
     """Return an operand whose name means another value here than where the forward operator read it; empty where there is none.
+
+    A value that is not known is another one.
     """
     changed = rank.replaced.get(operator.forward.outputs, ())
     for name, kept in zip(operands, saved.inputs, strict=False):
-        if rank.local.get(name, kept) not in (kept, None) and kept is not None and name not in changed:
+        if kept is not None and rank.local.get(name, kept) != kept and name not in changed:
             return name
     return ""
 

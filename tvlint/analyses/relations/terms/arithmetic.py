@@ -152,7 +152,8 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
     name = str(op).removesuffix(" gradient")
     *places, result = pattern[: len(operands) + 1]
     _, averaged, whole = pattern[-3:]
-    moved = moved_ranges(terms, head, operands, places, result, whole) if has_trait(name, Trait.RANGES, Trait.JOIN) else None
+    moves = has_trait(name, Trait.RANGES, Trait.JOIN, Trait.PADDING)
+    moved = moved_ranges(terms, head, operands, places, result, whole) if moves else None
     if moved is not None or averaged or (not gradient and which != 0):
         return moved
     algebra = Algebra(terms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvlint.analyses.relations.terms.expressions import ONE, Expression, TooLargeError, parts_of
@@ -56,7 +56,11 @@ def moved_ranges(
     values = [_opaque(algebra, term, place, whole) for term, place in zip(operands, places, strict=True)]
     cut = [[index for index in place if index in whole] for place in places]
     move = _Move(algebra, values, cut, new, dict(zip(new, extra, strict=True)), which, attributes, gradient)
-    joins = has_trait(str(op).removesuffix(" gradient"), Trait.JOIN)
+    name = str(op).removesuffix(" gradient")
+    joins = has_trait(name, Trait.JOIN)
+    if has_trait(name, Trait.PADDING):
+        made = _surrounded(move, places[0], result)
+        return _laid_out(algebra, made, result) if made else None
     lengths = attributes and len(new) == 1 and all(type(attribute) is int for attribute in attributes)
     if joins and not (new if gradient else any(cut)):
         made = _unstacked(move) if gradient else _stacked(move)
@@ -107,6 +111,18 @@ def _sliced(move: _Move, before: Sequence[int], after: Sequence[int]) -> Express
         else:
             made = move.algebra.sliced(made, old, start, stop, new)
     return made
+
+
+def _surrounded(move: _Move, before: Sequence[int], after: Sequence[int]) -> Expression | None:
+    """Return a value among so many zeros before and after it; that range of it for a gradient."""
+    around, number = move.attributes
+    if number != 0 or not len(around) == len(before) == len(after):
+        return None
+    ranges = [
+        None if old == new else (low, move.sizes[new] + (low if move.gradient else -high), 1)
+        for (low, high), old, new in zip(around, before, after, strict=True)
+    ]
+    return _sliced(replace(move, attributes=ranges, gradient=not move.gradient), before, after)
 
 
 def _stacked(move: _Move) -> Expression | None:

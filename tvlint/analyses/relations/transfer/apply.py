@@ -15,7 +15,7 @@ from tvlint.analyses.relations.terms.attention_normal_form import normal
 from tvlint.analyses.relations.terms.loss_identities import term_of
 from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
 from tvlint.analyses.relations.terms.terms import PIECES
-from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of, is_zero
+from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of, is_zero, is_zeros
 from tvlint.analyses.relations.transfer.extents import Result, averaging, not_whole, result_of, share_of
 from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, Pieces, is_all_of, length
 from tvlint.analyses.relations.transfer.operator_uses import Use
@@ -269,7 +269,7 @@ def _linear_result(
             leaf.pending | pending,
         )
         for i in sorted(result.counted)
-        if i in joint
+        if i in joint and not is_zeros(world.terms, operands[i])
         for leaf in values.leaves_of(operands[i])
     ]
     return values.of_leaves(term, box, leaves)

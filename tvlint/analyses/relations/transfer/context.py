@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value, Values
 from tvlint.ir.location import Location
-from tvlint.ops.spec import ONE, Names
+from tvlint.ops.spec import ONE, Names, Trait
+from tvlint.ops.table import has_trait
 
 
 class Mismatch(Exception):
@@ -138,6 +140,12 @@ def indices_of(
 def is_zero(value: Value) -> bool:
     """Return whether the value is known to be zero, of whatever it is a part: no times its term, or attention to no keys."""
     return (value.coefficient == 0 and not value.leaves) or (value.fold is not None and not value.fold.covered)
+
+
+def is_zeros(terms: Terms, value: Value) -> bool:
+    """Return whether a value is a part of zeros, as what fills a bucket up: it adds nothing, however often it is added."""
+    head = terms.keys[terms.whole(value.term)]
+    return not value.leaves and has_trait(str(head[0]), Trait.FILLED) and number_of(head[2][0]) == 0
 
 
 def canonical(tensors: Sequence[Names], sets: Sequence[frozenset[str]]) -> tuple[tuple[int, ...], ...]:

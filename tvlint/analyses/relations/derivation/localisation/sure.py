@@ -10,9 +10,8 @@ from itertools import takewhile
 from tvlint.analyses.dataflow.gradient_owners import owners
 from tvlint.analyses.relations.derivation.state import Derived, Joined, Machine, RankState, Scaling, Slot
 from tvlint.analyses.relations.terms.loss_identities import is_gradient, multiplied
-from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.terms import Terms
-from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.context import Mismatch, is_zero, is_zeros
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Compute, Operator, Receive, Send
 from tvlint.ir.plan import Phase, Plan
@@ -205,17 +204,11 @@ def note_joined(
     if result is None or not is_mixed(result) or any(map(is_mixed, operands)):
         return
     named = [(name, value) for name, value in zip(names, operands, strict=False) if value is not None]
-    terms = machine.world.terms
-    whole = next((name for name, value in reversed(named) if not value.leaves and not _adds_nothing(terms, value)), "")
+    counted = [(name, value) for name, value in named if not is_zero(value) and not is_zeros(machine.world.terms, value)]
+    whole = next((name for name, value in reversed(counted) if not value.leaves), "")
     part = next((name for name, value in named if value.leaves), "")
     if whole and (part or len(named) > 2):
         machine.derived.joined.setdefault(result.term, Joined(operator, whole, part)).given[rank.number] = result
-
-
-def _adds_nothing(terms: Terms, value: Value) -> bool:
-    """Return whether a value is zero throughout, as what a bucket is filled up with: so it is however often it is added."""
-    head = terms.keys[terms.whole(value.term)]
-    return value.coefficient == 0 or (has_trait(str(head[0]), Trait.FILLED) and number_of(head[2][0]) == 0)
 
 
 def joined_before(derived: Derived, terms: Terms, value: Value) -> tuple[int, Joined] | None:

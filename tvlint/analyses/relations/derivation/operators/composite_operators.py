@@ -10,7 +10,7 @@ from typing import Any
 from tvlint.analyses.relations.derivation.operators.in_steps import InSteps
 from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.transfer.apply import run_again
-from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.context import Mismatch, is_zeros
 from tvlint.analyses.relations.transfer.extents import in_order
 from tvlint.analyses.relations.transfer.memo import Case
 from tvlint.analyses.relations.transfer.operator_uses import Use, forward_use
@@ -19,8 +19,8 @@ from tvlint.analyses.relations.transfer.reshape import reshape
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION
 from tvlint.ir.operators import Literal
 from tvlint.ops.families.attention import shares_heads
-from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, Trait, UnsupportedError
-from tvlint.ops.table import adds_both, has_trait, spec_of
+from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
+from tvlint.ops.table import adds_both, spec_of
 
 REPEATED = "repeat-interleave"
 
@@ -46,8 +46,7 @@ def besides_zeros(machine: Machine, case: Case, values: tuple[Value, ...]) -> Va
         return None
     terms, shapes = machine.world.terms, {machine.world.local_shape(value) for value in values}
     for zeros, other in (values, values[::-1]):
-        head = terms.keys[terms.whole(zeros.term)]
-        if has_trait(str(head[0]), Trait.FILLED) and head[2][0] == 0 and zeros.clean and len(shapes) == 1:
+        if is_zeros(terms, zeros) and len(shapes) == 1:
             return other
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tvlint.ir.configuration import Setting, Unknown
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
 from tvlint.readers.megatron.arguments import flag_of
 from tvlint.readers.megatron.detect_framework import SWIFT
@@ -31,6 +32,12 @@ TORCH = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launc
 LAUNCHERS = TORCH | {"srun", "mpirun", "mpiexec", "deepspeed", "accelerate", "ft_launcher"}
 PER_NODE = frozenset({"--nproc-per-node", "--num-gpus"})
 NODES = frozenset({"--nnodes", "--num-nodes"})
+OF_ALL_MACHINES = frozenset({"--num-processes"})
+INCLUDED = frozenset({"--include", "--i"})
+SLOTS = Pattern(r"[\w.-]+:(\d+(?:,\d+)*)")
+VISIBLE = frozenset({"gpu", "auto"})
+"""What `torchrun` is given to run a process on each GPU that it sees."""
+DEVICES = Pattern(r"\d+(?:,\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +105,12 @@ def world_size(launch: Launch, variables: Mapping[str, Value], exported: Mapping
     if launch.program in SWIFT:
         return _swift(exported, command)
     words = [_text(item).rpartition("/")[2] for item in launch.launcher]
+    if "accelerate" in words and (total := _option_value(launch.launcher, OF_ALL_MACHINES)) is not None:
+        return _counted(total, command)
+    if "deepspeed" in words and (listed := _option_value(launch.launcher, INCLUDED)) is not None:
+        return _slots(listed)
     if TORCH & set(words) or "deepspeed" in words or "ft_launcher" in words:
-        return _torch(launch, command)
+        return _torch(launch, exported, command)
     for name in ("mpirun", "mpiexec"):
         if name in words:
             return _counted(_value_after(launch.launcher, ("-np", "-n")), command)
@@ -108,8 +119,22 @@ def world_size(launch: Launch, variables: Mapping[str, Value], exported: Mapping
     return _setting(Unknown("the command does not say how many processes run"), command, command)
 
 
-def _torch(launch: Launch, command: Span) -> Setting:
+def _slots(listed: tuple[Piece, ...]) -> Setting:
+    """Return the ranks of `host:0,1@other:0,1`; a host without a list has as many as it has GPUs."""
+    text, span = known_text(listed), span_of(listed)
+    found = [SLOTS.fullmatch(host) for host in (text or "").split("@")]
+    if text is None or from_outside(listed) or not all(found):
+        return _setting(Unknown("the GPUs of a host are not listed"), span, span)
+    return _setting(sum(match[1].count(",") + 1 for match in found if match is not None), span, span)
+
+
+def _torch(launch: Launch, exported: Mapping[str, Value], command: Span) -> Setting:
     per_node = _option_value(launch.launcher, PER_NODE)
+    if per_node is not None and known_text(per_node) in VISIBLE:
+        visible = _variable(exported, "CUDA_VISIBLE_DEVICES")
+        text = known_text(visible) if visible is not None and not from_outside(visible) else None
+        if visible is not None and text is not None and DEVICES.fullmatch(text):
+            per_node = (Text(str(text.count(",") + 1), span_of(visible), exact=False),)
     nodes = _option_value(launch.launcher, NODES)
     gaps = any(not isinstance(item, Word) for item in launch.launcher)
     if gaps and (per_node is None or nodes is None):

@@ -149,7 +149,7 @@ def _braces(state: State, node: Node, quoted: bool) -> list[Part]:
     named = next((child for child in children if child.type in ("variable_name", "special_variable_name", "subscript")), None)
     span = state.span(node)
     if named is None or children[1].start_byte != named.start_byte:
-        return [(Hole("not understood", span), not quoted)]
+        return [(_length(state, node, span), not quoted)]
     name, present = variable_of(state, named)
     at = children.index(named) + 1
     operator = children[at].type if at < len(children) else "}"
@@ -161,6 +161,19 @@ def _braces(state: State, node: Node, quoted: bool) -> list[Part]:
     if present is None:
         present = variable(state, name, span)
     return [(_altered(state, node, present, span), not quoted)]
+
+
+def _length(state: State, node: Node, span: Span) -> Piece:
+    """Return how many elements an array has, where each is known: `${#HOSTS[@]}`."""
+    match = re.fullmatch(r"\$\{#([A-Za-z_]\w*)\[[@*]\]\}", state.text(node))
+    value = state.variables.get(match[1]) if match is not None else None
+    if not isinstance(value, Array):
+        return Hole("not understood", span)
+    state.spend(len(value.items) // 64)
+    pieces = [piece for item in value.items for piece in (item.pieces if isinstance(item, Word) else (Hole("", span),))]
+    if any(not isinstance(piece, Text) or piece.outside for piece in pieces):
+        return Hole("depends on how many elements an array has", span)
+    return Text(str(len(value.items)), span, exact=False)
 
 
 def _defaulted(

@@ -25,6 +25,8 @@ PROGRAMS = {
     "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
     "megatron_gpt_groups_tp2_sp": ("megatron_gpt_groups_reference", "tp 2", "15"),
     "megatron_gpt_tp2_sp_bf16": ("megatron_gpt_bf16_reference", "tp 2", "29"),
+    "megatron_gpt_cp2_tp2": ("megatron_gpt_cp_reference", "cp 2 x tp 2", "29"),
+    "megatron_gpt_llama_cp2": ("megatron_gpt_llama_cp_reference", "cp 2", "15"),
     "megatron_gpt_latent_pp2": ("megatron_gpt_latent_reference", "pp 2", "33"),
     "megatron_gpt_experts_allgather": ("megatron_gpt_experts_reference", "dp 2", "29"),
     "megatron_gpt_experts_alltoall": ("megatron_gpt_experts_reference", "dp 2", "29"),

@@ -35,6 +35,7 @@ def without_mark(model, *arguments, **named):
         weight.sequence_parallel = False
 gpt_model.GPTModel.__init__ = without_mark
 """
+SEQUENCE = ("--cp", "2", "--sequence", "8", "--llama")
 TP, SP, TIED = ("--tp", "2"), ("--tp", "2", "--sequence-parallel"), ("--pp", "2", "--tied", "--micro-batch-size", "4")
 FAULTS = {
     "nothing": ("", SP, ""),
@@ -97,6 +98,32 @@ FAULTS = {
         "distributed.DistributedDataParallel.start_param_sync = lambda *_, **__: None",
         (*DP, "--distributed-optimizer", *CLIPPED), "other-recorded-weight",
     ),
+    "nothing, with context parallelism": ("", SEQUENCE, ""),
+    "positions of the first parts of a sequence for chunks from either end": (
+        "from megatron.core.models.common.embeddings import rotary_pos_embedding\n"
+        "rotary_pos_embedding.get_pos_emb_on_this_cp_rank = (\n"
+        "    lambda positions, dim, group: positions.chunk(group.size(), dim)[group.rank()]\n"
+        ")",
+        SEQUENCE, "other-recorded-gradient",
+    ),
+    "parts of a sequence in order for chunks from either end": (
+        "from megatron.core import utils\n"
+        "utils.get_batch_on_this_cp_rank = lambda batch: {\n"
+        "    name: part.chunk(2, 1)[parallel_state.get_context_parallel_rank()] for name, part in batch.items()\n"
+        "}",
+        SEQUENCE, "other-recorded-gradient",
+    ),
+    "gradients that are reduced over replicas and not over context-parallel ranks": (
+        "replicas = parallel_state.get_data_parallel_group\n"
+        "parallel_state.get_data_parallel_group = lambda *_, **__: replicas()",
+        SEQUENCE, "other-recorded-gradient",
+    ),
+    "a loss that is multiplied by the number of context-parallel ranks": (
+        "from megatron.core.pipeline_parallel import schedules\n"
+        "loss_of = schedules.forward_step_calc_loss\n"
+        "schedules.forward_step_calc_loss = lambda *given: loss_of(*given[:8], 2 * given[8], *given[9:])",
+        SEQUENCE, "other-recorded-gradient",
+    ),
     "another learning rate on one rank": (
         "from megatron.core.optimizer import optimizer\n"
         "plain = optimizer.FP32Optimizer.step_with_ready_grads\n"
@@ -129,6 +156,7 @@ def test_a_fault_in_megatron_is_refuted(name: str, tmp_path: Path) -> None:
     done = tvlint("capture", "-o", ".", "--name", "parallel", "--", *launch, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     kind = next((f"{each}_" for each in ("tied", "latent") if f"--{each}" in arguments), "")
+    kind = "llama_cp_" if arguments is SEQUENCE else kind
     reference = f"megatron_gpt_{kind}reference"
     recorded = os.fspath(PROGRAMS / "recorded" / f"{reference}.capture.jsonl.gz")
     if "--clip" in arguments:

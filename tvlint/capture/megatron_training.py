@@ -56,6 +56,9 @@ def changes(step: Step, launch: Launch, replace: Tell, reduce: Tell) -> Mapping[
 
 def _fit(args: Any, launch: Launch, replace: Tell, reduce: Tell) -> None:
     """Let the arguments be those of a step on CPUs; `replace` hears of those that say what the step computes."""
+    if getattr(args, "context_parallel_size", 1) > 1 and getattr(args, "transformer_impl", "") == "local":
+        text = "Megatron's own attention, which `--transformer-impl local` takes, has no context parallelism"
+        raise LaunchError(text, "leave `--transformer-impl local` out")
     for name, value in OUTSIDE_THE_STEP.items():
         _set(args, name, value)
     for name, value in {**ON_CPU, **OF_A_MICRO_BATCH}.items():
@@ -246,13 +249,17 @@ def _sample(place: int, args: Any) -> torch.Tensor:
 
 
 def _batches(module: Any, step: Step, replace: Tell) -> None:
-    """Let batches be given to each rank: how tensor-parallel ranks pass them on is no part of the step."""
-    broadcast = getattr(module, "get_batch_on_this_tp_rank", None)
-    if broadcast is None:
-        return
+    """Let batches be given to each rank: how ranks pass them on, and which part of the sequence each takes, is no part of
+    the step.
+    """
+    for name in ("get_batch_on_this_tp_rank", "get_batch_on_this_cp_rank"):
+        if hasattr(module, name):
+            setattr(module, name, _aside(getattr(module, name), step))
 
-    def get(*args: Any, **kwargs: Any) -> Any:
+
+def _aside(run: Callable[..., Any], step: Step) -> Callable[..., Any]:
+    def run_aside(*args: Any, **kwargs: Any) -> Any:
         with step.aside():
-            return broadcast(*args, **kwargs)
+            return run(*args, **kwargs)
 
-    module.get_batch_on_this_tp_rank = get
+    return run_aside

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.derive import derive
-from tvlint.analyses.relations.derivation.given.trusted_inputs import whole_shape
+from tvlint.analyses.relations.derivation.given.trusted_inputs import has_blocks, whole_shape
 from tvlint.analyses.relations.derivation.gradients.over_the_step import held_by, weights_of
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.state import Derived, Slot
@@ -70,6 +70,7 @@ def derive_parallel(case: Case, reference: Reference, nearest: Nearest | None = 
     """Return the relations of the parallel plan to the reference's terms; with `nearest` beyond the first mistake as well."""
     many_replicas, many_micro_batches = case.parallel.replication.count > 1, case.micro_batches > 1
     world = World(reference.world.terms, reference.world.values, 1, many_replicas, many_micro_batches)
+    world.in_blocks = has_blocks(case.parallel)
     derived = derive(
         world,
         case.parallel,

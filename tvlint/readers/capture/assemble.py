@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, product
+from math import gcd
 from operator import itemgetter
 
 from tvlint.ir.location import Location
@@ -23,6 +24,7 @@ from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired, uses_of
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of, whole_box
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
+from tvlint.readers.capture.rewriting.constant_places import with_constant_places
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.rewriting.turned_samples import with_samples_as_given
 from tvlint.readers.capture.rewriting.uneven_shards import without_uneven_shards
@@ -64,7 +66,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     followed = _with_negative([follow(tape) for tape in capture.tapes])
     inputs = [whole.numbers for whole in reference.found.wholes.values() if whole.role is Role.INPUT]
     wholes = [numbers for numbers in inputs if numbers is not None]
-    followed = [with_samples_as_given(program, wholes) for program in followed]
+    followed = [with_constant_places(with_samples_as_given(program, wholes), wholes) for program in followed]
     programs = without_equal_broadcasts(without_uneven_shards(capture, followed))
     tokens = reference.prepared[0].lifted.tokens
     ranks = [prepare(capture.path, *pair, tokens=tokens) for pair in zip(capture.tapes, programs, strict=True)]
@@ -181,13 +183,9 @@ def _groups(prepared: Prepared) -> Iterable[tuple[int, ...]]:
 def _placements(mesh: Mesh, whole: Whole, ordered: bool) -> Mapping[str, Placement] | None:
     """Return how a value lies on the axes of a mesh; None where they do not say it."""
     if whole.role is Role.INPUT:
-        return _in_blocks(mesh, whole) if ordered and _has_blocks(whole) else _of_input(mesh, whole)
+        return _of_input(mesh, whole, ordered)
     boxes = {rank: held.box for rank, by in whole.held.items() for held in by.values()}
     return placements_of(mesh, boxes, whole.shape)
-
-
-def _has_blocks(whole: Whole) -> bool:
-    return any(held.blocks is not None for by in whole.held.values() for held in by.values())
 
 
 def _are_ordered(found: Found) -> bool:
@@ -196,36 +194,51 @@ def _are_ordered(found: Found) -> bool:
     return any(held.blocks is not None and held.blocks.dim > 0 for held in every)
 
 
-def _in_blocks(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
-    """Return the placement on the one axis along which ranks hold blocks of a dimension; None where there is no such axis."""
-    held = {rank: each.blocks for rank, by in whole.held.items() for each in by.values()}
-    if any(len(by) > 1 for by in whole.held.values()) or len(held) < mesh.size:
+def _of_input(mesh: Mesh, whole: Whole, ordered: bool) -> Mapping[str, Placement] | None:
+    """Return how an input lies: the samples of replicas, and what each rank has of one more dimension in all its samples.
+
+    Where the blocks that ranks hold are `ordered` those of the only dimension that is cut are no samples.
+    """
+    cut = [dim for dim, (local, size) in enumerate(zip(whole.local, whole.shape, strict=True)) if local != size]
+    if len(cut) > 2:
         return None
-    blocks = [each for each in held.values() if each is not None]
-    if len(blocks) < len(held) or len({(each.dim, each.size) for each in blocks}) > 1:
+    if len(cut) == 1 and ordered and any(held.blocks is not None for by in whole.held.values() for held in by.values()):
+        return _in_order(mesh, whole, cut[0]) if all(len(by) == 1 for by in whole.held.values()) else None
+    samples = _of_samples(mesh, whole, cut[0]) if cut else {}
+    within = _in_order(mesh, whole, cut[1]) if len(cut) == 2 else {}
+    return None if samples is None or within is None or samples.keys() & within.keys() else {**samples, **within}
+
+
+def _in_order(mesh: Mesh, whole: Whole, dim: int) -> Mapping[str, Placement] | None:
+    """Return the placement on the one axis along which ranks hold places of a dimension; None where there is no such axis."""
+    held = {rank: {_places(each, dim) for each in by.values()} for rank, by in whole.held.items()}
+    if any(len(places) > 1 for places in held.values()):
         return None
-    count = whole.shape[blocks[0].dim] // blocks[0].size
     for axis in mesh.axes:
         by_place: dict[int, set[tuple[int, ...]]] = {}
-        for rank, each in zip(held, blocks, strict=True):
-            by_place.setdefault(mesh.coordinates(rank)[axis.name], set()).add(each.places)
-        order = tuple(min(by_place[place]) for place in range(axis.size))
-        tiles = sorted(place for places in order for place in places) == list(range(count))
-        if tiles and all(len(places) == 1 for places in by_place.values()):
-            return {axis.name: Shard(blocks[0].dim, order)}
+        for rank, places in held.items():
+            by_place.setdefault(mesh.coordinates(rank)[axis.name], set()).update(places)
+        if len(by_place) < axis.size or any(len(places) > 1 for places in by_place.values()):
+            continue
+        order = [min(by_place[place]) for place in range(axis.size)]
+        if sorted(place for places in order for place in places) == [*range(whole.shape[dim])]:
+            return {axis.name: Shard(dim, _blocks_in_order(order))}
     return None
 
 
-def _of_input(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
-    """Return how an input lies; replicas may read any samples of the batch that are theirs alone."""
-    cut = [dim for dim, (local, size) in enumerate(zip(whole.local, whole.shape, strict=True)) if local != size]
-    if len(cut) > 1:
-        return None
-    if not cut:
-        return {}
+def _blocks_in_order(order: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Return places of a dimension in blocks as large as can be; nothing where each rank holds one range, in order."""
+    starts = {place for places in order for i, place in enumerate(places) if i == 0 or place != places[i - 1] + 1}
+    size = gcd(*starts, *map(len, order))
+    blocks = tuple(tuple(place // size for place in places[::size]) for places in order)
+    return () if blocks == tuple((place,) for place in range(len(blocks))) else blocks
+
+
+def _of_samples(mesh: Mesh, whole: Whole, dim: int) -> Mapping[str, Placement] | None:
+    """Return how the samples lie; replicas may read any of the batch that are theirs alone."""
     replicas: dict[tuple[tuple[int, ...], ...], list[int]] = {}
     for rank, by in whole.held.items():
-        replicas.setdefault(tuple(sorted(_places(held, cut[0]) for held in by.values())), []).append(rank)
+        replicas.setdefault(tuple(sorted(_places(held, dim) for held in by.values())), []).append(rank)
     if len({place for pieces in replicas for piece in pieces for place in piece}) != sum(
         len(piece) for pieces in replicas for piece in pieces
     ):
@@ -234,17 +247,17 @@ def _of_input(mesh: Mesh, whole: Whole) -> Mapping[str, Placement] | None:
         return {}
     order = sorted(replicas.values(), key=min)
     boxes = {
-        rank: tuple((place, place + 1) if dim == cut[0] else (0, 1) for dim in range(len(whole.shape)))
+        rank: tuple((place, place + 1) if at == dim else (0, 1) for at in range(len(whole.shape)))
         for place, ranks in enumerate(order)
         for rank in ranks
     }
-    wide = tuple(len(order) if dim == cut[0] else 1 for dim in range(len(whole.shape)))
+    wide = tuple(len(order) if at == dim else 1 for at in range(len(whole.shape)))
     return placements_of(mesh, boxes, wide)
 
 
 def _places(held: Held, dim: int) -> tuple[int, ...]:
     """Return the places of a dimension that are held."""
-    if held.blocks is None:
+    if held.blocks is None or held.blocks.dim != dim:
         return tuple(range(*held.box[dim]))
     size = held.blocks.size
     return tuple(at for place in held.blocks.places for at in range(place * size, (place + 1) * size))
@@ -435,7 +448,8 @@ def _whole_of_micro_batch(whole: Whole, placements: Mapping[str, Placement]) -> 
     if not placements:
         return whole.local
     most = max(len(by) for by in whole.held.values())
-    return tuple(size // most if local != size else size for local, size in zip(whole.local, whole.shape, strict=True))
+    samples = next((dim for dim, (local, size) in enumerate(zip(whole.local, whole.shape, strict=True)) if local != size), -1)
+    return tuple(size // most if dim == samples else size for dim, size in enumerate(whole.shape))
 
 
 def _steps(program: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, Segment], prefix: str) -> tuple[Step, ...]:
@@ -531,6 +545,8 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     for number, places in groupby(constants, itemgetter(0)):
         listed = ", ".join(line for _, line in places)
         said.append(f"what the step is given at {listed} is {number:g} throughout, as recorded")
+    chosen = sorted({_line_of(mark) for each_prepared in prepared for mark in each_prepared.lifted.program.chosen})
+    said += [f"the places that are chosen at {line} are always those that were recorded" for line in chosen]
     absent = sorted({(_line_of(mark), number) for each_prepared in prepared for number, mark in each_prepared.lifted.absent})
     if any(each_prepared.lifted.tokens for each_prepared in prepared):
         said.append("the program does with any choice of experts what it did with the recorded one")

@@ -12,7 +12,7 @@ from tvlint.ir.placement import Replicate, Shard
 from tvlint.ir.plan import Box, Role
 from tvlint.readers.capture.lifting.lift import GradientOf, inputs_of
 from tvlint.readers.capture.lifting.program import Array, GivenValue, Program
-from tvlint.readers.capture.placing import Blocks, blocks_of, boxes_of, whole_box
+from tvlint.readers.capture.placing import Blocks, boxes_of, pieces_in_blocks, whole_box
 from tvlint.readers.capture.rank import Prepared
 from tvlint.readers.capture.tapes.tape import Mark
 from tvlint.readers.document import ReadError
@@ -205,7 +205,7 @@ def _unflatten(
             shape = *first, *array.shape[1:]
             wide = array.reshape(shape)
             parts = _in_shapes_of(part, wide)
-            if any(boxes_of(piece, wide) or blocks_of(piece, wide, []) is not None for piece in parts):
+            if any(boxes_of(piece, wide) or [*pieces_in_blocks(piece, wide, [])] for piece in parts):
                 whole.shape, numbers[name] = shape, wide
                 return
 
@@ -224,13 +224,17 @@ def _match(
     unnamed: Sequence[str],
     path: str,
 ) -> tuple[str, Held]:
-    """Return which value of the reference a use is of, `unnamed` ones in this order, and the piece of it."""
+    """Return which value of the reference a use is of, `unnamed` ones in this order, and the piece of it.
+
+    Of those that hold its numbers in blocks the one with the largest: labels are tokens too, the next ones, one by one.
+    """
     named, type = use.given.named, prepared.lifted.program.types[use.value]
     if named is not None and named.role != "input":
         if named.name not in wholes:
             text = f"the reference has no {named.role} `{named.name}`"
             raise ReadError(text, _at(use.mark, path), "capture the same model as the reference, with the same names")
         return named.name, _piece(use, wholes[named.name], numbers.get(named.name), type.shape, prepared, path)
+    in_blocks: list[tuple[str, Held]] = []
     for name in unnamed:
         whole = numbers.get(name)
         if wholes[name].dtype != type.dtype or whole is None or use.given.numbers is None:
@@ -241,10 +245,12 @@ def _match(
         if boxes:
             return name, Held(_beside(boxes, wholes, rank, micro_batch), True)
         known = _blocks_beside(wholes, rank, micro_batch)
-        held = ((part.shape, blocks_of(part, whole, known)) for part in parts)
-        found = next(((shape, blocks) for shape, blocks in held if blocks is not None), None)
-        if found is not None:
-            return name, Held(whole_box(found[0]), True, found[1])
+        pieces = [piece for part in parts for piece in pieces_in_blocks(part, whole, known)]
+        if pieces:
+            box = _beside([box for box, _ in pieces], wholes, rank, micro_batch)
+            in_blocks.append((name, Held(box, True, dict(pieces)[box])))
+    if in_blocks:
+        return max(in_blocks, key=lambda piece: piece[1].blocks.size if piece[1].blocks is not None else 0)
     text = f"a value of shape {type.shape} that the step is given is no part of what the reference is given"
     help = "feed the reference the same batch (the same seed, and all of what the ranks read), and make masks in the model"
     raise ReadError(text, _at(use.mark, path), help)

@@ -77,6 +77,22 @@ def blocks_of(part: Array, whole: Array, known: Sequence[Blocks]) -> Blocks | No
     return None
 
 
+def pieces_in_blocks(part: Array, whole: Array, known: Sequence[Blocks]) -> Iterator[tuple[Box, Blocks]]:
+    """Yield the blocks of one dimension of `whole` that hold the same numbers as `part`, in all samples or in a range of them.
+
+    That dimension of the box says how much of it is held.
+    """
+    if part.ndim != whole.ndim or not part.size:
+        return
+    (samples, *rest), count = part.shape or (0,), len(whole) if whole.ndim else 0
+    starts = [0] if not samples or count % samples or tuple(rest) == whole.shape[1:] else [*range(0, count, samples)]
+    for start in starts:
+        within = whole if len(starts) == 1 else whole[start : start + samples]
+        blocks = blocks_of(part, within, known)
+        if blocks is not None:
+            yield ((start, start + samples), *whole_box(rest)), blocks
+
+
 def _joined(whole: Array, size: int, places: Sequence[int]) -> Array:
     import numpy as np
 

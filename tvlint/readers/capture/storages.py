@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from tvlint.ir.mesh import Mesh
 from tvlint.ir.placement import Partial, Replicate, Shard
 from tvlint.readers.capture.lifting.masks import masks_of
 from tvlint.readers.capture.lifting.program import (
@@ -44,7 +43,20 @@ from tvlint.readers.capture.tapes.tape import (
     Wait,
     Window,
 )
-from tvlint.readers.capture.tapes.windows import Expand, Move, Narrow, Permute, View, count, flat, is_flat, moves, overlap, span
+from tvlint.readers.capture.tapes.windows import (
+    Expand,
+    Move,
+    Narrow,
+    Permute,
+    View,
+    count,
+    flat,
+    is_flat,
+    moves,
+    overlap,
+    span,
+    whole_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +160,7 @@ class _Follower:
         for axis, placement in placed.items():
             if not isinstance(placement, Shard) or not isinstance((event.placements or {}).get(axis), Replicate):
                 continue
-            place, ranks = self._place_on(axis)
+            place, ranks = self.tape.place_on(axis)
             size, rest = divmod(shape[placement.dim], ranks)
             if rest:
                 return
@@ -172,14 +184,6 @@ class _Follower:
         if isinstance(before, np.ma.MaskedArray) and numbers is not None and numbers.shape == before.shape:
             numbers = np.ma.array(numbers, mask=before.mask)
         return numbers, summed
-
-    def _place_on(self, axis: str) -> tuple[int, int]:
-        """Return the rank's place on an axis that the program names, and the size of that."""
-        for axes, ranks in self.tape.meshes:
-            mesh = Mesh(axes)
-            if axis in {each_axis.name for each_axis in axes} and self.program.rank in ranks:
-                return mesh.coordinates(ranks.index(self.program.rank))[axis], mesh.axis_size(axis)
-        return 0, 1
 
     def _held(self, window: Window, numbers: Array | None) -> Array | None:
         """Return the numbers of a gradient, those masked that a reduction has left to other ranks."""
@@ -239,18 +243,11 @@ class _Follower:
                     known[window] = self._moved(source, found, window, mark)
                 return known[window]
             return self._composed(window, mark)
-        whole = self._whole_of_name(window) if 0 not in window.shape else None
+        whole = whole_of(window, self.named, self.before) if 0 not in window.shape else None
         if whole is not None and all(entry.window != whole for entry in entries):
             self._give(whole, mark)
             return self.read(number, mark)
         return self._give(window, mark)
-
-    def _whole_of_name(self, window: Window) -> Window | None:
-        """Return the window of the weight, buffer or input that the elements of `window` belong to."""
-        for each_window in self.named:
-            if each_window.storage == window.storage and each_window != window and moves(each_window, window) is not None:
-                return each_window
-        return None
 
     def _give(self, window: Window, mark: Mark) -> str:
         """Return a new value for what the storage held before, or for what nothing has written."""

@@ -18,7 +18,7 @@ from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.given.equal_replicas import equal_replicas, first_replica
-from tvlint.analyses.relations.derivation.given.trusted_inputs import inputs_of, told_in_two_ways
+from tvlint.analyses.relations.derivation.given.trusted_inputs import has_blocks, inputs_of, told_in_two_ways
 from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
 from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, lasting_scaling
@@ -101,7 +101,7 @@ def derive_alone(plan: Plan) -> Alone | None:
         return None
     micro_batches, replicas = micro_batches_of(plan), plan.replication.count
     terms, many = Terms(), micro_batches * replicas > 1
-    world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1, alone=True)
+    world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1, alone=True, in_blocks=has_blocks(plan))
     slots = slots or tuple(0 if many and shape else -1 for shape in inputs.shapes)
     derived = derive(world, plan, inputs, slots, micro_batches * replicas, losses=None, dtypes={}, alone=True)
     return Alone(plan, world, derived)

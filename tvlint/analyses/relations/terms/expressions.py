@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise, permutations, product
 from math import factorial, prod
@@ -52,14 +52,15 @@ def is_flag(terms: Terms, term: int) -> bool:
     return bool(terms.keys[term][0] == FLAG)
 
 
-def is_joined(terms: Terms, term: int) -> bool:
-    """Return whether the term is values side by side: a sum of values among zeros."""
+def is_joined(terms: Terms, term: int, dims: Collection[int]) -> bool:
+    """Return whether the term is values side by side along one of these dimensions: a sum of values among zeros."""
     term, _ = bare(terms, term)
-    if terms.keys[term][0] != SUM_OF_PRODUCTS:
-        return bool(terms.keys[term][0] == PAD)
-    factors = iter(terms.operands[term])
-    addends = [[terms.keys[next(factors)][0] for _ in powers] for _, powers in terms.keys[term][1]]
-    return all(PAD in addend for addend in addends)
+    head = terms.keys[term]
+    if head[0] != SUM_OF_PRODUCTS:
+        return head[0] == PAD and head[1] in dims
+    operands = iter(terms.operands[term])
+    addends = [[(terms.keys[next(operands)], pattern) for pattern, _ in factors] for _, factors in head[1]]
+    return all(any(below[0] == PAD and pattern[below[1]] in dims for below, pattern in addend) for addend in addends)
 
 
 def parts_of(terms: Terms, term: int) -> list[tuple[int, ...]]:

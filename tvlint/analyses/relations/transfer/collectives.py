@@ -9,7 +9,7 @@ from itertools import pairwise
 from tvlint.analyses.relations.terms.ranges import side_by_side, some_of
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.context import Mismatch, World, of_one_plan
-from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, joined
+from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, Pieces, joined
 from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
 from tvlint.analyses.relations.transfer.reshape import stacked, unstacked
@@ -196,7 +196,7 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
         unlike = [at for at, held in enumerate(zip(*ways, strict=True)) if at != dim and any(each != held[0] for each in held)]
         along = " and ".join(map(str, unlike))
         raise Mismatch("wrong-gather-dim", f"gathers along dimension {dim} pieces that differ along {along}", refutes=True)
-    if terms.slot[terms.whole(first.term)] != dim and (terms.normal or any(len(way[dim]) > 1 for way in ways)):
+    if terms.slot[terms.whole(first.term)] != dim and (terms.normal or _lie_apart(world, [way[dim] for way in ways])):
         together = joined(bounds for way in ways for bounds in way[dim])
         if world.alone and len(ways[0][dim]) > 1 and all(way[dim] == ways[0][dim] for way in ways):
             held = ", ".join(f"{low}:{high}" for low, high in ways[0][dim])
@@ -214,6 +214,13 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
         )
     box = (*first.box[:dim], (ordered[0][0], ordered[-1][1]), *first.box[dim + 1 :])
     return world.values.with_box(first, box)
+
+
+def _lie_apart(world: World, pieces: Sequence[Pieces]) -> bool:
+    """Return whether ranges that are gathered lie apart as those do that ranks are given, of which each may have a part."""
+    if any(len(each) > 1 for each in pieces):
+        return True
+    return world.in_blocks and all(before < low for ((_, before),), ((low, _),) in pairwise(pieces))
 
 
 def _wrong_pieces(bounds: Sequence[tuple[int, int]], ordered: Sequence[tuple[int, int]]) -> str:

@@ -62,6 +62,8 @@ class World:
     parts: int = 1
     alone: bool = False
     """Whether what is read has no reference."""
+    in_blocks: bool = False
+    """Whether ranks are given ranges of a dimension that lie apart."""
     _local: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Shapes of local tensors by extent."""
 

@@ -119,6 +119,7 @@ class Program:
     """The computation of one rank in one training step.
 
     `constants` are the numbers that given values are throughout, with where each is read.
+    `chosen` are the marks of choices of places by numbers that the program makes.
     `negative` are the negative ones of the whole numbers that any rank is given, as marks of targets that do not count.
     `unwaited` are the marks of messages that are sent and never waited for.
     `elsewhere` are the results of reductions that are left to other ranks.
@@ -135,6 +136,7 @@ class Program:
     types: dict[str, Type] = field(default_factory=dict)
     given: dict[str, GivenValue] = field(default_factory=dict)
     constants: list[tuple[float, Mark]] = field(default_factory=list)
+    chosen: list[Mark] = field(default_factory=list)
     negative: frozenset[float] = frozenset()
     unwaited: list[Mark] = field(default_factory=list)
     elsewhere: set[str] = field(default_factory=set)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
-from tvlint.ir.mesh import Axis
+from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.placement import Placement
 
 
@@ -162,6 +162,14 @@ class Tape:
     windows: Mapping[int, Window]
     events: tuple[Event, ...]
     meshes: tuple[tuple[tuple[Axis, ...], tuple[int, ...]], ...] = ()
+
+    def place_on(self, axis: str) -> tuple[int, int]:
+        """Return the rank's place on an axis that the program names, and the size of that."""
+        for axes, ranks in self.meshes:
+            mesh = Mesh(axes)
+            if axis in {each_axis.name for each_axis in axes} and self.rank in ranks:
+                return mesh.coordinates(ranks.index(self.rank))[axis], mesh.axis_size(axis)
+        return 0, 1
 
 
 @dataclass(frozen=True, slots=True)

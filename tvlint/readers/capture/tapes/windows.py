@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -80,6 +80,29 @@ def is_flat(window: Window) -> bool:
             return False
         expected *= size
     return True
+
+
+def whole_of(window: Window, named: Collection[Window], recorded: Container[int]) -> Window | None:
+    """Return the window of the weight, buffer or input that the elements of `window` belong to; None where that is itself.
+
+    What has no name, of a storage that was recorded, is given as it lies in memory, in whatever order of its dimensions it is
+    read.
+    """
+    for each in named:
+        if each.storage == window.storage and each != window and moves(each, window) is not None:
+            return each
+    stored = _in_order_of_memory(window)
+    return stored if stored != window and window not in named and window.storage in recorded else None
+
+
+def _in_order_of_memory(window: Window) -> Window:
+    """Return the window with its dimensions in the order in which they lie; as it is where elements repeat."""
+    order = sorted(range(len(window.shape)), key=lambda dim: -window.stride[dim])
+    if any(size == 1 for size in window.shape) or overlaps_itself(window):
+        return window
+    return replace(
+        window, shape=tuple(window.shape[dim] for dim in order), stride=tuple(window.stride[dim] for dim in order)
+    )
 
 
 def flat(storage: int, low: int, high: int, dtype: str) -> Window:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -29,6 +30,13 @@ class Inputs:
     def position(self, tensor: Tensor) -> int | None:
         """Return which of the inputs the tensor is a slice of; None for none of them."""
         return self.number.get(tensor.logical or tensor.name)
+
+
+def has_blocks(plan: Plan) -> bool:
+    """Return whether a rank is given ranges of a dimension that lie apart."""
+    placements = (placement for tensor in plan.tensors.values() for placement in (tensor.placements or {}).values())
+    shards = (placement for placement in placements if isinstance(placement, Shard))
+    return any(after > before + 1 for shard in shards for places in shard.order for before, after in pairwise(places))
 
 
 def inputs_of(plan: Plan) -> Inputs:

@@ -49,7 +49,9 @@ def _sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value],
         _note_cuts(machine, spec, form, values[0])
         return ordinary()
     saved, error = _attempt(ordinary)
-    if saved is not None and (_is_known(machine, saved) or is_joined(terms, values[0].term)):
+    found = taken_by(machine, spec, form, values[0])
+    dims = _dims_cut(found[1], machine.world.local_shape(values[0])) if found is not None else set()
+    if saved is not None and (_is_known(machine, saved) or is_joined(terms, values[0].term, dims)):
         return saved
     return _parts(machine, spec, form, values[0]) or _as_attempted(saved, error)
 
@@ -461,6 +463,11 @@ def taken_by(machine: Machine, spec: OpSpec, form: Form, value: Value) -> tuple[
     return bound, taken
 
 
+def _dims_cut(taken: Sequence[Sequence[_Range]], shape: Shape) -> set[int]:
+    """Return the dimensions of which not all is taken."""
+    return {dim for ranges in taken for dim, each_range in enumerate(ranges) if each_range != (0, shape[dim])}
+
+
 def _note_cuts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> None:
     """Note the ranges of dimensions that the reference takes."""
     found = taken_by(machine, spec, form, value)
@@ -478,7 +485,7 @@ def _parts(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | 
     bound, taken = found
     world, shape = machine.world, machine.world.local_shape(value)
     slot, ways = world.terms.slot[value.term], world.values.pieces_of(value)
-    dims = {dim for ranges in taken for dim, each_range in enumerate(ranges) if each_range != (0, shape[dim])}
+    dims = _dims_cut(taken, shape)
     held = [tuple(way if dim == slot else cut(way, *ranges[dim]) for dim, way in enumerate(ways)) for ranges in taken]
     outputs = [world.values.with_pieces(value, pieces) for pieces in held]
     if len(dims) != 1:

@@ -100,6 +100,8 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("images", "images_reference", "dp 2", "1"),
         ("filled_shards", "filled_shards_reference", "dp 2", "1"),
         ("padded_sentences", "padded_sentences_reference", "dp 2", "1"),
+        ("few_rows", "few_rows_reference", "dp 3", "2"),
+        ("flexible_attention", "flexible_attention_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -119,6 +121,21 @@ def test_gradients_that_are_unscaled_by_another_factor_are_refuted(tmp_path: Pat
     doubled = {**lines[at], "op": "aten.mul_.Tensor", "arguments": given, "writes": [factor["t"]]}
     verdict = proof(written(tmp_path, [*lines[:at], doubled, *lines[at:]]), "loss_scaling_reference")
     assert verdict.outcome is Outcome.REFUTED
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_sums_of_gradients_of_few_rows_that_are_no_means_are_refuted(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("few_rows")
+    heads = [at for at, line in enumerate(lines) if "rank" in line]
+    at = next(i for i in range(heads[rank], len(lines)) if lines[i].get("communication") == "reduce-scatter")
+    summed = {**lines[at], "reduce": "sum"}
+    verdict = proof(written(tmp_path, [*lines[:at], summed, *lines[at + 1 :]]), "few_rows_reference")
+    assert verdict.outcome is not Outcome.PROVED
+    every = [{**line, "reduce": "sum"} if line.get("communication") == "reduce-scatter" else line for line in lines]
+    assert proof(written(tmp_path, every), "few_rows_reference").outcome is Outcome.REFUTED
 
 
 def test_that_no_gradient_is_infinite_is_assumed_where_a_loss_is_scaled() -> None:

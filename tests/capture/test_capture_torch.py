@@ -136,6 +136,12 @@ FAULTS = {
     ),
     "a head whose gradients nothing reduces": ("filled_shards.py", "in (*blocks, model):", "in blocks:"),
     "masks of the first rank's sentences": ("padded_sentences.py", "is_word[own])", "is_word[:size])"),
+    "rows that no other rank has, of a loss that is not divided": ("few_rows.py", " / count).backward()", ").backward()"),
+    "blocks of the sequence that one rank reads through": (
+        "flexible_attention.py",
+        "query // BLOCK == key // BLOCK",
+        "query // BLOCK <= key // BLOCK + RANK",
+    ),
     "a message of what a stage is given": ("pipeline_messages.py", "dist.send(output.detach()", "dist.send(own.detach()"),
 }
 PARTIAL = """

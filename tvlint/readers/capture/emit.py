@@ -22,6 +22,7 @@ from tvlint.ir.operators import (
     Value,
     Wait,
 )
+from tvlint.ops.families.shaping import AS_WIDE
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 from tvlint.readers.capture.lifting.factors import Factors, is_elementwise
@@ -517,7 +518,32 @@ class _Emit:
         if shape == wide:
             self.emitter.aliases[result] = value
             return
-        self.emitter.write(self.call, [shape], [wide], size=wide)
+        data, places = self._data_as_wide(shape, result)
+        if not data:
+            self.emitter.write(self.call, [shape], [wide], size=wide)
+            return
+        call = replace(self.call, op=AS_WIDE, inputs=(*self.call.inputs, Ref(data)))
+        size = tuple(whole if before == 1 else -1 for before, whole in zip(shape, wide, strict=True))
+        of = tuple(places.values())
+        self.emitter.write(call, [shape, self.emitter.name_of(data)[1]], [wide], size=size, dims=tuple(places), of=of)
+
+    def _data_as_wide(self, shape: Shape, result: str) -> tuple[str, dict[int, int]]:
+        """Return data of this micro-batch that is as long as what is repeated, and its dimension for each of the result.
+
+        The empty name where none is.
+        """
+        leaves, given = self.factors.flat(self.factors.of(result)), self.emitter.lifted.program.given
+        for value, name in self.emitter.fixed.items():
+            read = given.get(value)
+            if name not in self.emitter.data or read is None or read.mark.micro_batch != self.emitter.current.micro_batch:
+                continue
+            dims = [self.factors.flat([dim]) for dim in self.factors.of(value)]
+            known = {factors[0]: at for at, factors in enumerate(dims) if len(factors) == 1}
+            pairs = zip(leaves, shape, strict=False) if len(leaves) == len(shape) else ()
+            places = {at: known[leaf] for at, (leaf, size) in enumerate(pairs) if size == 1 and leaf in known}
+            if places:
+                return value, places
+        return "", {}
 
     def product(self) -> None:
         """Write a product of matrices as a sum over the factors of the inner dimension."""

@@ -253,7 +253,7 @@ class _Follower:
         """Return a new value for what the storage held before, or for what nothing has written."""
         known = self.before.get(window.storage)
         name = self.program.fresh(Type(window.shape, window.dtype))
-        if not count(window):
+        if not count(window) and window not in self.named:
             self.program.nodes.append(Apply("aten.full.default", {"size": window.shape, "fill_value": 0}, (name,), mark))
         elif known is None:
             self.program.nodes.append(Apply("aten.empty.memory_format", {"size": window.shape}, (name,), mark))
@@ -293,7 +293,7 @@ class _Follower:
 
     def _composed(self, window: Window, mark: Mark) -> str:
         """Return the value of a window that several writes made."""
-        parts = self._parts_of_flat(window, mark) if is_flat(window) else self._parts_of_box(window, mark)
+        parts = (self._parts_of_flat(window, mark) if is_flat(window) else None) or self._parts_of_box(window, mark)
         if parts is None:
             return self._unfollowed("a tensor that overlapping writes made", window, mark)
         dim, values = parts

@@ -9,8 +9,9 @@ each rank holds the weight and the sum of its gradients whole. What is read in a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
+from typing import TypeAlias
 
 from tvlint.ir.location import Location
 from tvlint.ir.placement import Replicate, Shard
@@ -27,27 +28,22 @@ from tvlint.readers.capture.lifting.program import (
     makes,
     reads,
 )
-from tvlint.readers.capture.tapes.tape import Capture, Mark, Named, Tape
+from tvlint.readers.capture.rewriting.shard_gradients import (
+    NotFollowedError,
+    UnevenWeight,
+    WholeGradient,
+    at_places,
+    bounds,
+    gradient_of_none,
+)
+from tvlint.readers.capture.tapes.tape import Capture, Named, Tape
 from tvlint.readers.document import ReadError
 
 _HELP = "give the layer a size that the ranks divide, or launch as many ranks as divide it"
 
 
-@dataclass(frozen=True, slots=True)
-class _Weight:
-    """A weight of which ranks hold unequal shards of rows: its whole shape, and the shard of each rank."""
-
-    name: str
-    whole: tuple[int, ...]
-    shards: Mapping[int, tuple[int, ...]]
-
-
-class _NotFollowedError(Exception):
-    """A shard is read in another way than is followed, by the operator with this mark."""
-
-    def __init__(self, weight: _Weight, mark: Mark | None) -> None:
-        super().__init__(weight.name)
-        self.weight, self.mark = weight, mark
+_Held: TypeAlias = tuple[str, Array | None]
+"""The value of a gradient on a rank, and its recorded numbers."""
 
 
 def without_uneven_shards(capture: Capture, programs: Sequence[Program]) -> list[Program]:
@@ -62,7 +58,7 @@ def without_uneven_shards(capture: Capture, programs: Sequence[Program]) -> list
         for program, after, clipped in zip(wholes.programs, wholes.after, wholes.clipped, strict=True):
             program.after |= after
             program.clipped |= clipped
-    except _NotFollowedError as error:
+    except NotFollowedError as error:
         weight = error.weight
         one, other, *_ = dict.fromkeys(weight.shards.values())
         text = f"the shards of `{weight.name}`, of shape {weight.whole}, are of unequal sizes, {one} and {other}"
@@ -71,7 +67,7 @@ def without_uneven_shards(capture: Capture, programs: Sequence[Program]) -> list
     return wholes.programs
 
 
-def _weights(tapes: Sequence[Tape]) -> list[_Weight]:
+def _weights(tapes: Sequence[Tape]) -> list[UnevenWeight]:
     """Return the weights whose rows one axis cuts into unequal shards."""
     shards: dict[str, dict[int, tuple[int, ...]]] = {}
     named: dict[str, Named] = {}
@@ -80,11 +76,11 @@ def _weights(tapes: Sequence[Tape]) -> list[_Weight]:
             if event.placements:
                 shards.setdefault(event.name, {}).setdefault(tape.rank, tape.windows[event.window].shape)
                 named.setdefault(event.name, event)
-    found = [_Weight(name, named[name].whole or (), held) for name, held in shards.items() if len(set(held.values())) > 1]
+    found = [UnevenWeight(name, named[name].whole or (), held) for name, held in shards.items() if len(set(held.values())) > 1]
     for weight in found:
         cut = [lies for lies in (named[weight.name].placements or {}).values() if not isinstance(lies, Replicate)]
         if cut != [Shard(0)]:
-            raise _NotFollowedError(weight, None)
+            raise NotFollowedError(weight, None)
     return found
 
 
@@ -96,10 +92,15 @@ class _Wholes:
         self.after: list[dict[str, Array | None]] = [{} for _ in programs]
         self.clipped: list[dict[str, tuple[Array | None, tuple[str, ...]]]] = [{} for _ in programs]
 
-    def take(self, weight: _Weight) -> None:
+    def take(self, weight: UnevenWeight) -> None:
         """Let each rank hold a weight and its gradient whole."""
         values = {rank: _value_of(self.programs[rank], weight) for rank in weight.shards}
-        gathers = {rank: self._gathers(rank, value, weight) for rank, value in values.items()}
+        gathers = {rank: self._gathers(rank, value, weight) for rank, value in values.items() if weight.shards[rank][0]}
+        for rank in values.keys() - gathers:
+            like = next((found for found in gathers.values() if rank in found[0][1].group), None)
+            if like is None:
+                raise NotFollowedError(weight, None)
+            gathers[rank] = at_places(self.programs[rank], like[0][1].group, [place for place, _ in like])
         for rank, value in values.items():
             self._check_order(rank, gathers, weight)
             program = self.programs[rank]
@@ -119,16 +120,29 @@ class _Wholes:
                 whole_clipped = None if any(summed for _, summed in clipped) else _joined([part for part, _ in clipped], weight)
                 self.clipped[rank][weight.name] = whole_clipped, ()
         gradients = {rank: self.programs[rank].gradients.get(weight.name) for rank in weight.shards}
-        for rank, gradient in gradients.items():
-            if gradient is None:
+        for rank in sorted(gradients, key=lambda rank: bool(weight.shards[rank][0])):
+            if gradients[rank] is None:
                 continue
             group = gathers[rank][0][1].group
             parts = [gradients[member] for member in group]
             numbers = _joined([part[1] if part is not None else None for part in parts], weight)
-            value = _Gradient(self.programs[rank], weight, rank, group).whole(gradient[0])
+            value = self._gradient(rank, group, gradients, weight)
             self.programs[rank].gradients[weight.name] = value, numbers
 
-    def _gathers(self, rank: int, value: str, weight: _Weight) -> list[tuple[int, Exchange]]:
+    def _gradient(self, rank: int, group: tuple[int, ...], gradients: Mapping[int, _Held | None], weight: UnevenWeight) -> str:
+        """Return the whole of a gradient on a rank; where it holds no rows, as another rank of its group has it."""
+        program = self.programs[rank]
+        taken, held = WholeGradient(program, weight, rank, group), gradients[rank]
+        if held is not None and weight.shards[rank][0]:
+            return taken.whole(held[0])
+        peer = next(member for member in group if weight.shards[member][0])
+        known = gradients[peer]
+        value = gradient_of_none(program, self.programs[peer], known[0], weight.whole, taken.whole) if known else None
+        if value is None:
+            raise NotFollowedError(weight, None)
+        return value
+
+    def _gathers(self, rank: int, value: str, weight: UnevenWeight) -> list[tuple[int, Exchange]]:
         """Return the gathers of a shard, each with its place among the collectives of the group; nothing else reads it."""
         program = self.programs[rank]
         made = _filled_up(program, value, weight)
@@ -140,16 +154,16 @@ class _Wholes:
                 counts[node.group] += 1
                 if made & set(node.inputs):
                     if node.kind != "all-gather" or rank not in node.group or node.dim != 0:
-                        raise _NotFollowedError(weight, node.mark)
+                        raise NotFollowedError(weight, node.mark)
                     found.append((place, node))
             elif made & set(reads(node)) and not made & set(makes(node)) and node.mark.phase != "optimizer":
-                raise _NotFollowedError(weight, node.mark)
+                raise NotFollowedError(weight, node.mark)
         if not found or len({node.group for _, node in found}) > 1:
-            raise _NotFollowedError(weight, found[0][1].mark if found else None)
+            raise NotFollowedError(weight, found[0][1].mark if found else None)
         return found
 
-    def _check_order(self, rank: int, gathers: Mapping[int, list[tuple[int, Exchange]]], weight: _Weight) -> None:
-        """Raise _NotFollowedError where the ranks of a group do not gather all rows of this weight at once, in order."""
+    def _check_order(self, rank: int, gathers: Mapping[int, list[tuple[int, Exchange]]], weight: UnevenWeight) -> None:
+        """Raise NotFollowedError where the ranks of a group do not gather all rows of this weight at once, in order."""
         group = gathers[rank][0][1].group
         places = [place for place, _ in gathers[rank]]
         largest, at = max(weight.shards[member][0] for member in group), 0
@@ -159,99 +173,45 @@ class _Wholes:
             rows = weight.shards[member][0]
             same = gathers[member][0][1].group == group and [place for place, _ in gathers[member]] == places
             if not same or sizes != {largest * prod(weight.whole[1:])} or rows != min(largest, weight.whole[0] - at):
-                raise _NotFollowedError(weight, gathers[rank][0][1].mark)
+                raise NotFollowedError(weight, gathers[rank][0][1].mark)
             at += rows
         if at != weight.whole[0]:
-            raise _NotFollowedError(weight, gathers[rank][0][1].mark)
+            raise NotFollowedError(weight, gathers[rank][0][1].mark)
 
-    def _read_whole(self, program: Program, gather: Exchange, whole: str, weight: _Weight) -> None:
+    def _read_whole(self, program: Program, gather: Exchange, whole: str, weight: UnevenWeight) -> None:
         """Let what reads as many rows of a gather as the weight has read the weight."""
         (gathered,) = gather.outputs
-        rows = {gathered} if program.shape(gathered)[1:] == weight.whole[1:] else set[str]()
-        wide = program.shape(gathered)[0] * prod(program.shape(gathered)[1:]) // prod(weight.whole[1:]), *weight.whole[1:]
+        rows = {gathered}
         ended = not gather.handle
         kept: list[Node] = []
         for node in program.nodes:
             if node is gather or (isinstance(node, End) and gather.handle and node.handle == gather.handle):
                 ended = ended or isinstance(node, End)
                 continue
-            if {gathered, *rows}.isdisjoint(reads(node)):
+            if rows.isdisjoint(reads(node)):
                 kept.append(node)
                 continue
             if not isinstance(node, Apply) or not ended:
-                raise _NotFollowedError(weight, node.mark)
-            if node.op == "view" and program.shape(node.outputs[0]) == wide:
+                raise NotFollowedError(weight, node.mark)
+            shape = program.shape(node.outputs[0])
+            if node.op == "view":
                 rows.add(node.outputs[0])
-            elif node.op == "narrow" and rows.issuperset(reads(node)) and _bounds(node) == (0, 0, weight.whole[0]):
-                kept.append(replace(node, op="view", arguments={"self": Ref(whole), "size": weight.whole}))
-            elif node.op == "narrow" and len(program.shape(gathered)) == 1 and _bounds(node) == (0, 0, prod(weight.whole)):
-                kept.append(replace(node, op="view", arguments={"self": Ref(whole), "size": (prod(weight.whole),)}))
+            elif node.op == "narrow" and bounds(node)[:2] == (0, 0) and prod(shape) == prod(weight.whole):
+                kept.append(replace(node, op="view", arguments={"self": Ref(whole), "size": shape}))
             else:
-                raise _NotFollowedError(weight, node.mark)
+                raise NotFollowedError(weight, node.mark)
         program.nodes[:] = kept
 
 
-class _Gradient:
-    """The gradient of one weight on one rank while it is taken whole."""
-
-    def __init__(self, program: Program, weight: _Weight, rank: int, group: tuple[int, ...]) -> None:
-        self.program, self.weight, self.rank, self.group = program, weight, rank, group
-        self.makers = {name: node for node in program.nodes for name in makes(node)}
-
-    def whole(self, value: str) -> str:
-        """Return the whole of which a value is the rank's rows."""
-        node = self.makers.get(value)
-        if isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.group == self.group and node.dim == 0:
-            return self._with(replace(node, kind="all-reduce", inputs=(self._unfilled(node),), dim=None), node)
-        if isinstance(node, Exchange) and node.kind == "all-reduce" and len(node.inputs) == 1:
-            return self._with(replace(node, inputs=(self.whole(node.inputs[0]),)), node)
-        if not isinstance(node, Apply):
-            raise _NotFollowedError(self.weight, node.mark if node is not None else None)
-        source = node.arguments.get("self")
-        is_range = node.op == "view" or (node.op == "narrow" and _bounds(node)[:2] == (0, 0))
-        if is_range and isinstance(source, Ref):
-            return self.whole(source.name)
-        base, others = node.op.split(".")[1] if node.op.startswith("aten.") else "", [*node.arguments.items()]
-        if base in ("mul", "div") and not any(isinstance(other, Ref) for name, other in others if name != "self"):
-            assert isinstance(source, Ref)
-            return self._with(replace(node, arguments={**node.arguments, "self": Ref(self.whole(source.name))}), node)
-        if base == "add" and all(isinstance(other, Ref) for name, other in others if name in ("self", "other")):
-            both = {name: Ref(self.whole(other.name)) if isinstance(other, Ref) else other for name, other in others}
-            return self._with(replace(node, arguments=both), node)
-        raise _NotFollowedError(self.weight, node.mark)
-
-    def _with(self, node: Apply | Exchange, before: Node) -> str:
-        """Put a node in the place of another; return its result, which has the shape of the weight."""
-        (result,) = makes(before)
-        made = self.program.fresh(Type(self.weight.whole, self.program.types[result].dtype))
-        at = next(i for i, each_node in enumerate(self.program.nodes) if each_node is before)
-        self.program.nodes[at : at + isinstance(node, Exchange)] = [replace(node, outputs=(made,))]
-        return made
-
-    def _unfilled(self, node: Exchange) -> str:
-        """Return what is filled up with zeros behind its rows to be scattered."""
-        filled = self.makers.get(node.inputs[0])
-        source = filled.arguments.get("self") if isinstance(filled, Apply) else None
-        if not isinstance(filled, Apply) or filled.op != "aten.constant_pad_nd.default" or not isinstance(source, Ref):
-            raise _NotFollowedError(self.weight, node.mark)
-        *others, before, _ = _whole_numbers(filled.arguments["pad"])
-        rank = len(self.weight.whole)
-        if self.program.shape(source.name) != self.weight.whole or any((*others, before)) or len(others) + 2 != 2 * rank:
-            raise _NotFollowedError(self.weight, node.mark)
-        if filled.arguments.get("value") != 0:
-            raise _NotFollowedError(self.weight, node.mark)
-        return source.name
-
-
-def _value_of(program: Program, weight: _Weight) -> str:
+def _value_of(program: Program, weight: UnevenWeight) -> str:
     """Return the value that is the rank's shard of a weight."""
     for name, given in program.given.items():
         if given.named is not None and given.named.name == weight.name:
             return name
-    raise _NotFollowedError(weight, None)
+    raise NotFollowedError(weight, None)
 
 
-def _filled_up(program: Program, value: str, weight: _Weight) -> set[str]:
+def _filled_up(program: Program, value: str, weight: UnevenWeight) -> set[str]:
     """Return the values that are the shard, in any shape, or the shard with something behind it."""
     found = {value}
     for node in program.nodes:
@@ -275,7 +235,7 @@ def _numbers(program: Program, value: str) -> Array | None:
     return program.given[value].numbers
 
 
-def _joined(parts: Sequence[Array | None], weight: _Weight) -> Array | None:
+def _joined(parts: Sequence[Array | None], weight: UnevenWeight) -> Array | None:
     """Return the numbers of a whole of which the parts are the rows; None where some are not known."""
     import numpy as np
 
@@ -284,11 +244,3 @@ def _joined(parts: Sequence[Array | None], weight: _Weight) -> Array | None:
         return None
     joined: Array = np.concatenate(known)
     return joined if joined.shape == weight.whole else None
-
-
-def _bounds(node: Apply) -> tuple[object, object, object]:
-    return node.arguments.get("dim"), node.arguments.get("start"), node.arguments.get("length")
-
-
-def _whole_numbers(argument: object) -> tuple[int, ...]:
-    return tuple(each for each in argument if isinstance(each, int)) if isinstance(argument, tuple) else (0, 0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
+from tvlint.readers.megatron.recognise_launch import LARGEST_STARTER, starts_others
 from tvlint.readers.read import read
 
 OPTIONS = "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --hidden-size 1024 --num-attention-heads 16"
@@ -75,3 +77,29 @@ def test_each_start_is_judged_and_a_script_that_starts_itself_ends(tmp_path: Pat
     document = read(str(tmp_path / "start.sh"))
     assert document is not None
     assert len(document.configurations) < 60
+
+
+def test_an_installer_is_no_launch_and_no_problem(tmp_path: Path) -> None:
+    path = tmp_path / "install.sh"
+    path.write_bytes(b"NL=25 bash train.sh\n\0payload")
+    assert read(str(path)) is None
+    path.write_text("for a in 1 2 3 4 5 6 7 8 9; do\n" * 9 + "NL=25 bash train.sh\n" + "done\n" * 9)
+    assert read(str(path)) is None
+    path.write_text("NL=25 bash train.sh\n" + "$(" * 4000)
+    assert read(str(path)) is None
+
+
+@pytest.mark.parametrize("part", ["./", "sh ", ".sh", "bash x.sh ", "/a.sh ./", "//"])
+def test_a_line_of_any_length_is_recognised_in_linear_time(part: str) -> None:
+    begun = process_time()
+    starts_others("start.sh", part.encode() * (LARGEST_STARTER // len(part)))
+    assert process_time() - begun < 5
+
+
+def test_a_script_that_cannot_be_read_keeps_no_other_from_being_judged(tmp_path: Path) -> None:
+    (tmp_path / "bad.sh").write_text("echo $NL" + "$(" * 4000)
+    path = tmp_path / "start.sh"
+    path.write_text(f"NL=25 bash bad.sh\nNL=24\n{TRAIN}")
+    document = read(str(path))
+    assert document is not None
+    assert [each.settings["num_layers"].value for each in document.configurations] == [24]

@@ -19,10 +19,11 @@ from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import carriage_return, cut_short, option_mistakes
 from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
 from tvlint.readers.megatron.nested_commands import readings
+from tvlint.readers.megatron.recognise_launch import names_options, starts_others
 from tvlint.readers.megatron.section_values import mistaken_values
 from tvlint.readers.not_followed import launches_in
 from tvlint.readers.shell.alternatives import alternatives
-from tvlint.readers.shell.evaluate import Evaluation, evaluate
+from tvlint.readers.shell.evaluate import STEPS, Evaluation, evaluate
 from tvlint.readers.shell.lexer import commands_in
 from tvlint.readers.shell.state import Command
 from tvlint.readers.shell.values import (
@@ -70,6 +71,8 @@ MOST_SHOWN = 2
 """Of more words that may set more, only the first are named."""
 LINES = re.compile(r"[\\\n]")
 """What only a text of several lines or of commands holds."""
+STEPS_OF_STARTER = 40_000
+"""So much work is worth a script that names no option of Megatron, and may start one that does."""
 
 
 def read(path: str, data: bytes) -> Document | None:
@@ -78,7 +81,15 @@ def read(path: str, data: bytes) -> Document | None:
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise ReadError("the script contains a NUL byte", Location(path, line))
-    evaluation = evaluate(source_of(path, data))
+    is_telling = names_options(path, data) or not starts_others(path, data)
+    try:
+        evaluation = evaluate(source_of(path, data), steps=STEPS if is_telling else STEPS_OF_STARTER)
+    except ReadError:
+        if is_telling:
+            raise
+        return None
+    if evaluation.gave_up and not is_telling:
+        return None
     if evaluation.gave_up:
         raise ReadError("the script is too complex to be followed statically", Location(path, 1))
     findings: dict[Finding, None] = {}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, replace
+from tvlint.readers.document import ReadError
 from tvlint.readers.languages import SHELL_NAMES
 from tvlint.readers.shell.bindings import Bindings
 from tvlint.readers.shell.sources import find_sourced, sbatch_variables
@@ -79,7 +81,8 @@ def follow_started(state: State, scope: State, words: Sequence[Item]) -> None:
     )
     child.spend(len(given))
     before = len(state.trace.commands)
-    child.follow_all(state.trace.syntax.tree(inner).root_node.children)
+    with suppress(ReadError):  # it is judged by itself too, and refused there
+        child.follow_all(state.trace.syntax.tree(inner).root_node.children)
     variables = dict(child.variables)
     for at, command in enumerate(state.trace.commands[before:], before):
         if command.variables is None:

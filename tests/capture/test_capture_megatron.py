@@ -22,6 +22,7 @@ PROGRAMS = {
     "megatron_gpt_dp2_overlap": ("megatron_gpt_reference", "dp 2", "29"),
     "megatron_gpt_dp4_instances": ("megatron_gpt_llama_reference", "dp 2 x axis1 2", "15"),
     "megatron_gpt_pp2_tied": ("megatron_gpt_tied_reference", "pp 2", "28"),
+    "megatron_gpt_pp2_tied_scattered": ("megatron_gpt_tied_reference", "pp 2 x dp 2", "28"),
     "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
     "megatron_gpt_groups_tp2_sp": ("megatron_gpt_groups_reference", "tp 2", "15"),
     "megatron_gpt_tp2_sp_bf16": ("megatron_gpt_bf16_reference", "tp 2", "29"),
@@ -229,6 +230,24 @@ def test_tied_embeddings_that_are_not_summed_are_not_proved(tmp_path: Path, monk
     lines = lines_of("megatron_gpt_pp2_tied")
     verdict = proof(written(tmp_path, dropped(lines, on_both_ranks(lines, "all-reduce", 0))), "megatron_gpt_tied_reference")
     assert verdict.outcome is not Outcome.PROVED
+
+
+def between_stages(lines: list[Line]) -> list[int]:
+    """Return the places of the sums of tied embeddings, of which the ranks of a stage were left parts before."""
+    (group,) = {tuple(lines[at]["group"]) for at in collectives(lines, "reduce-scatter")} & {(0, 1)}
+    return [at for at in collectives(lines, "all-reduce") if len({*lines[at]["group"]} & {*group}) == 1]
+
+
+@pytest.mark.parametrize("fault", [*PARTS])
+def test_tied_embeddings_in_parts_that_stages_do_not_sum_are_not_proved(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("megatron_gpt_pp2_tied_scattered")
+    places = between_stages(lines)
+    assert {tuple(lines[at]["group"]) for at in places} == {(0, 2), (1, 3)}
+    report = prove_pair(Pair(written(tmp_path, PARTS[fault](lines, places)), path_of("megatron_gpt_tied_reference")))
+    assert not any(verdict.outcome is Outcome.PROVED for verdict in report.verdicts)
 
 
 def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:

@@ -134,7 +134,7 @@ class _Trace:
             return Reduction(value if steps else parts[0].value)
         scattered = any(reducer.scatter for reducer in reducers)
         factor = prod(step for step in _up_to_scatter(steps) if isinstance(step, float)) if scattered else None
-        exchanges = tuple(step for part in parts for step in part.steps if isinstance(step, Exchange))
+        exchanges = tuple(step for part in every for step in part.steps if isinstance(step, Exchange))
         return Reduction(parts[0].value, reducers, exchanges, factor, not mine)
 
     def _count(self, value: str) -> int:

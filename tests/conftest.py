@@ -46,7 +46,6 @@ def nothing_remembered_of_trees() -> None:
 def without_repairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search no repair of what is refuted, where only verdicts and reasons are looked at: a search takes longer."""
     monkeypatch.setattr("tvlint.equivalence.verdict.prove._with_repair", lambda case, verdict: verdict)
-    monkeypatch.setattr("tvlint.equivalence.verdict.judge.find_repair", lambda *asked, **named: None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

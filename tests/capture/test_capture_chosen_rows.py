@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tvlint.ir.operators import Literal
+from tvlint.readers.capture.lifting.calls import PUT, SELECT
 from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode
 from tvlint.readers.capture.lifting.program import Exchange, Program, Ref, Type
-from tvlint.readers.capture.rewriting.chosen_rows import PUT, SELECT, with_all_rows
+from tvlint.readers.capture.rewriting.chosen_rows import with_all_rows
 from tvlint.readers.capture.tapes.tape import Mark
 
 MARK = Mark(micro_batch=0)

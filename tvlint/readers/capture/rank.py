@@ -10,6 +10,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send
 from tvlint.readers.capture.emit import Emitter, Run, Shape
+from tvlint.readers.capture.lifting.calls import PUT, SELECT
 from tvlint.readers.capture.lifting.dead import with_nothing_in_unread_counts, without_dead
 from tvlint.readers.capture.lifting.equations.table import EQUATIONS
 from tvlint.readers.capture.lifting.factors import Factors, misfit
@@ -26,7 +27,7 @@ from tvlint.readers.capture.lifting.lift import (
 )
 from tvlint.readers.capture.lifting.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
-from tvlint.readers.capture.rewriting.chosen_rows import PUT, SELECT, with_all_rows
+from tvlint.readers.capture.rewriting.chosen_rows import with_all_rows
 from tvlint.readers.capture.rewriting.equal_runs import with_equal_runs
 from tvlint.readers.capture.rewriting.expansions import without_expansions
 from tvlint.readers.capture.rewriting.regather import with_dimensions

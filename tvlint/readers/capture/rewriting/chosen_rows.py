@@ -18,18 +18,14 @@ from math import prod
 from tvlint.ir.operators import Literal
 from tvlint.ops.spec import Bound, UnsupportedError
 from tvlint.ops.table import spec_of
+from tvlint.readers.capture.lifting.calls import CHOOSE, EXPAND, GATHER, NARROW, PUT, SELECT, VIEW
 from tvlint.readers.capture.lifting.factors import table_call
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, makers_of
 from tvlint.readers.capture.lifting.program import Exchange, Ref, Type
 from tvlint.readers.capture.tapes.tape import Mark
 
-SELECT, PUT = "aten.masked_select.default", "aten.masked_scatter.default"
-"""What gives and takes as many elements as flags are set."""
-_TAKE, _ADD, _SCATTER_ADD = "aten.index_select.default", "aten.index_add.default", "torch.scatter_add"
-_VIEW, _PERMUTE, _EXPAND, _NARROW, _CAT = (
-    "torch.Tensor.view", "torch.permute", "torch.Tensor.expand", "torch.narrow", "torch.cat",
-)  # fmt: skip
-_GATHER = "torch.gather"
+_ADD, _SCATTER_ADD = "aten.index_add.default", "torch.scatter_add"
+_PERMUTE, _CAT = "torch.permute", "torch.cat"
 
 Shape = tuple[int, ...]
 Pieces = tuple[tuple[int, int], ...]
@@ -131,9 +127,9 @@ class _Rewriting:
         self.layouts: dict[int, Tokens] = {}
         self.inner = 1
         for node in lifted.nodes:
-            if isinstance(node, Call) and node.op == _NARROW and _number(node, 1) == 0:
+            if isinstance(node, Call) and node.op == NARROW and _number(node, 1) == 0:
                 self.chunks.setdefault(inputs_of(node)[0], set()).add((_number(node, 2), _number(node, 3)))
-            if isinstance(node, Call) and node.op == _TAKE:
+            if isinstance(node, Call) and node.op == CHOOSE:
                 self._lay_out(inputs_of(node)[0], whole)
 
     def _lay_out(self, name: str, whole: tuple[tuple[int, int], ...]) -> None:
@@ -141,7 +137,7 @@ class _Rewriting:
         node, group = self.makers.get(name), tuple[int, ...]()
         if isinstance(node, Exchange) and node.kind == "all-gather" and node.dim == 0:
             group, node = node.group, self.makers.get(node.inputs[0])
-        source = inputs_of(node)[0] if isinstance(node, Call) and node.op == _VIEW else ""
+        source = inputs_of(node)[0] if isinstance(node, Call) and node.op == VIEW else ""
         shape = self.program.shape(source) if source else ()
         if len(shape) != 3:
             return
@@ -178,7 +174,7 @@ class _Rewriting:
         """Return a value in another shape."""
         if self.program.shape(name) == shape and not made:
             return name
-        return self.emit(_VIEW, (name, shape), self.program.types[name].of_shape(shape), mark, made)
+        return self.emit(VIEW, (name, shape), self.program.types[name].of_shape(shape), mark, made)
 
     def permute(self, name: str, dims: Shape, mark: Mark) -> str:
         """Return a value with its dimensions in another order."""
@@ -296,7 +292,7 @@ class _Rewriting:
     def _counts(self, name: str) -> bool:
         """Return whether a value counts the tokens, for each expert."""
         node = self.makers.get(name)
-        while isinstance(node, Call) and node.op in (_EXPAND, _VIEW):
+        while isinstance(node, Call) and node.op in (EXPAND, VIEW):
             node = self.makers.get(inputs_of(node)[0])
         size = Literal(self.program.shape(name)[-1])
         return isinstance(node, Call) and node.op == "torch.arange" and node.inputs in ((size,), (Literal(0), size))
@@ -313,9 +309,9 @@ class _Rewriting:
     def _chosen(self, node: Call) -> None:
         """Rewrite an operator that reads the places of chosen rows."""
         names, made = inputs_of(node), node.outputs[0]
-        if node.op in (_VIEW, _EXPAND) and names[0] in self.choices:
+        if node.op in (VIEW, EXPAND) and names[0] in self.choices:
             self.choices[made] = self.choices[names[0]]
-        elif node.op in (_TAKE, _GATHER) and node.attributes.get("dim") == 0 and len(names) == 2:
+        elif node.op in (CHOOSE, GATHER) and node.attributes.get("dim") == 0 and len(names) == 2:
             self.check(names[:1])
             self._taken(node, names[0], self.choices[names[1]])
         elif node.op in (_ADD, _SCATTER_ADD) and node.attributes == {"dim": 0} and names[1] in self.choices:
@@ -375,8 +371,8 @@ class _Rewriting:
         if node.op == PUT and len(names) == 3:
             return self._put(node)
         known = [self.rows[name] for name in names if name in self.rows]
-        first, is_along = known[0], _number(node, 1) if node.op == _NARROW else node.attributes.get("dim")
-        if node.op == _NARROW and is_along == first.row:
+        first, is_along = known[0], _number(node, 1) if node.op == NARROW else node.attributes.get("dim")
+        if node.op == NARROW and is_along == first.row:
             self.rows[made[0]] = self._chunk(node, first)
             return None
         if node.op == _CAT and is_along == first.row and len(known) == len(names):
@@ -386,7 +382,7 @@ class _Rewriting:
             raise _NotRowsError
         if not first.is_whole:
             raise _NotRowsError
-        if node.op in (_VIEW, _EXPAND):
+        if node.op in (VIEW, EXPAND):
             self._viewed(node, first)
         elif node.op == _CAT and len(known) == len(names) and all(each.row == first.row for each in known):
             self._apply(node, first.row, is_zero=all(each.is_zero for each in known))
@@ -414,7 +410,7 @@ class _Rewriting:
         shape, count = self.program.shape(rows.value), rows.tokens.count
         apart = self.view(rows.value, (rows.experts, *rows.tokens.shape, *shape[1:]), node.mark)
         type = self.program.types[rows.value].of_shape((1, *rows.tokens.shape, *shape[1:]))
-        value = self.emit(_NARROW, (apart, 0, group[0][0], 1), type, node.mark)
+        value = self.emit(NARROW, (apart, 0, group[0][0], 1), type, node.mark)
         value = self.view(value, (count, *shape[1:]), node.mark)
         return replace(rows, value=value, pieces=tuple((0, rank) for _, rank in group), experts=1)
 
@@ -442,7 +438,7 @@ class _Rewriting:
 
     def _viewed(self, node: Call, rows: Rows) -> None:
         name, made = inputs_of(node)[0], self.program.shape(node.outputs[0])
-        if node.op == _VIEW and not rows.row and self.program.shape(name) == made[::-1] and len(made) == 2 and made[1] == 1:
+        if node.op == VIEW and not rows.row and self.program.shape(name) == made[::-1] and len(made) == 2 and made[1] == 1:
             turned = self.permute(rows.value, (1, 0), node.mark)  # which of one row is a view
             self.rows[node.outputs[0]] = replace(rows, value=turned, row=1)
             return
@@ -450,10 +446,10 @@ class _Rewriting:
             raise _NotRowsError
         shape = (self.program.shape(rows.value)[0], *made[1:])
         type = self.program.types[node.outputs[0]].of_shape(shape)
-        if node.op == _VIEW:
+        if node.op == VIEW:
             value = self.view(rows.value, shape, node.mark)
         else:
-            value = self.emit(_EXPAND, (rows.value,), type, node.mark, size=shape)
+            value = self.emit(EXPAND, (rows.value,), type, node.mark, size=shape)
         self.rows[node.outputs[0]] = replace(rows, value=value)
 
     def _computed(self, node: Call) -> None:

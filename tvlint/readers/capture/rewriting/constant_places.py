@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+from tvlint.readers.capture.lifting.calls import CHOOSE
 from tvlint.readers.capture.lifting.program import Apply, Argument, Array, Node, Program, Ref, makes, reads
 from tvlint.readers.capture.placing import boxes_of
 
-_CHOOSE, _VIEW = "aten.index_select.default", "view"
+_VIEW = "view"
 
 
 def with_constant_places(program: Program, wholes: Iterable[Array]) -> Program:
@@ -32,7 +33,7 @@ def with_constant_places(program: Program, wholes: Iterable[Array]) -> Program:
     nodes: list[Node] = []
     joined: dict[str, str] = {}
     for node in program.nodes:
-        by = node.arguments.get("index") if isinstance(node, Apply) and node.op == _CHOOSE else None
+        by = node.arguments.get("index") if isinstance(node, Apply) and node.op == CHOOSE else None
         source = node.arguments.get("self") if isinstance(node, Apply) and node.op == _VIEW else None
         if isinstance(node, Apply) and isinstance(by, Ref) and by.name in places:
             *ranges, join = _joined(made, _in_chunks(made, node, places[by.name], makers))
@@ -54,7 +55,7 @@ def _places(program: Program, name: str, readers: Iterable[Node], known: Iterabl
     numbers = value.numbers
     if value.named is not None or numbers is None or numbers.ndim != 1 or numbers.dtype.kind != "i":
         return ()
-    alone = all(isinstance(node, Apply) and node.op == _CHOOSE and node.arguments.get("self") != Ref(name) for node in readers)
+    alone = all(isinstance(node, Apply) and node.op == CHOOSE and node.arguments.get("self") != Ref(name) for node in readers)
     if not alone or any(boxes_of(numbers, whole) for whole in known):
         return ()
     return tuple(numbers.tolist())

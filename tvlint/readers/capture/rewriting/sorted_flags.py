@@ -12,12 +12,12 @@ from dataclasses import replace
 from math import prod
 
 from tvlint.ir.operators import Literal, Value
+from tvlint.readers.capture.lifting.calls import NARROW, PUT, SELECT, VIEW
 from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, makers_of
 from tvlint.readers.capture.lifting.program import Ref, Type
-from tvlint.readers.capture.rewriting.chosen_rows import PUT, SELECT
 from tvlint.readers.capture.tapes.tape import Mark
 
-_VIEW, _NARROW, _ZEROS = "torch.Tensor.view", "torch.narrow", "torch.zeros"
+_ZEROS = "torch.zeros"
 _SORT, _REST, _TAKE, _ADD = "torch.sort", "torch.remainder", "torch.index_select", "torch.index_add"
 _FIRST_SET = {"dim": 0, "descending": True, "stable": True}
 
@@ -43,7 +43,7 @@ class _Rewriting:
     def take(self, node: Call) -> bool:
         """Rewrite a call; return whether it is one that reads such places."""
         names, made = inputs_of(node), node.outputs[0]
-        if node.op == _NARROW and (flags := self._sorted_flags(node)):
+        if node.op == NARROW and (flags := self._sorted_flags(node)):
             self.places[made] = flags
         if len(names) == 1 and names[0] in self.places and node.op == _REST:
             return self._rest(node, self.places[names[0]])
@@ -51,7 +51,7 @@ class _Rewriting:
             shape = self.program.shape(self.places[names[1]])
             if self.program.shape(names[0]) != (prod(shape),):
                 return False
-            wide = self._emit(_VIEW, (Ref(names[0]), Literal(shape)), self.program.types[names[0]].of_shape(shape), node.mark)
+            wide = self._emit(VIEW, (Ref(names[0]), Literal(shape)), self.program.types[names[0]].of_shape(shape), node.mark)
             self._add(SELECT, (wide, self.places[names[1]]), made, node.mark)
             return True
         if len(names) == 3 and names[1] in self.places and node.op == _ADD and node.attributes == {"dim": 0}:
@@ -66,7 +66,7 @@ class _Rewriting:
         if sort.op != _SORT or dict(sort.attributes) != _FIRST_SET:
             return ""
         flat = self.makers.get(inputs_of(sort)[0])
-        if sort.outputs[1:] != inputs_of(node) or not isinstance(flat, Call) or flat.op != _VIEW:
+        if sort.outputs[1:] != inputs_of(node) or not isinstance(flat, Call) or flat.op != VIEW:
             return ""
         (flags,) = inputs_of(flat)
         type = self.program.types[flags]
@@ -79,7 +79,7 @@ class _Rewriting:
             return False
         type = self.program.types[made]
         count = self._emit("torch.arange", (Literal(shape[1]),), type.of_shape(shape[1:]), node.mark, dtype=type.dtype)
-        row = self._emit(_VIEW, (Ref(count), Literal((1, shape[1]))), type.of_shape((1, shape[1])), node.mark)
+        row = self._emit(VIEW, (Ref(count), Literal((1, shape[1]))), type.of_shape((1, shape[1])), node.mark)
         every = self._emit("torch.Tensor.expand", (Ref(row),), type.of_shape(shape), node.mark, size=shape)
         self._add(SELECT, (every, flags), made, node.mark)
         return True
@@ -94,7 +94,7 @@ class _Rewriting:
         self.makers[nothing] = self.nodes[-1]
         wide = self.program.fresh(type.of_shape(shape))
         self._add(PUT, (nothing, flags, source), wide, node.mark)
-        self.nodes.append(Call(_VIEW, (Ref(wide), Literal(type.shape)), {}, (made,), node.mark))
+        self.nodes.append(Call(VIEW, (Ref(wide), Literal(type.shape)), {}, (made,), node.mark))
         return True
 
     def _emit(self, op: str, inputs: Sequence[Ref | Literal], type: Type, mark: Mark, **attributes: Value) -> str:

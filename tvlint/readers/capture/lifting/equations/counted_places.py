@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from tvlint.ir.operators import Literal
+from tvlint.readers.capture.lifting.calls import EXPAND, GATHER, VIEW
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
-
-_VIEW, _EXPAND, _GATHER = "torch.Tensor.view", "torch.Tensor.expand", "torch.gather"
 
 
 def indices_of(node: Apply) -> tuple[Argument, ...]:
@@ -23,7 +22,7 @@ def indices_of(node: Apply) -> tuple[Argument, ...]:
 def counts(lifting: Lifting, name: str, number: int) -> bool:
     """Return whether a value is 0, 1, .. up to a number, in any shape."""
     call = lifting.call_of(name)
-    while call is not None and call.op == _VIEW and isinstance(call.inputs[0], Ref):
+    while call is not None and call.op == VIEW and isinstance(call.inputs[0], Ref):
         call = lifting.call_of(call.inputs[0].name)
     if call is None or call.op != "torch.arange":
         return False
@@ -57,7 +56,7 @@ def _grid(lifting: Lifting, node: Apply) -> bool:
     moving = [place for place in places if place != -1]
     if None in places or moving != sorted({*moving}, key=lambda place: place or 0):
         return False
-    return lifting.call(node, _VIEW, (Ref(name), lifting.shape(node.outputs[0])))
+    return lifting.call(node, VIEW, (Ref(name), lifting.shape(node.outputs[0])))
 
 
 def _one_of_each_row(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
@@ -83,10 +82,10 @@ def _taken(lifting: Lifting, node: Apply) -> bool:
     count, _, *rest = lifting.shape(value.name)
     column = lifting.program.fresh(lifting.program.types[places.name].of_shape((count, 1, *(1 for _ in rest))))
     spread = lifting.program.fresh(lifting.program.types[places.name].of_shape((count, 1, *rest)))
-    lifting.emit(_VIEW, (places, lifting.shape(column)), (column,), node.mark, {}, node)
-    lifting.emit(_EXPAND, (Ref(column),), (spread,), node.mark, {"size": lifting.shape(spread)}, node)
-    taken = lifting.temporary(node, _GATHER, (value, Ref(spread)), lifting.shape(spread), dim=1)
-    return lifting.call(node, _VIEW, (taken, lifting.shape(node.outputs[0])))
+    lifting.emit(VIEW, (places, lifting.shape(column)), (column,), node.mark, {}, node)
+    lifting.emit(EXPAND, (Ref(column),), (spread,), node.mark, {"size": lifting.shape(spread)}, node)
+    taken = lifting.temporary(node, GATHER, (value, Ref(spread)), lifting.shape(spread), dim=1)
+    return lifting.call(node, VIEW, (taken, lifting.shape(node.outputs[0])))
 
 
 def _taken_gradient(lifting: Lifting, node: Apply) -> bool:
@@ -94,19 +93,19 @@ def _taken_gradient(lifting: Lifting, node: Apply) -> bool:
     found, values = _one_of_each_row(lifting, node), lifting.value(given(node, "values"))
     if found is None or values is None or not node.arguments.get("accumulate") or lifting.number(found[0]) != 0:
         return False
-    viewed = lifting.forward_of(node.mark, _VIEW)
-    forward = _maker(lifting, viewed, _GATHER)
+    viewed = lifting.forward_of(node.mark, VIEW)
+    forward = _maker(lifting, viewed, GATHER)
     if viewed is None or forward is None or not isinstance(forward.inputs[0], Ref):
         return False
     if lifting.shape(values) != lifting.shape(viewed.outputs[0]):
         return False
-    column = _maker(lifting, _maker(lifting, forward, _EXPAND, 1), _VIEW)
+    column = _maker(lifting, _maker(lifting, forward, EXPAND, 1), VIEW)
     if column is None or column.inputs[0] != found[1]:
         return False
     if lifting.shape(forward.inputs[0].name) != lifting.shape(node.outputs[0]):
         return False
     shape = lifting.shape(forward.outputs[0])
-    incoming = lifting.temporary(node, _VIEW, (Ref(values), shape), shape)
+    incoming = lifting.temporary(node, VIEW, (Ref(values), shape), shape)
     return lifting.gradient(forward, (incoming,), (node.outputs[0], ""), node.mark)
 
 

@@ -1,0 +1,11 @@
+"""Calls of lifted programs that several modules look for or write, as captures spell them."""
+
+from __future__ import annotations
+
+VIEW, EXPAND, NARROW, GATHER = "torch.Tensor.view", "torch.Tensor.expand", "torch.narrow", "torch.gather"
+
+SELECT, PUT = "aten.masked_select.default", "aten.masked_scatter.default"
+"""What gives and takes as many elements as flags are set."""
+
+CHOOSE = "aten.index_select.default"
+"""What gives the rows at places, before a rewriting has said what they are."""

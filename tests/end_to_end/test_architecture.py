@@ -63,9 +63,10 @@ def test_the_list_of_passes_of_a_proof_is_complete() -> None:
     room = PACKAGE / "equivalence" / "verdict"
     text = (room / "prove.py").read_text(encoding="utf-8")
     listed = re.findall(r"`(\w+)\.(\w+)`", text.split('"""')[1])
-    modules = {path.stem: path.read_text(encoding="utf-8") for path in PACKAGE.glob("equivalence/**/*.py")}
-    for package in (path for path in room.iterdir() if path.is_dir()):
-        modules[package.name] = "\n".join(path.read_text(encoding="utf-8") for path in package.glob("*.py"))
+    modules: dict[str, str] = {}
+    for path in PACKAGE.glob("equivalence/**/*.py"):
+        for name in (path.stem, path.parent.name):
+            modules[name] = modules.get(name, "") + "\n" + path.read_text(encoding="utf-8")
     assert [name for module, name in listed if not re.search(rf"^(?:def )?{name}\b", modules[module], re.MULTILINE)] == []
     assert set(re.findall(r"from tvlint\.equivalence\.verdict\.(\w+) import", text)) <= {module for module, _ in listed}
 

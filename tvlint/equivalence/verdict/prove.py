@@ -18,9 +18,9 @@ The passes, in order, each a function from frozen values to a frozen value:
     explain it;
 - `judge.find_proof`: a case whose values alone are open (`open_values.OF_VALUES`) -> a proof from normal forms;
 - `statement.state_proof`, `statement.state_gaps`: attempts and defects -> a verdict; `solver_recheck.with_opinion` asks z3;
-- `numbers.run_both`: a pair that is still open -> what runs on random numbers show; `assumptions.holds_on_any_numbers` says
+- `run_both.run_both`: a pair that is still open -> what runs on random numbers show; `assumptions.holds_on_any_numbers` says
   on which, `unmade_gradients.ways_to_run` in which ways, `mixed_parts.taken_with_what_is_complete` names a cause;
-- `numbers.repair`: a verdict without a repair -> the edit that makes the plan prove.
+- `repair.repaired_on_numbers`: a verdict without a repair -> the edit that makes the plan prove.
 """
 
 from __future__ import annotations

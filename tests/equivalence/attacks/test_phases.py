@@ -33,3 +33,12 @@ def test_draws_of_whatever_phase_come_in_one_order(phase: str, draws: tuple[str,
     text = DRAWING.replace("segment one forward", f"segment one {phase}").replace("segment two forward", f"segment two {phase}")
     text += "".join(f"  run {name} micro-batch {number}\n" for number, name in steps)
     assert verdict_on(text, DRAWN).outcome is outcome
+
+
+def test_nothing_trains_in_a_segment_that_loads_data() -> None:
+    right = SEGMENTS + "".join(f"  run {step}\n" for step in (*LOADS, *FORTH, *BACK))
+    assert "segment back backward" in right
+    assert verdict_on(right, REFERENCE).outcome is Outcome.PROVED
+    found = verdict_on(right.replace("segment back backward", "segment back data"), REFERENCE)
+    assert found.outcome is Outcome.UNKNOWN
+    assert "computes-while-loading" in [reason.name for reason in found.reasons]

@@ -247,6 +247,9 @@ def _export(machine: Machine, rank: RankState, name: str, value: Slot, replaces:
 
 
 def _operate(machine: Machine, rank: RankState, segment: Segment, operator: Operator) -> None:
+    if segment.phase is Phase.DATA and isinstance(operator, Backward | ReduceGradients | Update):
+        wrong = Mismatch("computes-while-loading", "trains in a segment that loads data", refutes=False)
+        tell(machine, rank, operator, wrong, fatal=True)
     if isinstance(operator, Compute):
         compute(machine, rank, segment, operator)
     elif isinstance(operator, Backward):

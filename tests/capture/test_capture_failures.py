@@ -57,6 +57,8 @@ def test_an_error_about_what_was_replaced_names_it() -> None:
     text = advice(AssertionError("zero_centered_gamma not supported by torch LayerNorm"), {}, replaced)
     assert text.startswith(f"it is captured with {LOCAL}: if it is about that")
     assert text.endswith("what only TransformerEngine has")
+    text = advice(AssertionError("this block needs the transformer engine implementation"), {}, replaced)
+    assert text.startswith(f"it is captured with {LOCAL}: if it is about that")
 
 
 def test_a_process_that_leaves_no_error_says_how_it_ended() -> None:
@@ -64,3 +66,15 @@ def test_a_process_that_leaves_no_error_says_how_it_ended() -> None:
     assert ending(-9) == "was ended by the signal SIGKILL, as by a system that runs out of memory"
     assert ending(-99) == "was ended by the signal 99"
     assert ending(3) == "ended without a word, with code 3"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("'<' not supported between instances of 'int' and 'NoneType'"),
+        AssertionError("Invalid choices for recompute_modules"),
+        RuntimeError("world_size (8) is not divisible by 16"),
+    ],
+)
+def test_an_error_of_something_else_does_not_name_the_layers(error: Exception) -> None:
+    assert advice(error, {}, (LOCAL,)) == "run the program by itself on the CPU to see more"

@@ -41,7 +41,8 @@ def advice(error: BaseException, environment: Mapping[str, str], replaced: Seque
     if re.search(r"cuda|nvcc|triton", str(error), re.IGNORECASE):
         return "this needs a GPU: choose an implementation that runs on the CPU"
     layers = next((each for each in replaced if each.startswith("`--transformer-impl ")), "")
-    if layers:
+    is_refused = isinstance(error, AssertionError | ValueError | NotImplementedError)
+    if layers and is_refused and re.search(r"support|\bTE([A-Z]|\b)|[Tt]ransformer.?[Ee]ngine", str(error)):
         return f"it is captured with {layers}: if it is about that, leave out of the launch what only TransformerEngine has"
     return "run the program by itself on the CPU to see more"
 

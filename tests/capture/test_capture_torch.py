@@ -414,3 +414,30 @@ def test_a_tensor_without_memory_has_no_elements_to_write() -> None:
             bytes_of(tensor)
     assert bytes_of(torch.empty(0)) == ""
     assert base64.b64decode(bytes_of(torch.tensor([1, 2], dtype=torch.uint8))) == b"\x01\x02"
+
+
+GPU_IN_BACKWARD = """import torch
+
+
+class Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x * 1.0
+
+    @staticmethod
+    def backward(context, gradient):
+        return torch.empty(gradient.shape, device=torch.cuda.current_device()).copy_(gradient)
+
+
+device = torch.device("cuda", torch.cuda.current_device())
+model = torch.nn.Linear(4, 2).to(device)
+step = torch.optim.SGD(model.parameters(), lr=0.1)
+Kept.apply(model(torch.ones(2, 4, device=torch.cuda.current_device()))).sum().backward()
+step.step()
+"""
+
+
+def test_a_gpu_that_a_backward_function_names_by_number_is_the_cpu(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(GPU_IN_BACKWARD)
+    done = tvlint("capture", "-o", str(tmp_path), "--", "python", "program.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

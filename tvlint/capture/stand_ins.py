@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+from torch._C import _len_torch_function_stack
 from torch.overrides import TorchFunctionMode
 from torch.utils._triton import has_triton_package
 
@@ -241,7 +242,7 @@ def _name_cuda() -> None:
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
         setattr(cuda, name, lambda *_, **__: 0)
     stream = _Stream()
-    cuda.current_device = lambda: 0
+    cuda.current_device = lambda: 0 if _len_torch_function_stack() else CPU  # no mode sees what backward functions call
     cuda.current_stream = cuda.default_stream = lambda *_, **__: stream
     cuda.Stream, cuda.Event = _Stream, _Event
     cuda.stream = lambda *_, **__: contextlib.nullcontext()

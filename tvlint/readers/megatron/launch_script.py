@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -30,6 +31,7 @@ from tvlint.readers.shell.values import (
     Fork,
     Item,
     Scalar,
+    Span,
     Text,
     Value,
     Word,
@@ -251,7 +253,7 @@ def _configuration(
         framework,
         settings,
         environment,
-        f"line {line_of(command.span)}",
+        f"line {line_of(command.span)}{_of_other_file(command.span, path)}",
         known and parses_like_megatron(framework),
         location_of(command.span),
         version,
@@ -260,6 +262,12 @@ def _configuration(
         elsewhere if parses_like_megatron(framework) and "yaml_cfg" not in settings else "",
         gpus=generation_of(path, evaluation.source.text),
     )
+
+
+def _of_other_file(span: Span, path: str) -> str:
+    """Return the name of the file that a command stands in, where it is another than the script."""
+    other = span.source.path
+    return "" if other == path else f" of {os.path.basename(other)}"
 
 
 def _elsewhere(evaluation: Evaluation, launch: Launch, arguments: Arguments) -> str:

@@ -133,9 +133,8 @@ _ALSO: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims", "input": "x a 
 
 _OF_NUMPY: Mapping[str, str] = {"axis": "dim", "keepdims": "keepdim"}
 
-_IN_PYTHON = (
-    *("norm", "torch.norm", "torch.Tensor.norm"),
-    *("split", "torch.split", "torch.Tensor.split", "torch.Tensor.unflatten"),
+_IN_PYTHON = frozenset(
+    {"norm", "torch.norm", "torch.Tensor.norm", "split", "torch.split", "torch.Tensor.split", "torch.Tensor.unflatten"}
 )
 """Functions of `torch` and methods that torch writes in Python: they know no names of NumPy."""
 

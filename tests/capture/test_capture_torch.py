@@ -441,3 +441,14 @@ def test_a_gpu_that_a_backward_function_names_by_number_is_the_cpu(tmp_path: Pat
     (tmp_path / "program.py").write_text(GPU_IN_BACKWARD)
     done = tvlint("capture", "-o", str(tmp_path), "--", "python", "program.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_megatrons_own_attention_has_no_context_parallelism() -> None:
+    from types import SimpleNamespace
+
+    from tvlint.capture.launch import Launch, LaunchError
+    from tvlint.capture.megatron_training import _fit
+
+    arguments = SimpleNamespace(context_parallel_size=2, transformer_impl="local")
+    with pytest.raises(LaunchError, match="has no context parallelism"):
+        _fit(arguments, Launch(2, "pretrain_gpt.py", ()), print, print)

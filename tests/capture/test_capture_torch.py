@@ -452,3 +452,76 @@ def test_megatrons_own_attention_has_no_context_parallelism() -> None:
     arguments = SimpleNamespace(context_parallel_size=2, transformer_impl="local")
     with pytest.raises(LaunchError, match="has no context parallelism"):
         _fit(arguments, Launch(2, "pretrain_gpt.py", ()), print, print)
+
+
+COPIES = """
+import torch
+from torch import nn
+
+model = nn.Linear(2, 2)
+flat = nn.Parameter(torch.cat([weight.detach().flatten() for weight in model.parameters()]))
+optimizer = torch.optim.SGD([flat], lr=0.1)
+model(torch.ones(2, 2)).sum().backward()
+flat.grad = torch.cat([weight.grad.flatten() for weight in model.parameters()])
+for weight in model.parameters():
+    weight.grad = None
+optimizer.step()
+"""
+
+
+def test_an_optimizer_of_flat_copies_is_an_error_and_no_missing_gradient(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(COPIES)
+    done = tvlint("capture", "-o", "plans", "--", "python", "program.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("program.py:12: error: the optimizer steps tensors that no module holds")
+    assert not (tmp_path / "plans").exists()
+
+
+CLIPPED = """
+import os
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+
+RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+torch.manual_seed(0)
+model, x = nn.Linear(4, 2), 9 * torch.randn(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if WORLD > 1:
+    from deepspeed.runtime.utils import clip_grad_norm_
+    dist.init_process_group("gloo")
+else:
+    from torch.nn.utils import clip_grad_norm_
+size = 4 // WORLD
+model(x[RANK * size : (RANK + 1) * size]).pow(2).mean().backward()
+for weight in model.parameters() if WORLD > 1 else ():
+    dist.all_reduce(weight.grad)
+    weight.grad.div_(WORLD)
+if sys.argv[1:] != ["unclipped"]:
+    clip_grad_norm_(model.parameters(), 1.0)
+optimizer.step()
+"""
+OF_DEEPSPEED = """
+def clip_grad_norm_(parameters, max_norm):
+    gradients = [weight.grad for weight in parameters]
+    norm = sum(gradient.double().pow(2).sum() for gradient in gradients) ** 0.5
+    for gradient in gradients:
+        gradient.mul_(float(max_norm / norm))
+"""
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("unclipped",), 1)])
+def test_gradients_that_deepspeed_clips_are_compared_before_and_after_it(
+    options: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    package = tmp_path / "deepspeed" / "runtime"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").write_text("")
+    (package / "utils.py").write_text(OF_DEEPSPEED)
+    (tmp_path / "program.py").write_text(CLIPPED)
+    reference = shlex.join(["python", "program.py", *options])
+    launch = ["torchrun", "--nproc-per-node", "2", "program.py"]
+    done = tvlint("prove", "--captured", "--reference", reference, "--", *launch, cwd=tmp_path)
+    assert done.returncode == code, done.stdout + done.stderr

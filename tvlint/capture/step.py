@@ -69,7 +69,7 @@ class Step:
 
         torch.autograd.backward, torch.autograd.grad = recorded, given
         for name in _CLIPPING:
-            clipped = self._before(getattr(nn.utils, name))
+            clipped = self.before(getattr(nn.utils, name))
             for place in (clip_grad, nn.utils):
                 setattr(place, name, clipped)
 
@@ -220,7 +220,7 @@ class Step:
             if not self.calls:
                 self.recorder.micro_batch = self.roots
 
-    def _before(self, clip: Callable[..., Any]) -> Callable[..., Any]:
+    def before(self, clip: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that clips gradients, with the gradients recorded where it begins."""
 
         def clipped(*args: Any, **kwargs: Any) -> Any:
@@ -321,9 +321,16 @@ class Step:
     def end(self) -> None:
         """Record the gradients that no optimizer has found, and end the program; where weights of other optimizers are left it
         goes on, to see whether they are trained in this step too.
+
+        Raises LaunchError where the optimizer steps tensors that are no weights, and the weights have no gradients.
         """
         self.results()
         self.finish()
+        if self.weights and self.begun and not self.compared and self.begun.isdisjoint(self.weights):
+            raise LaunchError(
+                "the optimizer steps tensors that no module holds, as the flat ones of DeepSpeed's ZeRO: they are not followed",
+                "set `zero_optimization.stage` to 0 for the capture, or shard the model with `fully_shard`",
+            )
         if not self._others():
             raise CapturedError
 

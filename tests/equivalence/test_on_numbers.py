@@ -456,3 +456,24 @@ def test_a_plan_is_not_run_in_shapes_that_its_operators_do_not_give(view: str) -
     plan, reference = (VIEWED.format(view=each) for each in (view, "view(h, [5,2,6])"))
     found = on_numbers_of(*plans(with_backward(plan), with_backward(reference)))
     assert isinstance(found, Agreement if "5,2," in view else NotRun)
+
+
+ACTIVATED = "weight w f32[12,6]\ninput x f32[5,6]\nloss l\nprogram\nh: f32[5,12] = linear(x, w)\n{}\nl: f32[] = sum(t)\n"
+WRITTEN_OTHERWISE = {
+    "another function": ("t = tanh(h)", "t = gelu(h)"),
+    "another shape": ("v: f32[12,5] = view(h, [6,10])\nt = gelu(v)", "v: f32[12,5] = view(h, [12,5])\nt = gelu(v)"),
+    "the same": ("t = gelu(h)", "t = gelu(h)"),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_OTHERWISE)
+def test_a_pass_that_writes_a_plan_otherwise_does_not_hide_what_it_gives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a pass is wrong, the plans as they are written are run: here it writes the reference's operators for the plan's."""
+    plan, reference = plans(*(with_backward(ACTIVATED.format(lines)) for lines in WRITTEN_OTHERWISE[name]))
+    wrong = lambda each: replace(each, segments=reference.segments) if each is plan else each  # noqa: E731
+    monkeypatch.setattr("tvlint.equivalence.verdict.prove.without_needless_casts", wrong)
+    monkeypatch.setattr("tvlint.equivalence.verdict.prove.without_repeated_runs", lambda each: each)
+    verdict = prove(plan, reference)
+    assert verdict.outcome is (Outcome.PROVED if name == "the same" else Outcome.UNKNOWN)
+    named = {"another function": ["other-numbers"], "another shape": ["wrong-shape-claim"], "the same": []}[name]
+    assert [reason.name for reason in verdict.reasons] == named

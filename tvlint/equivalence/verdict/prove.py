@@ -20,6 +20,8 @@ The passes, in order, each a function from frozen values to a frozen value:
 - `statement.state_proof`, `statement.state_gaps`: attempts and defects -> a verdict; `solver_recheck.with_opinion` asks z3;
 - `run_both.run_both`: a pair that is still open -> what runs on random numbers show; `assumptions.holds_on_any_numbers` says
   on which, `unmade_gradients.ways_to_run` in which ways, `mixed_parts.taken_with_what_is_complete` names a cause;
+- `declared_results.otherwise_declared`, `run_both.run_once`: a proof that does not rest on both plans as they are written ->
+  the same, or an open pair;
 - `repair.repaired_on_numbers`: a verdict without a repair -> the edit that makes the plan prove.
 """
 
@@ -28,6 +30,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tvlint.analyses.relations.defect import Defect, reasons
 from tvlint.analyses.relations.derivation.operators.unknown_operators import why_unknown
@@ -39,6 +42,7 @@ from tvlint.equivalence.side_conditions.repeated_runs import without_repeated_ru
 from tvlint.equivalence.verdict.assumptions import holds_on_any_numbers
 from tvlint.equivalence.verdict.attempt import Attempt
 from tvlint.equivalence.verdict.casts import with_flags, without_needless_casts
+from tvlint.equivalence.verdict.declared_results import otherwise_declared
 from tvlint.equivalence.verdict.held_weights import as_held
 from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
@@ -54,6 +58,9 @@ from tvlint.equivalence.verdict.unread_places import without_unread_places
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
 from tvlint.ir.plan import Plan
+
+if TYPE_CHECKING:
+    from tvlint.equivalence.verdict.numbers.outcome import Difference
 
 
 def prove(
@@ -72,19 +79,25 @@ def prove(
     piece of every weight after reduction equals that of the reference, and so do the returned values. Refuted comes with a
     structural fact or a number; whatever could not be decided is Unknown. With `solver_seconds`, Z3 gives a second opinion on
     every annotation that a proof relied on, that many seconds at most on each; one that it refutes makes the verdict Unknown.
-    What is left open is run on random numbers, with `replay` what is proved as well. `agrees` says that both programs are known
-    to have given the same numbers: another expression is then no end, and no change is looked for that mends it.
+    What is left open is run on random numbers, with `replay` what is proved as well; once also what is proved of plans that are
+    written otherwise first. `agrees` says that both programs are known to have given the same numbers: another expression is
+    then no end, and no change is looked for that mends it.
     """
     collecting = gc.isenabled()
     gc.disable()
     try:
+        given = parallel, reference
         parallel, reference = as_held(with_flags(parallel), with_flags(reference))
         case = pair(parallel, reference, assume)
         if isinstance(case, Defect):
             return state_gaps(parallel, reference, parallel, _not_understood(parallel) or [case])
         case = replace(case, agrees=agrees)
-        verdict = _decided(case, progress or (lambda text, share: None), solver_seconds)
-        return _with_repair(case, _decided_on_numbers(case, verdict, replay))
+        verdict, as_written = _decided(case, progress or (lambda text, share: None), solver_seconds)
+        verdict = _decided_on_numbers(case, verdict, replay)
+        as_written = as_written and parallel is given[0] and reference is given[1]
+        if verdict.outcome is Outcome.PROVED and not (as_written or agrees):
+            verdict = _shown_as_written(case, verdict, replay)
+        return _with_repair(case, verdict)
     finally:
         if collecting:
             gc.enable()
@@ -129,10 +142,13 @@ def _once(case: Case) -> Case:
     return replace(case, parallel=plan, written=plan, reference=reference)
 
 
-def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Verdict:
-    """Return the verdict on the plan without the runs that it repeats, from expressions and then from normal forms of them."""
+def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> tuple[Verdict, bool]:
+    """Return the verdict on the plan without the runs that it repeats, from expressions and then from normal forms of them.
+
+    With it comes whether it is one on both plans as they are written.
+    """
     once = _once(case)
-    plan = once.parallel
+    plan, as_written = once.parallel, once.parallel is case.parallel and once.reference is case.reference
     found = judge(once, progress)
     verdict = _confirmed(case, found) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
     open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in OF_VALUES for reason in verdict.reasons)
@@ -142,9 +158,9 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> Ve
         proof = find_proof(way, progress)
         again = verdict if proof is None else _stated(proof, progress, solver_seconds)
         if again.outcome is Outcome.PROVED:
-            verdict = again
+            verdict, as_written = again, False
             break
-    return verdict if plan is case.parallel else _in_order(case.parallel, verdict)
+    return verdict if plan is case.parallel else _in_order(case.parallel, verdict), as_written
 
 
 def _other_ways(once: Case) -> Iterator[Case]:
@@ -183,7 +199,7 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
         return verdict
     from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
     from tvlint.equivalence.verdict.numbers.run_both import run_both
-    from tvlint.equivalence.verdict.numbers.words import as_defects, describe_runs
+    from tvlint.equivalence.verdict.numbers.words import describe_runs
 
     if others:
         ways = [run_both(way) for way in ways_to_run(case)]
@@ -195,18 +211,41 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
         any_numbers = verdict.outcome is Outcome.PROVED and holds_on_any_numbers(verdict.assumptions)
         found = run_both(case, any_numbers)
     if isinstance(found, Difference):
-        open_ = verdict.outcome is Outcome.UNKNOWN
-        taken = taken_with_what_is_complete(case) if open_ else None
-        shown = reasons(case.parallel, as_defects(case.parallel, found, open_, taken))
-        place = next((reason.location for reason in verdict.reasons if reason.location.line), None)
-        if place is not None and found.first is None and taken is None:
-            shown = tuple(replace(reason, location=place) for reason in shown)
-        stages = _stage_counts_of(verdict, shown)
-        outcome = Outcome.REFUTED if open_ else Outcome.UNKNOWN
-        return replace(verdict, outcome=outcome, reasons=(*shown, *verdict.reasons), stages=stages)
+        return _different(case, verdict, found)
     if isinstance(found, Agreement):
         return replace(verdict, facts=(*verdict.facts, ("agrees with the reference on", describe_runs(found.sizes))))
     return replace(verdict, facts=(*verdict.facts, ("not run on numbers, since", found.why)))
+
+
+def _different(case: Case, verdict: Verdict, found: Difference) -> Verdict:
+    """Return the verdict with a difference that runs show, which refutes an open pair and leaves a proved one open."""
+    from tvlint.equivalence.verdict.numbers.words import as_defects
+
+    open_ = verdict.outcome is Outcome.UNKNOWN
+    taken = taken_with_what_is_complete(case) if open_ else None
+    shown = reasons(case.parallel, as_defects(case.parallel, found, open_, taken))
+    place = next((reason.location for reason in verdict.reasons if reason.location.line), None)
+    if place is not None and found.first is None and taken is None:
+        shown = tuple(replace(reason, location=place) for reason in shown)
+    stages = _stage_counts_of(verdict, shown)
+    outcome = Outcome.REFUTED if open_ else Outcome.UNKNOWN
+    return replace(verdict, outcome=outcome, reasons=(*shown, *verdict.reasons), stages=stages)
+
+
+def _shown_as_written(case: Case, verdict: Verdict, replay: bool) -> Verdict:
+    """Return the verdict on a proof of plans that were written otherwise first, or of normal forms of their values.
+
+    It stays open where the plans as they are written give other shapes than they declare, or other numbers than each other.
+    """
+    from tvlint.equivalence.verdict.numbers.outcome import Difference
+    from tvlint.equivalence.verdict.numbers.run_both import run_once
+
+    for plan in (case.parallel, case.reference):
+        if otherwise := otherwise_declared(plan):
+            shown = reasons(plan, [Defect("wrong-shape-claim", False, otherwise, plan.programs[0].ranks[0])])
+            return replace(verdict, outcome=Outcome.UNKNOWN, reasons=shown, stages=_stage_counts_of(verdict, shown))
+    found = None if replay else run_once(case, holds_on_any_numbers(verdict.assumptions))
+    return _different(case, verdict, found) if isinstance(found, Difference) else verdict
 
 
 def _with_repair(case: Case, verdict: Verdict) -> Verdict:

@@ -81,6 +81,16 @@ def run_in_declared_shapes(case: Case, any_numbers: bool = False) -> Agreement |
     return replace(found, sizes=small.sizes)
 
 
+def run_once(case: Case, any_numbers: bool) -> Difference | None:
+    """Return what `run_both` says where the first run on random numbers shows a difference; None where it does not."""
+    small = to_run(case)
+    if isinstance(small, NotRun):
+        return None
+    first = compare_runs(small.case, random_numbers(0, least_index(small.case.reference)))
+    found = run_both(case, any_numbers) if isinstance(first, Difference) else None
+    return found if isinstance(found, Difference) else None
+
+
 def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | Difference | NotRun:
     """Return what runs of a pair show that is small enough, where functions stand in for others if it is as `plain`."""
     parallel, reference = case.parallel, case.reference

@@ -66,9 +66,7 @@ def norm(x: Any, axis: Any = None) -> Any:
     return np.sqrt((x**2).sum(axis))
 
 
-def _unary(
-    name: str, function: Any, *, positive: bool = False, most: float = 1.5, module: str = F, **constants: Any
-) -> Case:
+def _unary(name: str, function: Any, *, positive: bool = False, most: float = 1.5, module: str = F, **constants: Any) -> Case:
     def by_torch(t: Any, x: Any) -> Any:
         return getattr(t.nn.functional if module == F else t, name)(x, **constants)
 
@@ -93,7 +91,6 @@ def _loss(name: str, each: Any, *, positive: bool = False, most: float = 1.5, wi
     return [case(reduction) for reduction in ("none", "mean", "sum", *(("batchmean",) if name == "kl_div" else ()))]
 
 
-
 def adam(module: Any, w: Any, g: Any, m: Any, v: Any) -> Any:
     g = g + 0.2 * w
     m, v = 0.5 * m + 0.5 * g, 0.25 * v + 0.75 * g * g
@@ -103,7 +100,6 @@ def adam(module: Any, w: Any, g: Any, m: Any, v: Any) -> Any:
 def adamw(module: Any, w: Any, g: Any, m: Any, v: Any) -> Any:
     m, v = 0.5 * m + 0.5 * g, 0.25 * v + 0.75 * g * g
     return w - 0.1 * 0.2 * w - 0.1 * (m / (1 - 0.5**2)) / (module.sqrt(v / (1 - 0.25**2)) + 0.01), m, v
-
 
 
 MORE_CASES: tuple[Case, ...] = (

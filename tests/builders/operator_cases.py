@@ -133,6 +133,7 @@ UNARY = {
     "neg": np.negative,
 }
 
+
 def _scattered(x: Any, i: Any, v: Any) -> Any:
     found = x.copy()
     np.put_along_axis(found, i, v, 1)

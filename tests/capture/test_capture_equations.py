@@ -761,9 +761,7 @@ def test_indices_that_count_each_dimension_in_order_give_a_view(shapes: tuple[tu
     np.testing.assert_allclose(bench.run(bench.apply("index", {"self": X, "indices": indices}, expected)), expected)
 
 
-@pytest.mark.parametrize(
-    ("counts", "shapes"), [((3, 4), ((1, 3), (4, 1))), ((2, 4), ((2, 1), (1, 4))), ((3, 3), ((3,), (3,)))]
-)
+@pytest.mark.parametrize(("counts", "shapes"), [((3, 4), ((1, 3), (4, 1))), ((2, 4), ((2, 1), (1, 4))), ((3, 3), ((3,), (3,)))])
 def test_other_places_than_all_in_order_are_no_view(counts: tuple[int, int], shapes: tuple[tuple[int, ...], ...]) -> None:
     bench = Bench()
     indices = tuple(counted(bench, number, *shape) for number, shape in zip(counts, shapes, strict=True))

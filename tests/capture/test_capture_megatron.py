@@ -293,5 +293,6 @@ def test_a_mask_that_is_read_is_assumed_to_be_what_was_recorded(tmp_path: Path) 
     assert any(line.get("values") == one for line in lines)
     said = proof(path_of("megatron_gpt_tp2_sp"), "megatron_gpt_reference").assumptions
     assert [text.rsplit(" is ", 1)[1] for text in said if text.endswith(" throughout, as recorded")] == [
-        "0 throughout, as recorded", "1 throughout, as recorded"
+        "0 throughout, as recorded",
+        "1 throughout, as recorded",
     ]

@@ -22,9 +22,7 @@ def test_what_flags_choose_of_no_experts_is_taken_at_places_of_sorted_flags(shap
     program.nodes += [
         Apply("aten.gt.Scalar", {"self": Ref(given), "other": 0}, (flags,), mark),
         Apply("view", {"self": Ref(flags), "size": (12,)}, (flat,), mark),
-        Apply(
-            "aten.sort.stable", {"self": Ref(flat), "stable": True, "dim": 0, "descending": True}, (ordered, every), mark
-        ),
+        Apply("aten.sort.stable", {"self": Ref(flat), "stable": True, "dim": 0, "descending": True}, (ordered, every), mark),
         Apply("narrow", {"self": Ref(every), "dim": 0, "start": 0, "length": 5}, (places,), mark),
         Apply("aten.index.Tensor", {"self": Ref(values), "indices": (Ref(places),)}, (chosen,), mark),
         Apply("aten.sum.default", {"self": Ref(chosen)}, (total,), mark),

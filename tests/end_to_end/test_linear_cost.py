@@ -78,6 +78,7 @@ RECIPE = (
     "    cfg.train.micro_batch_size = 2\n    return cfg\n"
 )
 
+
 def unreduced(size: int) -> str:
     """Return a plan whose ranks have programs of their own and step a weight with parts of its gradient."""
     step = "  l#N: f32[] = sum(h#N)\n  l = all-reduce(l#N) over dp\n  d#N = backward l#N (grad(l))\n"

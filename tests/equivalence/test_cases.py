@@ -195,7 +195,8 @@ LEFT_OUT = {
     "which dimension is the batch's": (_blind_to_extent(2), "a dimension of the batch"),
     "which output": (_blind_to_use("operators.composite_operators", 1), "which output"),
     "the order of operands that may be exchanged": (
-        _blind_to_use("operators.composite_operators", 2), "which operand is the first",
+        _blind_to_use("operators.composite_operators", 2),
+        "which operand is the first",
     ),
     "the operand that the gradient is of": (_blind_to_use("backward", 1), "which gradient"),
 }

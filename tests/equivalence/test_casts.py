@@ -29,7 +29,9 @@ RIGHT = {
     "to the own type, by its short name": ("f32", FLOAT.replace("float(h)", 'to(h, "f32")'), PLAIN),
     "to the own type, by its short name as an attribute": ("f32", FLOAT.replace("float(h)", 'to(h, dtype="f32")'), PLAIN),
     "to the own type, stored otherwise": (
-        "f32", FLOAT.replace("float(h)", 'to(h, dtype="float32", non_blocking=True, copy=True)'), PLAIN
+        "f32",
+        FLOAT.replace("float(h)", 'to(h, dtype="float32", non_blocking=True, copy=True)'),
+        PLAIN,
     ),
     "to no other type or device": ("f32", FLOAT.replace("float(h)", "torch.Tensor.to(h)"), PLAIN),
     "to a device": ("f32", FLOAT.replace("float(h)", 'to(h, "cuda:0", non_blocking=True)'), PLAIN),
@@ -71,7 +73,7 @@ SQUARED = "weight w f32[6,8]\ninput x f32[4,8]\nloss l\nprogram\nh = linear(x, w
 FIVEFOLD = with_backward(SQUARED.format("c = mul(h, 5.0) || none"))
 DECLARED_OTHERWISE = {
     "whole numbers": 'a: i64[4,6] = mul(h, 2.5) || none\nk = to(a, dtype="int64") || none\n',
-    "whole numbers, of what is kept": 'b: i64[4,6] = mul(h, 2.5) || none\na: i64[4,6] = clone(b) || none\n'
+    "whole numbers, of what is kept": "b: i64[4,6] = mul(h, 2.5) || none\na: i64[4,6] = clone(b) || none\n"
     'k = to(a, dtype="int64") || none\n',
     "flags": 'a: bool[4,6] = mul(h, 2.5) || none\nk = to(a, dtype="bool") || none\n',
     "other numbers": 'f: f32[4,6] = to(h, dtype="int64") || none\na = mul(h, 2.5) || none\nk = type_as(a, f) || none\n',
@@ -86,7 +88,7 @@ def test_a_cast_rounds_what_its_operator_gives_whatever_is_declared(name: str) -
 
 
 def test_a_cast_of_whole_numbers_to_these_is_none() -> None:
-    lines = "p = ge(h, 0.5) || none\nn = {}\nc: f32[4,6] = to(n, dtype=\"float32\") || none"
+    lines = 'p = ge(h, 0.5) || none\nn = {}\nc: f32[4,6] = to(n, dtype="float32") || none'
     kept = 'a = to(p, dtype="int64") || none\nb = add(a, a) || none\nn = to(b, dtype="int64") || none'
     text = with_backward(SQUARED.format(lines.replace("n = {}", kept)))
     plain = with_backward(SQUARED.format(lines.replace("n = {}", kept.replace('to(b, dtype="int64")', "clone(b)"))))

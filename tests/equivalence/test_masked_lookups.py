@@ -37,8 +37,7 @@ MASKED = {
     + "m = logical_not(k) || none\n"
     + SHIFT
     + "i = masked_fill(s, m, 1) || none\nr = embedding(i, e)\nw = unsqueeze(m, -1) || none\nh0 = masked_fill(r, w, 0)\n",
-    "bounds": SHIFT
-    + "above = ge(s, 0) || none\nbelow = le(s, 3) || none\nk = logical_and(above, below) || none\n"
+    "bounds": SHIFT + "above = ge(s, 0) || none\nbelow = le(s, 3) || none\nk = logical_and(above, below) || none\n"
     "i = clamp(s, 0, 3) || none\nr = embedding(i, e)\nw = unsqueeze(k, -1) || none\nh0 = where(w, r, 0.0)\n",
     "another comparison": "below = le(x, {c}) || none\nabove = gt(x, {d}) || none\nm = logical_or(below, above) || none\n"
     + SHIFT

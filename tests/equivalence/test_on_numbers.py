@@ -82,9 +82,7 @@ def test_a_plan_whose_sizes_cannot_be_smaller_is_run_with_several_times_as_many_
 
 
 def _with_cast(text: str, short: str, dtype: str) -> str:
-    text = text.replace(
-        "a = gelu(h)", f'c: {short}[8,16] = to(h, dtype="{dtype}")\n  f: f32[8,16] = float(c)\n  a = gelu(f)'
-    )
+    text = text.replace("a = gelu(h)", f'c: {short}[8,16] = to(h, dtype="{dtype}")\n  f: f32[8,16] = float(c)\n  a = gelu(f)')
     return text.replace("dh = backward a (da)", "df = backward a (da)\n  dc = backward f (df)\n  dh = backward c (dc)")
 
 
@@ -99,9 +97,7 @@ def test_agreement_is_told_and_decides_nothing() -> None:
 def test_a_cast_that_the_graph_does_not_have_rounds_and_one_of_mixed_precision_may_be_meant(
     kind: str, short: str, dtype: str
 ) -> None:
-    parallel, reference = (
-        replace(plan, format=kind) for plan in plans(_with_cast(REFERENCE, short, dtype), REFERENCE)
-    )
+    parallel, reference = (replace(plan, format=kind) for plan in plans(_with_cast(REFERENCE, short, dtype), REFERENCE))
     verdict = prove(parallel, reference)
     messages = [reason.message for reason in verdict.reasons]
     if kind == "plan-text":

@@ -1,5 +1,4 @@
-"""Plans whose ranks hold several pieces of one dimension: packed weights, zig-zag sequences, what is cut, joined and gathered.
-"""
+"""Plans whose ranks hold several pieces of one dimension: packed weights, zig-zag sequences, what is cut and gathered."""
 
 from __future__ import annotations
 
@@ -192,9 +191,7 @@ loss l
 program
 """
 BY_COLUMN = (
-    COLUMNS.format(w="", v="", u="")
-    + "h = linear(x, w)\na = gelu(h)\nb = linear(a, v)\nd = relu(b)\ny = linear(d, u)\n"
-    + LOSS
+    COLUMNS.format(w="", v="", u="") + "h = linear(x, w)\na = gelu(h)\nb = linear(a, v)\nd = relu(b)\ny = linear(d, u)\n" + LOSS
 )
 STACKED = (
     "mesh tp=2"

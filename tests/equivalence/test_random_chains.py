@@ -174,8 +174,6 @@ ODD: list[tuple[Chain, Shape, int, tuple[int, str], str]] = [
 """Dimensions that are joined, one of them among zeros or beside one of size 1."""
 
 
-
-
 @pytest.mark.parametrize("odd", ODD, ids=["unit", "swapped zeros", "zeros"])
 def test_joined_dimensions_beside_others(odd: tuple[Chain, Shape, int, tuple[int, str], str]) -> None:
     *made, expected = odd

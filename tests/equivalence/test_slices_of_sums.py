@@ -20,24 +20,27 @@ def layers(count: int, start: int = 0) -> str:
     read = ["x", *(f"h{i}" for i in range(count))]
     forward = [f"  g{i} = gelu({read[i]})\n  h{i} = add({read[i]}, g{i})" for i in range(count)]
     backward = [f"  e{i} = backward g{i} (d{i})\n  d{i - 1} = add(d{i}, e{i})" for i in range(count - 1, 0, -1)]
-    return "\n".join(
-        [
-            "weight w f32[8,4]",
-            "input z f32[4,6,4]",
-            "loss l f32[]",
-            "program",
-            "  x = linear(z, w)",
-            *forward,
-            f"  y = narrow(h{count - 1}, 1, {start}, 5)",
-            "  l = mean(y)",
-            "  dy = backward l (grad(l))",
-            f"  d{count - 1} = backward y (dy)",
-            *backward,
-            "  e0 = backward g0 (d0)",
-            "  dx = add(d0, e0)",
-            "  _, grad(w) = backward x (dx)",
-        ]
-    ) + "\n"
+    return (
+        "\n".join(
+            [
+                "weight w f32[8,4]",
+                "input z f32[4,6,4]",
+                "loss l f32[]",
+                "program",
+                "  x = linear(z, w)",
+                *forward,
+                f"  y = narrow(h{count - 1}, 1, {start}, 5)",
+                "  l = mean(y)",
+                "  dy = backward l (grad(l))",
+                f"  d{count - 1} = backward y (dy)",
+                *backward,
+                "  e0 = backward g0 (d0)",
+                "  dx = add(d0, e0)",
+                "  _, grad(w) = backward x (dx)",
+            ]
+        )
+        + "\n"
+    )
 
 
 def test_each_layer_costs_as_much_as_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -362,8 +362,6 @@ l: f32[] = sum(z)
 }
 
 
-
-
 @pytest.mark.parametrize("name", IDIOMS)
 def test_an_idiom_is_proved(name: str) -> None:
     assert isinstance(numbers_of_proved(IDIOMS[name]), Agreement)

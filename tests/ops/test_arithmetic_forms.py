@@ -249,7 +249,7 @@ RESTRICTED = {
     "a power of nothing": ("a = relu(h)\nr = reciprocal(a)\no = pow(r, 0)\ny = mul(h, o)\n", PLAIN),
     "a divergence from what may be nothing": (
         "a = relu(h)\nj = log(a)\nd = sub(j, h)\nk = mul(a, d)\nu = sum(k)\ny = mul(h, u)\n",
-        "a = relu(h)\nu = kl_div(h, a, reduction=\"sum\")\ny = mul(h, u)\n",
+        'a = relu(h)\nu = kl_div(h, a, reduction="sum")\ny = mul(h, u)\n',
     ),
     "a softmax that is shifted by a logarithm": (
         "s = sum(h, dim=1, keepdim=True)\nm = log(s)\nk = sub(h, m)\ny = softmax(k, dim=1)\n",

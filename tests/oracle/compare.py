@@ -36,9 +36,7 @@ def batch_of(reference: Plan) -> tuple[dict[str, tuple[int, ...]], int]:
     return inputs, min(bounds, default=4)
 
 
-def compare(
-    reference: Plan, parallel: Plan, seed: int = 0, buffered: bool = False, own_losses: bool = False
-) -> Comparison:
+def compare(reference: Plan, parallel: Plan, seed: int = 0, buffered: bool = False, own_losses: bool = False) -> Comparison:
     """Whether a step of `parallel` gives the gradients and the loss of a step of `reference`, for three draws of numbers.
 
     A draw on which the reference itself is not a number says nothing; `undefined` when all are. With `own_losses` ranks may

@@ -6,7 +6,8 @@ from tests.scenarios.scenario import pair
 
 SCENARIOS = (
     *pair(
-        "expert results kept where the experts are", "wrong-placement-claim",
+        "expert results kept where the experts are",
+        "wrong-placement-claim",
         """
 mesh ep=2
 weight w f32[8,16,16] ep:S(0)
@@ -20,7 +21,8 @@ program
 """,
     ),
     *pair(
-        "one rank scales its shard otherwise", "divergent-replicas",
+        "one rank scales its shard otherwise",
+        "divergent-replicas",
         """
 mesh tp=2
 weight w f32[16,8] tp:S(0)
@@ -38,7 +40,8 @@ program tp=1
 """,
     ),
     *pair(
-        "one replica uses another activation", "divergent-replicas",
+        "one replica uses another activation",
+        "divergent-replicas",
         """
 mesh dp=2 tp=2
 weight w f32[16,8] tp:S(0)
@@ -56,7 +59,8 @@ program dp=1
 """,
     ),
     *pair(
-        "one replica uses another piecewise activation", "divergent-replicas",
+        "one replica uses another piecewise activation",
+        "divergent-replicas",
         """
 mesh dp=2 tp=2
 weight w f32[16,8] tp:S(0)
@@ -74,7 +78,8 @@ program dp=1
 """,
     ),
     *pair(
-        "a result stated twice as long", "wrong-shape-claim",
+        "a result stated twice as long",
+        "wrong-shape-claim",
         """
 mesh tp=2
 weight w f32[16,8] tp:S(0)
@@ -86,7 +91,8 @@ program
 """,
     ),
     *pair(
-        "keys and values of fewer heads than ranks, packed with the queries", "shards-not-divisible",
+        "keys and values of fewer heads than ranks, packed with the queries",
+        "shards-not-divisible",
         """
 mesh tp=4
 -weight qkv f32[22,8] tp:S(0, parts=[16,4,2])

@@ -31,12 +31,15 @@ _DUAL_GATHER = "  dp = all-gather(dy, dim=0) over tp\n  da, grad(w2) = backward 
 
 _DUAL_SCATTER = "  dn = reduce-scatter(df, dim=0) over tp"
 
+
 def _sp(gather: str = _DUAL_GATHER, scatter: str = _DUAL_SCATTER) -> str:
     return _SP.replace("GATHER", gather).replace("SCATTER", scatter)
 
+
 SCENARIOS = (
     *pair(
-        "halves sent crosswise to the next pipeline stage", "pieces-not-in-rank-order",
+        "halves sent crosswise to the next pipeline stage",
+        "pieces-not-in-rank-order",
         """
 mesh pp=2 tp=2
 weight w f32[16,8] tp:S(0)
@@ -63,7 +66,8 @@ program ranks 3
 """,
     ),
     *pair(
-        "all-gather along the wrong dimension", "wrong-gather-dim wrong-placement-claim contraction-of-mismatched-shards",
+        "all-gather along the wrong dimension",
+        "wrong-gather-dim wrong-placement-claim contraction-of-mismatched-shards",
         """
 mesh $MESH
 weight w f32[16,8] tp:S(0)
@@ -76,7 +80,8 @@ program
         ("tp=2", "tp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "sequence gathered along the batch", "wrong-gather-dim",
+        "sequence gathered along the batch",
+        "wrong-gather-dim",
         """
 mesh tp=2
 weight w f32[16,8] tp:S(0)
@@ -88,7 +93,8 @@ program
 """,
     ),
     *pair(
-        "all-gather of a replicated value", "gather-of-unsharded",
+        "all-gather of a replicated value",
+        "gather-of-unsharded",
         """
 mesh $MESH
 weight g f32[8]
@@ -102,7 +108,8 @@ program
         ("tp=2", "dp=2 tp=2"),
     ),
     *pair(
-        "all-gather of a partial sum", "gather-of-partial",
+        "all-gather of a partial sum",
+        "gather-of-partial",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -114,7 +121,8 @@ program
 """,
     ),
     *pair(
-        "all-gather for all-reduce, claimed", "gather-of-partial wrong-placement-claim",
+        "all-gather for all-reduce, claimed",
+        "gather-of-partial wrong-placement-claim",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -128,7 +136,8 @@ program
 """,
     ),
     *pair(
-        "gathered in another order than sharded", "pieces-not-in-rank-order wrong-placement-claim",
+        "gathered in another order than sharded",
+        "pieces-not-in-rank-order wrong-placement-claim",
         """
 mesh cp=2
 input x f32[8,4] cp:S(0, order=[[1],[0]])
@@ -142,7 +151,8 @@ program
 """,
     ),
     *pair(
-        "zig-zag context gathered as if contiguous", "pieces-not-in-rank-order wrong-placement-claim",
+        "zig-zag context gathered as if contiguous",
+        "pieces-not-in-rank-order wrong-placement-claim",
         """
 mesh cp=2
 weight w f32[4,4]
@@ -157,7 +167,8 @@ program
 """,
     ),
     *pair(
-        "pieces swapped after a gather written by hand", "pieces-not-in-rank-order wrong-placement-claim unfounded-claim",
+        "pieces swapped after a gather written by hand",
+        "pieces-not-in-rank-order wrong-placement-claim unfounded-claim",
         """
 mesh tp=2
 input x f32[4,8]
@@ -179,7 +190,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "all-reduce over dp instead of tp", "wrong-collective-group missing-allreduce",
+        "all-reduce over dp instead of tp",
+        "wrong-collective-group missing-allreduce",
         """
 mesh $MESH
 weight w f32[8,16] tp:S(1)
@@ -193,7 +205,8 @@ program
         ("dp=2 tp=2", "dp=2 cp=2 tp=2", "pp=2 dp=2 tp=2"),
     ),
     *pair(
-        "all-reduce over all ranks", "wrong-collective-group allreduce-of-shards",
+        "all-reduce over all ranks",
+        "wrong-collective-group allreduce-of-shards",
         """
 mesh dp=2 tp=2
 weight w f32[8,16] tp:S(1)
@@ -211,7 +224,8 @@ program ranks 2,3
 """,
     ),
     *pair(
-        "groups of tp and dp exchanged", "wrong-collective-group",
+        "groups of tp and dp exchanged",
+        "wrong-collective-group",
         """
 mesh dp=2 tp=2
 weight w f32[8,16] tp:S(1)
@@ -227,7 +241,8 @@ program ranks 1,2
 """,
     ),
     *pair(
-        "one member names other ranks", "wrong-collective-group missing-collective-member",
+        "one member names other ranks",
+        "wrong-collective-group missing-collective-member",
         """
 mesh tp=4
 input x f32[4,8] tp:P
@@ -239,7 +254,8 @@ program ranks 3
 """,
     ),
     *pair(
-        "contraction with one side sharded", "contraction-of-mismatched-shards",
+        "contraction with one side sharded",
+        "contraction-of-mismatched-shards",
         """
 mesh $MESH
 weight w f32[8,16] tp:S(1)
@@ -252,7 +268,8 @@ program
         ("tp=2",),
     ),
     *pair(
-        "matmul of whole rows with half the columns", "contraction-of-mismatched-shards mismatched-shards",
+        "matmul of whole rows with half the columns",
+        "contraction-of-mismatched-shards mismatched-shards",
         """
 mesh tp=2
 weight w f32[16,8] tp:S(0)
@@ -265,7 +282,8 @@ program
 """,
     ),
     *pair(
-        "row-parallel weight read by a gathered activation", "contraction-of-mismatched-shards",
+        "row-parallel weight read by a gathered activation",
+        "contraction-of-mismatched-shards",
         """
 mesh dp=2 tp=2
 weight w1 f32[16,8] tp:S(0)
@@ -280,7 +298,8 @@ program
 """,
     ),
     *pair(
-        "heads sharded on one side of a product", "mismatched-shards",
+        "heads sharded on one side of a product",
+        "mismatched-shards",
         """
 mesh tp=2
 input a f32[8,16] tp:S(0)
@@ -293,7 +312,8 @@ program
 """,
     ),
     *pair(
-        "residual of a shard and a whole value", "mismatched-shards",
+        "residual of a shard and a whole value",
+        "mismatched-shards",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -307,7 +327,8 @@ program
 """,
     ),
     *pair(
-        "softmax over a sharded dimension", "softmax-over-shards",
+        "softmax over a sharded dimension",
+        "softmax-over-shards",
         """
 mesh $MESH
 input s f32[4,8,16] tp:S(2)
@@ -319,7 +340,8 @@ program
         ("tp=2", "tp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "layer norm over a sharded hidden dimension", "norm-over-shards",
+        "layer norm over a sharded hidden dimension",
+        "norm-over-shards",
         """
 mesh tp=2
 weight g f32[16]
@@ -334,7 +356,8 @@ program
 """,
     ),
     *pair(
-        "rms norm over a sharded hidden dimension with a sharded weight", "norm-over-shards",
+        "rms norm over a sharded hidden dimension with a sharded weight",
+        "norm-over-shards",
         """
 mesh dp=2 tp=2
 weight g f32[16] tp:S(0)
@@ -349,7 +372,8 @@ program
 """,
     ),
     *pair(
-        "cross-entropy of a vocabulary shard", "loss-over-shards",
+        "cross-entropy of a vocabulary shard",
+        "loss-over-shards",
         """
 mesh $MESH
 weight w f32[32,8] tp:S(0)
@@ -365,8 +389,8 @@ program
         ("tp=2", "tp=4", "pp=2 tp=2"),
     ),
     *pair(
-        "sharded rows folded into columns and gathered", "pieces-not-in-rank-order wrong-gather-dim wrong-placement-claim"
-        " reshaped-shards",
+        "sharded rows folded into columns and gathered",
+        "pieces-not-in-rank-order wrong-gather-dim wrong-placement-claim reshaped-shards",
         """
 mesh tp=2
 input x f32[4,8,16] tp:S(1)
@@ -379,7 +403,8 @@ program
 """,
     ),
     *pair(
-        "sharded columns reshaped into rows", "contraction-of-mismatched-shards wrong-placement-claim reshaped-shards",
+        "sharded columns reshaped into rows",
+        "contraction-of-mismatched-shards wrong-placement-claim reshaped-shards",
         """
 mesh tp=2
 weight w f32[8,16]
@@ -393,8 +418,8 @@ program
 """,
     ),
     *pair(
-        "head dimension viewed as if all heads were here", "reshaped-shards wrong-placement-claim mismatched-shards"
-        " softmax-over-shards",
+        "head dimension viewed as if all heads were here",
+        "reshaped-shards wrong-placement-claim mismatched-shards softmax-over-shards",
         """
 mesh tp=2
 weight wq f32[16,16] tp:S(0)
@@ -411,7 +436,8 @@ program
 """,
     ),
     *pair(
-        "packed qkv split across contiguous shards", "packed-split-across-shards",
+        "packed qkv split across contiguous shards",
+        "packed-split-across-shards",
         """
 mesh $MESH
 - weight wqkv f32[48,16] tp:S(0)
@@ -424,7 +450,8 @@ program
         ("tp=2", "tp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "grouped-query qkv split across contiguous shards", "packed-split-across-shards",
+        "grouped-query qkv split across contiguous shards",
+        "packed-split-across-shards",
         """
 mesh tp=2
 - weight wqkv f32[32,16] tp:S(0)
@@ -436,7 +463,8 @@ program
 """,
     ),
     *pair(
-        "gate and up packed, split across contiguous shards", "packed-split-across-shards",
+        "gate and up packed, split across contiguous shards",
+        "packed-split-across-shards",
         """
 mesh tp=2
 - weight w f32[64,16] tp:S(0)
@@ -462,7 +490,8 @@ program
 """,
     ),
     *pair(
-        "reduced to a root and used everywhere", "root-only-result-used",
+        "reduced to a root and used everywhere",
+        "root-only-result-used",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -475,7 +504,8 @@ program
 """,
     ),
     *pair(
-        "gathered at a root and used everywhere", "root-only-result-used",
+        "gathered at a root and used everywhere",
+        "root-only-result-used",
         """
 mesh tp=4
 input x f32[8,16] tp:S(0)
@@ -487,7 +517,8 @@ program
 """,
     ),
     *pair(
-        "reduced to a root by rank lists", "root-only-result-used",
+        "reduced to a root by rank lists",
+        "root-only-result-used",
         """
 mesh dp=2 tp=2
 weight w f32[8,16] tp:S(1)
@@ -517,7 +548,8 @@ program tp=1
 """,
     ),
     *pair(
-        "broadcast of a partial sum", "broadcast-of-partial",
+        "broadcast of a partial sum",
+        "broadcast-of-partial",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -529,7 +561,8 @@ program
 """,
     ),
     *pair(
-        "reduce-scatter along another dimension than the residual's", "mismatched-shards wrong-placement-claim",
+        "reduce-scatter along another dimension than the residual's",
+        "mismatched-shards wrong-placement-claim",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -595,7 +628,8 @@ program
 """,
     ),
     *pair(
-        "sequence-parallel output all-reduced", "allreduce-of-shards",
+        "sequence-parallel output all-reduced",
+        "allreduce-of-shards",
         """
 mesh dp=2 tp=2
 weight w f32[8,16] tp:S(1)
@@ -608,7 +642,8 @@ program
 """,
     ),
     *pair(
-        "sequence-parallel input read without its gather", "mismatched-shards",
+        "sequence-parallel input read without its gather",
+        "mismatched-shards",
         """
 mesh tp=2
 weight g f32[8]
@@ -622,7 +657,8 @@ program
 """,
     ),
     *pair(
-        "column-parallel output into another column-parallel linear", "contraction-of-mismatched-shards mismatched-shards",
+        "column-parallel output into another column-parallel linear",
+        "contraction-of-mismatched-shards mismatched-shards",
         """
 mesh tp=2
 weight w1 f32[16,8] tp:S(0)
@@ -636,7 +672,8 @@ program
 """,
     ),
     *pair(
-        "gathered over the data axis", "gather-of-unsharded wrong-collective-group wrong-gather-dim",
+        "gathered over the data axis",
+        "gather-of-unsharded wrong-collective-group wrong-gather-dim",
         """
 mesh dp=2 tp=2
 weight w f32[16,8] tp:S(0)
@@ -648,7 +685,8 @@ program
 """,
     ),
     *pair(
-        "broadcast from a rank outside its group", "wrong-collective-group",
+        "broadcast from a rank outside its group",
+        "wrong-collective-group",
         """
 mesh dp=2 tp=2
 input x f32[4,8]
@@ -660,7 +698,8 @@ program ranks 2,3
 """,
     ),
     *pair(
-        "roots differ between members", "collective-order-mismatch mismatched-collective wrong-collective-group",
+        "roots differ between members",
+        "collective-order-mismatch mismatched-collective wrong-collective-group",
         """
 mesh tp=2
 input x f32[4,8]
@@ -672,7 +711,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "reduce ops differ between members", "collective-order-mismatch mismatched-collective",
+        "reduce ops differ between members",
+        "collective-order-mismatch mismatched-collective",
         """
 mesh tp=2
 input x f32[4,8] tp:P
@@ -684,7 +724,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "shapes differ between members", "mismatched-collective",
+        "shapes differ between members",
+        "mismatched-collective",
         """
 mesh tp=2
 input a f32[4,8] local
@@ -697,8 +738,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "expert gradient over dp and ep, dense over dp only", "allreduce-of-shards missing-gradient-reduction"
-        " doubled-gradient-reduction",
+        "expert gradient over dp and ep, dense over dp only",
+        "allreduce-of-shards missing-gradient-reduction doubled-gradient-reduction",
         """
 mesh dp=2 ep=2
 weight dense f32[8,8]
@@ -714,7 +755,8 @@ program
 """,
     ),
     *pair(
-        "fp8 amax summed", "wrong-reduce-op",
+        "fp8 amax summed",
+        "wrong-reduce-op",
         """
 mesh tp=2
 input x bf16[8,8] tp:S(0)
@@ -726,31 +768,35 @@ program
 """,
     ),
     *pair(
-        "backward of a reduce-scatter without its all-gather", "mismatched-shards contraction-of-mismatched-shards"
-        " missing-dual",
-        _sp(gather="+ dp = all-gather(dy, dim=0) over tp\n+ da, grad(w2) = backward p (dp)\n"
-            "- da, grad(w2) = backward p (dy)"),
+        "backward of a reduce-scatter without its all-gather",
+        "mismatched-shards contraction-of-mismatched-shards missing-dual",
+        _sp(gather="+ dp = all-gather(dy, dim=0) over tp\n+ da, grad(w2) = backward p (dp)\n- da, grad(w2) = backward p (dy)"),
         ("tp=2", "tp=4"),
     ),
     *pair(
-        "backward of an all-gather as an all-reduce", "mismatched-shards wrong-placement-claim missing-dual",
+        "backward of an all-gather as an all-reduce",
+        "mismatched-shards wrong-placement-claim missing-dual",
         _sp(scatter="- dn = all-reduce(df) over tp\n+ dn = reduce-scatter(df, dim=0) over tp"),
         ("tp=2", "dp=2 tp=2"),
     ),
     *pair(
-        "backward of an all-gather twice", "allreduce-of-shards",
-        _sp(scatter="- d0 = reduce-scatter(df, dim=0) over tp\n- dn = all-reduce(d0) over tp\n"
-            "+ dn = reduce-scatter(df, dim=0) over tp"),
+        "backward of an all-gather twice",
+        "allreduce-of-shards",
+        _sp(
+            scatter="- d0 = reduce-scatter(df, dim=0) over tp\n- dn = all-reduce(d0) over tp\n"
+            "+ dn = reduce-scatter(df, dim=0) over tp"
+        ),
         ("tp=2", "pp=2 tp=2"),
     ),
     *pair(
-        "backward reduce-scatter over the data axis", "wrong-collective-group allreduce-of-shards mismatched-shards"
-        " reduce-scatter-of-replicated missing-gradient-reduction",
+        "backward reduce-scatter over the data axis",
+        "wrong-collective-group allreduce-of-shards mismatched-shards reduce-scatter-of-replicated missing-gradient-reduction",
         _sp(scatter="- dn = reduce-scatter(df, dim=0) over dp\n+ dn = reduce-scatter(df, dim=0) over tp"),
         ("dp=2 tp=2",),
     ),
     *pair(
-        "gradient of a sequence-to-head exchange not exchanged back", "mismatched-shards wrong-placement-claim missing-dual"
+        "gradient of a sequence-to-head exchange not exchanged back",
+        "mismatched-shards wrong-placement-claim missing-dual"
         " gradient-sharded-unlike-weight contraction-of-mismatched-shards gradient-not-exchanged",
         """
 mesh cp=2
@@ -770,7 +816,8 @@ program
 """,
     ),
     *pair(
-        "named communicators over the wrong ranks", "wrong-collective-group missing-collective-member",
+        "named communicators over the wrong ranks",
+        "wrong-collective-group missing-collective-member",
         """
 mesh dp=2 tp=2
 communicator tp0 over ranks 0,1
@@ -787,7 +834,8 @@ program ranks 2,3
 """,
     ),
     *pair(
-        "tokens not dispatched to sharded experts", "mismatched-shards",
+        "tokens not dispatched to sharded experts",
+        "mismatched-shards",
         """
 mesh ep=2
 weight w f32[8,16,16] ep:S(0)
@@ -802,7 +850,8 @@ program
 """,
     ),
     *pair(
-        "lm head of a sequence shard with vocabulary shards", "mismatched-shards",
+        "lm head of a sequence shard with vocabulary shards",
+        "mismatched-shards",
         """
 mesh tp=2
 weight e f32[32,8] tp:S(0)
@@ -814,7 +863,8 @@ program
 """,
     ),
     *pair(
-        "outer axis gathered before the inner one", "pieces-not-in-rank-order",
+        "outer axis gathered before the inner one",
+        "pieces-not-in-rank-order",
         """
 mesh $MESH
 weight w f32[8,8]
@@ -830,7 +880,8 @@ program
         ("cp=2 tp=2", "cp=4 tp=2", "pp=2 cp=2 tp=2"),
     ),
     *pair(
-        "outer axis gathered a second time in place of the inner one", "gather-of-unsharded",
+        "outer axis gathered a second time in place of the inner one",
+        "gather-of-unsharded",
         """
 mesh $MESH
 weight w f32[8,8]
@@ -845,7 +896,8 @@ program
         ("cp=2 tp=2", "cp=4 tp=2"),
     ),
     *pair(
-        "heads exchanged back over another axis", "pieces-not-in-rank-order",
+        "heads exchanged back over another axis",
+        "pieces-not-in-rank-order",
         """
 mesh cp=2 tp=2
 input q f32[2,4,8,16] cp:S(2) tp:S(1)
@@ -858,7 +910,8 @@ program
 """,
     ),
     *pair(
-        "halves of a gathered value exchanged", "pieces-not-in-rank-order",
+        "halves of a gathered value exchanged",
+        "pieces-not-in-rank-order",
         """
 mesh $MESH
 weight w f32[16,8] tp:S(0)
@@ -875,7 +928,8 @@ program
         ("tp=2", "tp=4", "dp=2 tp=4"),
     ),
     *pair(
-        "zig-zag shards put back in the wrong order", "pieces-not-in-rank-order",
+        "zig-zag shards put back in the wrong order",
+        "pieces-not-in-rank-order",
         """
 mesh cp=2
 input x f32[8,8] cp:S(0, order=[[0,3],[1,2]])
@@ -888,7 +942,8 @@ program
 """,
     ),
     *pair(
-        "partial sum reduced over half of its group", "wrong-collective-group",
+        "partial sum reduced over half of its group",
+        "wrong-collective-group",
         """
 mesh tp=4
 weight w f32[16,8] tp:S(1)
@@ -907,7 +962,8 @@ program ranks 2,3
 """,
     ),
     *pair(
-        "means of shards added up", "wrong-reduce-op",
+        "means of shards added up",
+        "wrong-reduce-op",
         """
 mesh cp=2
 weight w f32[16,16]
@@ -921,7 +977,8 @@ program
 """,
     ),
     *pair(
-        "means of a batch added up over replicas, in another shape", "wrong-reduce-op",
+        "means of a batch added up over replicas, in another shape",
+        "wrong-reduce-op",
         """
 mesh dp=2
 weight w f32[16,16]
@@ -939,7 +996,8 @@ program
 """,
     ),
     *pair(
-        "expert gradients reduced over the axis that splits the experts", "allreduce-of-shards",
+        "expert gradients reduced over the axis that splits the experts",
+        "allreduce-of-shards",
         """
 mesh edp=2 ep=2
 weight r f32[16,16]
@@ -1042,7 +1100,8 @@ program ranks 2,3
 """,
     ),
     *pair(
-        "split inside a view that runs across rows", "pieces-not-in-rank-order",
+        "split inside a view that runs across rows",
+        "pieces-not-in-rank-order",
         """
 mesh cp=2
 input x f32[4,20,6] cp:S(1)

@@ -23,11 +23,10 @@ program ep=1
 """
 
 SCENARIOS = (
+    *pair("tokens shared out unequally, and a rank that takes fewer than are sent to it", "wrong-all-to-all-splits", _UNEQUAL),
     *pair(
-        "tokens shared out unequally, and a rank that takes fewer than are sent to it", "wrong-all-to-all-splits", _UNEQUAL
-    ),
-    *pair(
-        "one mate of a gradient all-reduce casts", "mismatched-collective",
+        "one mate of a gradient all-reduce casts",
+        "mismatched-collective",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -48,7 +47,8 @@ program dp=1
 """,
     ),
     *pair(
-        "unequal pieces in a gather that takes equal ones", "mismatched-collective",
+        "unequal pieces in a gather that takes equal ones",
+        "mismatched-collective",
         """
 mesh tp=2
 input x f32[8,8] tp:S(0) local [5,8]
@@ -64,7 +64,8 @@ program tp=1
 """,
     ),
     *pair(
-        "gather whose splits are those of other pieces", "mismatched-collective",
+        "gather whose splits are those of other pieces",
+        "mismatched-collective",
         """
 mesh tp=2
 input x f32[8,8] tp:S(0) local [5,8]
@@ -77,7 +78,8 @@ program tp=1
 """,
     ),
     *pair(
-        "all-reduce of values of other shapes on one pipeline stage's ranks", "mismatched-collective",
+        "all-reduce of values of other shapes on one pipeline stage's ranks",
+        "mismatched-collective",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -93,7 +95,8 @@ program dp=1
 """,
     ),
     *pair(
-        "experts over ranks that do not divide them", "shards-not-divisible",
+        "experts over ranks that do not divide them",
+        "shards-not-divisible",
         """
 mesh $MESH
 - weight w f32[6,8,8] ep:S(0)
@@ -107,7 +110,8 @@ program
         ("dp=2 ep=4", "ep=4 dp=2"),
     ),
     *pair(
-        "capacity that the ranks do not divide", "shards-not-divisible wrong-all-to-all-splits",
+        "capacity that the ranks do not divide",
+        "shards-not-divisible wrong-all-to-all-splits",
         """
 mesh ep=4
 weight w f32[8,8,8] ep:S(0)
@@ -133,7 +137,8 @@ program tp=1
 """,
     ),
     *pair(
-        "expert gradients averaged over their copies only", "wrong-gradient-scale",
+        "expert gradients averaged over their copies only",
+        "wrong-gradient-scale",
         """
 mesh $MESH
 weight w f32[8,8]
@@ -157,7 +162,8 @@ program
         ("dp=2 ep=2", "dp=2 ep=2 tp=2"),
     ),
     *pair(
-        "expert gradients divided by the ranks of their exchange in place of all", "wrong-gradient-scale",
+        "expert gradients divided by the ranks of their exchange in place of all",
+        "wrong-gradient-scale",
         """
 mesh $MESH
 weight w f32[8,8]
@@ -181,7 +187,8 @@ program
         ("dp=2 ep=2", "dp=2 ep=2 tp=2"),
     ),
     *pair(
-        "experts without copies whose gradients nothing divides", "wrong-gradient-scale",
+        "experts without copies whose gradients nothing divides",
+        "wrong-gradient-scale",
         """
 mesh $MESH
 weight w f32[8,8]
@@ -255,7 +262,8 @@ program
         ("dp=2 ep=2",),
     ),
     *pair(
-        "gradients of tokens that the dispatch sent are not sent back", "gradient-not-exchanged",
+        "gradients of tokens that the dispatch sent are not sent back",
+        "gradient-not-exchanged",
         """
 mesh $MESH
 weight w f32[8,8]
@@ -281,7 +289,8 @@ program
         ("dp=1 ep=2", "dp=2 ep=2"),
     ),
     *pair(
-        "gradients of what experts give are not sent to them", "gradient-not-exchanged",
+        "gradients of what experts give are not sent to them",
+        "gradient-not-exchanged",
         """
 mesh ep=2
 weight w f32[8,8]
@@ -302,7 +311,8 @@ program
 """,
     ),
     *pair(
-        "heads whose gradients are not exchanged for sequence", "gradient-not-exchanged",
+        "heads whose gradients are not exchanged for sequence",
+        "gradient-not-exchanged",
         """
 mesh cp=2
 weight wq f32[8,8]
@@ -339,7 +349,8 @@ program
 """,
     ),
     *pair(
-        "gradients of queries and keys swapped", "gradient-of-another-tensor",
+        "gradients of queries and keys swapped",
+        "gradient-of-another-tensor",
         """
 mesh dp=2
 weight wq f32[8,8]
@@ -363,7 +374,8 @@ program
 """,
     ),
     *pair(
-        "gradient of one weight stored as that of another", "gradient-of-another-tensor",
+        "gradient of one weight stored as that of another",
+        "gradient-of-another-tensor",
         """
 mesh tp=2
 weight wg f32[16,8] tp:S(0)
@@ -417,7 +429,8 @@ program
 """,
     ),
     *pair(
-        "codes summed over ranks between quantise and dequantise", "reduction-in-lower-precision",
+        "codes summed over ranks between quantise and dequantise",
+        "reduction-in-lower-precision",
         """
 mesh tp=2
 weight w f32[8,8] tp:S(1)
@@ -434,7 +447,8 @@ program
 """,
     ),
     *pair(
-        "gathered codes read with the own scale", "scale-of-another-shard",
+        "gathered codes read with the own scale",
+        "scale-of-another-shard",
         """
 mesh dp=2
 weight w f32[8,8] dp:S(0)
@@ -465,7 +479,8 @@ program
 """,
     ),
     *pair(
-        "capacity cut between dispatch and combine", "expert-exchange-not-undone",
+        "capacity cut between dispatch and combine",
+        "expert-exchange-not-undone",
         """
 mesh ep=2
 weight w f32[4,16,16] ep:S(0)
@@ -480,7 +495,8 @@ program
 """,
     ),
     *pair(
-        "experts between exchanges of two groups that swap dimensions", "expert-exchange-not-undone",
+        "experts between exchanges of two groups that swap dimensions",
+        "expert-exchange-not-undone",
         """
 mesh dp=2 ep=2
 weight w1 bf16[4,16,32] ep:S(0)
@@ -496,7 +512,8 @@ program
 """,
     ),
     *pair(
-        "experts applied to tokens that nothing dispatched", "expert-exchange-not-undone",
+        "experts applied to tokens that nothing dispatched",
+        "expert-exchange-not-undone",
         """
 mesh dp=2 ep=2
 weight r f32[8,8]
@@ -527,7 +544,8 @@ program
 """,
     ),
     *pair(
-        "gradients of dispatched tokens exchanged with copies in place of experts", "gradient-not-exchanged",
+        "gradients of dispatched tokens exchanged with copies in place of experts",
+        "gradient-not-exchanged",
         """
 mesh dp=2 ep=2
 weight r f32[8,8]

@@ -212,331 +212,496 @@ SCENARIOS = (
     *variants(
         "sequence-parallel layer",
         _SP22,
-        ("ln grads not reduced over tp", "missing-gradient-reduction", (
+        (
+            "ln grads not reduced over tp",
+            "missing-gradient-reduction",
             (
-                "  reduce-gradients ln1, ln1b, ln2, ln2b, b2 over tp\n",
-                "",
+                (
+                    "  reduce-gradients ln1, ln1b, ln2, ln2b, b2 over tp\n",
+                    "",
+                ),
             ),
-        )),
-        ("no dp reduce at all", "missing-gradient-reduction", (
+        ),
+        (
+            "no dp reduce at all",
+            "missing-gradient-reduction",
             (
-                "  reduce-gradients ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, w1, b1, w2, b2 over dp\n",
-                "",
+                (
+                    "  reduce-gradients ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, w1, b1, w2, b2 over dp\n",
+                    "",
+                ),
             ),
-        )),
-        ("tp-sharded weight grads reduced over tp too", "allreduce-of-shards", (
+        ),
+        (
+            "tp-sharded weight grads reduced over tp too",
+            "allreduce-of-shards",
             (
-                "reduce-gradients ln1, ln1b, ln2, ln2b, b2 over tp",
-                "reduce-gradients ln1, ln1b, w1, ln2, ln2b, b2 over tp",
+                (
+                    "reduce-gradients ln1, ln1b, ln2, ln2b, b2 over tp",
+                    "reduce-gradients ln1, ln1b, w1, ln2, ln2b, b2 over tp",
+                ),
             ),
-        )),
-        ("reduce-scatter over dp instead of tp", "wrong-collective-group", (
+        ),
+        (
+            "reduce-scatter over dp instead of tp",
+            "wrong-collective-group",
             (
-                "r2 = reduce-scatter(p2, dim=0) over tp",
-                "r2 = reduce-scatter(p2, dim=0) over dp",
+                (
+                    "r2 = reduce-scatter(p2, dim=0) over tp",
+                    "r2 = reduce-scatter(p2, dim=0) over dp",
+                ),
             ),
-        )),
-        ("all-gather along batch dim", "wrong-gather-dim", (
+        ),
+        (
+            "all-gather along batch dim",
+            "wrong-gather-dim",
             (
-                "g2 = all-gather(n2, dim=0) over tp",
-                "g2 = all-gather(n2, dim=1) over tp",
+                (
+                    "g2 = all-gather(n2, dim=0) over tp",
+                    "g2 = all-gather(n2, dim=1) over tp",
+                ),
             ),
-        )),
-        ("chunk instead of reduce-scatter after fc2", "missing-allreduce", (
+        ),
+        (
+            "chunk instead of reduce-scatter after fc2",
+            "missing-allreduce",
             (
-                "r2 = reduce-scatter(p2, dim=0) over tp",
-                "r2 = chunk(p2, dim=0) over tp",
+                (
+                    "r2 = reduce-scatter(p2, dim=0) over tp",
+                    "r2 = chunk(p2, dim=0) over tp",
+                ),
             ),
-        )),
-        ("w1 never updated", "weight-never-updated", (
+        ),
+        (
+            "w1 never updated",
+            "weight-never-updated",
             (
-                "  update ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, w1, b1",
-                "  update ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, b1",
+                (
+                    "  update ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, w1, b1",
+                    "  update ln1, ln1b, wq, wk, wv, wo, ln2, ln2b, b1",
+                ),
             ),
-        )),
-        ("attention reshape mixes heads and sequence", "contraction-of-mismatched-shards mismatched-shards", (
+        ),
+        (
+            "attention reshape mixes heads and sequence",
+            "contraction-of-mismatched-shards mismatched-shards",
             (
-                "  ot = torch.permute(o, [2,0,1,3])\n",
-                "  ot = torch.Tensor.clone(o)\n",
+                (
+                    "  ot = torch.permute(o, [2,0,1,3])\n",
+                    "  ot = torch.Tensor.clone(o)\n",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "sequence-parallel layer of four ranks",
         _SP14,
-        ("final ln only forgotten", "missing-gradient-reduction", (
+        (
+            "final ln only forgotten",
+            "missing-gradient-reduction",
             (
-                "reduce-gradients ln1, ln1b, ln2, ln2b, b2 over tp",
-                "reduce-gradients ln1, ln1b, b2 over tp",
+                (
+                    "reduce-gradients ln1, ln1b, ln2, ln2b, b2 over tp",
+                    "reduce-gradients ln1, ln1b, b2 over tp",
+                ),
             ),
-        )),
-        ("b2 after reduce-scatter not marked sequence_parallel", "missing-gradient-reduction", (
+        ),
+        (
+            "b2 after reduce-scatter not marked sequence_parallel",
+            "missing-gradient-reduction",
             (
-                "ln2, ln2b, b2 over tp",
-                "ln2, ln2b over tp",
+                (
+                    "ln2, ln2b, b2 over tp",
+                    "ln2, ln2b over tp",
+                ),
             ),
-        )),
-        ("chunk in place of reduce-scatter in backward", "missing-allreduce", (
+        ),
+        (
+            "chunk in place of reduce-scatter in backward",
+            "missing-allreduce",
             (
-                "dn2 = reduce-scatter(dg2, dim=0) over tp",
-                "dn2 = chunk(dg2, dim=0) over tp",
+                (
+                    "dn2 = reduce-scatter(dg2, dim=0) over tp",
+                    "dn2 = chunk(dg2, dim=0) over tp",
+                ),
             ),
-        )),
-        ("missing gather before attention", "doubled-gradient-reduction mismatched-shards", (
+        ),
+        (
+            "missing gather before attention",
+            "doubled-gradient-reduction mismatched-shards",
             (
-                "  g1 = all-gather(n1, dim=0) over tp\n",
-                "  g1 = torch.clone(n1)\n",
+                (
+                    "  g1 = all-gather(n1, dim=0) over tp\n",
+                    "  g1 = torch.clone(n1)\n",
+                ),
+                (
+                    "view(q, [8,2",
+                    "view(q, [2,2",
+                ),
+                (
+                    "view(k, [8,2",
+                    "view(k, [2,2",
+                ),
+                (
+                    "view(v, [8,2",
+                    "view(v, [2,2",
+                ),
+                (
+                    "reshape(ot, [8,2",
+                    "reshape(ot, [2,2",
+                ),
+                (
+                    "  r = reduce-scatter(p, dim=0) over tp",
+                    "  r = all-reduce(p) over tp",
+                ),
+                (
+                    "dp = all-gather(dr, dim=0) over tp",
+                    "dp = torch.clone(dr)",
+                ),
+                (
+                    "dn1 = reduce-scatter(dg1, dim=0) over tp",
+                    "dn1 = all-reduce(dg1) over tp",
+                ),
             ),
+        ),
+        (
+            "bias b2 added before the reduce",
+            "bias-added-to-partial doubled-gradient-reduction",
             (
-                "view(q, [8,2",
-                "view(q, [2,2",
+                (
+                    "  p2 = torch.nn.functional.linear(a, w2)",
+                    "  p2 = torch.nn.functional.linear(a, w2, b2)",
+                ),
+                (
+                    "  r3 = torch.add(r2, b2)\n  y = torch.add(h, r3)",
+                    "  y = torch.add(h, r2)",
+                ),
+                (
+                    "  dh_a, dr3 = backward y (dy)\n  dr2, grad(b2) = backward r3 (dr3)",
+                    "  dh_a, dr2 = backward y (dy)",
+                ),
+                (
+                    "  da, grad(w2) = backward",
+                    "  da, grad(w2), grad(b2) = backward",
+                ),
             ),
+        ),
+        (
+            "reduce-scatter avg",
+            "wrong-reduce-op",
             (
-                "view(k, [8,2",
-                "view(k, [2,2",
+                (
+                    "r2 = reduce-scatter(p2, dim=0) over tp",
+                    "r2 = reduce-scatter avg(p2, dim=0) over tp",
+                ),
             ),
+        ),
+        (
+            "reduce-scatter max",
+            "wrong-reduce-op",
             (
-                "view(v, [8,2",
-                "view(v, [2,2",
+                (
+                    "r = reduce-scatter(p, dim=0) over tp",
+                    "r = reduce-scatter max(p, dim=0) over tp",
+                ),
             ),
-            (
-                "reshape(ot, [8,2",
-                "reshape(ot, [2,2",
-            ),
-            (
-                "  r = reduce-scatter(p, dim=0) over tp",
-                "  r = all-reduce(p) over tp",
-            ),
-            (
-                "dp = all-gather(dr, dim=0) over tp",
-                "dp = torch.clone(dr)",
-            ),
-            (
-                "dn1 = reduce-scatter(dg1, dim=0) over tp",
-                "dn1 = all-reduce(dg1) over tp",
-            ),
-        )),
-        ("bias b2 added before the reduce", "bias-added-to-partial doubled-gradient-reduction", (
-            (
-                "  p2 = torch.nn.functional.linear(a, w2)",
-                "  p2 = torch.nn.functional.linear(a, w2, b2)",
-            ),
-            (
-                "  r3 = torch.add(r2, b2)\n  y = torch.add(h, r3)",
-                "  y = torch.add(h, r2)",
-            ),
-            (
-                "  dh_a, dr3 = backward y (dy)\n  dr2, grad(b2) = backward r3 (dr3)",
-                "  dh_a, dr2 = backward y (dy)",
-            ),
-            (
-                "  da, grad(w2) = backward",
-                "  da, grad(w2), grad(b2) = backward",
-            ),
-        )),
-        ("reduce-scatter avg", "wrong-reduce-op", (
-            (
-                "r2 = reduce-scatter(p2, dim=0) over tp",
-                "r2 = reduce-scatter avg(p2, dim=0) over tp",
-            ),
-        )),
-        ("reduce-scatter max", "wrong-reduce-op", (
-            (
-                "r = reduce-scatter(p, dim=0) over tp",
-                "r = reduce-scatter max(p, dim=0) over tp",
-            ),
-        )),
+        ),
     ),
     *variants(
         "sequence-parallel layer of eight ranks",
         _SP42,
-        ("dp reduce misses wo", "missing-gradient-reduction", (
+        (
+            "dp reduce misses wo",
+            "missing-gradient-reduction",
             (
-                "wv, wo, ln2, ln2b, w1, b1, w2, b2 over dp",
-                "wv, ln2, ln2b, w1, b1, w2, b2 over dp",
+                (
+                    "wv, wo, ln2, ln2b, w1, b1, w2, b2 over dp",
+                    "wv, ln2, ln2b, w1, b1, w2, b2 over dp",
+                ),
             ),
-        )),
-        ("backward of reduce-scatter without its gather", "mismatched-shards", (
+        ),
+        (
+            "backward of reduce-scatter without its gather",
+            "mismatched-shards",
             (
-                "  dp2 = all-gather(dr2, dim=0) over tp\n  da, grad(w2) = backward p2 (dp2)",
-                "  da, grad(w2) = backward p2 (dr2)",
+                (
+                    "  dp2 = all-gather(dr2, dim=0) over tp\n  da, grad(w2) = backward p2 (dp2)",
+                    "  da, grad(w2) = backward p2 (dr2)",
+                ),
             ),
-        )),
-        ("reduce-scatter along dim 1", "mismatched-shards", (
+        ),
+        (
+            "reduce-scatter along dim 1",
+            "mismatched-shards",
             (
-                "r = reduce-scatter(p, dim=0) over tp",
-                "r = reduce-scatter(p, dim=1) over tp",
+                (
+                    "r = reduce-scatter(p, dim=0) over tp",
+                    "r = reduce-scatter(p, dim=1) over tp",
+                ),
             ),
-        )),
-        ("gelu moved behind fc2 partial", "partial-through-nonlinear", (
+        ),
+        (
+            "gelu moved behind fc2 partial",
+            "partial-through-nonlinear",
             (
-                "  a = torch.nn.functional.gelu(u)\n"
-                "  p2 = torch.nn.functional.linear(a, w2)\n"
-                "  r2 = reduce-scatter(p2, dim=0) over tp",
-                "  a0 = torch.nn.functional.linear(u, w2)\n"
-                "  p2 = torch.nn.functional.gelu(a0)\n"
-                "  r2 = reduce-scatter(p2, dim=0) over tp",
+                (
+                    "  a = torch.nn.functional.gelu(u)\n"
+                    "  p2 = torch.nn.functional.linear(a, w2)\n"
+                    "  r2 = reduce-scatter(p2, dim=0) over tp",
+                    "  a0 = torch.nn.functional.linear(u, w2)\n"
+                    "  p2 = torch.nn.functional.gelu(a0)\n"
+                    "  r2 = reduce-scatter(p2, dim=0) over tp",
+                ),
+                (
+                    "  da, grad(w2) = backward p2 (dp2)\n  du = backward a (da)",
+                    "  da = backward p2 (dp2)\n  du, grad(w2) = backward a0 (da)",
+                ),
             ),
-            (
-                "  da, grad(w2) = backward p2 (dp2)\n  du = backward a (da)",
-                "  da = backward p2 (dp2)\n  du, grad(w2) = backward a0 (da)",
-            ),
-        )),
+        ),
     ),
     *variants(
         "tensor-parallel layer in aten",
         _TP2,
-        ("backward all-reduce of column input missing", "missing-allreduce missing-gradient-reduction", (
+        (
+            "backward all-reduce of column input missing",
+            "missing-allreduce missing-gradient-reduction",
             (
-                "  dx4 = all-reduce(dx3) over tp\n  dx5, grad(norm) = backward xn (dx4)",
-                "  dx5, grad(norm) = backward xn (dx3)",
+                (
+                    "  dx4 = all-reduce(dx3) over tp\n  dx5, grad(norm) = backward xn (dx4)",
+                    "  dx5, grad(norm) = backward xn (dx3)",
+                ),
             ),
-        )),
-        ("backward all-reduce over dp", "missing-allreduce wrong-collective-group", (
+        ),
+        (
+            "backward all-reduce over dp",
+            "missing-allreduce wrong-collective-group",
             (
-                "dh2 = all-reduce(dh2p) over tp",
-                "dh2 = all-reduce(dh2p) over dp",
+                (
+                    "dh2 = all-reduce(dh2p) over tp",
+                    "dh2 = all-reduce(dh2p) over dp",
+                ),
             ),
-        )),
-        ("forward all-reduce missing after mlp", "missing-allreduce", (
+        ),
+        (
+            "forward all-reduce missing after mlp",
+            "missing-allreduce",
             (
-                "  e = all-reduce(d) over tp\n  y = aten.add(h, e)",
-                "  y = aten.add(h, d)",
+                (
+                    "  e = all-reduce(d) over tp\n  y = aten.add(h, e)",
+                    "  y = aten.add(h, d)",
+                ),
             ),
-        )),
-        ("bias before all-reduce", "bias-added-to-partial", (
+        ),
+        (
+            "bias before all-reduce",
+            "bias-added-to-partial",
             (
-                "  oa = all-reduce(op) over tp\n  ob = aten.add(oa, bo)",
-                "  oa = aten.add(op, bo)\n  ob = all-reduce(oa) over tp",
+                (
+                    "  oa = all-reduce(op) over tp\n  ob = aten.add(oa, bo)",
+                    "  oa = aten.add(op, bo)\n  ob = all-reduce(oa) over tp",
+                ),
+                (
+                    "  doa, grad(bo) = backward ob (dob)",
+                    "  doa, grad(bo) = backward oa (dob)",
+                ),
             ),
+        ),
+        (
+            "double all-reduce",
+            "doubled-allreduce",
             (
-                "  doa, grad(bo) = backward ob (dob)",
-                "  doa, grad(bo) = backward oa (dob)",
+                (
+                    "  ob = aten.add(oa, bo)",
+                    "  oa2 = all-reduce(oa) over tp\n  ob = aten.add(oa2, bo)",
+                ),
             ),
-        )),
-        ("double all-reduce", "doubled-allreduce", (
+        ),
+        (
+            "avg all-reduce of partial",
+            "wrong-reduce-op",
             (
-                "  ob = aten.add(oa, bo)",
-                "  oa2 = all-reduce(oa) over tp\n  ob = aten.add(oa2, bo)",
+                (
+                    "oa = all-reduce(op) over tp",
+                    "oa = all-reduce avg(op) over tp",
+                ),
             ),
-        )),
-        ("avg all-reduce of partial", "wrong-reduce-op", (
+        ),
+        (
+            "max",
+            "wrong-reduce-op",
             (
-                "oa = all-reduce(op) over tp",
-                "oa = all-reduce avg(op) over tp",
+                (
+                    "e = all-reduce(d) over tp",
+                    "e = all-reduce max(d) over tp",
+                ),
             ),
-        )),
-        ("max", "wrong-reduce-op", (
+        ),
+        (
+            "all-gather for all-reduce",
+            "gather-of-partial",
             (
-                "e = all-reduce(d) over tp",
-                "e = all-reduce max(d) over tp",
+                (
+                    "  e = all-reduce(d) over tp\n  y = aten.add(h, e)",
+                    "  e0 = all-gather(d, dim=0) over tp\n  e = aten.narrow(e0, 0, 0, 4)\n  y = aten.add(h, e)",
+                ),
             ),
-        )),
-        ("all-gather for all-reduce", "gather-of-partial", (
+        ),
+        (
+            "tp-only weight grads also avg over tp (replicated norm twice)",
+            "allreduce-of-shards",
             (
-                "  e = all-reduce(d) over tp\n  y = aten.add(h, e)",
-                "  e0 = all-gather(d, dim=0) over tp\n  e = aten.narrow(e0, 0, 0, 4)\n  y = aten.add(h, e)",
+                (
+                    "norm over dp by avg",
+                    "norm over dp,tp by avg",
+                ),
             ),
-        )),
-        ("tp-only weight grads also avg over tp (replicated norm twice)", "allreduce-of-shards", (
+        ),
+        (
+            "wq missing from dp reduction",
+            "missing-gradient-reduction",
             (
-                "norm over dp by avg",
-                "norm over dp,tp by avg",
+                (
+                    "reduce-gradients wq, wk",
+                    "reduce-gradients wk",
+                ),
             ),
-        )),
-        ("wq missing from dp reduction", "missing-gradient-reduction", (
+        ),
+        (
+            "gradient of fc1 computed but step forgets fc1",
+            "weight-never-updated",
             (
-                "reduce-gradients wq, wk",
-                "reduce-gradients wk",
+                (
+                    "update wq, wk, wv, wo, bo, fc1, fc2, norm",
+                    "update wq, wk, wv, wo, bo, fc2, norm",
+                ),
             ),
-        )),
-        ("gradient of fc1 computed but step forgets fc1", "weight-never-updated", (
-            (
-                "update wq, wk, wv, wo, bo, fc1, fc2, norm",
-                "update wq, wk, wv, wo, bo, fc2, norm",
-            ),
-        )),
+        ),
     ),
     *variants(
         "tensor-parallel layer in aten of eight ranks",
         _TP4,
-        ("mlp backward all-reduce missing", "missing-allreduce", (
+        (
+            "mlp backward all-reduce missing",
+            "missing-allreduce",
             (
-                "  dh2 = all-reduce(dh2p) over tp\n  dh = aten.add(dh1, dh2)",
-                "  dh = aten.add(dh1, dh2p)",
+                (
+                    "  dh2 = all-reduce(dh2p) over tp\n  dh = aten.add(dh1, dh2)",
+                    "  dh = aten.add(dh1, dh2p)",
+                ),
             ),
-        )),
-        ("extra backward all-reduce of replicated grad", "doubled-allreduce", (
+        ),
+        (
+            "extra backward all-reduce of replicated grad",
+            "doubled-allreduce",
             (
-                "  da, grad(fc2) = backward d (de)",
-                "  de2 = all-reduce(de) over tp\n  da, grad(fc2) = backward d (de2)",
+                (
+                    "  da, grad(fc2) = backward d (de)",
+                    "  de2 = all-reduce(de) over tp\n  da, grad(fc2) = backward d (de2)",
+                ),
             ),
-        )),
-        ("forward all-reduce missing after attention", "bias-added-to-partial", (
+        ),
+        (
+            "forward all-reduce missing after attention",
+            "bias-added-to-partial",
             (
-                "  oa = all-reduce(op) over tp\n  ob = aten.add(oa, bo)",
-                "  ob = aten.add(op, bo)",
+                (
+                    "  oa = all-reduce(op) over tp\n  ob = aten.add(oa, bo)",
+                    "  ob = aten.add(op, bo)",
+                ),
             ),
-        )),
-        ("residual added before all-reduce", "missing-allreduce", (
+        ),
+        (
+            "residual added before all-reduce",
+            "missing-allreduce",
             (
-                "  e = all-reduce(d) over tp\n  y = aten.add(h, e)",
-                "  e = aten.add(h, d)\n  y = all-reduce(e) over tp",
+                (
+                    "  e = all-reduce(d) over tp\n  y = aten.add(h, e)",
+                    "  e = aten.add(h, d)\n  y = all-reduce(e) over tp",
+                ),
+                (
+                    "dh1, de = backward y (grad(y))",
+                    "dh1, de = backward e (grad(y))",
+                ),
             ),
+        ),
+        (
+            "reduce to root",
+            "root-only-result-used",
             (
-                "dh1, de = backward y (grad(y))",
-                "dh1, de = backward e (grad(y))",
+                (
+                    "e = all-reduce(d) over tp",
+                    "e = reduce(d, root=0) over tp",
+                ),
             ),
-        )),
-        ("reduce to root", "root-only-result-used", (
+        ),
+        (
+            "reduced over tp only",
+            "allreduce-of-shards missing-gradient-reduction",
             (
-                "e = all-reduce(d) over tp",
-                "e = reduce(d, root=0) over tp",
+                (
+                    "norm over dp by avg",
+                    "norm over tp by avg",
+                ),
             ),
-        )),
-        ("reduced over tp only", "allreduce-of-shards missing-gradient-reduction", (
-            (
-                "norm over dp by avg",
-                "norm over tp by avg",
-            ),
-        )),
+        ),
     ),
     *variants(
         "packed attention",
         _QKV,
-        ("packed qkv sharded as one", "packed-split-across-shards", (
+        (
+            "packed qkv sharded as one",
+            "packed-split-across-shards",
             (
-                "tp:S(0, parts=[8,8,8])",
-                "tp:S(0)",
+                (
+                    "tp:S(0, parts=[8,8,8])",
+                    "tp:S(0)",
+                ),
             ),
-        )),
-        ("missing all-reduce before declared output", "missing-allreduce", (
+        ),
+        (
+            "missing all-reduce before declared output",
+            "missing-allreduce",
             (
-                "  p = linear(om, wo)\n  y = all-reduce(p) over tp",
-                "  y = linear(om, wo)",
+                (
+                    "  p = linear(om, wo)\n  y = all-reduce(p) over tp",
+                    "  y = linear(om, wo)",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "gated linear unit",
         _GLU,
-        ("swiglu gate_up sharded contiguously", "packed-split-across-shards", (
+        (
+            "swiglu gate_up sharded contiguously",
+            "packed-split-across-shards",
             (
-                "tp:S(0, parts=[32,32])",
-                "tp:S(0)",
+                (
+                    "tp:S(0, parts=[32,32])",
+                    "tp:S(0)",
+                ),
             ),
-        )),
-        ("product before reduce: partial x partial", "partial-times-partial", (
+        ),
+        (
+            "product before reduce: partial x partial",
+            "partial-times-partial",
             (
-                "  p = F.linear(m, down)\n  y = all-reduce(p) over tp",
-                "  p0 = F.linear(m, down)\n  p = torch.mul(p0, p0)\n  y = all-reduce(p) over tp",
+                (
+                    "  p = F.linear(m, down)\n  y = all-reduce(p) over tp",
+                    "  p0 = F.linear(m, down)\n  p = torch.mul(p0, p0)\n  y = all-reduce(p) over tp",
+                ),
             ),
-        )),
-        ("row weight on the wrong rank half (gathered value x sharded weight)", "contraction-of-mismatched-shards", (
+        ),
+        (
+            "row weight on the wrong rank half (gathered value x sharded weight)",
+            "contraction-of-mismatched-shards",
             (
-                "  p = F.linear(m, down)\n",
-                "  mg = all-gather(m, dim=1) over tp\n  mc: bf16[2,8] = torch.narrow(mg, 1, 0, 8)\n  p = F.linear(mc, down)\n",
+                (
+                    "  p = F.linear(m, down)\n",
+                    "  mg = all-gather(m, dim=1) over tp\n  mc: bf16[2,8] = torch.narrow(mg, 1, 0, 8)\n"
+                    "  p = F.linear(mc, down)\n",
+                ),
             ),
-        )),
+        ),
     ),
 )

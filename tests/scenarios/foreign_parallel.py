@@ -413,472 +413,684 @@ SCENARIOS = (
     *variants(
         "pp1f1b",
         _PP1F1B,
-        ("micro-batches of the pair crossed", "mismatched-message", (
+        (
+            "micro-batches of the pair crossed",
+            "mismatched-message",
             (
-                "  run f1 micro-batch 0\n  run b1 micro-batch 0\n  run f1 micro-batch 1\n  run b1 micro-batch 1\n",
-                "  run f1 micro-batch 1\n  run b1 micro-batch 1\n  run f1 micro-batch 0\n  run b1 micro-batch 0\n",
+                (
+                    "  run f1 micro-batch 0\n  run b1 micro-batch 0\n  run f1 micro-batch 1\n  run b1 micro-batch 1\n",
+                    "  run f1 micro-batch 1\n  run b1 micro-batch 1\n  run f1 micro-batch 0\n  run b1 micro-batch 0\n",
+                ),
             ),
-        )),
-        ("last backward missing on stage 0", "unbalanced-backward unmatched-send", (
+        ),
+        (
+            "last backward missing on stage 0",
+            "unbalanced-backward unmatched-send",
             (
-                "  run b0 micro-batch 1\n  run b0 micro-batch 2\n",
-                "  run b0 micro-batch 1\n",
+                (
+                    "  run b0 micro-batch 1\n  run b0 micro-batch 2\n",
+                    "  run b0 micro-batch 1\n",
+                ),
             ),
-        )),
-        ("deadlock: backward first", "send-recv-deadlock use-before-definition", (
+        ),
+        (
+            "deadlock: backward first",
+            "send-recv-deadlock use-before-definition",
             (
-                "  run f0 micro-batch 0\n  run f0 micro-batch 1\n  run b0 micro-batch 0\n",
-                "  run b0 micro-batch 0\n  run f0 micro-batch 0\n  run f0 micro-batch 1\n",
+                (
+                    "  run f0 micro-batch 0\n  run f0 micro-batch 1\n  run b0 micro-batch 0\n",
+                    "  run b0 micro-batch 0\n  run f0 micro-batch 0\n  run f0 micro-batch 1\n",
+                ),
             ),
-        )),
-        ("step before last backward", "update-before-final-gradient", (
+        ),
+        (
+            "step before last backward",
+            "update-before-final-gradient",
             (
-                "  run b0 micro-batch 2\n  run s0",
-                "  run s0\n  run b0 micro-batch 2",
+                (
+                    "  run b0 micro-batch 2\n  run s0",
+                    "  run s0\n  run b0 micro-batch 2",
+                ),
             ),
-        )),
-        ("scaled on both stages by 1/m", "wrong-gradient-scale", (
+        ),
+        (
+            "scaled on both stages by 1/m",
+            "wrong-gradient-scale",
             (
-                "  dh = backward a (da)\n  _, grad(w0)",
-                "  das = div(da, 3)\n  dh = backward a (das)\n  _, grad(w0)",
+                (
+                    "  dh = backward a (da)\n  _, grad(w0)",
+                    "  das = div(da, 3)\n  dh = backward a (das)\n  _, grad(w0)",
+                ),
             ),
-        )),
-        ("dtype of pair differs", "mismatched-message", (
+        ),
+        (
+            "dtype of pair differs",
+            "mismatched-message",
             (
-                "recv r: f32[4,8] from",
-                "recv r: bf16[4,8] from",
+                (
+                    "recv r: f32[4,8] from",
+                    "recv r: bf16[4,8] from",
+                ),
             ),
-        )),
-        ("shape of pair differs", "mismatched-message", (
+        ),
+        (
+            "shape of pair differs",
+            "mismatched-message",
             (
-                "recv da: f32[4,8] from",
-                "recv da: f32[2,8] from",
+                (
+                    "recv da: f32[4,8] from",
+                    "recv da: f32[2,8] from",
+                ),
             ),
-        )),
-        ("tag mismatch", "unmatched-receive unmatched-send", (
+        ),
+        (
+            "tag mismatch",
+            "unmatched-receive unmatched-send",
             (
-                "recv r: f32[4,8] from pp-1 tag 1",
-                "recv r: f32[4,8] from pp-1 tag 3",
+                (
+                    "recv r: f32[4,8] from pp-1 tag 1",
+                    "recv r: f32[4,8] from pp-1 tag 3",
+                ),
             ),
-        )),
-        ("backward before its forward", "send-recv-deadlock use-before-definition", (
+        ),
+        (
+            "backward before its forward",
+            "send-recv-deadlock use-before-definition",
             (
-                "  run f0 micro-batch 2\n  run b0 micro-batch 1\n  run b0 micro-batch 2\n",
-                "  run b0 micro-batch 1\n  run b0 micro-batch 2\n  run f0 micro-batch 2\n",
+                (
+                    "  run f0 micro-batch 2\n  run b0 micro-batch 1\n  run b0 micro-batch 2\n",
+                    "  run b0 micro-batch 1\n  run b0 micro-batch 2\n  run f0 micro-batch 2\n",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "ppflat",
         _PPFLAT,
-        ("send/send head to head", "mismatched-message unmatched-send", (
+        (
+            "send/send head to head",
+            "mismatched-message unmatched-send",
             (
-                "  recv d0: f32[4,8] from pp+1\n  _, grad(w0) = backward h0 (d0)\n",
-                "",
+                (
+                    "  recv d0: f32[4,8] from pp+1\n  _, grad(w0) = backward h0 (d0)\n",
+                    "",
+                ),
             ),
-        )),
-        ("sends to itself row (wrong destination)", "unmatched-receive unmatched-send", (
+        ),
+        (
+            "sends to itself row (wrong destination)",
+            "unmatched-receive unmatched-send",
             (
-                "send h1 to pp+1",
-                "send h1 to dp+1",
+                (
+                    "send h1 to pp+1",
+                    "send h1 to dp+1",
+                ),
             ),
-        )),
-        ("use before recv", "use-before-definition", (
+        ),
+        (
+            "use before recv",
+            "use-before-definition",
             (
-                "  recv r1: f32[4,8] from pp-1\n  y = linear(r1, w1)\n",
-                "  y = linear(r1, w1)\n  recv r1: f32[4,8] from pp-1\n",
+                (
+                    "  recv r1: f32[4,8] from pp-1\n  y = linear(r1, w1)\n",
+                    "  y = linear(r1, w1)\n  recv r1: f32[4,8] from pp-1\n",
+                ),
             ),
-        )),
-        ("stage 1 forgets dp reduction", "missing-gradient-reduction", (
+        ),
+        (
+            "stage 1 forgets dp reduction",
+            "missing-gradient-reduction",
             (
-                "  reduce-gradients w1 over dp\n",
-                "",
+                (
+                    "  reduce-gradients w1 over dp\n",
+                    "",
+                ),
             ),
-        )),
-        ("extra send never received", "unmatched-send", (
+        ),
+        (
+            "extra send never received",
+            "unmatched-send",
             (
-                "  reduce-gradients w0 over dp\n",
-                "  send h1 to pp+1\n  reduce-gradients w0 over dp\n",
+                (
+                    "  reduce-gradients w0 over dp\n",
+                    "  send h1 to pp+1\n  reduce-gradients w0 over dp\n",
+                ),
             ),
-        )),
-        ("stage 0 step never", "weight-never-updated", (
+        ),
+        (
+            "stage 0 step never",
+            "weight-never-updated",
             (
-                "  update w0\n",
-                "",
+                (
+                    "  update w0\n",
+                    "",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "tied",
         _TIED,
-        ("embedding gradients not reduced", "tied-gradient-not-reduced", (
+        (
+            "embedding gradients not reduced",
+            "tied-gradient-not-reduced",
             (
-                "  gt = all-reduce(grad(wte)) over embd\n  sgd(wte!, gt)",
-                "  sgd(wte!, grad(wte))",
+                (
+                    "  gt = all-reduce(grad(wte)) over embd\n  sgd(wte!, gt)",
+                    "  sgd(wte!, grad(wte))",
+                ),
+                (
+                    "  gh = all-reduce(grad(head)) over embd\n  sgd(head!, gh)",
+                    "  sgd(head!, grad(head))",
+                ),
             ),
+        ),
+        (
+            "only the last stage reduces",
+            "missing-collective-member",
             (
-                "  gh = all-reduce(grad(head)) over embd\n  sgd(head!, gh)",
-                "  sgd(head!, grad(head))",
+                (
+                    "  gt = all-reduce(grad(wte)) over embd\n  sgd(wte!, gt)",
+                    "  sgd(wte!, grad(wte))",
+                ),
             ),
-        )),
-        ("only the last stage reduces", "missing-collective-member", (
+        ),
+        (
+            "reduced before backward of embedding",
+            "use-before-definition",
             (
-                "  gt = all-reduce(grad(wte)) over embd\n  sgd(wte!, gt)",
-                "  sgd(wte!, grad(wte))",
+                (
+                    "  recv dh: f32[4,8] from pp+1\n"
+                    "  grad(wte) = backward h (dh)\n"
+                    "  gt = all-reduce(grad(wte)) over embd\n"
+                    "  sgd(wte!, gt)",
+                    "  gt = all-reduce(grad(wte)) over embd\n"
+                    "  recv dh: f32[4,8] from pp+1\n"
+                    "  grad(wte) = backward h (dh)\n"
+                    "  sgd(wte!, gt)",
+                ),
             ),
-        )),
-        ("reduced before backward of embedding", "use-before-definition", (
+        ),
+        (
+            "only one copy updated",
+            "weight-never-updated",
             (
-                "  recv dh: f32[4,8] from pp+1\n"
-                "  grad(wte) = backward h (dh)\n"
-                "  gt = all-reduce(grad(wte)) over embd\n"
-                "  sgd(wte!, gt)",
-                "  gt = all-reduce(grad(wte)) over embd\n"
-                "  recv dh: f32[4,8] from pp+1\n"
-                "  grad(wte) = backward h (dh)\n"
-                "  sgd(wte!, gt)",
+                (
+                    "  sgd(head!, gh)\n",
+                    "",
+                ),
             ),
-        )),
-        ("only one copy updated", "weight-never-updated", (
-            (
-                "  sgd(head!, gh)\n",
-                "",
-            ),
-        )),
+        ),
     ),
     *variants(
         "moe",
         _MOE,
-        ("experts reduced over ep", "allreduce-of-shards", (
+        (
+            "experts reduced over ep",
+            "allreduce-of-shards",
             (
-                "reduce-gradients e1, e2 over dp\n",
-                "reduce-gradients e1, e2 over dp,ep\n",
+                (
+                    "reduce-gradients e1, e2 over dp\n",
+                    "reduce-gradients e1, e2 over dp,ep\n",
+                ),
             ),
-        )),
-        ("router reduced over dp only", "missing-gradient-reduction", (
+        ),
+        (
+            "router reduced over dp only",
+            "missing-gradient-reduction",
             (
-                "reduce-gradients router over dp,ep",
-                "reduce-gradients router over dp",
+                (
+                    "reduce-gradients router over dp,ep",
+                    "reduce-gradients router over dp",
+                ),
             ),
-        )),
-        ("combine all-to-all missing", "expert-exchange-not-undone", (
+        ),
+        (
+            "combine all-to-all missing",
+            "expert-exchange-not-undone",
             (
-                "  back = all-to-all(v, dim=1, concat-dim=0) over ep\n",
-                "  back = torch.reshape(v, [4,3,8])\n",
+                (
+                    "  back = all-to-all(v, dim=1, concat-dim=0) over ep\n",
+                    "  back = torch.reshape(v, [4,3,8])\n",
+                ),
             ),
-        )),
-        ("dispatch over dp", "expert-exchange-not-undone", (
+        ),
+        (
+            "dispatch over dp",
+            "expert-exchange-not-undone",
             (
-                "din = all-to-all(disp, dim=0, concat-dim=1) over ep",
-                "din = all-to-all(disp, dim=0, concat-dim=1) over dp",
+                (
+                    "din = all-to-all(disp, dim=0, concat-dim=1) over ep",
+                    "din = all-to-all(disp, dim=0, concat-dim=1) over dp",
+                ),
             ),
-        )),
-        ("combine over dp", "expert-exchange-not-undone", (
+        ),
+        (
+            "combine over dp",
+            "expert-exchange-not-undone",
             (
-                "back = all-to-all(v, dim=1, concat-dim=0) over ep",
-                "back = all-to-all(v, dim=1, concat-dim=0) over dp",
+                (
+                    "back = all-to-all(v, dim=1, concat-dim=0) over ep",
+                    "back = all-to-all(v, dim=1, concat-dim=0) over dp",
+                ),
             ),
-        )),
-        ("experts not reduced over edp", "missing-gradient-reduction", (
+        ),
+        (
+            "experts not reduced over edp",
+            "missing-gradient-reduction",
             (
-                "  reduce-gradients e1, e2 over dp\n",
-                "",
+                (
+                    "  reduce-gradients e1, e2 over dp\n",
+                    "",
+                ),
             ),
-        )),
-        ("e2 sharded over dp instead", "allreduce-of-shards missing-gradient-reduction", (
+        ),
+        (
+            "e2 sharded over dp instead",
+            "allreduce-of-shards missing-gradient-reduction",
             (
-                "weight e2 bf16[4,16,8] ep:S(0)",
-                "weight e2 bf16[4,16,8] dp:S(0)",
+                (
+                    "weight e2 bf16[4,16,8] ep:S(0)",
+                    "weight e2 bf16[4,16,8] dp:S(0)",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "ring2",
         _RING2,
-        ("V not rotated at all", "ring-attention-values-not-rotated", (
+        (
+            "V not rotated at all",
+            "ring-attention-values-not-rotated",
             (
-                "  send v0 to cp+1 ring batch b1\n  recv v1: f32[1,2,4,8] from cp-1 ring batch b1\n",
-                "",
+                (
+                    "  send v0 to cp+1 ring batch b1\n  recv v1: f32[1,2,4,8] from cp-1 ring batch b1\n",
+                    "",
+                ),
+                (
+                    "q, k1, v1",
+                    "q, k1, v0",
+                ),
             ),
+        ),
+        (
+            "added instead of merged",
+            "ring-attention-parts-summed",
             (
-                "q, k1, v1",
-                "q, k1, v0",
+                (
+                    "  o1, l1 = merge_by_log_sum_exp(o0, l0, p1, m1)",
+                    "  o1 = add(o0, p1)",
+                ),
             ),
-        )),
-        ("added instead of merged", "ring-attention-parts-summed", (
+        ),
+        (
+            "send without ring: last rank receives nothing",
+            "ring-attention-values-not-rotated unmatched-receive",
             (
-                "  o1, l1 = merge_by_log_sum_exp(o0, l0, p1, m1)",
-                "  o1 = add(o0, p1)",
+                (
+                    "send k0 to cp+1 ring",
+                    "send k0 to cp+1",
+                ),
             ),
-        )),
-        ("send without ring: last rank receives nothing", "ring-attention-values-not-rotated unmatched-receive", (
-            (
-                "send k0 to cp+1 ring",
-                "send k0 to cp+1",
-            ),
-        )),
+        ),
     ),
     *variants(
         "ring4",
         _RING4,
-        ("last ring step missing", "ring-attention-step-missing", (
+        (
+            "last ring step missing",
+            "ring-attention-step-missing",
             (
-                "  send k2 to cp+1 ring batch b3\n"
-                "  recv k3: f32[1,2,4,8] from cp-1 ring batch b3\n"
-                "  send v2 to cp+1 ring batch b3\n"
-                "  recv v3: f32[1,2,4,8] from cp-1 ring batch b3\n"
-                "  p3, m3 = flash_attn_forward(q, k3, v3)\n"
-                "  o3, l3 = merge_by_log_sum_exp(o2, l2, p3, m3)\n",
-                "",
+                (
+                    "  send k2 to cp+1 ring batch b3\n"
+                    "  recv k3: f32[1,2,4,8] from cp-1 ring batch b3\n"
+                    "  send v2 to cp+1 ring batch b3\n"
+                    "  recv v3: f32[1,2,4,8] from cp-1 ring batch b3\n"
+                    "  p3, m3 = flash_attn_forward(q, k3, v3)\n"
+                    "  o3, l3 = merge_by_log_sum_exp(o2, l2, p3, m3)\n",
+                    "",
+                ),
+                (
+                    "clone(o3)",
+                    "clone(o2)",
+                ),
             ),
+        ),
+        (
+            "V not rotated",
+            "ring-attention-values-not-rotated",
             (
-                "clone(o3)",
-                "clone(o2)",
+                (
+                    "  p2, m2 = flash_attn_forward(q, k2, v2)",
+                    "  p2, m2 = flash_attn_forward(q, k2, v1)",
+                ),
             ),
-        )),
-        ("V not rotated", "ring-attention-values-not-rotated", (
+        ),
+        (
+            "sends the original block every time",
+            "ring-attention-step-missing",
             (
-                "  p2, m2 = flash_attn_forward(q, k2, v2)",
-                "  p2, m2 = flash_attn_forward(q, k2, v1)",
+                (
+                    "send k1 to",
+                    "send k0 to",
+                ),
+                (
+                    "send v1 to",
+                    "send v0 to",
+                ),
             ),
-        )),
-        ("sends the original block every time", "ring-attention-step-missing", (
+        ),
+        (
+            "both directions: k forward v backward",
+            "ring-attention-values-not-rotated",
             (
-                "send k1 to",
-                "send k0 to",
+                (
+                    "send v2 to cp+1 ring",
+                    "send v2 to cp-1 ring",
+                ),
+                (
+                    "recv v3: f32[1,2,4,8] from cp-1",
+                    "recv v3: f32[1,2,4,8] from cp+1",
+                ),
             ),
-            (
-                "send v1 to",
-                "send v0 to",
-            ),
-        )),
-        ("both directions: k forward v backward", "ring-attention-values-not-rotated", (
-            (
-                "send v2 to cp+1 ring",
-                "send v2 to cp-1 ring",
-            ),
-            (
-                "recv v3: f32[1,2,4,8] from cp-1",
-                "recv v3: f32[1,2,4,8] from cp+1",
-            ),
-        )),
+        ),
     ),
     *variants(
         "bare2",
         _bare(2),
-        ("bare ring: V not rotated", "ring-attention-values-not-rotated", (
+        (
+            "bare ring: V not rotated",
+            "ring-attention-values-not-rotated",
             (
-                "num1 = matmul(e1, v1)",
-                "num1 = matmul(e1, v0)",
+                (
+                    "num1 = matmul(e1, v1)",
+                    "num1 = matmul(e1, v0)",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "bare3",
         _bare(3),
-        ("bare ring: last step missing", "ring-attention-step-missing", (
+        (
+            "bare ring: last step missing",
+            "ring-attention-step-missing",
             (
-                "  send k1 to cp+1 ring batch b2\n"
-                "  recv k2: f32[2,4,8] from cp-1 ring batch b2\n"
-                "  send v1 to cp+1 ring batch c2\n"
-                "  recv v2: f32[2,4,8] from cp-1 ring batch c2\n"
-                "  kt2 = transpose(k2, 1, 2)\n"
-                "  s2 = matmul(q, kt2)\n"
-                "  mx2 = amax(s2, dim=-1, keepdim=True)\n"
-                "  sh2 = sub(s2, mx2)\n"
-                "  e2 = exp(sh2)\n"
-                "  den2 = sum(e2, dim=-1, keepdim=True)\n"
-                "  num2 = matmul(e2, v2)\n"
-                "  M2 = maximum(M1, mx2)\n"
-                "  ca2 = sub(M1, M2)\n"
-                "  cb2 = sub(mx2, M2)\n"
-                "  fa2 = exp(ca2)\n"
-                "  fb2 = exp(cb2)\n"
-                "  na2 = mul(N1, fa2)\n"
-                "  nb2 = mul(num2, fb2)\n"
-                "  N2 = add(na2, nb2)\n"
-                "  da2 = mul(D1, fa2)\n"
-                "  db2 = mul(den2, fb2)\n"
-                "  D2 = add(da2, db2)\n",
-                "",
+                (
+                    "  send k1 to cp+1 ring batch b2\n"
+                    "  recv k2: f32[2,4,8] from cp-1 ring batch b2\n"
+                    "  send v1 to cp+1 ring batch c2\n"
+                    "  recv v2: f32[2,4,8] from cp-1 ring batch c2\n"
+                    "  kt2 = transpose(k2, 1, 2)\n"
+                    "  s2 = matmul(q, kt2)\n"
+                    "  mx2 = amax(s2, dim=-1, keepdim=True)\n"
+                    "  sh2 = sub(s2, mx2)\n"
+                    "  e2 = exp(sh2)\n"
+                    "  den2 = sum(e2, dim=-1, keepdim=True)\n"
+                    "  num2 = matmul(e2, v2)\n"
+                    "  M2 = maximum(M1, mx2)\n"
+                    "  ca2 = sub(M1, M2)\n"
+                    "  cb2 = sub(mx2, M2)\n"
+                    "  fa2 = exp(ca2)\n"
+                    "  fb2 = exp(cb2)\n"
+                    "  na2 = mul(N1, fa2)\n"
+                    "  nb2 = mul(num2, fb2)\n"
+                    "  N2 = add(na2, nb2)\n"
+                    "  da2 = mul(D1, fa2)\n"
+                    "  db2 = mul(den2, fb2)\n"
+                    "  D2 = add(da2, db2)\n",
+                    "",
+                ),
+                (
+                    "div(N2, D2)",
+                    "div(N1, D1)",
+                ),
             ),
-            (
-                "div(N2, D2)",
-                "div(N1, D1)",
-            ),
-        )),
+        ),
     ),
     *variants(
         "baresm",
         _BARESM,
-        ("local keys in bare attention", "mismatched-shards", (
+        (
+            "local keys in bare attention",
+            "mismatched-shards",
             (
-                "  kg = all-gather(k, dim=1) over cp\n  vg = all-gather(v, dim=1) over cp\n",
-                "  kg = clone(k)\n  vg = clone(v)\n",
+                (
+                    "  kg = all-gather(k, dim=1) over cp\n  vg = all-gather(v, dim=1) over cp\n",
+                    "  kg = clone(k)\n  vg = clone(v)\n",
+                ),
             ),
-        )),
-        ("bare ring step softmaxes summed", "ring-attention-parts-summed", (
+        ),
+        (
+            "bare ring step softmaxes summed",
+            "ring-attention-parts-summed",
             (
-                "  kg = all-gather(k, dim=1) over cp\n"
-                "  vg = all-gather(v, dim=1) over cp\n"
-                "  kt = transpose(kg, 1, 2)\n"
-                "  s = matmul(q, kt)\n"
-                "  p = softmax(s, dim=-1)\n"
-                "  o = matmul(p, vg)",
-                "  kt = transpose(k, 1, 2)\n"
-                "  s = matmul(q, kt)\n"
-                "  p = softmax(s, dim=-1)\n"
-                "  o0 = matmul(p, v)\n"
-                "  send k to cp+1 ring batch b\n"
-                "  recv k1: f32[2,4,8] from cp-1 ring batch b\n"
-                "  send v to cp+1 ring batch c\n"
-                "  recv v1: f32[2,4,8] from cp-1 ring batch c\n"
-                "  kt1 = transpose(k1, 1, 2)\n"
-                "  s1 = matmul(q, kt1)\n"
-                "  p1 = softmax(s1, dim=-1)\n"
-                "  o1 = matmul(p1, v1)\n"
-                "  o = add(o0, o1)",
+                (
+                    "  kg = all-gather(k, dim=1) over cp\n"
+                    "  vg = all-gather(v, dim=1) over cp\n"
+                    "  kt = transpose(kg, 1, 2)\n"
+                    "  s = matmul(q, kt)\n"
+                    "  p = softmax(s, dim=-1)\n"
+                    "  o = matmul(p, vg)",
+                    "  kt = transpose(k, 1, 2)\n"
+                    "  s = matmul(q, kt)\n"
+                    "  p = softmax(s, dim=-1)\n"
+                    "  o0 = matmul(p, v)\n"
+                    "  send k to cp+1 ring batch b\n"
+                    "  recv k1: f32[2,4,8] from cp-1 ring batch b\n"
+                    "  send v to cp+1 ring batch c\n"
+                    "  recv v1: f32[2,4,8] from cp-1 ring batch c\n"
+                    "  kt1 = transpose(k1, 1, 2)\n"
+                    "  s1 = matmul(q, kt1)\n"
+                    "  p1 = softmax(s1, dim=-1)\n"
+                    "  o1 = matmul(p1, v1)\n"
+                    "  o = add(o0, o1)",
+                ),
             ),
-        )),
-        ("gathered on the head dim", "wrong-gather-dim", (
+        ),
+        (
+            "gathered on the head dim",
+            "wrong-gather-dim",
             (
-                "kg = all-gather(k, dim=1) over cp",
-                "kg = all-gather(k, dim=2) over cp",
+                (
+                    "kg = all-gather(k, dim=1) over cp",
+                    "kg = all-gather(k, dim=2) over cp",
+                ),
+                (
+                    "vg = all-gather(v, dim=1) over cp",
+                    "vg = all-gather(v, dim=2) over cp",
+                ),
+                (
+                    "  kt = transpose(kg, 1, 2)",
+                    "  kc = narrow(kg, 2, 0, 8)\n  kt = transpose(kc, 1, 2)",
+                ),
             ),
+        ),
+        (
+            "V not gathered: contraction one side sharded",
+            "mismatched-shards",
             (
-                "vg = all-gather(v, dim=1) over cp",
-                "vg = all-gather(v, dim=2) over cp",
+                (
+                    "  vg = all-gather(v, dim=1) over cp\n",
+                    "  vg = cat([v, v], dim=1)\n",
+                ),
             ),
-            (
-                "  kt = transpose(kg, 1, 2)",
-                "  kc = narrow(kg, 2, 0, 8)\n  kt = transpose(kc, 1, 2)",
-            ),
-        )),
-        ("V not gathered: contraction one side sharded", "mismatched-shards", (
-            (
-                "  vg = all-gather(v, dim=1) over cp\n",
-                "  vg = cat([v, v], dim=1)\n",
-            ),
-        )),
+        ),
     ),
     *variants(
         "ulysses",
         _ULYSSES,
-        ("V not exchanged", "mismatched-shards", (
+        (
+            "V not exchanged",
+            "mismatched-shards",
             (
-                "  va = all-to-all(v4, dim=2, concat-dim=1) over sp\n  qt",
-                "  va = clone(v4)\n  qt",
+                (
+                    "  va = all-to-all(v4, dim=2, concat-dim=1) over sp\n  qt",
+                    "  va = clone(v4)\n  qt",
+                ),
             ),
-        )),
-        ("all-to-all dims swapped", "mismatched-shards", (
+        ),
+        (
+            "all-to-all dims swapped",
+            "mismatched-shards",
             (
-                "ka = all-to-all(k4, dim=2, concat-dim=1)",
-                "ka = all-to-all(k4, dim=0, concat-dim=1)",
+                (
+                    "ka = all-to-all(k4, dim=2, concat-dim=1)",
+                    "ka = all-to-all(k4, dim=0, concat-dim=1)",
+                ),
             ),
-        )),
-        ("no exchange: local attention", "attention-over-local-keys", (
+        ),
+        (
+            "no exchange: local attention",
+            "attention-over-local-keys",
             (
-                "  qa = all-to-all(q4, dim=2, concat-dim=1) over sp\n"
-                "  ka = all-to-all(k4, dim=2, concat-dim=1) over sp\n"
-                "  va = all-to-all(v4, dim=2, concat-dim=1) over sp\n"
-                "  qt",
-                "  qa = clone(q4)\n  ka = clone(k4)\n  va = clone(v4)\n  qt",
+                (
+                    "  qa = all-to-all(q4, dim=2, concat-dim=1) over sp\n"
+                    "  ka = all-to-all(k4, dim=2, concat-dim=1) over sp\n"
+                    "  va = all-to-all(v4, dim=2, concat-dim=1) over sp\n"
+                    "  qt",
+                    "  qa = clone(q4)\n  ka = clone(k4)\n  va = clone(v4)\n  qt",
+                ),
+                (
+                    "  oa = all-to-all(ot, dim=1, concat-dim=2) over sp\n",
+                    "  oa = clone(ot)\n",
+                ),
             ),
-            (
-                "  oa = all-to-all(ot, dim=1, concat-dim=2) over sp\n",
-                "  oa = clone(ot)\n",
-            ),
-        )),
+        ),
     ),
     *variants(
         "cpflash",
         _CPFLASH,
-        ("local keys", "attention-over-local-keys", (
+        (
+            "local keys",
+            "attention-over-local-keys",
             (
-                "  kf = all-gather(k, dim=2) over cp\n  vf = all-gather(v, dim=2) over cp\n",
-                "  kf = clone(k)\n  vf = clone(v)\n",
+                (
+                    "  kf = all-gather(k, dim=2) over cp\n  vf = all-gather(v, dim=2) over cp\n",
+                    "  kf = clone(k)\n  vf = clone(v)\n",
+                ),
+                (
+                    "  dk = reduce-scatter(dkf, dim=2) over cp\n  dv = reduce-scatter(dvf, dim=2) over cp\n",
+                    "  dk = clone(dkf)\n  dv = clone(dvf)\n",
+                ),
             ),
+        ),
+        (
+            "dK chunked, not reduce-scattered",
+            "missing-allreduce",
             (
-                "  dk = reduce-scatter(dkf, dim=2) over cp\n  dv = reduce-scatter(dvf, dim=2) over cp\n",
-                "  dk = clone(dkf)\n  dv = clone(dvf)\n",
+                (
+                    "dk = reduce-scatter(dkf, dim=2) over cp",
+                    "dk = chunk(dkf, dim=2) over cp",
+                ),
             ),
-        )),
-        ("dK chunked, not reduce-scattered", "missing-allreduce", (
+        ),
+        (
+            "gradients over dp without cp",
+            "missing-gradient-reduction",
             (
-                "dk = reduce-scatter(dkf, dim=2) over cp",
-                "dk = chunk(dkf, dim=2) over cp",
+                (
+                    "wv over dp,cp",
+                    "wv over dp",
+                ),
             ),
-        )),
-        ("gradients over dp without cp", "missing-gradient-reduction", (
+        ),
+        (
+            "gathered over dp",
+            "allreduce-of-shards attention-over-local-keys wrong-gather-dim",
             (
-                "wv over dp,cp",
-                "wv over dp",
+                (
+                    "kf = all-gather(k, dim=2) over cp",
+                    "kf = all-gather(k, dim=2) over dp",
+                ),
+                (
+                    "vf = all-gather(v, dim=2) over cp",
+                    "vf = all-gather(v, dim=2) over dp",
+                ),
             ),
-        )),
-        ("gathered over dp", "allreduce-of-shards attention-over-local-keys wrong-gather-dim", (
-            (
-                "kf = all-gather(k, dim=2) over cp",
-                "kf = all-gather(k, dim=2) over dp",
-            ),
-            (
-                "vf = all-gather(v, dim=2) over cp",
-                "vf = all-gather(v, dim=2) over dp",
-            ),
-        )),
+        ),
     ),
     *variants(
         "fp8",
         _FP8,
-        ("amax not reduced", "partial-through-nonlinear", (
+        (
+            "amax not reduced",
+            "partial-through-nonlinear",
             (
-                "  axr = all-reduce max(ax) over tp\n",
-                "  axr = clone(ax)\n",
+                (
+                    "  axr = all-reduce max(ax) over tp\n",
+                    "  axr = clone(ax)\n",
+                ),
             ),
-        )),
-        ("amax summed", "wrong-reduce-op", (
+        ),
+        (
+            "amax summed",
+            "wrong-reduce-op",
             (
-                "axr = all-reduce max(ax)",
-                "axr = all-reduce(ax)",
+                (
+                    "axr = all-reduce max(ax)",
+                    "axr = all-reduce(ax)",
+                ),
             ),
-        )),
-        ("quantised before the scale is computed", "use-before-definition", (
+        ),
+        (
+            "quantised before the scale is computed",
+            "use-before-definition",
             (
-                "  sx = div(448.0, axr)\n  xq: f8e4m3[4,4] = quantize(x, sx)",
-                "  xq: f8e4m3[4,4] = quantize(x, sx)\n  sx = div(448.0, axr)",
+                (
+                    "  sx = div(448.0, axr)\n  xq: f8e4m3[4,4] = quantize(x, sx)",
+                    "  xq: f8e4m3[4,4] = quantize(x, sx)\n  sx = div(448.0, axr)",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "prec",
         _PREC,
-        ("declared fp32, reduced in bf16", "reduction-in-lower-precision", (
+        (
+            "declared fp32, reduced in bf16",
+            "reduction-in-lower-precision",
             (
-                '  d32 = to(dw, float32)\n  g32 = all-reduce(d32, dtype="f32") over dp',
-                "  g32: f32[8,8] = all-reduce(dw) over dp",
+                (
+                    '  d32 = to(dw, float32)\n  g32 = all-reduce(d32, dtype="f32") over dp',
+                    "  g32: f32[8,8] = all-reduce(dw) over dp",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "mates",
         _MATES,
-        ("one rank issues another kind", "collective-order-mismatch", (
+        (
+            "one rank issues another kind",
+            "collective-order-mismatch",
             (
-                "  a = mul(x, 3)\n  y = all-reduce max(a) over tp",
-                "  a = mul(x, 3)\n  y0 = reduce-scatter max(a, dim=0) over tp\n  y = clone(y0)",
+                (
+                    "  a = mul(x, 3)\n  y = all-reduce max(a) over tp",
+                    "  a = mul(x, 3)\n  y0 = reduce-scatter max(a, dim=0) over tp\n  y = clone(y0)",
+                ),
             ),
-        )),
-        ("one rank skips", "missing-collective-member", (
+        ),
+        (
+            "one rank skips",
+            "missing-collective-member",
             (
-                "  a = mul(x, 3)\n  y = all-reduce max(a) over tp",
-                "  y = mul(x, 3)",
+                (
+                    "  a = mul(x, 3)\n  y = all-reduce max(a) over tp",
+                    "  y = mul(x, 3)",
+                ),
             ),
-        )),
-        ("group disagreement", "missing-collective-member", (
+        ),
+        (
+            "group disagreement",
+            "missing-collective-member",
             (
-                "  a = mul(x, 3)\n  y = all-reduce max(a) over tp",
-                "  a = mul(x, 3)\n  y = all-reduce max(a) over self",
+                (
+                    "  a = mul(x, 3)\n  y = all-reduce max(a) over tp",
+                    "  a = mul(x, 3)\n  y = all-reduce max(a) over self",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "branch",
@@ -887,27 +1099,39 @@ SCENARIOS = (
     *variants(
         "unk",
         _UNK,
-        ("missing all-reduce amid unknown ops", "missing-allreduce", (
+        (
+            "missing all-reduce amid unknown ops",
+            "missing-allreduce",
             (
-                "  p = linear(a, w2)\n  y = all-reduce(p) over tp",
-                "  y = linear(a, w2)",
+                (
+                    "  p = linear(a, w2)\n  y = all-reduce(p) over tp",
+                    "  y = linear(a, w2)",
+                ),
             ),
-        )),
-        ("fused unknown kernel on partial then relu", "partial-through-nonlinear", (
+        ),
+        (
+            "fused unknown kernel on partial then relu",
+            "partial-through-nonlinear",
             (
-                "  y = all-reduce(p) over tp",
-                "  pp = relu(p)\n  y = all-reduce(pp) over tp",
+                (
+                    "  y = all-reduce(p) over tp",
+                    "  pp = relu(p)\n  y = all-reduce(pp) over tp",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "nostep",
         _NOSTEP,
-        ("missing reduction, nothing updates", "missing-gradient-reduction", (
+        (
+            "missing reduction, nothing updates",
+            "missing-gradient-reduction",
             (
-                "  reduce-gradients w over dp\n",
-                "",
+                (
+                    "  reduce-gradients w over dp\n",
+                    "",
+                ),
             ),
-        )),
+        ),
     ),
 )

@@ -285,501 +285,773 @@ SCENARIOS = (
     *variants(
         "fsdp",
         _FSDP,
-        ("gather not waited before use", "buffer-in-flight missing-wait", (
+        (
+            "gather not waited before use",
+            "buffer-in-flight missing-wait",
             (
-                "  wait h1\n",
-                "",
+                (
+                    "  wait h1\n",
+                    "",
+                ),
             ),
-        )),
-        ("waits wrong handle", "buffer-in-flight double-wait missing-wait", (
+        ),
+        (
+            "waits wrong handle",
+            "buffer-in-flight double-wait missing-wait",
             (
-                "  wait h1\n  c =",
-                "  wait h0\n  c =",
+                (
+                    "  wait h1\n  c =",
+                    "  wait h0\n  c =",
+                ),
             ),
-        )),
-        ("reduce-scatter of w0 not waited before the step", "missing-wait", (
+        ),
+        (
+            "reduce-scatter of w0 not waited before the step",
+            "missing-wait",
             (
-                "  wait h5\n",
-                "",
+                (
+                    "  wait h5\n",
+                    "",
+                ),
             ),
-        )),
-        ("shard used without gather", "mismatched-shards", (
+        ),
+        (
+            "shard used without gather",
+            "mismatched-shards",
             (
-                "c = torch.nn.functional.linear(b, w1f)",
-                "c = torch.nn.functional.linear(b, w1)",
+                (
+                    "c = torch.nn.functional.linear(b, w1f)",
+                    "c = torch.nn.functional.linear(b, w1)",
+                ),
             ),
-        )),
-        ("grad reduce-scatter along dim 1", "state-of-another-shard", (
+        ),
+        (
+            "grad reduce-scatter along dim 1",
+            "state-of-another-shard",
             (
-                "grad(w1) = reduce-scatter avg(dw1, dim=0)",
-                "grad(w1) = reduce-scatter avg(dw1, dim=1)",
+                (
+                    "grad(w1) = reduce-scatter avg(dw1, dim=0)",
+                    "grad(w1) = reduce-scatter avg(dw1, dim=1)",
+                ),
             ),
-        )),
-        ("grad chunk instead of reduce-scatter", "missing-allreduce", (
+        ),
+        (
+            "grad chunk instead of reduce-scatter",
+            "missing-allreduce",
             (
-                "grad(w0) = reduce-scatter avg(dw0, dim=0) over dp async h5 on comm",
-                "grad(w0) = chunk(dw0, dim=0) over dp",
+                (
+                    "grad(w0) = reduce-scatter avg(dw0, dim=0) over dp async h5 on comm",
+                    "grad(w0) = chunk(dw0, dim=0) over dp",
+                ),
+                (
+                    "  wait h5\n",
+                    "",
+                ),
             ),
+        ),
+        (
+            "state of the other weight",
+            "state-of-another-shard",
             (
-                "  wait h5\n",
-                "",
+                (
+                    "adam_step(w1!, grad(w1), m1!, v1!)",
+                    "adam_step(w1!, grad(w1), m0!, v1!)",
+                ),
             ),
-        )),
-        ("state of the other weight", "state-of-another-shard", (
+        ),
+        (
+            "sum instead of avg",
+            "wrong-gradient-scale",
             (
-                "adam_step(w1!, grad(w1), m1!, v1!)",
-                "adam_step(w1!, grad(w1), m0!, v1!)",
+                (
+                    "grad(w0) = reduce-scatter avg",
+                    "grad(w0) = reduce-scatter",
+                ),
+                (
+                    "grad(w1) = reduce-scatter avg",
+                    "grad(w1) = reduce-scatter",
+                ),
             ),
-        )),
-        ("sum instead of avg", "wrong-gradient-scale", (
+        ),
+        (
+            "gather along dim 1",
+            "wrong-gather-dim",
             (
-                "grad(w0) = reduce-scatter avg",
-                "grad(w0) = reduce-scatter",
+                (
+                    "w1g = all-gather(w1, dim=0)",
+                    "w1g = all-gather(w1, dim=1)",
+                ),
             ),
+        ),
+        (
+            "step before reduce (order)",
+            "missing-wait",
             (
-                "grad(w1) = reduce-scatter avg",
-                "grad(w1) = reduce-scatter",
+                (
+                    "  wait h4\n  wait h5\n  adam_step(w0!, grad(w0), m0!, v0!)\n",
+                    "  adam_step(w0!, grad(w0), m0!, v0!)\n  wait h4\n  wait h5\n",
+                ),
             ),
-        )),
-        ("gather along dim 1", "wrong-gather-dim", (
+        ),
+        (
+            "double wait",
+            "double-wait",
             (
-                "w1g = all-gather(w1, dim=0)",
-                "w1g = all-gather(w1, dim=1)",
+                (
+                    "  wait h4\n  wait h5",
+                    "  wait h4\n  wait h4\n  wait h5",
+                ),
             ),
-        )),
-        ("step before reduce (order)", "missing-wait", (
+        ),
+        (
+            "handle reused while open",
+            "handle-reissued",
             (
-                "  wait h4\n  wait h5\n  adam_step(w0!, grad(w0), m0!, v0!)\n",
-                "  adam_step(w0!, grad(w0), m0!, v0!)\n  wait h4\n  wait h5\n",
+                (
+                    "w1f = all-gather(w1, dim=0) over dp async h1 on comm",
+                    "w1f = all-gather(w1, dim=0) over dp async h1 on comm\n"
+                    "  xs = mul(x, 2)\n"
+                    "  xg = all-gather(xs, dim=0) over dp async h1 on comm",
+                ),
             ),
-        )),
-        ("double wait", "double-wait", (
+        ),
+        (
+            "unknown handle",
+            "buffer-in-flight handle-never-waited unknown-handle",
             (
-                "  wait h4\n  wait h5",
-                "  wait h4\n  wait h4\n  wait h5",
+                (
+                    "  wait h3\n",
+                    "  wait h33\n",
+                ),
             ),
-        )),
-        ("handle reused while open", "handle-reissued", (
+        ),
+        (
+            "w1 optimizer step forgotten",
+            "weight-never-updated",
             (
-                "w1f = all-gather(w1, dim=0) over dp async h1 on comm",
-                "w1f = all-gather(w1, dim=0) over dp async h1 on comm\n"
-                "  xs = mul(x, 2)\n"
-                "  xg = all-gather(xs, dim=0) over dp async h1 on comm",
+                (
+                    "  adam_step(w1!, grad(w1), m1!, v1!)\n",
+                    "",
+                ),
             ),
-        )),
-        ("unknown handle", "buffer-in-flight handle-never-waited unknown-handle", (
-            (
-                "  wait h3\n",
-                "  wait h33\n",
-            ),
-        )),
-        ("w1 optimizer step forgotten", "weight-never-updated", (
-            (
-                "  adam_step(w1!, grad(w1), m1!, v1!)\n",
-                "",
-            ),
-        )),
+        ),
     ),
     *variants(
         "zero1",
         _ZERO1,
-        ("reduce-scatter over tp", "wrong-collective-group", (
+        (
+            "reduce-scatter over tp",
+            "wrong-collective-group",
             (
-                "gs2 = reduce-scatter(grad(w2), dim=0) over dp",
-                "gs2 = reduce-scatter(grad(w2), dim=0) over tp",
+                (
+                    "gs2 = reduce-scatter(grad(w2), dim=0) over dp",
+                    "gs2 = reduce-scatter(grad(w2), dim=0) over tp",
+                ),
             ),
-        )),
-        ("divided by 4 = world", "wrong-gradient-scale", (
+        ),
+        (
+            "divided by 4 = world",
+            "wrong-gradient-scale",
             (
-                "  ga = div(gs, 2)\n  ga2 = div(gs2, 2)",
-                "  ga = div(gs, 4)\n  ga2 = div(gs2, 4)",
+                (
+                    "  ga = div(gs, 2)\n  ga2 = div(gs2, 2)",
+                    "  ga = div(gs, 4)\n  ga2 = div(gs2, 4)",
+                ),
             ),
-        )),
-        ("one weight not divided", "wrong-gradient-scale", (
+        ),
+        (
+            "one weight not divided",
+            "wrong-gradient-scale",
             (
-                "  ga2 = div(gs2, 2)\n",
-                "  ga2 = clone(gs2)\n",
+                (
+                    "  ga2 = div(gs2, 2)\n",
+                    "  ga2 = clone(gs2)\n",
+                ),
             ),
-        )),
-        ("params not gathered after step: copy of own shard", "weight-never-updated", (
+        ),
+        (
+            "params not gathered after step: copy of own shard",
+            "weight-never-updated",
             (
-                "  w.new = all-gather(ws, dim=1) over dp\n  w2.new",
-                "  w2.new",
+                (
+                    "  w.new = all-gather(ws, dim=1) over dp\n  w2.new",
+                    "  w2.new",
+                ),
+                (
+                    "  copy_(w!, w.new)\n",
+                    "",
+                ),
             ),
+        ),
+        (
+            "gathered along the wrong dim",
+            "wrong-gather-dim",
             (
-                "  copy_(w!, w.new)\n",
-                "",
+                (
+                    "w.new = all-gather(ws, dim=1) over dp",
+                    "w.new = all-gather(ws, dim=0) over dp",
+                ),
             ),
-        )),
-        ("gathered along the wrong dim", "wrong-gather-dim", (
+        ),
+        (
+            "grad shard of other dim than state",
+            "state-of-another-shard",
             (
-                "w.new = all-gather(ws, dim=1) over dp",
-                "w.new = all-gather(ws, dim=0) over dp",
+                (
+                    "gs = reduce-scatter(grad(w), dim=1) over dp",
+                    "gs = reduce-scatter(grad(w), dim=0) over dp",
+                ),
             ),
-        )),
-        ("grad shard of other dim than state", "state-of-another-shard", (
+        ),
+        (
+            "chunk of local grads: no dp reduction",
+            "missing-allreduce",
             (
-                "gs = reduce-scatter(grad(w), dim=1) over dp",
-                "gs = reduce-scatter(grad(w), dim=0) over dp",
+                (
+                    "gs = reduce-scatter(grad(w), dim=1) over dp",
+                    "gs = chunk(grad(w), dim=1) over dp",
+                ),
             ),
-        )),
-        ("chunk of local grads: no dp reduction", "missing-allreduce", (
-            (
-                "gs = reduce-scatter(grad(w), dim=1) over dp",
-                "gs = chunk(grad(w), dim=1) over dp",
-            ),
-        )),
+        ),
     ),
     *variants(
         "zero2acc",
         _ZERO2ACC,
-        ("loss not divided by micro-batches", "wrong-gradient-scale", (
+        (
+            "loss not divided by micro-batches",
+            "wrong-gradient-scale",
             (
-                "  ls = div(l, 2)\n",
-                "  ls = div(l, 1)\n",
+                (
+                    "  ls = div(l, 2)\n",
+                    "  ls = div(l, 1)\n",
+                ),
             ),
-        )),
-        ("reducer before last backward", "reducer-before-last-backward update-before-final-gradient", (
+        ),
+        (
+            "reducer before last backward",
+            "reducer-before-last-backward update-before-final-gradient",
             (
-                "  run bwd micro-batch 1\n  run step",
-                "  run step\n  run bwd micro-batch 1",
+                (
+                    "  run bwd micro-batch 1\n  run step",
+                    "  run step\n  run bwd micro-batch 1",
+                ),
             ),
-        )),
-        ("divides by dp again", "wrong-gradient-scale", (
+        ),
+        (
+            "divides by dp again",
+            "wrong-gradient-scale",
             (
-                "  ls = div(l, 2)\n",
-                "  ls = div(l, 4)\n",
+                (
+                    "  ls = div(l, 2)\n",
+                    "  ls = div(l, 4)\n",
+                ),
             ),
-        )),
-        ("second micro-batch backward missing", "unbalanced-backward", (
+        ),
+        (
+            "second micro-batch backward missing",
+            "unbalanced-backward",
             (
-                "  run bwd micro-batch 1\n",
-                "",
+                (
+                    "  run bwd micro-batch 1\n",
+                    "",
+                ),
             ),
-        )),
-        ("backward of micro-batch 0 twice", "unbalanced-backward", (
+        ),
+        (
+            "backward of micro-batch 0 twice",
+            "unbalanced-backward",
             (
-                "  run bwd micro-batch 1\n",
-                "  run bwd micro-batch 0\n",
+                (
+                    "  run bwd micro-batch 1\n",
+                    "  run bwd micro-batch 0\n",
+                ),
             ),
-        )),
-        ("reduce missing", "missing-gradient-reduction", (
+        ),
+        (
+            "reduce missing",
+            "missing-gradient-reduction",
             (
-                "  reduce-gradients w over dp by avg\n",
-                "",
+                (
+                    "  reduce-gradients w over dp by avg\n",
+                    "",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "ddp",
         _DDP,
-        ("missing wait on bucket", "missing-wait", (
+        (
+            "missing wait on bucket",
+            "missing-wait",
             (
-                "  wait b1\n",
-                "",
+                (
+                    "  wait b1\n",
+                    "",
+                ),
             ),
-        )),
-        ("bucket not reduced", "missing-gradient-reduction", (
+        ),
+        (
+            "bucket not reduced",
+            "missing-gradient-reduction",
             (
-                "  g1 = all-reduce(dw1) over dp async b1 on comm\n",
-                "  g1 = clone(dw1)\n",
+                (
+                    "  g1 = all-reduce(dw1) over dp async b1 on comm\n",
+                    "  g1 = clone(dw1)\n",
+                ),
+                (
+                    "  wait b1\n",
+                    "",
+                ),
             ),
+        ),
+        (
+            "in-place scale while in flight (WAR/RAW)",
+            "buffer-in-flight cross-stream-access",
             (
-                "  wait b1\n",
-                "",
+                (
+                    "  dh = backward a (da)\n",
+                    "  mul_(dw2!, 0.5)\n  dh = backward a (da)\n",
+                ),
             ),
-        )),
-        ("in-place scale while in flight (WAR/RAW)", "buffer-in-flight cross-stream-access", (
+        ),
+        (
+            "max reduce",
+            "wrong-reduce-op",
             (
-                "  dh = backward a (da)\n",
-                "  mul_(dw2!, 0.5)\n  dh = backward a (da)\n",
+                (
+                    "g1 = all-reduce(dw1)",
+                    "g1 = all-reduce max(dw1)",
+                ),
             ),
-        )),
-        ("max reduce", "wrong-reduce-op", (
+        ),
+        (
+            "twice reduced",
+            "doubled-allreduce",
             (
-                "g1 = all-reduce(dw1)",
-                "g1 = all-reduce max(dw1)",
+                (
+                    "  wait b2\n  wait b1\n",
+                    "  wait b2\n  wait b1\n  g1 = all-reduce(g1) over dp\n",
+                ),
             ),
-        )),
-        ("twice reduced", "doubled-allreduce", (
+        ),
+        (
+            "half the group (ranks 0-3)",
+            "wrong-collective-group",
             (
-                "  wait b2\n  wait b1\n",
-                "  wait b2\n  wait b1\n  g1 = all-reduce(g1) over dp\n",
+                (
+                    "g1 = all-reduce(dw1) over dp async b1",
+                    "g1 = all-reduce(dw1) over ranks 0-3 async b1",
+                ),
             ),
-        )),
-        ("half the group (ranks 0-3)", "wrong-collective-group", (
+        ),
+        (
+            "handle never waited at all",
+            "handle-never-waited missing-gradient-reduction",
             (
-                "g1 = all-reduce(dw1) over dp async b1",
-                "g1 = all-reduce(dw1) over ranks 0-3 async b1",
+                (
+                    "  wait b2\n  wait b1\n",
+                    "  wait b1\n",
+                ),
+                (
+                    "  s2 = div(g2, 8)\n",
+                    "  s2 = div(dw2, 8)\n",
+                ),
             ),
-        )),
-        ("handle never waited at all", "handle-never-waited missing-gradient-reduction", (
-            (
-                "  wait b2\n  wait b1\n",
-                "  wait b1\n",
-            ),
-            (
-                "  s2 = div(g2, 8)\n",
-                "  s2 = div(dw2, 8)\n",
-            ),
-        )),
+        ),
     ),
     *variants(
         "hsdp",
         _HSDP,
-        ("replica all-reduce missing", "missing-gradient-reduction", (
+        (
+            "replica all-reduce missing",
+            "missing-gradient-reduction",
             (
-                "  gs = reduce-scatter(dwf, dim=0) over shard\n  grad(w) = all-reduce(gs) over rep",
-                "  grad(w) = reduce-scatter(dwf, dim=0) over shard",
+                (
+                    "  gs = reduce-scatter(dwf, dim=0) over shard\n  grad(w) = all-reduce(gs) over rep",
+                    "  grad(w) = reduce-scatter(dwf, dim=0) over shard",
+                ),
             ),
-        )),
-        ("gather over the wrong axis", "gather-of-unsharded mismatched-shards", (
+        ),
+        (
+            "gather over the wrong axis",
+            "gather-of-unsharded mismatched-shards",
             (
-                "wf = all-gather(w, dim=0) over shard",
-                "wf = all-gather(w, dim=0) over rep",
+                (
+                    "wf = all-gather(w, dim=0) over shard",
+                    "wf = all-gather(w, dim=0) over rep",
+                ),
             ),
-        )),
-        ("axes of the two reductions swapped", "gradient-sharded-unlike-weight", (
+        ),
+        (
+            "axes of the two reductions swapped",
+            "gradient-sharded-unlike-weight",
             (
-                "reduce-scatter(dwf, dim=0) over shard",
-                "reduce-scatter(dwf, dim=0) over rep",
+                (
+                    "reduce-scatter(dwf, dim=0) over shard",
+                    "reduce-scatter(dwf, dim=0) over rep",
+                ),
+                (
+                    "all-reduce(gs) over rep",
+                    "all-reduce(gs) over shard",
+                ),
             ),
+        ),
+        (
+            "ring order of gather wrong",
+            "wrong-collective-group",
             (
-                "all-reduce(gs) over rep",
-                "all-reduce(gs) over shard",
+                (
+                    "wf = all-gather(w, dim=0) over shard",
+                    "wf = all-gather(w, dim=0) over ranks 1,0",
+                ),
             ),
-        )),
-        ("ring order of gather wrong", "wrong-collective-group", (
-            (
-                "wf = all-gather(w, dim=0) over shard",
-                "wf = all-gather(w, dim=0) over ranks 1,0",
-            ),
-        )),
+        ),
     ),
     *variants(
         "clip",
         _CLIP,
-        ("norm not reduced over tp", "missing-allreduce", (
+        (
+            "norm not reduced over tp",
+            "missing-allreduce",
             (
-                "  nwt = all-reduce(nw) over tp\n",
-                "  nwt = clone(nw)\n",
+                (
+                    "  nwt = all-reduce(nw) over tp\n",
+                    "  nwt = clone(nw)\n",
+                ),
             ),
-        )),
-        ("replicated weight counted tp times", "missing-allreduce", (
+        ),
+        (
+            "replicated weight counted tp times",
+            "missing-allreduce",
             (
-                "  nwt = all-reduce(nw) over tp\n",
-                "",
+                (
+                    "  nwt = all-reduce(nw) over tp\n",
+                    "",
+                ),
+                (
+                    "  tot = add(nwt, nn)\n",
+                    "  tot0 = add(nw, nn)\n  tot = all-reduce(tot0) over tp\n",
+                ),
             ),
+        ),
+        (
+            "norm of unreduced grads",
+            "partial-through-nonlinear",
             (
-                "  tot = add(nwt, nn)\n",
-                "  tot0 = add(nw, nn)\n  tot = all-reduce(tot0) over tp\n",
+                (
+                    "sqw = pow(gw, 2)",
+                    "sqw = pow(grad(w), 2)",
+                ),
             ),
-        )),
-        ("norm of unreduced grads", "partial-through-nonlinear", (
+        ),
+        (
+            "norm all-reduced over dp",
+            "wrong-collective-group",
             (
-                "sqw = pow(gw, 2)",
-                "sqw = pow(grad(w), 2)",
+                (
+                    "nwt = all-reduce(nw) over tp",
+                    "nwt = all-reduce(nw) over dp",
+                ),
             ),
-        )),
-        ("norm all-reduced over dp", "wrong-collective-group", (
+        ),
+        (
+            "sqrt before reduce",
+            "partial-through-nonlinear",
             (
-                "nwt = all-reduce(nw) over tp",
-                "nwt = all-reduce(nw) over dp",
+                (
+                    "  nwt = all-reduce(nw) over tp\n",
+                    "  nr = sqrt(nw)\n  nwt = all-reduce(nr) over tp\n",
+                ),
             ),
-        )),
-        ("sqrt before reduce", "partial-through-nonlinear", (
-            (
-                "  nwt = all-reduce(nw) over tp\n",
-                "  nr = sqrt(nw)\n  nwt = all-reduce(nr) over tp\n",
-            ),
-        )),
+        ),
     ),
     *variants(
         "vocab",
         _VOCAB,
-        ("embedding without all-reduce", "missing-allreduce", (
+        (
+            "embedding without all-reduce",
+            "missing-allreduce",
             (
-                "  e = all-reduce(ep) over tp\n",
-                "  e = clone(ep)\n",
+                (
+                    "  e = all-reduce(ep) over tp\n",
+                    "  e = clone(ep)\n",
+                ),
             ),
-        )),
-        ("sum-exp not reduced", "partial-through-nonlinear", (
+        ),
+        (
+            "sum-exp not reduced",
+            "partial-through-nonlinear",
             (
-                "  sea = all-reduce(se) over tp\n",
-                "  sea = clone(se)\n",
+                (
+                    "  sea = all-reduce(se) over tp\n",
+                    "  sea = clone(se)\n",
+                ),
             ),
-        )),
-        ("max reduced by sum", "wrong-reduce-op", (
+        ),
+        (
+            "max reduced by sum",
+            "wrong-reduce-op",
             (
-                "mxa = all-reduce max(mx)",
-                "mxa = all-reduce(mx)",
+                (
+                    "mxa = all-reduce max(mx)",
+                    "mxa = all-reduce(mx)",
+                ),
             ),
-        )),
-        ("max not reduced", "partial-through-nonlinear", (
+        ),
+        (
+            "max not reduced",
+            "partial-through-nonlinear",
             (
-                "  mxa = all-reduce max(mx) over tp\n",
-                "  mxa = clone(mx)\n",
+                (
+                    "  mxa = all-reduce max(mx) over tp\n",
+                    "  mxa = clone(mx)\n",
+                ),
             ),
-        )),
-        ("sum-exp reduced over dp", "wrong-collective-group", (
+        ),
+        (
+            "sum-exp reduced over dp",
+            "wrong-collective-group",
             (
-                "sea = all-reduce(se) over tp",
-                "sea = all-reduce(se) over dp",
+                (
+                    "sea = all-reduce(se) over tp",
+                    "sea = all-reduce(se) over dp",
+                ),
             ),
-        )),
-        ("log before reduce", "partial-through-nonlinear", (
+        ),
+        (
+            "log before reduce",
+            "partial-through-nonlinear",
             (
-                "  sea = all-reduce(se) over tp\n  lse = torch.log(sea)",
-                "  ls0 = torch.log(se)\n  lse = all-reduce(ls0) over tp",
+                (
+                    "  sea = all-reduce(se) over tp\n  lse = torch.log(sea)",
+                    "  ls0 = torch.log(se)\n  lse = all-reduce(ls0) over tp",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "ce",
         _CE,
-        ("cross entropy of a vocabulary shard", "loss-over-shards", (
+        (
+            "cross entropy of a vocabulary shard",
+            "loss-over-shards",
             (
-                "  zg = all-gather(z, dim=-1) over tp\n",
-                "  zg = clone(z)\n",
+                (
+                    "  zg = all-gather(z, dim=-1) over tp\n",
+                    "  zg = clone(z)\n",
+                ),
             ),
-        )),
-        ("softmax on the shard", "softmax-over-shards", (
+        ),
+        (
+            "softmax on the shard",
+            "softmax-over-shards",
             (
-                "  zg = all-gather(z, dim=-1) over tp\n",
-                "  zs = F.softmax(z, dim=-1)\n  zg = all-gather(zs, dim=-1) over tp\n",
+                (
+                    "  zg = all-gather(z, dim=-1) over tp\n",
+                    "  zs = F.softmax(z, dim=-1)\n  zg = all-gather(zs, dim=-1) over tp\n",
+                ),
             ),
-        )),
-        ("logits gathered along tokens", "wrong-gather-dim", (
+        ),
+        (
+            "logits gathered along tokens",
+            "wrong-gather-dim",
             (
-                "zg = all-gather(z, dim=-1) over tp",
-                "zg = all-gather(z, dim=0) over tp",
+                (
+                    "zg = all-gather(z, dim=-1) over tp",
+                    "zg = all-gather(z, dim=0) over tp",
+                ),
             ),
-        )),
-        ("all-reduce of logits", "allreduce-of-shards", (
+        ),
+        (
+            "all-reduce of logits",
+            "allreduce-of-shards",
             (
-                "zg = all-gather(z, dim=-1) over tp",
-                "zg = all-reduce(z) over tp",
+                (
+                    "zg = all-gather(z, dim=-1) over tp",
+                    "zg = all-reduce(z) over tp",
+                ),
             ),
-        )),
-        ("replicated logits fed to vocab-parallel loss", "doubled-allreduce", (
+        ),
+        (
+            "replicated logits fed to vocab-parallel loss",
+            "doubled-allreduce",
             (
-                "  l = F.cross_entropy(zf, tgt)",
-                "  ex = exp(zf)\n  s = sum(ex, dim=-1)\n  sr = all-reduce(s) over tp\n  lg = log(sr)\n  l = mean(lg)",
+                (
+                    "  l = F.cross_entropy(zf, tgt)",
+                    "  ex = exp(zf)\n  s = sum(ex, dim=-1)\n  sr = all-reduce(s) over tp\n  lg = log(sr)\n  l = mean(lg)",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "pertoken",
         _PERTOKEN,
-        ("cp missing from the gradient group", "missing-gradient-reduction", (
+        (
+            "cp missing from the gradient group",
+            "missing-gradient-reduction",
             (
-                "reduce-gradients w over dp,cp",
-                "reduce-gradients w over dp",
+                (
+                    "reduce-gradients w over dp,cp",
+                    "reduce-gradients w over dp",
+                ),
             ),
-        )),
-        ("gradients averaged although tokens divided", "wrong-gradient-scale", (
+        ),
+        (
+            "gradients averaged although tokens divided",
+            "wrong-gradient-scale",
             (
-                "reduce-gradients w over dp,cp",
-                "reduce-gradients w over dp,cp by avg",
+                (
+                    "reduce-gradients w over dp,cp",
+                    "reduce-gradients w over dp,cp by avg",
+                ),
             ),
-        )),
-        ("denominator local", "partial-through-nonlinear", (
+        ),
+        (
+            "denominator local",
+            "partial-through-nonlinear",
             (
-                "  dent = all-reduce(den) over dp,cp\n",
-                "  dent = clone(den)\n",
+                (
+                    "  dent = all-reduce(den) over dp,cp\n",
+                    "  dent = clone(den)\n",
+                ),
             ),
-        )),
-        ("denominator reduced over dp only", "partial-through-nonlinear", (
+        ),
+        (
+            "denominator reduced over dp only",
+            "partial-through-nonlinear",
             (
-                "dent = all-reduce(den) over dp,cp",
-                "dent = all-reduce(den) over dp",
+                (
+                    "dent = all-reduce(den) over dp,cp",
+                    "dent = all-reduce(den) over dp",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "meanloss",
         _MEANLOSS,
-        ("divides by dp without cp", "wrong-gradient-scale", (
+        (
+            "divides by dp without cp",
+            "wrong-gradient-scale",
             (
-                "divide 8",
-                "divide 4",
+                (
+                    "divide 8",
+                    "divide 4",
+                ),
             ),
-        )),
-        ("loss multiplied by cp", "wrong-gradient-scale", (
+        ),
+        (
+            "loss multiplied by cp",
+            "wrong-gradient-scale",
             (
-                "  dy, _ = backward l (grad(l))",
-                "  lc = mul(l, 2)\n  dl = backward lc (grad(lc))\n  dy, _ = backward l (dl)",
+                (
+                    "  dy, _ = backward l (grad(l))",
+                    "  lc = mul(l, 2)\n  dl = backward lc (grad(lc))\n  dy, _ = backward l (dl)",
+                ),
+                (
+                    "loss l",
+                    "loss lc",
+                ),
             ),
+        ),
+        (
+            "grad averaged and divided",
+            "wrong-gradient-scale",
             (
-                "loss l",
-                "loss lc",
+                (
+                    "over dp,cp divide 8",
+                    "over dp,cp by avg divide 8",
+                ),
             ),
-        )),
-        ("grad averaged and divided", "wrong-gradient-scale", (
-            (
-                "over dp,cp divide 8",
-                "over dp,cp by avg divide 8",
-            ),
-        )),
+        ),
     ),
     *variants(
         "root",
         _ROOT,
-        ("reduced to root, used everywhere", "root-only-result-used", (
+        (
+            "reduced to root, used everywhere",
+            "root-only-result-used",
             (
-                "  m = broadcast(r, root=0) over dp",
-                "  m = mul(r, 0.125)",
+                (
+                    "  m = broadcast(r, root=0) over dp",
+                    "  m = mul(r, 0.125)",
+                ),
             ),
-        )),
-        ("broadcast from another rank", "root-only-result-used", (
+        ),
+        (
+            "broadcast from another rank",
+            "root-only-result-used",
             (
-                "m = broadcast(r, root=0)",
-                "m = broadcast(r, root=3)",
+                (
+                    "m = broadcast(r, root=0)",
+                    "m = broadcast(r, root=3)",
+                ),
             ),
-        )),
+        ),
     ),
     *variants(
         "streams",
         _STREAMS,
-        ("no event back to main", "cross-stream-access", (
+        (
+            "no event back to main",
+            "cross-stream-access",
             (
-                "  await done on main\n",
-                "",
+                (
+                    "  await done on main\n",
+                    "",
+                ),
             ),
-        )),
-        ("no event to comm", "cross-stream-access", (
+        ),
+        (
+            "no event to comm",
+            "cross-stream-access",
             (
-                "  await ready on comm\n",
-                "",
+                (
+                    "  await ready on comm\n",
+                    "",
+                ),
             ),
-        )),
-        ("event recorded before the producer", "cross-stream-access", (
+        ),
+        (
+            "event recorded before the producer",
+            "cross-stream-access",
             (
-                "  p = linear(x, w)\n  record ready on main\n",
-                "  record ready on main\n  p = linear(x, w)\n",
+                (
+                    "  p = linear(x, w)\n  record ready on main\n",
+                    "  record ready on main\n  p = linear(x, w)\n",
+                ),
             ),
-        )),
-        ("buffer overwritten while comm reads", "cross-stream-access", (
+        ),
+        (
+            "buffer overwritten while comm reads",
+            "cross-stream-access",
             (
-                "  q = linear(x, v)\n",
-                "  zero_(p!)\n  q = linear(x, v)\n",
+                (
+                    "  q = linear(x, v)\n",
+                    "  zero_(p!)\n  q = linear(x, v)\n",
+                ),
             ),
-        )),
-        ("two collectives on one group from two streams in opposite orders", "collective-order-mismatch", (
+        ),
+        (
+            "two collectives on one group from two streams in opposite orders",
+            "collective-order-mismatch",
             (
-                "program\n",
-                "program tp=0\n",
+                (
+                    "program\n",
+                    "program tp=0\n",
+                ),
+                (
+                    "  z = add(y, z0)",
+                    "  z = add(y, z0)\n"
+                    "program tp=1\n"
+                    "  q = linear(x, v)\n"
+                    "  z0 = all-reduce(q) over tp\n"
+                    "  p = linear(x, w)\n"
+                    "  y = all-reduce(p) over tp\n"
+                    "  z = add(y, z0)",
+                ),
             ),
-            (
-                "  z = add(y, z0)",
-                "  z = add(y, z0)\n"
-                "program tp=1\n"
-                "  q = linear(x, v)\n"
-                "  z0 = all-reduce(q) over tp\n"
-                "  p = linear(x, w)\n"
-                "  y = all-reduce(p) over tp\n"
-                "  z = add(y, z0)",
-            ),
-        )),
+        ),
     ),
 )

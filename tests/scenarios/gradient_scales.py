@@ -34,16 +34,20 @@ HALF = ONE.replace("loss l", "loss k f32[] dp:P(avg)").replace(
 
 SCENARIOS = (
     *pair(
-        "loss scale that is not undone in a step written out", "wrong-gradient-scale",
-        ONE_SCALED + """
+        "loss scale that is not undone in a step written out",
+        "wrong-gradient-scale",
+        ONE_SCALED
+        + """
   rw = all-reduce avg(gw) over dp
 + rw = div(rw, 4096.0)
   adam_step(w!, rw, m!, v!)
 """,
     ),
     *pair(
-        "loss scale that is undone twice", "wrong-gradient-scale",
-        SCALED + """
+        "loss scale that is undone twice",
+        "wrong-gradient-scale",
+        SCALED
+        + """
 - grad(w) = div(gw, 4096.0)
 - grad(u) = div(gu, 4096.0)
 + grad(w) = identity(gw)
@@ -55,8 +59,10 @@ SCENARIOS = (
 """,
     ),
     *pair(
-        "gradient divided before its sum by half of the ranks", "wrong-gradient-scale",
-        ONE + """
+        "gradient divided before its sum by half of the ranks",
+        "wrong-gradient-scale",
+        ONE
+        + """
 - pw = mul(gw, 0.5)
 + pw = mul(gw, 0.25)
   rw = all-reduce(pw) over dp
@@ -64,8 +70,10 @@ SCENARIOS = (
 """,
     ),
     *pair(
-        "slice of a weight stepped with a sum", "wrong-gradient-scale",
-        ONE + """
+        "slice of a weight stepped with a sum",
+        "wrong-gradient-scale",
+        ONE
+        + """
 - rw = reduce-scatter(gw, dim=0) over dp
 + rw = reduce-scatter avg(gw, dim=0) over dp
   ws = chunk(w, dim=0) over dp
@@ -74,8 +82,10 @@ SCENARIOS = (
 """,
     ),
     *pair(
-        "flat bucket taken apart in another order", "gradient-of-another-tensor",
-        PLAIN + """
+        "flat bucket taken apart in another order",
+        "gradient-of-another-tensor",
+        PLAIN
+        + """
   fw = view(gw, [64])
   fu = view(gu, [64])
   flat = cat([fw, fu], dim=0)
@@ -91,8 +101,10 @@ SCENARIOS = (
 """,
     ),
     *pair(
-        "update of a weight that has no gradient", "update-without-gradient",
-        HEAD + """
+        "update of a weight that has no gradient",
+        "update-without-gradient",
+        HEAD
+        + """
   dq = backward l (grad(l))
   dz = backward q (dq)
 - dy, _ = backward z (dz)
@@ -105,7 +117,8 @@ SCENARIOS = (
     ),
     *correct(
         "loss that is returned divided for a log, and goes back whole",
-        PLAIN.replace("loss l", "loss logged").replace("  dq = back", "  logged = div(l, 16)\n  dq = back") + """
+        PLAIN.replace("loss l", "loss logged").replace("  dq = back", "  logged = div(l, 16)\n  dq = back")
+        + """
   grad(w) = all-reduce avg(gw) over dp
   grad(u) = all-reduce avg(gu) over dp
   update w, u
@@ -113,7 +126,8 @@ SCENARIOS = (
     ),
     *correct(
         "gradients clipped after the loss scale is undone",
-        ONE_SCALED + """
+        ONE_SCALED
+        + """
   rw = all-reduce avg(gw) over dp
   rw = mul(rw, 0.000244140625)
   cw = clamp(rw, -1.0, 1.0)
@@ -122,7 +136,10 @@ SCENARIOS = (
     ),
     *correct(
         "weight of a loss that is no scale",
-        HEAD.replace("loss l", "loss s") + "  s = mul(l, 3.0)\n  dl = backward s (grad(s))\n  dq = backward l (dl)" + BACK + """
+        HEAD.replace("loss l", "loss s")
+        + "  s = mul(l, 3.0)\n  dl = backward s (grad(s))\n  dq = backward l (dl)"
+        + BACK
+        + """
   grad(w) = all-reduce avg(gw) over dp
   grad(u) = all-reduce avg(gu) over dp
   update w, u
@@ -130,7 +147,8 @@ SCENARIOS = (
     ),
     *correct(
         "half of a mean, which is declared to be averaged, goes backward",
-        HALF + """
+        HALF
+        + """
   rw = all-reduce avg(gw) over dp
   sgd_step(w!, rw, lr=0.1)
 """,

@@ -6,7 +6,8 @@ from tests.scenarios.scenario import correct, pair, variants
 
 SCENARIOS = (
     *pair(
-        "parameter used while its gather is under way", "missing-wait",
+        "parameter used while its gather is under way",
+        "missing-wait",
         """
 mesh $MESH
 weight w f32[16,8] dp:S(0)
@@ -20,7 +21,8 @@ program
         ("dp=2", "dp=4 tp=2"),
     ),
     *pair(
-        "shard used in place of the gathered parameter", "mismatched-shards wrong-placement-claim shapes-do-not-fit",
+        "shard used in place of the gathered parameter",
+        "mismatched-shards wrong-placement-claim shapes-do-not-fit",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -33,7 +35,8 @@ program
 """,
     ),
     *pair(
-        "parameter gathered after its use", "mismatched-shards use-before-definition",
+        "parameter gathered after its use",
+        "mismatched-shards use-before-definition",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -45,7 +48,8 @@ program
 """,
     ),
     *pair(
-        "second layer waits for the first layer's gather", "missing-wait double-wait",
+        "second layer waits for the first layer's gather",
+        "missing-wait double-wait",
         """
 mesh dp=2
 weight w1 f32[8,8] dp:S(0)
@@ -63,8 +67,8 @@ program
 """,
     ),
     *pair(
-        "gradient reduce-scattered along another dimension than the parameter", "wrong-placement-claim mismatched-shards"
-        " gradient-sharded-unlike-weight",
+        "gradient reduce-scattered along another dimension than the parameter",
+        "wrong-placement-claim mismatched-shards gradient-sharded-unlike-weight",
         """
 mesh $MESH
 weight w f32[16,8] dp:S(0)
@@ -81,7 +85,8 @@ program
         ("dp=2", "dp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "whole gradient for a sharded parameter", "missing-gradient-reduction gradient-sharded-unlike-weight",
+        "whole gradient for a sharded parameter",
+        "missing-gradient-reduction gradient-sharded-unlike-weight",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -97,7 +102,8 @@ program
 """,
     ),
     *pair(
-        "steps that take each other's gradient", "gradient-of-another-tensor",
+        "steps that take each other's gradient",
+        "gradient-of-another-tensor",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -122,7 +128,8 @@ program
 """,
     ),
     *pair(
-        "loss scale undone on one weight", "wrong-gradient-scale",
+        "loss scale undone on one weight",
+        "wrong-gradient-scale",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -147,7 +154,8 @@ program
 """,
     ),
     *pair(
-        "optimizer state of the next shard", "state-of-another-shard",
+        "optimizer state of the next shard",
+        "state-of-another-shard",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -165,7 +173,8 @@ program
 """,
     ),
     *pair(
-        "optimizer state sharded along another dimension", "state-of-another-shard mismatched-shards",
+        "optimizer state sharded along another dimension",
+        "state-of-another-shard mismatched-shards",
         """
 mesh dp=2
 weight w f32[16,16] dp:S(0)
@@ -185,7 +194,8 @@ program
 """,
     ),
     *pair(
-        "optimizer state of another shard by regions", "state-of-another-shard",
+        "optimizer state of another shard by regions",
+        "state-of-another-shard",
         """
 mesh dp=2
 weight w.0 f32[8,8] region [0:8,0:8] of w[16,8]
@@ -206,7 +216,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "missing data-parallel reduction", "missing-gradient-reduction",
+        "missing data-parallel reduction",
+        "missing-gradient-reduction",
         """
 mesh $MESH
 weight w f32[16,8]
@@ -221,7 +232,8 @@ program
         ("dp=2", "dp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "missing data-parallel all-reduce of one of two gradients", "missing-gradient-reduction",
+        "missing data-parallel all-reduce of one of two gradients",
+        "missing-gradient-reduction",
         """
 mesh dp=2
 weight w1 f32[16,8]
@@ -242,7 +254,8 @@ program
 """,
     ),
     *pair(
-        "gradient as an output without its reduction", "missing-gradient-reduction missing-allreduce",
+        "gradient as an output without its reduction",
+        "missing-gradient-reduction missing-allreduce",
         """
 mesh dp=2
 weight w f32[16,8]
@@ -257,7 +270,8 @@ program
 """,
     ),
     *pair(
-        "missing context-parallel reduction", "missing-gradient-reduction",
+        "missing context-parallel reduction",
+        "missing-gradient-reduction",
         """
 mesh dp=2 cp=2 tp=2
 weight w f32[16,8] tp:S(0)
@@ -272,7 +286,8 @@ program
 """,
     ),
     *pair(
-        "layer norm gradient not reduced under sequence parallelism", "missing-gradient-reduction",
+        "layer norm gradient not reduced under sequence parallelism",
+        "missing-gradient-reduction",
         """
 mesh $MESH
 weight g f32[8]
@@ -292,7 +307,8 @@ program
         ("tp=2", "tp=4", "dp=1 tp=2"),
     ),
     *pair(
-        "bias of a row-parallel linear under sequence parallelism", "missing-gradient-reduction",
+        "bias of a row-parallel linear under sequence parallelism",
+        "missing-gradient-reduction",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -312,7 +328,8 @@ program
 """,
     ),
     *pair(
-        "sequence-parallel gather without its reduce-scatter in backward", "missing-gradient-reduction missing-dual"
+        "sequence-parallel gather without its reduce-scatter in backward",
+        "missing-gradient-reduction missing-dual"
         " mismatched-shards wrong-placement-claim missing-allreduce partial-through-nonlinear",
         """
 mesh tp=2
@@ -333,7 +350,8 @@ program
 """,
     ),
     *pair(
-        "column-parallel input gradient without its all-reduce", "missing-gradient-reduction",
+        "column-parallel input gradient without its all-reduce",
+        "missing-gradient-reduction",
         """
 mesh $MESH
 weight g f32[8]
@@ -358,7 +376,8 @@ program
         ("tp=2", "tp=4", "pp=2 tp=2"),
     ),
     *pair(
-        "invariant input whose gradient stays partial", "missing-gradient-reduction",
+        "invariant input whose gradient stays partial",
+        "missing-gradient-reduction",
         """
 mesh tp=2
 weight w f32[16,8] tp:S(0)
@@ -373,7 +392,8 @@ program
 """,
     ),
     *pair(
-        "invariant activation between two layers", "missing-gradient-reduction",
+        "invariant activation between two layers",
+        "missing-gradient-reduction",
         """
 mesh tp=2
 weight w1 f32[16,8] tp:S(0)
@@ -443,7 +463,8 @@ program
 """,
     ),
     *pair(
-        "extra all-reduce in backward of a row-parallel linear", "doubled-allreduce",
+        "extra all-reduce in backward of a row-parallel linear",
+        "doubled-allreduce",
         """
 mesh tp=2
 weight w1 f32[16,8] tp:S(0)
@@ -465,7 +486,8 @@ program
 """,
     ),
     *pair(
-        "input gradient reduced over dp", "wrong-collective-group missing-gradient-reduction allreduce-of-shards",
+        "input gradient reduced over dp",
+        "wrong-collective-group missing-gradient-reduction allreduce-of-shards",
         """
 mesh dp=2 tp=2
 weight g f32[8]
@@ -484,7 +506,8 @@ program
 """,
     ),
     *pair(
-        "gradient reduced over tp instead of dp", "missing-gradient-reduction allreduce-of-shards doubled-gradient-reduction",
+        "gradient reduced over tp instead of dp",
+        "missing-gradient-reduction allreduce-of-shards doubled-gradient-reduction",
         """
 mesh dp=2 tp=2
 weight w f32[16,8] tp:S(0)
@@ -499,7 +522,8 @@ program
 """,
     ),
     *pair(
-        "gradient summed twice over dp", "doubled-gradient-reduction doubled-allreduce",
+        "gradient summed twice over dp",
+        "doubled-gradient-reduction doubled-allreduce",
         """
 mesh dp=2
 weight w f32[16,8]
@@ -515,7 +539,8 @@ program
 """,
     ),
     *pair(
-        "tied embedding without its all-reduce", "tied-gradient-not-reduced",
+        "tied embedding without its all-reduce",
+        "tied-gradient-not-reduced",
         """
 mesh pp=2
 weight e f32[32,8]
@@ -538,7 +563,8 @@ program pp=1
 """,
     ),
     *pair(
-        "tied embedding on four pipeline stages, by an embedding group", "tied-gradient-not-reduced",
+        "tied embedding on four pipeline stages, by an embedding group",
+        "tied-gradient-not-reduced",
         """
 mesh pp=4
 weight e f32[32,8]
@@ -581,7 +607,8 @@ program ranks 3
 """,
     ),
     *pair(
-        "the second of two losses summed over dp", "wrong-loss-scale",
+        "the second of two losses summed over dp",
+        "wrong-loss-scale",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -608,7 +635,8 @@ program
 """,
     ),
     *pair(
-        "the weight of the second of two losses not reduced", "missing-gradient-reduction",
+        "the weight of the second of two losses not reduced",
+        "missing-gradient-reduction",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -635,7 +663,8 @@ program
 """,
     ),
     *pair(
-        "the weight of the second of two losses summed over dp", "wrong-gradient-scale",
+        "the weight of the second of two losses summed over dp",
+        "wrong-gradient-scale",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -663,7 +692,8 @@ program
 """,
     ),
     *pair(
-        "mean loss summed over dp", "wrong-loss-scale wrong-reduce-op",
+        "mean loss summed over dp",
+        "wrong-loss-scale wrong-reduce-op",
         """
 mesh $MESH
 input q f32[8,8] dp:S(0)
@@ -676,7 +706,8 @@ program
         ("dp=2", "dp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "loss divided by the tokens of one rank", "wrong-loss-scale",
+        "loss divided by the tokens of one rank",
+        "wrong-loss-scale",
         """
 mesh dp=4
 input q f32[32] dp:S(0)
@@ -689,7 +720,8 @@ program
 """,
     ),
     *pair(
-        "loss divided by context-parallel tokens only", "wrong-loss-scale",
+        "loss divided by context-parallel tokens only",
+        "wrong-loss-scale",
         """
 mesh dp=2 cp=2
 input q f32[4,16] dp:S(0) cp:S(1)
@@ -702,7 +734,8 @@ program
 """,
     ),
     *pair(
-        "gradients of a mean loss summed over dp", "wrong-gradient-scale",
+        "gradients of a mean loss summed over dp",
+        "wrong-gradient-scale",
         """
 mesh $MESH
 weight w f32[8,8]
@@ -721,7 +754,8 @@ program
         ("dp=2", "dp=4"),
     ),
     *pair(
-        "gradients divided by the wrong number of ranks", "wrong-gradient-scale",
+        "gradients divided by the wrong number of ranks",
+        "wrong-gradient-scale",
         """
 mesh dp=4 tp=2
 weight w f32[8,8]
@@ -739,7 +773,8 @@ program
 """,
     ),
     *pair(
-        "gradients divided by dp and not by cp", "wrong-gradient-scale",
+        "gradients divided by dp and not by cp",
+        "wrong-gradient-scale",
         """
 mesh dp=2 cp=2
 weight w f32[8,8]
@@ -756,7 +791,8 @@ program
 """,
     ),
     *pair(
-        "averaged and divided", "wrong-gradient-scale",
+        "averaged and divided",
+        "wrong-gradient-scale",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -773,7 +809,8 @@ program
 """,
     ),
     *pair(
-        "loss of a micro-batch not divided by their number", "wrong-gradient-scale wrong-loss-scale",
+        "loss of a micro-batch not divided by their number",
+        "wrong-gradient-scale wrong-loss-scale",
         """
 mesh dp=2
 micro-batches 4
@@ -806,7 +843,8 @@ program
 """,
     ),
     *pair(
-        "loss divided by dp and gradients averaged", "wrong-gradient-scale",
+        "loss divided by dp and gradients averaged",
+        "wrong-gradient-scale",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -900,8 +938,8 @@ program
 """,
     ),
     *pair(
-        "tokens counted on one rank only", "wrong-loss-scale missing-allreduce partial-times-partial"
-        " partial-through-nonlinear",
+        "tokens counted on one rank only",
+        "wrong-loss-scale missing-allreduce partial-times-partial partial-through-nonlinear",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -921,7 +959,8 @@ program
 """,
     ),
     *pair(
-        "gradients reduced in bf16 where the plan declares f32", "reduction-in-lower-precision",
+        "gradients reduced in bf16 where the plan declares f32",
+        "reduction-in-lower-precision",
         """
 mesh dp=2
 weight w f32[16,8]
@@ -937,7 +976,8 @@ program
 """,
     ),
     *pair(
-        "gradient cast to bf16 before its sum and back after", "reduction-in-lower-precision",
+        "gradient cast to bf16 before its sum and back after",
+        "reduction-in-lower-precision",
         """
 mesh dp=4
 weight w f32[16,8]
@@ -954,7 +994,8 @@ program
 """,
     ),
     *pair(
-        "bf16 reduce-scatter into an f32 gradient", "reduction-in-lower-precision",
+        "bf16 reduce-scatter into an f32 gradient",
+        "reduction-in-lower-precision",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -968,7 +1009,8 @@ program
 """,
     ),
     *pair(
-        "one member casts before the all-reduce", "mismatched-collective",
+        "one member casts before the all-reduce",
+        "mismatched-collective",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -984,7 +1026,8 @@ program tp=1
 """,
     ),
     *pair(
-        "one member communicates in another dtype", "mismatched-collective",
+        "one member communicates in another dtype",
+        "mismatched-collective",
         """
 mesh tp=2
 input p f32[4,8] tp:P
@@ -996,7 +1039,8 @@ program tp=1
 """,
     ),
     *pair(
-        "fp8 scale used before its amax", "scale-before-amax",
+        "fp8 scale used before its amax",
+        "scale-before-amax",
         """
 mesh tp=2
 buffer scale f32[1]
@@ -1014,7 +1058,8 @@ program
 """,
     ),
     *pair(
-        "fp8 scale read before it is overwritten from the amax", "scale-before-amax",
+        "fp8 scale read before it is overwritten from the amax",
+        "scale-before-amax",
         """
 mesh dp=2 tp=2
 buffer amax f32[1]
@@ -1030,8 +1075,8 @@ program
 """,
     ),
     *pair(
-        "fp8 amax not reduced over the ranks that share the tensor", "scale-before-amax missing-allreduce"
-        " partial-through-nonlinear",
+        "fp8 amax not reduced over the ranks that share the tensor",
+        "scale-before-amax missing-allreduce partial-through-nonlinear",
         """
 mesh tp=2
 input x f32[8,8] tp:S(1)
@@ -1186,7 +1231,8 @@ program
 """,
     ),
     *pair(
-        "gradient left out where the plan reduces others and leaves the step to the loop", "missing-gradient-reduction",
+        "gradient left out where the plan reduces others and leaves the step to the loop",
+        "missing-gradient-reduction",
         """
 mesh dp=2
 weight w1 f32[16,8]
@@ -1203,7 +1249,8 @@ program
 """,
     ),
     *pair(
-        "column-parallel input gradient unreduced into an embedding", "missing-gradient-reduction missing-allreduce",
+        "column-parallel input gradient unreduced into an embedding",
+        "missing-gradient-reduction missing-allreduce",
         """
 mesh tp=2
 weight e f32[32,8]
@@ -1221,7 +1268,8 @@ program
 """,
     ),
     *pair(
-        "router gradient not reduced under sequence parallelism", "missing-gradient-reduction",
+        "router gradient not reduced under sequence parallelism",
+        "missing-gradient-reduction",
         """
 mesh dp=2 tp=2
 weight router f32[8,16]
@@ -1237,7 +1285,8 @@ program
 """,
     ),
     *pair(
-        "FSDP gradient all-reduced over the replicas only", "missing-gradient-reduction missing-allreduce",
+        "FSDP gradient all-reduced over the replicas only",
+        "missing-gradient-reduction missing-allreduce",
         """
 mesh replica=2 shard=2
 weight w f32[16,8] shard:S(0)
@@ -1255,7 +1304,8 @@ program
 """,
     ),
     *pair(
-        "hybrid sharding without the sum over replicas", "missing-gradient-reduction",
+        "hybrid sharding without the sum over replicas",
+        "missing-gradient-reduction",
         """
 mesh replica=2 shard=2
 weight w f32[16,8] shard:S(0)
@@ -1272,7 +1322,8 @@ program
 """,
     ),
     *pair(
-        "token mean by a local count", "wrong-loss-scale wrong-gradient-scale",
+        "token mean by a local count",
+        "wrong-loss-scale wrong-gradient-scale",
         """
 mesh dp=2 tp=2
 input losses f32[24] dp:S(0)
@@ -1286,7 +1337,8 @@ program
 """,
     ),
     *pair(
-        "context-parallel mean summed", "wrong-loss-scale",
+        "context-parallel mean summed",
+        "wrong-loss-scale",
         """
 mesh cp=4
 input losses f32[3,16] cp:S(1)
@@ -1299,7 +1351,8 @@ program
 """,
     ),
     *pair(
-        "gradients divided by hand by the wrong axis", "wrong-gradient-scale",
+        "gradients divided by hand by the wrong axis",
+        "wrong-gradient-scale",
         """
 mesh dp=4 tp=2
 weight w f32[8,8]
@@ -1317,7 +1370,8 @@ program
 """,
     ),
     *pair(
-        "optimizer moments of the neighbour", "state-of-another-shard",
+        "optimizer moments of the neighbour",
+        "state-of-another-shard",
         """
 mesh dp=2
 weight p.0 f32[4,8] region [0:4,0:8] of p[8,8]
@@ -1338,8 +1392,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "zero-bubble pipeline stage without its weight gradient", "unbalanced-backward schedule-missing-backward"
-        " update-before-final-gradient missing-gradient use-before-definition",
+        "zero-bubble pipeline stage without its weight gradient",
+        "unbalanced-backward schedule-missing-backward update-before-final-gradient missing-gradient use-before-definition",
         """
 mesh pp=2
 micro-batches 2
@@ -1377,8 +1431,8 @@ program pp=1
 """,
     ),
     *pair(
-        "optimizer states sharded, step on the whole weight", "state-of-another-shard mismatched-shards"
-        " gradient-sharded-unlike-weight",
+        "optimizer states sharded, step on the whole weight",
+        "state-of-another-shard mismatched-shards gradient-sharded-unlike-weight",
         """
 mesh dp=2
 weight w f32[8,8] dp:S(1)
@@ -1392,7 +1446,8 @@ program
 """,
     ),
     *pair(
-        "momentum of another rank's shard in written-out arithmetic", "state-of-another-shard mismatched-shards",
+        "momentum of another rank's shard in written-out arithmetic",
+        "state-of-another-shard mismatched-shards",
         """
 mesh dp=2
 weight w f32[8,8] dp:S(0)
@@ -1408,7 +1463,8 @@ program
 """,
     ),
     *pair(
-        "written-out optimizer step on a gradient of one rank", "missing-gradient-reduction",
+        "written-out optimizer step on a gradient of one rank",
+        "missing-gradient-reduction",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -1424,7 +1480,8 @@ program
 """,
     ),
     *pair(
-        "parameters of the next step gathered before this one's update", "gathered-before-update",
+        "parameters of the next step gathered before this one's update",
+        "gathered-before-update",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -1442,7 +1499,8 @@ program
 """,
     ),
     *pair(
-        "replicated gradient averaged after a sum", "wrong-gradient-scale",
+        "replicated gradient averaged after a sum",
+        "wrong-gradient-scale",
         """
 mesh dp=2 cp=2
 weight w f32[8,8]
@@ -1460,7 +1518,8 @@ program
 """,
     ),
     *pair(
-        "loss divided by the micro-batches twice", "wrong-gradient-scale wrong-loss-scale",
+        "loss divided by the micro-batches twice",
+        "wrong-gradient-scale wrong-loss-scale",
         """
 mesh dp=2
 micro-batches 4
@@ -1550,12 +1609,23 @@ program
         ("averaged and divided", "wrong-gradient-scale", [("all-reduce(b)", "all-reduce avg(b)")]),
         ("not divided", "wrong-gradient-scale", [("div(r, 4.0)", "mul(r, 1.0)")]),
         ("not reduced", "missing-gradient-reduction", [("all-reduce(b) over dp", "mul(b, 1.0)")]),
-        ("pieces in the places of each other", "gradient-of-another-tensor", [
-            ("u1 = narrow(s, 0, 0, 64)\n  u2 = narrow(s, 0, 64, 64)", "u2 = narrow(s, 0, 0, 64)\n  u1 = narrow(s, 0, 64, 64)"),
-        ]),
-        ("pieces of a split in the places of each other", "gradient-of-another-tensor", [
-            ("u1 = narrow(s, 0, 0, 64)\n  u2 = narrow(s, 0, 64, 64)", "u2, u1 = split(s, 64, dim=0)"),
-        ]),
+        (
+            "pieces in the places of each other",
+            "gradient-of-another-tensor",
+            [
+                (
+                    "u1 = narrow(s, 0, 0, 64)\n  u2 = narrow(s, 0, 64, 64)",
+                    "u2 = narrow(s, 0, 0, 64)\n  u1 = narrow(s, 0, 64, 64)",
+                ),
+            ],
+        ),
+        (
+            "pieces of a split in the places of each other",
+            "gradient-of-another-tensor",
+            [
+                ("u1 = narrow(s, 0, 0, 64)\n  u2 = narrow(s, 0, 64, 64)", "u2, u1 = split(s, 64, dim=0)"),
+            ],
+        ),
     ),
     *variants(
         "gradients of weights that are split along different dimensions, in one bucket",
@@ -1652,7 +1722,8 @@ program
 """,
     ),
     *pair(
-        "tied weight reduced over the replicas only", "tied-gradient-not-reduced",
+        "tied weight reduced over the replicas only",
+        "tied-gradient-not-reduced",
         """
 mesh pp=2 dp=2
 weight emb f32[16,8]
@@ -1677,7 +1748,8 @@ program pp=1
 """,
     ),
     *pair(
-        "gradient of a later value sent back over the pipeline", "gradient-of-another-tensor",
+        "gradient of a later value sent back over the pipeline",
+        "gradient-of-another-tensor",
         """
 mesh pp=2
 weight a f32[8,8]
@@ -1705,7 +1777,8 @@ program pp=1
 """,
     ),
     *pair(
-        "master weights stepped with each other's gradients", "gradient-of-another-tensor",
+        "master weights stepped with each other's gradients",
+        "gradient-of-another-tensor",
         """
 mesh dp=2
 weight a bf16[8,8]
@@ -1736,7 +1809,8 @@ program
 """,
     ),
     *pair(
-        "gradient behind attention of shared heads, reduced over another axis", "missing-gradient-reduction",
+        "gradient behind attention of shared heads, reduced over another axis",
+        "missing-gradient-reduction",
         """
 mesh dp=2 tp=2
 weight w f32[16,32]

@@ -64,7 +64,8 @@ _GPIPE = (
 
 SCENARIOS = (
     *pair(
-        "result read before its wait", "missing-wait",
+        "result read before its wait",
+        "missing-wait",
         """
 mesh $MESH
 weight w f32[8,16] tp:S(1)
@@ -79,7 +80,8 @@ program
         ("tp=2", "dp=2 tp=2", "dp=2 cp=2 tp=2"),
     ),
     *pair(
-        "received tensor read before its wait", "missing-wait",
+        "received tensor read before its wait",
+        "missing-wait",
         """
 mesh pp=2
 weight w f32[8,8]
@@ -94,7 +96,8 @@ program pp=1
 """,
     ),
     *pair(
-        "wait on another handle", "missing-wait double-wait",
+        "wait on another handle",
+        "missing-wait double-wait",
         """
 mesh tp=2
 input a f32[4,8] tp:P
@@ -111,7 +114,8 @@ program
 """,
     ),
     *pair(
-        "wait on a handle that nobody issued", "unknown-handle handle-never-waited missing-wait",
+        "wait on a handle that nobody issued",
+        "unknown-handle handle-never-waited missing-wait",
         """
 mesh tp=2
 input a f32[4,8] tp:P
@@ -123,7 +127,8 @@ program
 """,
     ),
     *pair(
-        "handle never waited for", "handle-never-waited",
+        "handle never waited for",
+        "handle-never-waited",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -137,7 +142,8 @@ program
 """,
     ),
     *pair(
-        "waited for twice", "double-wait",
+        "waited for twice",
+        "double-wait",
         """
 mesh tp=2
 input a f32[4,8] tp:P
@@ -149,7 +155,8 @@ program
 """,
     ),
     *pair(
-        "operand overwritten in flight", "buffer-in-flight",
+        "operand overwritten in flight",
+        "buffer-in-flight",
         """
 mesh tp=2
 input a f32[4,8] tp:P
@@ -161,7 +168,8 @@ program
 """,
     ),
     *pair(
-        "sent buffer overwritten before the send is done", "buffer-in-flight",
+        "sent buffer overwritten before the send is done",
+        "buffer-in-flight",
         """
 mesh pp=2
 weight w f32[8,8]
@@ -177,7 +185,8 @@ program pp=1
 """,
     ),
     *pair(
-        "two receives into one storage", "buffer-in-flight",
+        "two receives into one storage",
+        "buffer-in-flight",
         """
 mesh pp=2
 input x f32[4,8]
@@ -197,7 +206,8 @@ program pp=1
 """,
     ),
     *pair(
-        "in-place update while the gather reads the weight", "buffer-in-flight gather-overlaps-update",
+        "in-place update while the gather reads the weight",
+        "buffer-in-flight gather-overlaps-update",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -217,7 +227,8 @@ program
 """,
     ),
     *pair(
-        "parameters gathered on another stream while the step runs", "gather-overlaps-update cross-stream-access",
+        "parameters gathered on another stream while the step runs",
+        "gather-overlaps-update cross-stream-access",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -233,7 +244,8 @@ program
 """,
     ),
     *pair(
-        "value of another stream without an event", "cross-stream-access",
+        "value of another stream without an event",
+        "cross-stream-access",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -249,7 +261,8 @@ program
 """,
     ),
     *pair(
-        "event awaited before it is recorded", "cross-stream-access",
+        "event awaited before it is recorded",
+        "cross-stream-access",
         """
 mesh tp=2
 input x f32[4,8]
@@ -262,7 +275,8 @@ program
 """,
     ),
     *pair(
-        "both receive first", "send-recv-deadlock",
+        "both receive first",
+        "send-recv-deadlock",
         """
 mesh $MESH
 input x f32[4,8]
@@ -277,7 +291,8 @@ program pp=1
         ("pp=2", "pp=2 tp=2"),
     ),
     *pair(
-        "ring of receives", "send-recv-deadlock",
+        "ring of receives",
+        "send-recv-deadlock",
         """
 mesh cp=4
 input x f32[4,8]
@@ -289,7 +304,8 @@ program
 """,
     ),
     *pair(
-        "cycle of three ranks", "send-recv-deadlock",
+        "cycle of three ranks",
+        "send-recv-deadlock",
         """
 mesh pp=3
 input x f32[4,8]
@@ -306,7 +322,8 @@ program ranks 2
 """,
     ),
     *pair(
-        "wait of a collective crosses a receive", "send-recv-deadlock collective-order-mismatch interleaved-communicators",
+        "wait of a collective crosses a receive",
+        "send-recv-deadlock collective-order-mismatch interleaved-communicators",
         """
 mesh tp=2
 input x f32[4,8] tp:P
@@ -323,7 +340,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "send nobody receives", "unmatched-send",
+        "send nobody receives",
+        "unmatched-send",
         """
 mesh pp=2
 input x f32[4,8]
@@ -335,7 +353,8 @@ program pp=1
 """,
     ),
     *pair(
-        "receive nobody sends", "unmatched-receive",
+        "receive nobody sends",
+        "unmatched-receive",
         """
 mesh pp=2 tp=2
 input x f32[4,8]
@@ -347,7 +366,8 @@ program pp=1
 """,
     ),
     *pair(
-        "sent to another rank than receives", "unmatched-send unmatched-receive",
+        "sent to another rank than receives",
+        "unmatched-send unmatched-receive",
         """
 mesh pp=3
 input x f32[4,8]
@@ -362,7 +382,8 @@ program ranks 2
 """,
     ),
     *pair(
-        "tags differ", "unmatched-send unmatched-receive",
+        "tags differ",
+        "unmatched-send unmatched-receive",
         """
 mesh pp=2
 input x f32[4,8]
@@ -374,7 +395,8 @@ program pp=1
 """,
     ),
     *pair(
-        "two activations crossed", "mismatched-message misordered-message",
+        "two activations crossed",
+        "mismatched-message misordered-message",
         """
 mesh pp=2
 weight w f32[8,8]
@@ -392,7 +414,8 @@ program pp=1
 """,
     ),
     *pair(
-        "one activation sent twice", "mismatched-message",
+        "one activation sent twice",
+        "mismatched-message",
         """
 mesh pp=2
 weight w f32[8,8]
@@ -409,7 +432,8 @@ program pp=1
 """,
     ),
     *pair(
-        "another gradient than that of the micro-batch sent back", "mismatched-message use-before-definition",
+        "another gradient than that of the micro-batch sent back",
+        "mismatched-message use-before-definition",
         """
 mesh pp=2
 micro-batches 2
@@ -447,7 +471,8 @@ program pp=1
 """,
     ),
     *pair(
-        "a name on the sender that the receiver gives its input", "mismatched-message",
+        "a name on the sender that the receiver gives its input",
+        "mismatched-message",
         """
 mesh pp=2
 weight w f32[8,8]
@@ -464,7 +489,8 @@ program pp=1
 """,
     ),
     *pair(
-        "a split backward without its second half for one micro-batch", "unbalanced-backward",
+        "a split backward without its second half for one micro-batch",
+        "unbalanced-backward",
         """
 mesh dp=2
 micro-batches 2
@@ -485,7 +511,8 @@ program
 """,
     ),
     *pair(
-        "the second half of a split backward run twice", "unbalanced-backward",
+        "the second half of a split backward run twice",
+        "unbalanced-backward",
         """
 mesh dp=2
 micro-batches 2
@@ -510,7 +537,8 @@ program
 """,
     ),
     *pair(
-        "received in another shape", "mismatched-message",
+        "received in another shape",
+        "mismatched-message",
         """
 mesh pp=2
 input x f32[4,8]
@@ -522,7 +550,8 @@ program pp=1
 """,
     ),
     *pair(
-        "received in another dtype", "mismatched-message",
+        "received in another dtype",
+        "mismatched-message",
         """
 mesh pp=2 tp=2
 input x bf16[4,8]
@@ -534,12 +563,13 @@ program pp=1
 """,
     ),
     *pair(
-        "micro-batches received in another order", "mismatched-message misordered-message use-before-definition"
-        " send-recv-deadlock",
+        "micro-batches received in another order",
+        "mismatched-message misordered-message use-before-definition send-recv-deadlock",
         _choice((_GPIPE[0], _GPIPE[1].replace("f1:0 f1:1", "f1:1 f1:0")), _GPIPE),
     ),
     *pair(
-        "members issue collectives in different orders", "collective-order-mismatch",
+        "members issue collectives in different orders",
+        "collective-order-mismatch",
         """
 mesh $MESH
 input a f32[4,8] tp:P
@@ -555,7 +585,8 @@ program tp=1
         ("tp=2", "dp=2 tp=2"),
     ),
     *pair(
-        "same collectives of other tensors in different orders", "collective-order-mismatch mismatched-collective",
+        "same collectives of other tensors in different orders",
+        "collective-order-mismatch mismatched-collective",
         """
 mesh tp=2
 input a f32[4,8] tp:P
@@ -570,7 +601,8 @@ program tp=1
 """,
     ),
     *pair(
-        "one member runs a collective less", "missing-collective-member",
+        "one member runs a collective less",
+        "missing-collective-member",
         """
 mesh tp=4
 input a f32[4,8] tp:P
@@ -584,7 +616,8 @@ program ranks 3
 """,
     ),
     *pair(
-        "collective in a branch of rank 0", "missing-collective-member",
+        "collective in a branch of rank 0",
+        "missing-collective-member",
         """
 mesh dp=2
 input x f32[4,8]
@@ -596,7 +629,8 @@ program dp=1
 """,
     ),
     *pair(
-        "kinds differ", "collective-order-mismatch mismatched-collective wrong-collective-group",
+        "kinds differ",
+        "collective-order-mismatch mismatched-collective wrong-collective-group",
         """
 mesh tp=2
 input a f32[4,8] tp:P
@@ -608,7 +642,8 @@ program tp=1
 """,
     ),
     *pair(
-        "two communicators in opposite orders", "interleaved-communicators",
+        "two communicators in opposite orders",
+        "interleaved-communicators",
         """
 mesh dp=2 tp=2
 input a f32[4,8] tp:P
@@ -623,7 +658,8 @@ program ranks 1,2
 """,
     ),
     *pair(
-        "two asynchronous communicators in opposite orders", "interleaved-communicators",
+        "two asynchronous communicators in opposite orders",
+        "interleaved-communicators",
         """
 mesh tp=2
 communicator one over ranks 0,1
@@ -642,7 +678,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "asynchronous tensor and data collectives in opposite orders", "interleaved-communicators",
+        "asynchronous tensor and data collectives in opposite orders",
+        "interleaved-communicators",
         """
 mesh dp=2 tp=2
 input a f32[4,8] tp:P
@@ -672,7 +709,8 @@ program
 """,
     ),
     *pair(
-        "gradients reduced before the last micro-batch", "reducer-before-last-backward",
+        "gradients reduced before the last micro-batch",
+        "reducer-before-last-backward",
         """
 mesh dp=2
 micro-batches 2
@@ -698,7 +736,8 @@ program
 """,
     ),
     *pair(
-        "optimizer step before the last backward", "update-before-final-gradient",
+        "optimizer step before the last backward",
+        "update-before-final-gradient",
         """
 mesh dp=2
 micro-batches 2
@@ -722,7 +761,8 @@ program
 """,
     ),
     *pair(
-        "optimizer step before the reduction", "update-before-final-gradient",
+        "optimizer step before the reduction",
+        "update-before-final-gradient",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -737,7 +777,8 @@ program
 """,
     ),
     *pair(
-        "optimizer step while the reduction is under way", "missing-wait update-before-final-gradient",
+        "optimizer step while the reduction is under way",
+        "missing-wait update-before-final-gradient",
         """
 mesh dp=2
 weight w f32[8,8]
@@ -753,7 +794,8 @@ program
 """,
     ),
     *pair(
-        "scattered gradient of the optimizer still under way", "missing-wait update-before-final-gradient",
+        "scattered gradient of the optimizer still under way",
+        "missing-wait update-before-final-gradient",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -765,18 +807,37 @@ program
 - wait h
 """,
     ),
-    *pair("a backward is missing", "unbalanced-backward schedule-missing-backward", _choice(
-        (_GOOD[0].replace("b0:3 ", ""), _GOOD[1]), _GOOD)),
-    *pair("a forward runs twice", "repeated-forward schedule-repeated-forward unmatched-send", _choice(
-        (_GOOD[0].replace("f0:3", "f0:3 f0:3"), _GOOD[1]), _GOOD)),
-    *pair("a micro-batch too many", "micro-batch-out-of-range schedule-micro-batch-out-of-range", _choice(
-        (_GOOD[0].replace(":3", ":4"), _GOOD[1].replace(":3", ":4")), _GOOD)),
-    *pair("backward before its forward", "use-before-definition schedule-out-of-order send-recv-deadlock", _choice(
-        (_GOOD[0], _GOOD[1].replace("f1:0 b1:0", "b1:0 f1:0")), _GOOD)),
-    *pair("no warm-up on the first pipeline stage", "schedule-short-warm-up send-recv-deadlock schedule-out-of-order"
-          " use-before-definition", _choice(
-        (_GOOD[0].replace("f0:0 f0:1 b0:0", "f0:0 b0:0 f0:1 b0:1").replace("f0:2 b0:1", "f0:2"), _GOOD[1].replace(
-            "f1:0 b1:0 f1:1 b1:1", "f1:0 f1:1 b1:0 b1:1")), _GOOD)),
+    *pair(
+        "a backward is missing",
+        "unbalanced-backward schedule-missing-backward",
+        _choice((_GOOD[0].replace("b0:3 ", ""), _GOOD[1]), _GOOD),
+    ),
+    *pair(
+        "a forward runs twice",
+        "repeated-forward schedule-repeated-forward unmatched-send",
+        _choice((_GOOD[0].replace("f0:3", "f0:3 f0:3"), _GOOD[1]), _GOOD),
+    ),
+    *pair(
+        "a micro-batch too many",
+        "micro-batch-out-of-range schedule-micro-batch-out-of-range",
+        _choice((_GOOD[0].replace(":3", ":4"), _GOOD[1].replace(":3", ":4")), _GOOD),
+    ),
+    *pair(
+        "backward before its forward",
+        "use-before-definition schedule-out-of-order send-recv-deadlock",
+        _choice((_GOOD[0], _GOOD[1].replace("f1:0 b1:0", "b1:0 f1:0")), _GOOD),
+    ),
+    *pair(
+        "no warm-up on the first pipeline stage",
+        "schedule-short-warm-up send-recv-deadlock schedule-out-of-order use-before-definition",
+        _choice(
+            (
+                _GOOD[0].replace("f0:0 f0:1 b0:0", "f0:0 b0:0 f0:1 b0:1").replace("f0:2 b0:1", "f0:2"),
+                _GOOD[1].replace("f1:0 b1:0 f1:1 b1:1", "f1:0 f1:1 b1:0 b1:1"),
+            ),
+            _GOOD,
+        ),
+    ),
     *correct("one forward one backward", _PIPE + _runs(*_GOOD)),
     *correct("GPipe", _PIPE + _runs(*_GPIPE)),
     *correct(
@@ -849,8 +910,8 @@ program pp=1
 """,
     ),
     *pair(
-        "updated shards gathered before the step", "gather-overlaps-update buffer-in-flight update-before-final-gradient"
-        " stale-gather",
+        "updated shards gathered before the step",
+        "gather-overlaps-update buffer-in-flight update-before-final-gradient stale-gather",
         """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
@@ -866,7 +927,8 @@ program
 """,
     ),
     *pair(
-        "fp8 scale from an amax under way", "missing-wait",
+        "fp8 scale from an amax under way",
+        "missing-wait",
         """
 mesh tp=2
 input x bf16[8,8] tp:S(0)
@@ -880,7 +942,8 @@ program
 """,
     ),
     *pair(
-        "a chunk's result sent to the wrong pipeline stage", "unmatched-send unmatched-receive send-recv-deadlock",
+        "a chunk's result sent to the wrong pipeline stage",
+        "unmatched-send unmatched-receive send-recv-deadlock",
         """
 mesh pp=4
 input x f32[4,8]
@@ -898,8 +961,8 @@ program ranks 3
 """,
     ),
     *pair(
-        "backward of a pipeline stage issued in another order than its neighbour expects", "mismatched-message"
-        " misordered-message send-recv-deadlock",
+        "backward of a pipeline stage issued in another order than its neighbour expects",
+        "mismatched-message misordered-message send-recv-deadlock",
         """
 mesh pp=2
 micro-batches 2
@@ -933,8 +996,8 @@ program pp=1
 """,
     ),
     *pair(
-        "virtual pipeline chunks in another order", "mismatched-message misordered-message use-before-definition"
-        " send-recv-deadlock schedule-out-of-order",
+        "virtual pipeline chunks in another order",
+        "mismatched-message misordered-message use-before-definition send-recv-deadlock schedule-out-of-order",
         """
 mesh pp=2
 micro-batches 2
@@ -969,8 +1032,8 @@ program pp=1
 """,
     ),
     *pair(
-        "chunks of a virtual pipeline swapped", "mismatched-message misordered-message use-before-definition"
-        " send-recv-deadlock schedule-out-of-order",
+        "chunks of a virtual pipeline swapped",
+        "mismatched-message misordered-message use-before-definition send-recv-deadlock schedule-out-of-order",
         """
 mesh pp=2
 weight w0 f32[8,8]
@@ -1003,7 +1066,8 @@ program pp=1
 """,
     ),
     *pair(
-        "two tensors of one layer swapped in a pipeline's receive", "mismatched-message misordered-message",
+        "two tensors of one layer swapped in a pipeline's receive",
+        "mismatched-message misordered-message",
         """
 mesh pp=2 tp=2
 weight w f32[8,8]
@@ -1022,7 +1086,8 @@ program pp=1
 """,
     ),
     *pair(
-        "one micro-batch fewer on the second pipeline stage", "unmatched-send",
+        "one micro-batch fewer on the second pipeline stage",
+        "unmatched-send",
         """
 mesh pp=2
 micro-batches 3
@@ -1043,7 +1108,8 @@ program pp=1
 """,
     ),
     *pair(
-        "handle of the other micro-batch", "missing-wait unknown-handle handle-never-waited",
+        "handle of the other micro-batch",
+        "missing-wait unknown-handle handle-never-waited",
         """
 mesh pp=2
 micro-batches 2
@@ -1070,7 +1136,8 @@ program pp=1
 """,
     ),
     *pair(
-        "in-place activation of a tensor that is being gathered", "buffer-in-flight",
+        "in-place activation of a tensor that is being gathered",
+        "buffer-in-flight",
         """
 mesh tp=2
 weight w f32[8,8] tp:S(0)
@@ -1084,7 +1151,8 @@ program
 """,
     ),
     *pair(
-        "reduce-scatter into a storage that is still read", "buffer-in-flight",
+        "reduce-scatter into a storage that is still read",
+        "buffer-in-flight",
         """
 mesh tp=2
 input a f32[8,8] tp:P
@@ -1100,7 +1168,8 @@ program
 """,
     ),
     *pair(
-        "use before the receive", "use-before-definition",
+        "use before the receive",
+        "use-before-definition",
         """
 mesh pp=2
 weight w f32[8,8]
@@ -1114,7 +1183,8 @@ program pp=1
 """,
     ),
     *pair(
-        "received with the dtype of nobody's value", "mismatched-message",
+        "received with the dtype of nobody's value",
+        "mismatched-message",
         """
 mesh pp=2
 weight w bf16[4,6]
@@ -1129,7 +1199,8 @@ program pp=1
 """,
     ),
     *pair(
-        "received with another size in a segment", "mismatched-message",
+        "received with another size in a segment",
+        "mismatched-message",
         """
 mesh pp=2
 micro-batches 2

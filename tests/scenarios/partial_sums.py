@@ -16,7 +16,8 @@ SCENARIOS = (
         scenario
         for number, (name, use) in enumerate(_NONLINEAR.items())
         for scenario in pair(
-            f"{name} of a partial sum", "partial-through-nonlinear missing-allreduce",
+            f"{name} of a partial sum",
+            "partial-through-nonlinear missing-allreduce",
             f"""
 mesh {_MESHES[number % 4]}
 weight w f32[12,24] tp:S(1)
@@ -31,7 +32,8 @@ program
         )
     ),
     *pair(
-        "row-parallel output goes on into the next layer's norm", "partial-through-nonlinear",
+        "row-parallel output goes on into the next layer's norm",
+        "partial-through-nonlinear",
         """
 plan "decoder mlp"
 mesh $MESH
@@ -51,7 +53,8 @@ program
         ("tp=2", "tp=4", "pp=2 tp=2", "dp=2 cp=2 tp=2"),
     ),
     *pair(
-        "relu of a partial by ranks", "partial-through-nonlinear",
+        "relu of a partial by ranks",
+        "partial-through-nonlinear",
         """
 mesh tp=4
 input x f32[4,8] tp:P
@@ -62,7 +65,8 @@ program ranks 0-3
 """,
     ),
     *pair(
-        "max over a partial sum", "partial-through-nonlinear wrong-reduce-op",
+        "max over a partial sum",
+        "partial-through-nonlinear wrong-reduce-op",
         """
 mesh tp=2
 weight w f32[12,6] tp:S(1)
@@ -75,7 +79,8 @@ program
 """,
     ),
     *pair(
-        "a declared partial activation is activated", "partial-through-nonlinear",
+        "a declared partial activation is activated",
+        "partial-through-nonlinear",
         """
 mesh tp=2
 weight w f32[12,6] tp:S(1)
@@ -90,7 +95,8 @@ program
 """,
     ),
     *pair(
-        "gate times up, both partial", "partial-times-partial",
+        "gate times up, both partial",
+        "partial-times-partial",
         """
 mesh $MESH
 weight gate f32[12,8] tp:S(1)
@@ -107,7 +113,8 @@ program
         ("tp=2", "tp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "scores of partial queries and keys", "partial-times-partial",
+        "scores of partial queries and keys",
+        "partial-times-partial",
         """
 mesh tp=2
 input x f32[8,16] tp:S(1)
@@ -125,7 +132,8 @@ program
 """,
     ),
     *pair(
-        "bias added before the all-reduce", "bias-added-to-partial",
+        "bias added before the all-reduce",
+        "bias-added-to-partial",
         """
 mesh $MESH
 weight w f32[8,16] tp:S(1)
@@ -141,7 +149,8 @@ program
         ("tp=2", "tp=4", "dp=2 tp=2", "pp=2 tp=2"),
     ),
     *pair(
-        "fused bias of a row-parallel linear", "bias-added-to-partial",
+        "fused bias of a row-parallel linear",
+        "bias-added-to-partial",
         """
 mesh dp=2 tp=2
 weight proj.weight bf16[24,24] tp:S(1)
@@ -156,7 +165,8 @@ program
 """,
     ),
     *pair(
-        "residual added before the all-reduce", "missing-allreduce",
+        "residual added before the all-reduce",
+        "missing-allreduce",
         """
 mesh $MESH
 weight w f32[8,16] tp:S(1)
@@ -172,7 +182,8 @@ program
         ("tp=2", "dp=3 tp=4", "dp=2 cp=2 tp=2"),
     ),
     *pair(
-        "residual added and never reduced", "missing-allreduce",
+        "residual added and never reduced",
+        "missing-allreduce",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -187,8 +198,8 @@ program
 """,
     ),
     *pair(
-        "partial into a column-parallel matmul whose weight splits the same dimension", "missing-allreduce"
-        " partial-times-partial contraction-of-mismatched-shards",
+        "partial into a column-parallel matmul whose weight splits the same dimension",
+        "missing-allreduce partial-times-partial contraction-of-mismatched-shards",
         """
 mesh tp=2
 weight w1 f32[16,8] tp:S(1)
@@ -203,7 +214,8 @@ program
 """,
     ),
     *pair(
-        "partial at a declared output", "missing-allreduce",
+        "partial at a declared output",
+        "missing-allreduce",
         """
 mesh $MESH
 weight w f32[8,16] tp:S(1)
@@ -217,7 +229,8 @@ program
         ("tp=2", "pp=2 tp=2", "dp=2 tp=4"),
     ),
     *pair(
-        "output without a type", "missing-allreduce",
+        "output without a type",
+        "missing-allreduce",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -230,7 +243,8 @@ program
 """,
     ),
     *pair(
-        "partial loss", "missing-allreduce loss-over-shards",
+        "partial loss",
+        "missing-allreduce loss-over-shards",
         """
 mesh tp=2
 input e f32[4,8] tp:S(1)
@@ -242,7 +256,8 @@ program
 """,
     ),
     *pair(
-        "all-reduce of a replicated value", "doubled-allreduce",
+        "all-reduce of a replicated value",
+        "doubled-allreduce",
         """
 mesh $MESH
 weight w f32[8,16]
@@ -256,7 +271,8 @@ program
         ("tp=2", "tp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "all-reduce twice", "doubled-allreduce",
+        "all-reduce twice",
+        "doubled-allreduce",
         """
 mesh dp=2 tp=2
 weight w f32[8,16] tp:S(1)
@@ -270,7 +286,8 @@ program
 """,
     ),
     *pair(
-        "all-reduce of a reduced value by rank list", "doubled-allreduce",
+        "all-reduce of a reduced value by rank list",
+        "doubled-allreduce",
         """
 mesh dp=2 tp=2
 weight w f32[8,16] tp:S(1)
@@ -290,7 +307,8 @@ program ranks 2-3
 """,
     ),
     *pair(
-        "all-reduce of shards", "allreduce-of-shards",
+        "all-reduce of shards",
+        "allreduce-of-shards",
         """
 mesh tp=4
 weight w f32[16,8] tp:S(0)
@@ -302,7 +320,8 @@ program
 """,
     ),
     *pair(
-        "max for sum", "wrong-reduce-op",
+        "max for sum",
+        "wrong-reduce-op",
         """
 mesh $MESH
 weight w f32[8,16] tp:S(1)
@@ -315,7 +334,8 @@ program
         ("tp=2", "dp=2 tp=2"),
     ),
     *pair(
-        "avg for sum", "wrong-reduce-op",
+        "avg for sum",
+        "wrong-reduce-op",
         """
 mesh tp=4
 weight w f32[8,16] tp:S(1)
@@ -327,7 +347,8 @@ program
 """,
     ),
     *pair(
-        "max in a reduce-scatter", "wrong-reduce-op",
+        "max in a reduce-scatter",
+        "wrong-reduce-op",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -339,7 +360,8 @@ program
 """,
     ),
     *pair(
-        "sum for max of a row maximum", "wrong-reduce-op",
+        "sum for max of a row maximum",
+        "wrong-reduce-op",
         """
 mesh tp=2
 input x f32[4,16] tp:S(1)
@@ -351,7 +373,8 @@ program
 """,
     ),
     *pair(
-        "reduce-scatter of a replicated value", "reduce-scatter-of-replicated",
+        "reduce-scatter of a replicated value",
+        "reduce-scatter-of-replicated",
         """
 mesh $MESH
 weight g f32[16]
@@ -364,7 +387,8 @@ program
         ("tp=2", "tp=4", "dp=2 tp=2"),
     ),
     *pair(
-        "cast and scale keep a value partial", "partial-through-nonlinear",
+        "cast and scale keep a value partial",
+        "partial-through-nonlinear",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -380,7 +404,8 @@ program
 """,
     ),
     *pair(
-        "attention output projection without its all-reduce", "missing-allreduce",
+        "attention output projection without its all-reduce",
+        "missing-allreduce",
         """
 mesh dp=2 tp=2
 weight wq f32[16,16] tp:S(0)
@@ -572,7 +597,8 @@ program
 """,
     ),
     *pair(
-        "whole attention layer, output projection unreduced", "missing-allreduce partial-through-nonlinear",
+        "whole attention layer, output projection unreduced",
+        "missing-allreduce partial-through-nonlinear",
         """
 plan "attention layer"
 mesh dp=2 cp=1 tp=3
@@ -596,7 +622,8 @@ program
 """,
     ),
     *pair(
-        "swiglu mlp of two column-parallel weights, down projection unreduced", "missing-allreduce partial-through-nonlinear",
+        "swiglu mlp of two column-parallel weights, down projection unreduced",
+        "missing-allreduce partial-through-nonlinear",
         """
 mesh $MESH
 weight gate f32[24,12] tp:S(0)
@@ -618,7 +645,8 @@ program
         ("tp=2", "tp=3", "pp=2 tp=4", "dp=3 tp=2", "dp=2 cp=2 tp=2"),
     ),
     *pair(
-        "log of a partial normaliser", "partial-through-nonlinear missing-allreduce",
+        "log of a partial normaliser",
+        "partial-through-nonlinear missing-allreduce",
         """
 mesh tp=2
 input z f32[6,10] tp:S(1)
@@ -631,8 +659,8 @@ program
 """,
     ),
     *pair(
-        "normalisation by hand with a local mean of squares", "partial-through-nonlinear missing-allreduce"
-        " bias-added-to-partial",
+        "normalisation by hand with a local mean of squares",
+        "partial-through-nonlinear missing-allreduce bias-added-to-partial",
         """
 mesh tp=2
 input x f32[4,16] tp:S(1)
@@ -647,7 +675,8 @@ program
 """,
     ),
     *pair(
-        "softmax by hand without the sum over ranks", "missing-allreduce mismatched-shards partial-through-nonlinear",
+        "softmax by hand without the sum over ranks",
+        "missing-allreduce mismatched-shards partial-through-nonlinear",
         """
 mesh tp=2
 input z f32[6,10] tp:S(1)
@@ -663,7 +692,8 @@ program
 """,
     ),
     *pair(
-        "positional embedding added to a partial word embedding", "missing-allreduce bias-added-to-partial",
+        "positional embedding added to a partial word embedding",
+        "missing-allreduce bias-added-to-partial",
         """
 mesh tp=4
 weight word f32[128,12] tp:S(0)
@@ -677,7 +707,8 @@ program
 """,
     ),
     *pair(
-        "all-reduce after reduce-scatter and all-gather", "doubled-allreduce",
+        "all-reduce after reduce-scatter and all-gather",
+        "doubled-allreduce",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -691,7 +722,8 @@ program
 """,
     ),
     *pair(
-        "row-parallel linear by ranks with written-out regions", "missing-allreduce doubled-allreduce",
+        "row-parallel linear by ranks with written-out regions",
+        "missing-allreduce doubled-allreduce",
         """
 mesh tp=2
 weight w.0 f32[8,8] region [0:8,0:8] of w[8,16]
@@ -712,7 +744,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "qkv input gradient: one of three terms unreduced", "missing-allreduce missing-gradient-reduction",
+        "qkv input gradient: one of three terms unreduced",
+        "missing-allreduce missing-gradient-reduction",
         """
 mesh tp=2
 weight wq f32[8,8] tp:S(0)
@@ -736,7 +769,8 @@ program
 """,
     ),
     *pair(
-        "partial sum sent to the next pipeline stage", "partial-through-nonlinear missing-allreduce",
+        "partial sum sent to the next pipeline stage",
+        "partial-through-nonlinear missing-allreduce",
         """
 mesh pp=2 tp=2
 weight w f32[8,16] tp:S(1)
@@ -753,7 +787,8 @@ program pp=1
 """,
     ),
     *pair(
-        "partial sum leaves its segment", "partial-through-nonlinear missing-allreduce",
+        "partial sum leaves its segment",
+        "partial-through-nonlinear missing-allreduce",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -771,7 +806,8 @@ program
 """,
     ),
     *pair(
-        "qualified names", "partial-through-nonlinear",
+        "qualified names",
+        "partial-through-nonlinear",
         """
 mesh tp=2
 weight w f32[8,16] tp:S(1)
@@ -784,7 +820,8 @@ program
 """,
     ),
     *pair(
-        "vocabulary-parallel target logit not summed", "missing-allreduce partial-through-nonlinear mismatched-shards",
+        "vocabulary-parallel target logit not summed",
+        "missing-allreduce partial-through-nonlinear mismatched-shards",
         """
 mesh tp=2
 input z f32[6,10] tp:S(1)
@@ -805,7 +842,8 @@ program
 """,
     ),
     *pair(
-        "masked lookup in a shard of the vocabulary not reduced", "partial-through-nonlinear",
+        "masked lookup in a shard of the vocabulary not reduced",
+        "partial-through-nonlinear",
         """
 mesh tp=2
 weight e f32[32,8] tp:S(0)
@@ -884,7 +922,8 @@ program
 """,
     ),
     *pair(
-        "gate and up joined and taken apart again, not reduced", "missing-allreduce",
+        "gate and up joined and taken apart again, not reduced",
+        "missing-allreduce",
         """
 mesh tp=2
 weight wg f32[16,8] tp:S(0)
@@ -905,7 +944,8 @@ program
 """,
     ),
     *pair(
-        "output of grouped heads, not reduced", "missing-allreduce",
+        "output of grouped heads, not reduced",
+        "missing-allreduce",
         """
 mesh tp=2
 weight wq f32[32,16] tp:S(0)

@@ -6,7 +6,8 @@ from tests.scenarios.scenario import correct, pair
 
 SCENARIOS = (
     *pair(
-        "fp8 current scaling with the scale of the step before", "scale-before-amax",
+        "fp8 current scaling with the scale of the step before",
+        "scale-before-amax",
         """
 mesh dp=2
 buffer scale_inv f32[]
@@ -22,7 +23,8 @@ program
 """,
     ),
     *pair(
-        "scale made after the quantisation, from the reduced magnitude", "scale-before-amax",
+        "scale made after the quantisation, from the reduced magnitude",
+        "scale-before-amax",
         """
 mesh tp=2
 weight w bf16[16,8] tp:S(0)
@@ -42,7 +44,8 @@ program
 """,
     ),
     *pair(
-        "gathered and transposed codes taken back with the other scale", "scale-of-another-tensor",
+        "gathered and transposed codes taken back with the other scale",
+        "scale-of-another-tensor",
         """
 mesh tp=2
 weight w f32[8,8]
@@ -85,7 +88,8 @@ program
 """,
     ),
     *pair(
-        "the scale of a shard, taken back by that of the operand", "partial-through-nonlinear",
+        "the scale of a shard, taken back by that of the operand",
+        "partial-through-nonlinear",
         """
 mesh tp=2
 weight w f32[16,8] tp:S(0)

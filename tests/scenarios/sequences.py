@@ -38,7 +38,8 @@ _RING_RULES = "ring-attention-step-missing"
 
 SCENARIOS = (
     *pair(
-        "whole queries attend to a shard of the keys", "attention-over-local-keys",
+        "whole queries attend to a shard of the keys",
+        "attention-over-local-keys",
         """
 mesh cp=2
 input q f32[2,4,8,16]
@@ -53,7 +54,8 @@ program
 """,
     ),
     *pair(
-        "attention of sequence shards without the keys of others", "attention-over-local-keys",
+        "attention of sequence shards without the keys of others",
+        "attention-over-local-keys",
         """
 mesh $MESH
 input q f32[2,4,8,16] cp:S(2)
@@ -68,7 +70,8 @@ program
         ("cp=2", "cp=4", "dp=2 cp=2 tp=2"),
     ),
     *pair(
-        "flash attention of sequence shards", "attention-over-local-keys",
+        "flash attention of sequence shards",
+        "attention-over-local-keys",
         """
 mesh cp=2
 weight wq f32[16,16]
@@ -89,7 +92,8 @@ program
 """,
     ),
     *pair(
-        "attention by hand of sequence shards", "mismatched-shards attention-over-local-keys softmax-over-shards",
+        "attention by hand of sequence shards",
+        "mismatched-shards attention-over-local-keys softmax-over-shards",
         """
 mesh cp=2
 input q f32[8,16] cp:S(0)
@@ -107,8 +111,8 @@ program
 """,
     ),
     *pair(
-        "keys exchanged, values not", "attention-over-local-keys mismatched-shards contraction-of-mismatched-shards"
-        " ring-attention-values-not-rotated",
+        "keys exchanged, values not",
+        "attention-over-local-keys mismatched-shards contraction-of-mismatched-shards ring-attention-values-not-rotated",
         """
 mesh cp=2
 input q f32[2,4,8,16] cp:S(2)
@@ -123,7 +127,8 @@ program
     ),
     *pair("ring attention without its last step", _RING_RULES, _RING4),
     *pair(
-        "ring attention with one step of two", _RING_RULES,
+        "ring attention with one step of two",
+        _RING_RULES,
         """
 mesh cp=3
 input q f32[12,8] cp:S(0)
@@ -149,7 +154,8 @@ program
 """,
     ),
     *pair(
-        "ring attention by ranks that stops early", _RING_RULES,
+        "ring attention by ranks that stops early",
+        _RING_RULES,
         """
 mesh cp=2
 input q f32[8,8] cp:S(0)
@@ -180,7 +186,8 @@ program ranks 1
 """,
     ),
     *pair(
-        "ring attention with values that stay", "ring-attention-values-not-rotated",
+        "ring attention with values that stay",
+        "ring-attention-values-not-rotated",
         """
 mesh $MESH
 input q f32[8,8] cp:S(0)
@@ -201,7 +208,8 @@ program
         ("cp=2", "dp=2 cp=2 tp=2"),
     ),
     *pair(
-        "ring attention with values of the step before", "ring-attention-values-not-rotated ring-attention-step-missing",
+        "ring attention with values of the step before",
+        "ring-attention-values-not-rotated ring-attention-step-missing",
         """
 mesh cp=3
 input q f32[12,8] cp:S(0)
@@ -227,7 +235,8 @@ program
 """,
     ),
     *pair(
-        "ring attention summed", "ring-attention-parts-summed",
+        "ring attention summed",
+        "ring-attention-parts-summed",
         """
 mesh $MESH
 input q f32[8,8] cp:S(0)
@@ -247,7 +256,8 @@ program
         ("cp=2", "dp=2 cp=2"),
     ),
     *pair(
-        "ring attention averaged", "ring-attention-parts-summed",
+        "ring attention averaged",
+        "ring-attention-parts-summed",
         """
 mesh cp=2
 input q f32[2,4,8,8] cp:S(2)
@@ -378,7 +388,8 @@ program
 """,
     ),
     *pair(
-        "sequence exchanged for heads and not back", "wrong-placement-claim",
+        "sequence exchanged for heads and not back",
+        "wrong-placement-claim",
         """
 mesh cp=2
 input q f32[2,4,8,16] cp:S(2)
@@ -395,7 +406,8 @@ program
 """,
     ),
     *pair(
-        "all-to-all along exchanged dimensions", "wrong-all-to-all-dim",
+        "all-to-all along exchanged dimensions",
+        "wrong-all-to-all-dim",
         """
 mesh cp=2
 input q f32[2,4,8,16] cp:S(2)
@@ -406,7 +418,8 @@ program
 """,
     ),
     *pair(
-        "vocabulary-parallel embedding without its all-reduce", "missing-allreduce bias-added-to-partial",
+        "vocabulary-parallel embedding without its all-reduce",
+        "missing-allreduce bias-added-to-partial",
         """
 mesh $MESH
 weight e f32[64,8] tp:S(0)
@@ -421,7 +434,8 @@ program
         ("tp=2", "tp=4", "dp=2 cp=2 tp=2"),
     ),
     *pair(
-        "vocabulary-parallel embedding into sequence parallelism", "partial-through-nonlinear",
+        "vocabulary-parallel embedding into sequence parallelism",
+        "partial-through-nonlinear",
         """
 mesh tp=2
 weight e f32[64,8] tp:S(0)
@@ -435,7 +449,8 @@ program
 """,
     ),
     *pair(
-        "vocabulary-parallel embedding averaged", "wrong-reduce-op",
+        "vocabulary-parallel embedding averaged",
+        "wrong-reduce-op",
         """
 mesh tp=4
 weight e f32[64,8] tp:S(0)
@@ -447,7 +462,8 @@ program
 """,
     ),
     *pair(
-        "vocabulary-parallel cross-entropy without the sum of exponentials", "partial-through-nonlinear",
+        "vocabulary-parallel cross-entropy without the sum of exponentials",
+        "partial-through-nonlinear",
         """
 mesh tp=2
 weight w f32[64,8] tp:S(0)
@@ -465,8 +481,8 @@ program
 """,
     ),
     *pair(
-        "vocabulary-parallel cross-entropy without the maximum over ranks", "missing-allreduce mismatched-shards"
-        " partial-through-nonlinear",
+        "vocabulary-parallel cross-entropy without the maximum over ranks",
+        "missing-allreduce mismatched-shards partial-through-nonlinear",
         """
 mesh tp=2
 weight w f32[64,8] tp:S(0)
@@ -484,7 +500,8 @@ program
 """,
     ),
     *pair(
-        "maximum summed in vocabulary-parallel cross-entropy", "wrong-reduce-op",
+        "maximum summed in vocabulary-parallel cross-entropy",
+        "wrong-reduce-op",
         """
 mesh dp=2 tp=2
 weight w f32[64,8] tp:S(0)
@@ -502,8 +519,8 @@ program
 """,
     ),
     *pair(
-        "experts that do not divide over the ranks", "experts-not-divisible mismatched-collective wrong-all-to-all-splits"
-        " shapes-do-not-fit",
+        "experts that do not divide over the ranks",
+        "experts-not-divisible mismatched-collective wrong-all-to-all-splits shapes-do-not-fit",
         """
 mesh ep=4
 - weight w f32[6,8,8] local
@@ -516,7 +533,8 @@ program
 """,
     ),
     *pair(
-        "all-to-all splits of another count", "wrong-all-to-all-splits",
+        "all-to-all splits of another count",
+        "wrong-all-to-all-splits",
         """
 mesh $MESH
 input tokens f32[16,8] ep:S(0)
@@ -528,7 +546,8 @@ program
         ("ep=2", "ep=2 dp=2"),
     ),
     *pair(
-        "all-to-all splits that lose tokens", "wrong-all-to-all-splits",
+        "all-to-all splits that lose tokens",
+        "wrong-all-to-all-splits",
         """
 mesh ep=2
 input tokens f32[16,8] ep:S(0)
@@ -539,7 +558,8 @@ program
 """,
     ),
     *pair(
-        "what one rank sends is not what the other receives", "wrong-all-to-all-splits mismatched-collective",
+        "what one rank sends is not what the other receives",
+        "wrong-all-to-all-splits mismatched-collective",
         """
 mesh ep=2
 input tokens f32[16,8] ep:S(0)
@@ -551,7 +571,8 @@ program ep=1
 """,
     ),
     *pair(
-        "combine with the splits of dispatch", "wrong-all-to-all-splits",
+        "combine with the splits of dispatch",
+        "wrong-all-to-all-splits",
         """
 mesh ep=2
 input tokens f32[16,8] ep:S(0)
@@ -569,7 +590,8 @@ program ep=1
 """,
     ),
     *pair(
-        "combine over another group than dispatch", "expert-exchange-not-undone wrong-collective-group",
+        "combine over another group than dispatch",
+        "expert-exchange-not-undone wrong-collective-group",
         """
 mesh dp=2 ep=2
 weight w f32[4,8,8] ep:S(0)
@@ -583,7 +605,8 @@ program
 """,
     ),
     *pair(
-        "tokens dispatched and never combined", "expert-exchange-not-undone mismatched-shards",
+        "tokens dispatched and never combined",
+        "expert-exchange-not-undone mismatched-shards",
         """
 mesh ep=2
 weight w f32[4,8,8] ep:S(0)
@@ -597,7 +620,8 @@ program
 """,
     ),
     *pair(
-        "expert capacity differs between ranks", "mismatched-collective wrong-all-to-all-splits",
+        "expert capacity differs between ranks",
+        "mismatched-collective wrong-all-to-all-splits",
         """
 mesh ep=2
 weight w f32[4,8,8] ep:S(0)
@@ -611,8 +635,8 @@ program ep=1
 """,
     ),
     *pair(
-        "expert gradient reduced over all data-parallel ranks", "doubled-gradient-reduction wrong-gradient-group"
-        " allreduce-of-shards",
+        "expert gradient reduced over all data-parallel ranks",
+        "doubled-gradient-reduction wrong-gradient-group allreduce-of-shards",
         """
 mesh dp=2 ep=2
 weight w f32[4,8,8] ep:S(0)
@@ -627,7 +651,8 @@ program
 """,
     ),
     *pair(
-        "expert gradient reduced over the expert ranks", "allreduce-of-shards missing-gradient-reduction",
+        "expert gradient reduced over the expert ranks",
+        "allreduce-of-shards missing-gradient-reduction",
         """
 mesh dp=2 ep=2
 weight w f32[4,8,8] ep:S(0)
@@ -663,7 +688,8 @@ program
 """,
     ),
     *pair(
-        "router logits of a hidden shard", "softmax-over-shards partial-through-nonlinear",
+        "router logits of a hidden shard",
+        "softmax-over-shards partial-through-nonlinear",
         """
 mesh tp=2
 weight router f32[8,16] tp:S(1)
@@ -677,7 +703,8 @@ program
 """,
     ),
     *pair(
-        "ring of four with values that lag", "ring-attention-values-not-rotated",
+        "ring of four with values that lag",
+        "ring-attention-values-not-rotated",
         """
 mesh cp=4
 input q f32[2,16,8] cp:S(1)
@@ -709,7 +736,8 @@ program
 """,
     ),
     *pair(
-        "ring attention written with matmul and softmax", "ring-attention-parts-summed ring-attention-step-missing",
+        "ring attention written with matmul and softmax",
+        "ring-attention-parts-summed ring-attention-step-missing",
         """
 mesh cp=2
 input q f32[8,8] cp:S(0)
@@ -729,7 +757,8 @@ program
 """,
     ),
     *pair(
-        "keys and values gathered over tp instead of cp", "attention-over-local-keys gather-of-unsharded",
+        "keys and values gathered over tp instead of cp",
+        "attention-over-local-keys gather-of-unsharded",
         """
 mesh cp=2 tp=2
 input q f32[2,4,8,16] cp:S(2) tp:S(1)
@@ -746,7 +775,8 @@ program
 """,
     ),
     *pair(
-        "router's best experts chosen among a shard of them", "choice-over-shards",
+        "router's best experts chosen among a shard of them",
+        "choice-over-shards",
         """
 mesh $MESH
 weight w f32[8,8] tp:S(0)
@@ -820,7 +850,8 @@ program
 """,
     ),
     *pair(
-        "keys gathered, values not", "attention-over-local-keys",
+        "keys gathered, values not",
+        "attention-over-local-keys",
         """
 mesh cp=2 tp=2
 input q bf16[1,4,8,8] cp:S(2) tp:S(1)
@@ -834,7 +865,8 @@ program
 """,
     ),
     *pair(
-        "causal attention of a shard of the queries to all keys", "scan-over-shards",
+        "causal attention of a shard of the queries to all keys",
+        "scan-over-shards",
         """
 mesh cp=2
 input q f32[1,2,8,4] cp:S(2)
@@ -850,7 +882,8 @@ program
 """,
     ),
     *pair(
-        "rows gathered in two chunks and joined chunk by chunk", "wrong-placement-claim",
+        "rows gathered in two chunks and joined chunk by chunk",
+        "wrong-placement-claim",
         """
 mesh tp=2
 weight w f32[16,8] tp:S(0)

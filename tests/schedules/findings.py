@@ -11,11 +11,7 @@ from tvlint.readers.schedule_csv import read
 from tvlint.rule import RuleKind
 from tvlint.rulebook.pages import load_rules
 
-CHECKS = {
-    rule.name: load_check(rule)
-    for rule in load_rules().values()
-    if rule.kind is RuleKind.SCHEDULE
-}
+CHECKS = {rule.name: load_check(rule) for rule in load_rules().values() if rule.kind is RuleKind.SCHEDULE}
 
 
 def facts_of(rows: Rows, budget: int | None = None) -> ScheduleFacts:

@@ -42,9 +42,7 @@ _PREPARES = frozenset(
 )  # fmt: skip
 """Operators that programs run on weights before they train too: on none of these does a training step begin."""
 
-_CHOOSES = frozenset(
-    f"aten.{name}" for name in ("cat.default", "stack.default", "index.Tensor", "index_select.default")
-)
+_CHOOSES = frozenset(f"aten.{name}" for name in ("cat.default", "stack.default", "index.Tensor", "index_select.default"))
 """Operators that choose and join samples: what they make of data alone, outside of modules, is data as well."""
 
 _NOTHING = frozenset({"aten.record_stream.default", "aten.is_pinned.default", "_c10d_functional._wrap_tensor_autograd.default"})

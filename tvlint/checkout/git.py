@@ -150,4 +150,3 @@ def _refusal(top: str, said: str) -> GitUnusable:
         help = f"if you trust what is in it: git config --global --add safe.directory {top}"
         return GitUnusable(f"git does not read the checkout `{top}`, which belongs to another user (dubious ownership)", help)
     return GitUnusable(f"git does not read the checkout `{top}`: {said}", "`git status` there says more")
-

@@ -273,9 +273,7 @@ def _check(commands: Any) -> None:
         "paths", nargs="*", type=path, metavar="PATH",
         help="files, folders (default: the project's); `-`: stdin",
     )  # fmt: skip
-    parser.add_argument(
-        "--stdin-filename", default="", metavar="FILE", help="read `-` as the text of this file"
-    )
+    parser.add_argument("--stdin-filename", default="", metavar="FILE", help="read `-` as the text of this file")
     excluding(parser)
     parser.add_argument("--no-prove", action="store_true", help="leave out the project's `[[proof]]` pairs")
     parser.add_argument(
@@ -297,9 +295,7 @@ def _check(commands: Any) -> None:
         "--baseline", default="", metavar="FILE", help="report only findings that FILE lacks (default: the project's)"
     )
     parser.add_argument("--no-baseline", action="store_true", help="also report what the baseline holds")
-    parser.add_argument(
-        "--new-from", default="", metavar="REV", help="report only what is new since REV (origin/main)"
-    )
+    parser.add_argument("--new-from", default="", metavar="REV", help="report only what is new since REV (origin/main)")
     parser.add_argument("--show-files", action="store_true", help="say what each file is taken for, and check none")
     parser.add_argument("--statistics", action="store_true", help="count findings by rule and file, in text")
     fixing(parser)
@@ -343,9 +339,7 @@ def _prove(commands: Any) -> None:
         help="run the command after `--` on CPU processes, capture the program and prove it; "
         "`--reference` is then the command (or capture) of the reference (default: the same program on one process)",
     )  # fmt: skip
-    parser.add_argument(
-        "--captures", default="", metavar="FOLDER", help="with `--captured`: keep the captures in FOLDER"
-    )
+    parser.add_argument("--captures", default="", metavar="FOLDER", help="with `--captured`: keep the captures in FOLDER")
     parser.add_argument(
         "--timeout", type=positive, default=600, metavar="SECONDS", help="with `--captured`: limit of a program (default: 600)"
     )
@@ -390,9 +384,7 @@ def _capture(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("-o", "--output", default=".", metavar="FOLDER", help="folder of the capture (default: this one)")
     parser.add_argument("--name", default="parallel", metavar="NAME", help="write NAME.capture.jsonl.gz (default: parallel)")
-    parser.add_argument(
-        "--timeout", type=positive, default=600, metavar="SECONDS", help="limit of the program (default: 600)"
-    )
+    parser.add_argument("--timeout", type=positive, default=600, metavar="SECONDS", help="limit of the program (default: 600)")
     parser.add_argument(
         "--reference", default="", metavar="CAPTURE", help="the single-device capture; NAME.plan.json is then written too"
     )

@@ -106,9 +106,7 @@ KERNELS = (
         Trait.EXPERTS,
     ),
     *_kernels("permute_tokens moe_permute token_permute dispatch_tokens token_dispatch", Trait.TOKEN_DISPATCH),
-    *_kernels(
-        "unpermute unpermute_tokens moe_unpermute token_unpermute combine_tokens token_combine", Trait.TOKEN_COMBINE
-    ),
+    *_kernels("unpermute unpermute_tokens moe_unpermute token_unpermute combine_tokens token_combine", Trait.TOKEN_COMBINE),
     *_kernels("gather_target gather_targets target_gather masked_target_gather", Trait.MASKED_LOOKUP),
     *_kernels("absmax abs_max maxabs max_abs compute_amax tensor_amax", Trait.NONLINEAR, Trait.PEAK),
     *_kernels(

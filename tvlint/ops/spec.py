@@ -298,8 +298,7 @@ class Bound:
         return sizes
 
     def given_draws(self) -> Bound:
-        """Return the annotation with what is drawn among the operands, as their last; the annotation itself where nothing is.
-        """
+        """Return the annotation with what is drawn among the operands, as their last; itself where nothing is."""
         if self.draws is None:
             return self
         return replace(self, operands=(*self.operands, self.draws.names), linear=self.draws.linear)

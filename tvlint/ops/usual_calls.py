@@ -50,8 +50,7 @@ def usual(operator: Compute) -> Compute:
 
 
 def as_of_flags(operator: Compute, tensors: Mapping[str, Tensor]) -> Compute:
-    """Return what an operator that works bit by bit is of flags; the operator itself where some operand may be something else.
-    """
+    """Return what an operator that works bit by bit is of flags; the operator itself where an operand may be something else."""
     name = OF_FLAGS.get(without_overload(operator.op).rsplit(".", 1)[-1])
     if name is None or operator.in_place or operator.attributes or spec_of(operator.op) is not None:
         return operator

@@ -119,9 +119,7 @@ def replay(
 class _World:
     """The ranks of a plan while they run."""
 
-    def __init__(
-        self, plan: Plan, given: Given, watch: Watch, stand_ins: StandIns | None, memory: Memory | None
-    ) -> None:
+    def __init__(self, plan: Plan, given: Given, watch: Watch, stand_ins: StandIns | None, memory: Memory | None) -> None:
         self.plan, self.given, self.watch, self.stand_ins, self.memory = plan, given, watch, stand_ins, memory
         self.result = Result()
         self.progress = 0
@@ -425,9 +423,7 @@ class _Rank:
             self.world.watch(self.rank, operator, name, value)
             yield from self.write(name, value, operator.inputs)
 
-    def _forward(
-        self, compute: Compute, operands: list[Array], declared: list[tuple[int, ...] | None]
-    ) -> tuple[Array, ...]:
+    def _forward(self, compute: Compute, operands: list[Array], declared: list[tuple[int, ...] | None]) -> tuple[Array, ...]:
         memory, stand_ins = self.world.memory, self.world.stand_ins
         make = partial(forward, compute, operands, declared, stand_ins)
         return make() if memory is None else memory.recall(compute, ("forward", *declared), operands, make, stand_ins)

@@ -175,8 +175,7 @@ def _lane(plan: Plan, program: Program) -> LaneSteps:
 
 
 def topology_of_nnscaler(configuration: Configuration, lookup: Lookup) -> PlanTopology:
-    """Return what an nnScaler configuration says before there is a plan: copies of the plan, groups over them, micro-batches.
-    """
+    """Return what an nnScaler configuration says before there is a plan: its copies, groups over them, micro-batches."""
     settings = Settings(lookup)
     plan = attempt(lambda: settings.count("plan_ngpus", 1))
     run = attempt(lambda: settings.count("runtime_ngpus", 1))

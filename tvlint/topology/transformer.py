@@ -177,8 +177,7 @@ def vocabulary(model: Model) -> int:
 
 
 def idle(model: Model) -> int:
-    """Return the parameters that one token does not pass: the experts that are not chosen, and the prediction of more tokens.
-    """
+    """Return the parameters that one token does not pass: experts that are not chosen, and the prediction of more tokens."""
     found = 0
     if model.experts is not None:
         experts = sum(layer(model, number, WHOLE).experts * times for number, times in alike(model, range(model.layers)))

@@ -51,8 +51,6 @@ def refused(parallel: Plan, reference: Plan) -> None:
     assert prove(parallel, reference).outcome is not Outcome.PROVED
 
 
-
-
 def test_replicas_may_not_add_what_they_have_of_a_batch() -> None:
     body = "\n  m = all-reduce(x) over dp\n  hm = linear(m, w)" + BODY.replace("backward h (dh)", "backward hm (dh)")
     refused(folded(f"mesh dp=2\n{HEAD}input x f32[4,8]\nprogram{body}  reduce-gradients w over dp", 2), plan(REFERENCE))

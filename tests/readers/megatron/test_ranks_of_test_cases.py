@@ -72,9 +72,7 @@ def test_a_test_case_runs_on_the_nodes_of_its_recipe(
 
 
 @pytest.mark.parametrize("is_started", [True, False])
-def test_false_is_a_word_after_the_switch_where_the_runner_of_test_cases_lies_around(
-    is_started: bool, tmp_path: Path
-) -> None:
+def test_false_is_a_word_after_the_switch_where_the_runner_of_test_cases_lies_around(is_started: bool, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     texts = {"test_cases/gpt/one/model_config.yaml": "MODEL_ARGS:\n  --tensor-model-parallel-size: 2\n  --bf16: false\n"}
     if is_started:

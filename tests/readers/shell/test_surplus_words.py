@@ -64,7 +64,7 @@ def test_an_empty_word_is_none_too_many(script: str) -> None:
 @pytest.mark.parametrize(
     ("script", "quoted"),
     [
-        ("A=(\n  --lr-decay-style \"cosine slow\"\n)\n" + LAUNCH + "${A[@]}\n", True),
+        ('A=(\n  --lr-decay-style "cosine slow"\n)\n' + LAUNCH + "${A[@]}\n", True),
         ("STYLE='cosine slow'\n" + LAUNCH + "--lr-decay-style $STYLE\n", True),
         ('A="--lr-decay-style cosine slow"\n' + LAUNCH + "$A\n", False),
         (LAUNCH + "--lr-decay-style cosine slow\n", False),

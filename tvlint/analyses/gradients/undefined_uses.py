@@ -183,8 +183,7 @@ def _given(plan: Plan, name: str) -> bool:
 
 
 def _first_read(segment: Segment, name: str) -> int | None:
-    """Return the first operator that needs `name`: reads it, or is the backward of one that does; None where it is made before.
-    """
+    """Return the first operator that needs `name`: reads it, or is the backward of one that does; None where that is made."""
     for index, operator in enumerate(segment.operators):
         if name in reads(operator) or (isinstance(operator, Backward) and name in operator.forward.inputs):
             return index

@@ -100,8 +100,7 @@ def _made(operator: Compute) -> list[tuple[tuple[int, ...], str]]:
 
 
 def for_every_operand(outputs: tuple[str, ...], operands: Sequence[str], tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """Return the gradients of all operands, none put in for operands of whole numbers (indices, masks) where they are left out.
-    """
+    """Return the gradients of all operands, none put in for operands of whole numbers (indices, masks) that have none."""
     whole = [name in tensors and tensors[name].dtype.startswith(("int", "uint", "bool")) for name in operands]
     if len(outputs) == len(operands) or len(outputs) != whole.count(False):
         return outputs

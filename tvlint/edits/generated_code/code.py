@@ -168,8 +168,7 @@ def alike(one: str, other: str) -> int:
 
 
 def rewrites(code: Code, line: Line, change: Callable[[Line], str | None]) -> Iterator[Proposal]:
-    """Yield the change of a line on all ranks that have it, and on its own rank alone; what would only name itself is removed.
-    """
+    """Yield the change of a line on all ranks that have it, and on its rank alone; what would only name itself is removed."""
     changed = ((each_line, change(each_line)) for each_line in code.alike[line.form, line.turn])
     edits = {
         each_line: () if _ON_ITSELF.fullmatch(new) else (new,)

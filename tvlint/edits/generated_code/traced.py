@@ -35,9 +35,7 @@ def like_the_graph(code: Code) -> Iterator[Proposal]:
         yield code.proposal(f"call the operators {names} as they were traced,", every)
 
 
-def _as_traced(
-    line: Line, traced: Compute, full: Mapping[str, str], lines: Sequence[Line], lost: bool
-) -> str | None:
+def _as_traced(line: Line, traced: Compute, full: Mapping[str, str], lines: Sequence[Line], lost: bool) -> str | None:
     """Return the statement as the graph has it; None where it is not one that can be compared with it.
 
     What hands a value on can be where the operator that makes it is `lost`.

@@ -304,8 +304,7 @@ def _met(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
 
 
 def _reduced(plan: Plan, defects: Sequence[Defect]) -> Iterator[tuple[str, Plan]]:
-    """Yield the reducers of gradients among all ranks that hold the same piece, by a sum or a mean, and those that are missing.
-    """
+    """Yield the reducers of gradients among all ranks that hold one piece, by a sum or a mean, and those that are missing."""
     if not any(defect.name in _UNREDUCED for defect in defects):
         return
     holders = _holders(plan)

@@ -120,8 +120,7 @@ def _follow(operator: Compute, made: Compute) -> Compute:
 
 
 def _other_values(plan: Plan, known: _Known, group: Sequence[Compute]) -> Iterator[Candidate[Plan]]:
-    """Another constant: one that such operators have there, the other of two, the next number, a list in another order.
-    """
+    """Another constant: one that such operators have there, the other of two, the next number, a list in another order."""
     first = group[0]
     stated = dict(_stated(first))
     numbers = [value for value in stated.values() if type(value) is int and value]

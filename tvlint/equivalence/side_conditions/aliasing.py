@@ -147,8 +147,7 @@ class Renames:
         return self._roles[program.ranks].get(name) == {self._role(inner)}
 
     def _replaced(self, program: Program, number: int, users: _Users) -> str:
-        """Return a name under which communication puts something else in what other runs know by another name, or read later.
-        """
+        """Return a name by which communication overwrites what other runs know by another name, or read later."""
         step = program.steps[number]
         segment = self._plan.segments[step.segment]
         inputs, outputs = step.outside(segment)

@@ -162,8 +162,7 @@ def _known_as(tensor: Tensor) -> str:
 
 
 def _keys(step: Step, names: tuple[str, ...], given: tuple[str, ...] | None) -> Sequence[object]:
-    """Return what tells the values apart on their rank: a name that the step gives is one value, any other one a micro-batch.
-    """
+    """Return what tells the values apart on their rank: what the step gives is one value, any other name one a micro-batch."""
     return names if given is not None else [(step.micro_batch, name) for name in names]
 
 

@@ -64,8 +64,7 @@ def prove_annotation(spec: OpSpec, call: Call, name: str, parts: int, timeout: f
 
 
 def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, timeout: float) -> Decision:
-    """Return whether splitting dimension `name` of the call into `parts` does what `kind` says, whatever the annotation says.
-    """
+    """Return whether a split of dimension `name` of the call into `parts` does what `kind` says, whatever is annotated."""
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
         bound = spec.bind(call).given_draws()

@@ -131,8 +131,7 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
 
 
 def _once(case: Case) -> Case:
-    """Return the case with plans that run and cast nothing for nothing, state ranges of lookups, and add squares up for norms.
-    """
+    """Return the case with plans that run and cast nothing for nothing, state ranges of lookups, and sum squares for norms."""
     plan, reference = (
         with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(each))))
         for each in (without_repeated_runs(case.parallel), case.reference)

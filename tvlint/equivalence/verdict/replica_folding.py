@@ -31,7 +31,6 @@ def fold_replicas(case: Case) -> Case | None:
     return replace(one, written=case.parallel, folded_axis=axis, telling=case.telling)
 
 
-
 def partly_returned(case: Case, world: World, derived: Derived) -> tuple[list[Defect], frozenset[str]]:
     """Return what is wrong with returned values that are sums over one replica's part of the batch, and what is assumed.
 
@@ -88,8 +87,3 @@ def _declared_slot(tensor: Tensor, axis: str) -> int:
     if not isinstance(placement, Shard) or tensor.region is not None or tensor.whole is None:
         return -1
     return placement.dim % len(tensor.whole)
-
-
-
-
-

@@ -15,8 +15,7 @@ _Function = Callable[..., Array]
 
 
 def _bind(defaults: dict[str, Value], signs: dict[str, int]) -> Callable[[Call], Bound]:
-    """Return the call with every constant, given or not; `signs` says which of them must be positive (1) or not negative (0).
-    """
+    """Return the call with every constant, given or not; `signs` says which must be positive (1) or not negative (0)."""
 
     def bind(call: Call) -> Bound:
         call = call.with_arguments(*defaults)

@@ -151,8 +151,7 @@ def _attend(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
 
 
 def _merge(call: Call) -> Bound:
-    """Return two results of `attention` over different keys and their log-sum-exps: the result over both, and its log-sum-exp.
-    """
+    """Return the result of `attention` over the keys of both, of two results and their log-sum-exps, and its log-sum-exp."""
     call.reject_unknown()
     call.expect(4)
     one, other = call.shape(0), call.shape(1)

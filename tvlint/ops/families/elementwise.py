@@ -457,6 +457,7 @@ _UNDONE_BY = {
     "rsqrt": frozenset({"reciprocal", "div", "pow"}),
 }
 
+
 def _log_of_sum(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     left, right = aligned(bound, operands, bound.outputs[0])
     return (field.function("log", field.function("exp", left) + field.function("exp", right)),)

@@ -106,8 +106,7 @@ def _bind_batch(call: Call) -> Bound:
 
 
 def _by_batch(call: Call) -> tuple[Call, bool]:
-    """Return the call with tensors alone as operands, and whether its statistics are those of the batch, which is in training.
-    """
+    """Return the call with tensors alone as operands, and whether its statistics are those of the batch, as in training."""
     inputs, words = list(call.inputs), ("training", "momentum", "eps")
     given = {word: value for word, value in call.attributes.items() if value is not None or word not in _STATISTICS}
     none = inputs[1:3] == [Literal(None)] * 2 or (len(inputs) < 2 and len(given) == len(call.attributes) - 2)
@@ -170,8 +169,6 @@ SPECS = (
     ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),
-        OpSpec(
-            "batch-norm", ("torch.nn.functional.batch_norm",), _bind_batch, steps=_batch_steps, evaluate=_batch
-        ),
+        OpSpec("batch-norm", ("torch.nn.functional.batch_norm",), _bind_batch, steps=_batch_steps, evaluate=_batch),
     ),
 )

@@ -234,9 +234,7 @@ SPECS = (
         (Trait.REDUCTION, Trait.SOFTMAX),
         by_formula(
             _log_sum_exp,
-            OpSpec(
-                "logsumexp", _torch("logsumexp"), _bind_log_sum_exp, undone_by=frozenset({"exp", "logsumexp"})
-            ),
+            OpSpec("logsumexp", _torch("logsumexp"), _bind_log_sum_exp, undone_by=frozenset({"exp", "logsumexp"})),
         ),
     ),
     *having(

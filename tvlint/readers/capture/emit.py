@@ -34,6 +34,7 @@ Shape = tuple[int, ...]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
+
 @dataclass(slots=True)
 class Run:
     """Operators that a rank runs in one go: all of one phase and micro-batch (-1: none), or one end of a message, or its wait.

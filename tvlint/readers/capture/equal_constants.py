@@ -34,12 +34,8 @@ def with_one_name(found: Found, reference: Prepared, wholes: Found, parallel: Fo
 def _same(reference: Prepared, wholes: Found, parallel: Found) -> Mapping[str, str]:
     """Return the first constant with the same numbers for each that has one before it."""
     nameless = dict.fromkeys(wholes.names[0][use.value] for use in uses_of(reference) if use.given.named is None)
-    constants = {
-        name for name, whole in parallel.wholes.items() if whole.role is Role.BUFFER and whole.local == whole.shape
-    }
-    numbers = {
-        name: _numbers(wholes.wholes[name]) for name in nameless if name in constants or name not in parallel.wholes
-    }
+    constants = {name for name, whole in parallel.wholes.items() if whole.role is Role.BUFFER and whole.local == whole.shape}
+    numbers = {name: _numbers(wholes.wholes[name]) for name in nameless if name in constants or name not in parallel.wholes}
     first: dict[object, str] = {}
     for name, key in numbers.items():
         if key and name in constants:

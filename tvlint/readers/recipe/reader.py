@@ -53,8 +53,7 @@ def recognise(path: str, data: bytes) -> bool:
 
 
 def read(path: str, data: bytes) -> Document | None:
-    """Return a configuration for each object that a function builds; None where none has parallel sizes, or a text shows code.
-    """
+    """Return a configuration for each object that a function builds; None where none has parallel sizes, or texts hold code."""
     refuse_larger(path, data, LARGEST, "recipe")
     try:
         source = parse(path, data.removeprefix(b"\xef\xbb\xbf"))

@@ -24,8 +24,7 @@ SOMEWHERE = "a function within may change it"
 
 
 def bindings_of(body: Iterable[ast.stmt]) -> Counter[str]:
-    """Return how often the statements, and those within them, bind each name; at least twice for what is no plain assignment.
-    """
+    """Return how often the statements, and those within them, bind each name; twice or more for what is no plain assignment."""
     bound: Counter[str] = Counter()
     for statement in body:
         for node in ast.walk(statement):

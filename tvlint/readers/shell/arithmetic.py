@@ -22,8 +22,7 @@ class _Unknown(Exception):
 
 
 def evaluate_arithmetic(state: State, node: Node, expand_text: Callable[[Node], tuple[Piece, ...]]) -> tuple[int | str, bool]:
-    """Return the value of an arithmetic expression, or why it is unknown; and whether the environment may replace a part of it.
-    """
+    """Return the value of an arithmetic expression, or why it is unknown, and whether the environment may change it."""
     outside: list[bool] = []
     try:
         return _value(state, node, expand_text, outside, 0), any(outside)

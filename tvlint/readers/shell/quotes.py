@@ -20,8 +20,7 @@ def literal(state: State, start: int, end: int) -> Text:
 
 
 def unescaped(state: State, start: int, end: int, special: str, anything: bool) -> list[tuple[Piece, bool]]:
-    """Return the text between two bytes without its backslashes; unless `anything` is escaped by one, `special` characters are.
-    """
+    """Return the text between two bytes without backslashes, which escape `anything`, or `special` characters alone."""
     data = state.source.data[start:end]
     if b"\\" not in data:
         return [(literal(state, start, end), False)]

@@ -113,8 +113,7 @@ Value: TypeAlias = Scalar | Array
 
 
 def source_of(path: str, data: bytes) -> Source:
-    """Return the file at `path` with the content `data`; bytes that are not UTF-8 count as one replacement character each run.
-    """
+    """Return the file at `path` with the content `data`; each run of bytes that are not UTF-8 is one replacement character."""
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     encoded = text.encode()
     offsets: tuple[int, ...] | None = None

@@ -54,6 +54,7 @@ def parse(text: str) -> dict[str, Any]:
         raise TooLarge("a number is too large")
     return document
 
+
 def _has_too_large_number(value: object) -> bool:
     if isinstance(value, dict):
         return any(map(_has_too_large_number, value.values()))

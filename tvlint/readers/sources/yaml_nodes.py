@@ -96,8 +96,7 @@ def only_document(path: str, data: bytes) -> YamlNode | None:
 
 
 def documents(path: str, text: str) -> Iterator[YamlNode]:
-    """Yield the root node of every document in `text`; raises ReadError at the first place that is no YAML or passes a bound.
-    """
+    """Yield the root node of every document in `text`; raises ReadError where a place is no YAML or passes a bound."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

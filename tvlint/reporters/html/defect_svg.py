@@ -14,8 +14,7 @@ _SHORTEST = 12.0
 
 
 def scene_drawing(scenes: Sequence[Scene], ranks: Collection[int], mesh: Mesh | None) -> Content:
-    """Return a table for each scene: an operator in a row, what it reads and what it gives; which of the ranks no scene is of.
-    """
+    """Return a table for each scene: an operator in a row, what it reads and gives; and which of the ranks no scene is of."""
     if not scenes:
         return ()
     drawn = [_table(scene, mesh) for scene in scenes]

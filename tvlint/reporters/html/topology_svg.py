@@ -27,8 +27,7 @@ _PARTS = ("weights", "gradients", "optimizer", "activations")
 
 
 def mesh(grid: Grid, rank: int | None) -> Content:
-    """Return a row for each pipeline stage, a block for each data-parallel copy, in it a box for each rank of the other axes.
-    """
+    """Return a row for each pipeline stage, a block for each data-parallel copy, in it a box for each rank of others."""
     dense = grid.dense
     if dense.size > MAXIMAL_BOXES:
         return _cells(dense)

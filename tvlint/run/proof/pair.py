@@ -21,6 +21,7 @@ from tvlint.run.project.reading import plan_of, read_document, read_plan
 if TYPE_CHECKING:
     from tvlint.ops.annotations.declared import Declared
 
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A parallel plan and its reference, by path, and the named checks to weaken.

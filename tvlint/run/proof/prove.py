@@ -137,8 +137,7 @@ def _with_errors(verdict: Verdict, findings: Iterable[Finding]) -> Verdict:
 
 
 def _named(verdict: Verdict, plan: Plan) -> Verdict:
-    """Return the verdict on one kind of replica, with its name in what is told; ranks are told as those of the first replica.
-    """
+    """Return the verdict on one kind of replica, with its name in what is said; ranks are those of the first replica."""
     if not plan.name:
         return verdict
     reported = tuple(

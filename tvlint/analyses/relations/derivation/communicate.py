@@ -365,9 +365,7 @@ def _counts_for_all(machine: Machine, operator: Communicate, value: Value) -> bo
     return is_view and operator.concat_dim is not None and operator.concat_dim % len(value.box) == split + 1
 
 
-def _with_gaps(
-    machine: Machine, operator: Communicate, members: Members, pieces: Sequence[Value]
-) -> dict[int, Slot] | None:
+def _with_gaps(machine: Machine, operator: Communicate, members: Members, pieces: Sequence[Value]) -> dict[int, Slot] | None:
     """Return what a gather or exchange over the outer one of two axes makes of the pieces of a value that both split.
 
     None for what is given, whose axes may split it in turns of their own.
@@ -425,8 +423,7 @@ def _is_partial(machine: Machine, table: Mapping[int, tuple[Communicate, Slot | 
 
 
 def _without_copies(machine: Machine, members: Members, operator: Communicate, totals: dict[int, Value]) -> dict[int, Value]:
-    """Return what the members hold after a sum, as if what was added to each of its parts were in it once; tell who added it.
-    """
+    """Return what the members hold after a sum, as if what was added to each of its parts were in it once; say by whom."""
     value = next(iter(totals.values()), None)
     counted = value is not None and operator.kind in SUMS and operator.reduce in ("", "sum") and counts_copies(value)
     found = joined_before(machine.derived, machine.world.terms, value) if value is not None and counted else None

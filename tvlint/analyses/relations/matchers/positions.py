@@ -81,9 +81,7 @@ def _first_position(terms: Terms, value: Value, dim: int) -> int | None:
             places = zip(operands, head[3], strict=False)
             waiting += [(operand, names.index(named)) for operand, names in places if named is not None and named in names]
         elif has_trait(op, Trait.VIEW) and len(operands) == 1:
-            before, after = (
-                [at for at, size in enumerate(terms.shape[each]) if size != 1] for each in (operands[0], term)
-            )
+            before, after = ([at for at, size in enumerate(terms.shape[each]) if size != 1] for each in (operands[0], term))
             same = [terms.shape[operands[0]][at] for at in before] == [terms.shape[term][at] for at in after]
             waiting += [(operands[0], before[after.index(along)])] if same and along in after else []
     return None

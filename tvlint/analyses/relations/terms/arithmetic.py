@@ -35,6 +35,7 @@ from tvlint.ops.table import has_trait, spec_of
 
 Head: TypeAlias = tuple[Any, ...]
 
+
 def is_arithmetic(op: str) -> bool:
     """Return whether the operator is a formula; what it averages is then a sum, divided by the number of addends."""
     spec = spec_of(op)

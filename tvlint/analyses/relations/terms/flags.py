@@ -182,8 +182,7 @@ def _place(algebra: Algebra, term: int, places: Pattern) -> Expression | None:
 
 
 def _is_no_place(terms: Terms, comparison: int) -> bool:
-    """Return whether a comparison is with a number at which nothing can be looked up, of indices that the reference looks up.
-    """
+    """Return whether indices that the reference looks up are compared with a number at which nothing can be looked up."""
     attributes, operands = terms.keys[comparison][2], terms.operands[comparison]
     if len(operands) != 1 or len(attributes) != 2 or not isinstance(attributes[1], int) or isinstance(attributes[1], bool):
         return False

@@ -58,8 +58,7 @@ def summed(terms: Terms, term: int) -> int:
 
 
 def scaled_term(terms: Terms, term: int, coefficient: int | Fraction) -> int | None:
-    """Return the term that this many times the term is, where constants that it is multiplied with or divided by cancel that.
-    """
+    """Return the term that this many times the term is, where constant factors and divisors of it cancel that."""
     total = Fraction(coefficient)
     while terms.foreign(term):
         below = multiplied(terms, term)
@@ -132,8 +131,7 @@ def _written_loss(terms: Terms, head: Head, operands: Operands, shape: tuple[int
 
 
 def _sum_and_target(terms: Terms, operands: Operands) -> tuple[int, int]:
-    """Return the scores and the target of a log-sum-exp and a score that is picked; -1 where they are not of the same scores.
-    """
+    """Return the scores and the target of a log-sum-exp and a picked score; -1 where they are not of the same scores."""
     total = _operands(terms, operands[0], "log", 0, (), ((0,), (0,), (), (), ()))
     picked = _operands(terms, operands[1], "masked-gather", 0, (), _PICK)
     scores = _summed_scores(terms, total[0]) if total is not None else -1

@@ -35,7 +35,6 @@ NONE: Constant = (1, Fraction(1))
 """The constant that changes nothing."""
 
 
-
 def normal_product(
     terms: Terms, head: tuple[Any, ...], operands: tuple[int, ...], shape: tuple[int, ...], slot: int
 ) -> int | None:

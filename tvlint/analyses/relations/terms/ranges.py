@@ -132,9 +132,7 @@ def _stacked(move: _Move) -> Expression | None:
         return None
     part = _fresh(algebra, move.new)
     algebra.sizes[part] = (1, False)
-    return algebra.added(
-        *(algebra.padded(value, part, place, count, move.new[0]) for place, value in enumerate(move.values))
-    )
+    return algebra.added(*(algebra.padded(value, part, place, count, move.new[0]) for place, value in enumerate(move.values)))
 
 
 def _unstacked(move: _Move) -> Expression | None:

@@ -192,8 +192,7 @@ def _folded(use: Use, indices: Mapping[str, Index], numbers: Mapping[str, int]) 
 
 
 def _needs_no_more(name: str, index: Index, masked: tuple[str, str] | None, indices: Mapping[str, Index]) -> bool:
-    """Return whether these are the first rows under a mask, which count from the first, or the columns that the rows look at.
-    """
+    """Return whether these are the first rows under a mask, which count from the first, or the columns that these look at."""
     if masked is None or name not in masked:
         return False
     low, high, size = _seen(name, index, masked, indices)

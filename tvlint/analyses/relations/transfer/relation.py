@@ -97,7 +97,6 @@ class Joined(NamedTuple):
     adds: bool
 
 
-
 class Values:
     """The table of relations over one table of terms."""
 

@@ -47,12 +47,7 @@ def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool], near: Sequen
 
     def mends(changed: Plan) -> bool:
         changed_case = pair(changed, case.reference, case.assume)
-        return (
-            isinstance(changed_case, Case)
-            and agree(changed_case)
-            and next(left, None) is not None
-            and proves(changed)
-        )
+        return isinstance(changed_case, Case) and agree(changed_case) and next(left, None) is not None and proves(changed)
 
     most = max(_FEWEST_EDITS, min(_MOST_EDITS, _MOST_RUN // max(1, size)))
     return first_proved(islice(_edits(case, {(place.path, place.line) for place in near}), most), mends)

@@ -21,9 +21,7 @@ def describe_runs(sizes: Mapping[int, int]) -> str:
     return f"{SEEDS} runs on random numbers, with smaller sizes ({', '.join(largest)})"
 
 
-def as_defects(
-    plan: Plan, found: Difference, refutes: bool, taken: tuple[str, Compute] | None = None
-) -> tuple[Defect, ...]:
+def as_defects(plan: Plan, found: Difference, refutes: bool, taken: tuple[str, Compute] | None = None) -> tuple[Defect, ...]:
     """Return the difference as what is wrong on its ranks, at the operator that takes a part of a sum together with what is
     complete, or at that of the first result that differs.
 

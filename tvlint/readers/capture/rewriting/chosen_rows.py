@@ -578,9 +578,7 @@ class _Rewriting:
             shape[joined] *= ranks
         got = self.program.fresh(self.program.types[value].of_shape(tuple(shape)))
         self.nodes.append(
-            replace(
-                node, inputs=(value,), outputs=(got,), group=group, dim=dim, joined=joined, splits=(), receive_splits=()
-            )
+            replace(node, inputs=(value,), outputs=(got,), group=group, dim=dim, joined=joined, splits=(), receive_splits=())
         )
         return got
 

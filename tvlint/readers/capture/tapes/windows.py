@@ -100,9 +100,7 @@ def _in_order_of_memory(window: Window) -> Window:
     order = sorted(range(len(window.shape)), key=lambda dim: -window.stride[dim])
     if any(size == 1 for size in window.shape) or overlaps_itself(window):
         return window
-    return replace(
-        window, shape=tuple(window.shape[dim] for dim in order), stride=tuple(window.stride[dim] for dim in order)
-    )
+    return replace(window, shape=tuple(window.shape[dim] for dim in order), stride=tuple(window.stride[dim] for dim in order))
 
 
 def flat(storage: int, low: int, high: int, dtype: str) -> Window:

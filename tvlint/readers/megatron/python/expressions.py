@@ -65,5 +65,3 @@ def thing_of(scope: Scope, node: ast.expr, depth: int = 0) -> Thing:
         return value
     table = scope.table(node, depth)
     return table if table is not None else scope.value(node, depth)
-
-

@@ -61,9 +61,7 @@ def _elements(scope: Scope, node: ast.expr, depth: int) -> list[Thing] | None:
 
 def _built_in_elements(scope: Scope, call: ast.Call, name: str, depth: int) -> list[Thing] | None:
     if name == "range" and 1 <= len(call.args) <= 3:
-        bounds = [
-            number(value.pieces) if isinstance(value := scope.value(each, depth), Scalar) else None for each in call.args
-        ]
+        bounds = [number(value.pieces) if isinstance(value := scope.value(each, depth), Scalar) else None for each in call.args]
         known = [bound for bound in bounds if bound is not None]
         numbers = range(*known) if len(known) == len(bounds) and 0 not in known[2:] else range(MOST_ROUNDS + 1)
         return [scope.plain(str(each), call) for each in numbers] if len(numbers) <= MOST_ROUNDS else None

@@ -112,9 +112,7 @@ def formatted(scope: Scope, call: ast.Call, template: Value, depth: int) -> Valu
     named: dict[str, Thing] = {}
     for keyword in call.keywords:
         table = scope.table(keyword.value, depth) if keyword.arg is None else None
-        named |= (
-            table.entries if table is not None else {keyword.arg: scope.value(keyword.value, depth)} if keyword.arg else {}
-        )
+        named |= table.entries if table is not None else {keyword.arg: scope.value(keyword.value, depth)} if keyword.arg else {}
     if not isinstance(template, Scalar) or any(isinstance(each, ast.Starred) for each in call.args):
         return scope.hole(call)
     listed = [_text_of(scope, scope.value(each, depth), each) for each in call.args]

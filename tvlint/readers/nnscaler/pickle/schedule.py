@@ -48,8 +48,7 @@ class Schedule:
 
 
 def schedule(path: str, sequences: dict[int, list[Any]], replicas: int, work: Work) -> Schedule:
-    """Return the programs of the devices, given what each runs. Raises `ReadError` at the place in the plan that is malformed.
-    """
+    """Return the programs of the devices, given what each runs. Raises `ReadError` at a malformed place of the plan."""
     built = Schedule(path, replicas, Tensors(work))
     operators = Operators(built.tensors, Sources(path))
     for device in sorted(sequences):

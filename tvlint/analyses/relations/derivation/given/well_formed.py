@@ -120,8 +120,7 @@ def do_replicas_fit(plan: Plan) -> bool:
 
 
 def cut_by_replicas(plan: Plan) -> str:
-    """Return a weight, buffer or input of which the folded replicas are declared to hold different pieces; empty where none is.
-    """
+    """Return a weight, buffer or input of which folded replicas hold different pieces by its type; empty where none is."""
     replication = plan.replication
     for tensor in plan.tensors.values() if replication.count > 1 else ():
         placement = (tensor.placements or {}).get(replication.axis, Replicate())

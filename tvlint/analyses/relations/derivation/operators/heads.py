@@ -137,9 +137,7 @@ def _of_blocks(work: _OnBlocks, spec: OpSpec, form: Form) -> Saved | None:
         return None
     if attends and any(operand is not None for operand in form.operands):
         return None
-    held = [
-        {dim: block for dim, block in _blocks(work.machine, value).items() if dim >= count - 2} for value in work.values
-    ]
+    held = [{dim: block for dim, block in _blocks(work.machine, value).items() if dim >= count - 2} for value in work.values]
     if any(len(each) != 1 for each in held) or len({block for each in held for block in each.values()}) > 1:
         return None
     dims, (block, *_) = [next(iter(each)) for each in held], held[0].values()

@@ -26,6 +26,7 @@ _BINARY = {
     "minimum": "torch.minimum", "floor_divide": "torch.floor_divide", "pow": "torch.pow", "remainder": "torch.remainder",
 }  # fmt: skip
 
+
 def _unary(op: str) -> Callable[[Lifting, Apply], bool]:
     return lambda lifting, node: lifting.call(node, op, (given(node, "self"),))
 

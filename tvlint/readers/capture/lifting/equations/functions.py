@@ -123,8 +123,7 @@ def _options(node: Apply, function: _Function) -> dict[str, Value] | None:
 
 
 def _called(lifting: Lifting, node: Apply, op: str, tensors: Sequence[str], options: Mapping[str, Value]) -> bool:
-    """Lift a call of a function on those of its tensors that are given; other results than the first are read by its gradient.
-    """
+    """Lift a call of a function on those of its tensors that are given; its gradient alone reads results behind the first."""
     operands = [node.arguments.get(name) for name in tensors]
     while operands and operands[-1] is None:
         operands.pop()

@@ -63,8 +63,7 @@ def first_difference(one: str, other: str) -> int:
 
 
 def classes_of(texts: Sequence[str], size: int) -> list[list[int]]:
-    """Return the replicas (by number) that run the same code, each class in order, the largest first; `size` ranks a replica.
-    """
+    """Return the replicas (by number) that run one code, each class in order, the largest first; `size` ranks a replica."""
     found: dict[tuple[str, ...], list[int]] = {}
     for replica in range(len(texts) // size):
         low = replica * size

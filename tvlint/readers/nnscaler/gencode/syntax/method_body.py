@@ -205,8 +205,7 @@ class _Body:
         body: Iterable[Statement | Opaque],
         outputs: tuple[str, ...],
     ) -> Iterator[Entry]:
-        """Yield the body of a checkpointed function where values that share a name with others around it have one of their own.
-        """
+        """Yield the body of a checkpointed function where values that share a name with others around it have new ones."""
         outside, around = set[str](), list[ast.AST](function.body)
         while around:
             node = around.pop()

@@ -402,3 +402,33 @@ def test_a_step_on_a_shard_is_gathered_before_it_takes_the_place_of_the_weight(i
         programs += ONE_OF_ZERO1.format(rank=rank, low=4 * rank, whole=GATHERED if is_gathered else stale)
     found = findings_of_text(ZERO1.format(programs=programs))
     assert [(finding.rule, finding.about[:1]) for finding in found] == ([] if is_gathered else [("divergent-replicas", ("w",))])
+
+
+COPIED = """mesh dp=2
+weight w f32[8,8]
+state s f32[8,8] {placed}
+input x f32[4,8] dp:S(0)
+loss l f32[] dp:P
+program
+  h = linear(x, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, g = backward h (dh)
+  {copied}
+"""
+STEPPED = "t = mul(g, 0.1)\n  n = sub(w, t)\n  copy_(w!, n)"
+
+
+@pytest.mark.parametrize(
+    ("placed", "copied", "names"),
+    [
+        ("dp:P", "n = add(s, g)\n  copy_(s!, n)", []),
+        ("", "n = mul(g, 2.0)\n  copy_(s!, n)", ["s"]),
+        ("", "t = mul(g, 0.1)\n  n = sub(w, t)\n  m = mul(n, 0.5)\n  copy_(w!, m)\n  w = all-reduce(w) over dp", []),
+        ("", f"{STEPPED}\n  a = all-reduce(w) over dp\n  b = mul(a, 0.5)\n  w = identity(b)", []),
+        ("", STEPPED, ["w"]),
+    ],
+)
+def test_addends_and_weights_that_are_averaged_after_the_step_may_differ(placed: str, copied: str, names: list[str]) -> None:
+    found = findings_of_text(COPIED.format(placed=placed, copied=copied))
+    assert [finding.about[0] for finding in found if finding.rule == "divergent-replicas"] == names

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.state import Copied
 from tvlint.analyses.relations.held_apart import Numbers, axes_apart, is_split
 from tvlint.analyses.relations.matchers.projection import Projection
+from tvlint.ir.placement import Partial
+from tvlint.ir.plan import Plan
 
 
 def copies_of_different_values(projection: Projection) -> Iterator[Defect]:
-    """Yield the copies into weights and states of which the ranks of an axis hold one, that make them differ."""
+    """Yield the copies into weights and states of which the ranks of an axis hold one, that make them differ.
+
+    What another operator makes anew, as an average over the ranks, is not judged.
+    """
     alone, plan = projection.alone, projection.plan
     by_name: dict[str, dict[int, list[Copied]]] = {}
     for copy in alone.derived.copies:
         by_name.setdefault(copy.into, {}).setdefault(copy.rank, []).append(copy)
+    made_anew = _written(plan) if by_name else set()
     for name, of_rank in by_name.items():
+        if name in made_anew:
+            continue
         last = {rank: copies[-1] for rank, copies in of_rank.items()}
         numbers = Numbers(plan, {rank: copy.opaque for rank, copy in last.items()})
         for rank, copy in last.items():
             for axis in axes_apart(plan, rank, copy.opaque, numbers):
-                if not is_split(plan, name, axis):
+                if not is_split(plan, name, axis) and not _is_addend(plan, name, axis):
                     differs = f"`{copy.taken}`, which differs between the ranks of `{axis}`"
                     text, cause = f"`{name}` is overwritten on {{ranks}} with {differs}", ("copied", name, axis)
                     yield at(copy.operator, copy.segment, Defect("divergent-replicas", True, text, rank, cause=cause))
                     break
+
+
+def _written(plan: Plan) -> set[str]:
+    """Return what operators give, which copies into their operand do not."""
+    return {name for segment in plan.segments.values() for operator in segment.operators for name in writes(operator)}
+
+
+def _is_addend(plan: Plan, name: str, axis: str) -> bool:
+    """Return whether a tensor is declared to be a part of a sum over the axis."""
+    return isinstance((plan.tensors[name].placements or {}).get(axis), Partial)

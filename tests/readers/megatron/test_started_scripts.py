@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from time import process_time
 
 import pytest
 
+from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.recognise_launch import LARGEST_STARTER, starts_others
 from tvlint.readers.read import read
 
@@ -40,6 +42,8 @@ def settings_of(folder: Path, text: str, name: str) -> list[tuple[object, str]]:
         "env NL=25 bash train.sh\n",
         "sbatch --export=ALL,NL=25 job.sbatch\n",
         "sbatch -J name --export=NONE,NL=25,X=1 job.sbatch\n",
+        "export NL=25\nsbatch --export=X=1,NL job.sbatch\n",
+        "sbatch --export=NL=23 --export ALL,NL=25 job.sbatch\n",
         "bash one.sh 25\n",
     ],
 )
@@ -56,6 +60,10 @@ def test_a_script_is_judged_with_what_it_is_given(tmp_path: Path, text: str) -> 
         "export OTHER=25\nbash train.sh\n",
         "# NL=25 bash train.sh\n",
         "bash -c 'NL=25 bash train.sh'\n",
+        "export NL=25\nsbatch --export=X=1 job.sbatch\n",
+        "env NL=25 sbatch --export NONE job.sbatch\n",
+        "export NL=25\nsbatch --export=$LIST job.sbatch\n",
+        "export NL=25\nsbatch --export-file=list job.sbatch\n",
         "NL=25 bash train.sh --num-layers 26\n",
     ],
 )
@@ -94,6 +102,38 @@ def test_a_line_of_any_length_is_recognised_in_linear_time(part: str) -> None:
     begun = process_time()
     starts_others("start.sh", part.encode() * (LARGEST_STARTER // len(part)))
     assert process_time() - begun < 5
+
+
+EXPORTS = "".join(f"export A{number}=\n" for number in range(4000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EXPORTS + "./none.sh\n" * 8000,
+        EXPORTS + "bash asked.sh\n" * 40,
+        "sbatch " + " ".join(f"--export=A{number}=" for number in range(20_000)) + " asked.sh\n",
+    ],
+)
+def test_starts_with_much_that_is_exported_cost_no_more_than_a_script_is_worth(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "asked.sh").write_text("$B " * 300_000)
+    path = tmp_path / "start.sh"
+    path.write_text(text + TRAIN)
+    begun = process_time()
+    with suppress(ReadError):
+        read(str(path))
+    assert process_time() - begun < 10
+
+
+def test_a_script_that_takes_too_much_work_keeps_no_other_from_being_judged(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "heavy.sh").write_text("echo $NL\n" + "a\n" * 450_000)
+    path = tmp_path / "start.sh"
+    path.write_text(f"NL=25 bash heavy.sh\nNL=24\n{TRAIN}")
+    document = read(str(path))
+    assert document is not None
+    assert document.configurations[-1].settings["num_layers"].value == 24
 
 
 def test_a_script_that_cannot_be_read_keeps_no_other_from_being_judged(tmp_path: Path) -> None:

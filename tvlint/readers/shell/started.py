@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from tvlint.ir.patterns import Pattern
-from tvlint.ir.values import dataclass, replace
+from tvlint.ir.values import dataclass, field, replace
 from tvlint.readers.document import ReadError
 from tvlint.readers.languages import SHELL_NAMES
 from tvlint.readers.shell.bindings import Bindings
 from tvlint.readers.shell.sources import find_sourced, sbatch_variables
-from tvlint.readers.shell.state import State
+from tvlint.readers.shell.state import State, TooMuchWork
 from tvlint.readers.shell.values import (
     Item,
     Piece,
@@ -31,23 +31,39 @@ BEFORE = frozenset({"nohup", "time", "exec", "command", "env"})
 """Commands that start what stands behind them, in the environment that they have themselves."""
 STARTERS = SHELLS | BEFORE | {"sbatch"}
 GIVEN = Pattern(r"([A-Za-z_]\w*)=")
-EXPORT = "--export="
+EXPORT = "--export"
+EXPORTS_OF_FILE = "--export-file"
+ALL = "ALL"
 OF_JOB = "SLURM_"
+RESERVE = 4
+"""So much of the work that is left, one part of four, a script that is started leaves to the one that starts it."""
 HARMLESS = Pattern(
     r"--(?:job-name|output|error|time|partition|account|dependency|qos|export|comment|wait|parsable)\b.*|-[Jotepad].*"
 )
 """Options of `sbatch` that leave the number of nodes and ranks as the script has it."""
-FIRST_ARGUMENT = Pattern(r"\$(?:\{)?[1-9@*]")
+NAMED = Pattern(r"\$(?:\{[#!]?)?(?:([A-Za-z_]\w*)|[1-9@*])")
+"""A variable that a script names, or an argument of its."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """What a job is given, and the names of what is exported that it has too; None where it has all."""
+
+    given: Mapping[str, Value] = field(default_factory=dict)
+    kept: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A script that a command starts: its path as written, its arguments, and what the command itself sets for it."""
+    """A script that a command starts: its path as written, its arguments, and what the command itself sets for it.
+
+    `environment` is set beside what is exported already.
+    """
 
     target: str
     arguments: tuple[Item, ...]
-    given: dict[str, Value]
-    keeps_environment: bool = True
+    environment: dict[str, Value]
+    exports: Exports = field(default_factory=Exports)
     keeps_ranks: bool = True
 
 
@@ -59,12 +75,16 @@ def follow_started(state: State, scope: State, words: Sequence[Item]) -> None:
     start = _start(words)
     if start is None or any(leading_text(item.pieces).startswith("--") for item in start.arguments if isinstance(item, Word)):
         return
-    given = {name: scope.variables[name] for name in scope.exported if start.keeps_environment and name in scope.variables}
-    given.update(start.given)
+    scope.spend(len(scope.exported))
+    exported = {name: scope.variables[name] for name in scope.exported if name in scope.variables}
+    environment = {**exported, **start.environment}
+    kept = environment if start.exports.kept is None else start.exports.kept
+    given = {**{name: value for name, value in environment.items() if name in kept}, **start.exports.given}
     found = find_sourced(state, start.target) if given or start.arguments else None
     if found is None:
         return
     inner = source_of(*found)
+    scope.spend(len(inner.text) // 64)
     if not _asks(inner, given, start.arguments):
         return
     ranks = sbatch_variables(inner) if start.keeps_ranks else {}
@@ -79,10 +99,11 @@ def follow_started(state: State, scope: State, words: Sequence[Item]) -> None:
         depth=state.depth,
         supposed=state.supposed,
     )
-    child.spend(len(given))
-    before = len(state.trace.commands)
-    with suppress(ReadError):  # it is judged by itself too, and refused there
+    before, reserve = len(state.trace.commands), state.trace.steps // RESERVE
+    state.trace.steps -= reserve
+    with suppress(ReadError, TooMuchWork):  # it is judged by itself too, and refused there
         child.follow_all(state.trace.syntax.tree(inner).root_node.children)
+    state.trace.steps = max(state.trace.steps, 0) + reserve
     variables = dict(child.variables)
     for at, command in enumerate(state.trace.commands[before:], before):
         if command.variables is None:
@@ -91,10 +112,8 @@ def follow_started(state: State, scope: State, words: Sequence[Item]) -> None:
 
 def _asks(inner: Source, given: dict[str, Value], arguments: tuple[Item, ...]) -> bool:
     """Return whether the script names something that it is given."""
-    text = inner.text
-    return any(f"${name}" in text or f"${{{name}" in text for name in given) or (
-        bool(arguments) and FIRST_ARGUMENT.search(text) is not None
-    )
+    names = (match[1] for match in NAMED.finditer(inner.text))
+    return any(bool(arguments) if name is None else name in given for name in names)
 
 
 def _start(words: Sequence[Item]) -> Start | None:
@@ -125,35 +144,54 @@ def _start(words: Sequence[Item]) -> Start | None:
     return Start(target, tuple(words[at + 1 :]), given) if target and target.endswith(SHELL_NAMES) else None
 
 
-def _job(words: Sequence[Item], texts: Sequence[str | None], given: dict[str, Value]) -> Start | None:
+def _job(words: Sequence[Item], texts: Sequence[str | None], environment: dict[str, Value]) -> Start | None:
     """Return the script that `sbatch` starts as a job; other options than those known may change its nodes."""
     at = next((at for at, text in enumerate(texts) if (text or "-")[0] != "-" and (text or "").endswith(SHELL_NAMES)), None)
     if at is None:
         return None
-    keeps_environment = keeps_ranks = True
-    for item in words[:at]:
+    keeps_ranks, exports = True, Exports()
+    for place, item in enumerate(words[:at]):
         option = leading_text(item.pieces) if isinstance(item, Word) else ""
         keeps_ranks &= bool(option) and (option[0] != "-" or HARMLESS.fullmatch(option) is not None)
-        if isinstance(item, Word) and option.startswith(EXPORT):
-            keeps_environment = not option.startswith((EXPORT + "NONE", EXPORT + "NIL"))
-            given = {**given, **dict(_exports(item))}
-    return Start(texts[at] or "", tuple(words[at + 1 :]), given, keeps_environment, keeps_ranks)
+        if not option.startswith(EXPORT):
+            continue
+        found = _exports(words[place + 1], 0) if option == EXPORT else _exports(item, len(EXPORT) + 1)
+        if found is None or option.startswith(EXPORTS_OF_FILE):
+            return None
+        exports = found
+    return Start(texts[at] or "", tuple(words[at + 1 :]), environment, exports, keeps_ranks)
 
 
-def _exports(item: Word) -> Iterator[tuple[str, Value]]:
-    """Yield the variables of `--export=ALL,A=1,B=$B`."""
+def _exports(item: Item, start: int) -> Exports | None:
+    """Return what `ALL,A=1,B=$B,C` says; None where that is not known."""
+    if not isinstance(item, Word):
+        return None
+    given: dict[str, Value] = {}
+    names = set[str]()
+    for part in _between_commas(item, start):
+        name = known_text(part.pieces)
+        if (pair := _given(part)) is not None:
+            given[pair[0]] = pair[1]
+        elif name is None:
+            return None
+        else:
+            names.add(name)
+    return Exports(given, None if ALL in names else frozenset(names))
+
+
+def _between_commas(item: Word, start: int) -> Iterator[Word]:
     parts: list[list[Piece]] = [[]]
     for piece in item.pieces:
         if not isinstance(piece, Text):
             parts[-1].append(piece)
             continue
-        start = len(EXPORT) if piece is item.pieces[0] else 0
-        first, *others = [*_between_commas(piece.text, start)]
-        parts[-1].append(_part(piece, *first))
-        parts.extend([_part(piece, *other)] for other in others)
-    for part in parts:
-        if (pair := _given(Word(tuple(part)))) is not None:
-            yield pair
+        place = start if piece is item.pieces[0] else 0
+        for at, text in enumerate(piece.text[place:].split(",")):
+            if at:
+                parts.append([])
+            parts[-1].append(_part(piece, place, place + len(text)))
+            place += len(text) + 1
+    yield from (Word(tuple(part)) for part in parts)
 
 
 def _given(item: Item) -> tuple[str, Value] | None:
@@ -164,12 +202,6 @@ def _given(item: Item) -> tuple[str, Value] | None:
     if match is None:
         return None
     return match[1], Scalar((_part(first, match.end(), len(first.text)), *item.pieces[1:]))
-
-
-def _between_commas(text: str, start: int) -> Iterator[tuple[int, int]]:
-    for part in text[start:].split(","):
-        yield start, start + len(part)
-        start += len(part) + 1
 
 
 def _part(piece: Text, start: int, end: int) -> Text:

@@ -28,6 +28,8 @@ PROGRAM = "pretrain_gpt.py --tensor-model-parallel-size 2 --num-attention-heads 
         ("HOSTS=(a b c)\ntorchrun --nnodes ${#HOSTS[@]} --nproc-per-node 4", 12),
         ("HOSTS=(a b c)\nHOSTS+=(d)\nN=$((${#HOSTS[@]} * 2))\ntorchrun --nproc-per-node $N", 8),
         ("HOSTS=($(cat hosts))\ntorchrun --nnodes ${#HOSTS[@]} --nproc-per-node 4", None),
+        ("GPUS=(/dev/nvidia[0-9]*)\ntorchrun --nnodes 1 --nproc-per-node ${#GPUS[@]}", None),
+        ("HOSTS=(hosts/*)\ntorchrun --nnodes ${#HOSTS[@]} --nproc-per-node 4", None),
         ("HOSTS=(a ${MORE})\ntorchrun --nnodes ${#HOSTS[@]} --nproc-per-node 4", None),
         ("HOSTS=(a b)\nHOSTS[2]=c\ntorchrun --nnodes ${#HOSTS[@]} --nproc-per-node 4", None),
         ("HOSTS=(a b)\nif $BIG; then HOSTS+=(c); fi\ntorchrun --nnodes ${#HOSTS[@]} --nproc-per-node 4", None),

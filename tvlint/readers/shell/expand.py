@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 Part: TypeAlias = "tuple[Piece, bool]"
 
+FILES = Pattern(r"[*?\[]")
+"""What may stand for any number of files, where no quotes are around it."""
 OWN_DIRECTORY = Pattern(r"(\$\{?0\}?|BASH_SOURCE)")
 OWN_DIRECTORY_WORDS = Pattern(
     r"""\b(cd|pwd|dirname|readlink|realpath|BASH_SOURCE|dev|null|f|P|e|m)\b|[\s$`"'(){}\[\]&;\-./<>0-9]"""
@@ -171,7 +173,7 @@ def _length(state: State, node: Node, span: Span) -> Piece:
         return Hole("not understood", span)
     state.spend(len(value.items) // 64)
     pieces = [piece for item in value.items for piece in (item.pieces if isinstance(item, Word) else (Hole("", span),))]
-    if any(not isinstance(piece, Text) or piece.outside for piece in pieces):
+    if any(not isinstance(piece, Text) or piece.outside or FILES.search(piece.text) for piece in pieces):
         return Hole("depends on how many elements an array has", span)
     return Text(str(len(value.items)), span, exact=False)
 

@@ -169,6 +169,49 @@ def test_a_fault_in_a_program_is_refuted(fault: str, tmp_path: Path) -> None:
     assert done.stdout.startswith("refuted:")
 
 
+def test_attention_in_blocks_that_the_program_lists_is_refused_where_its_function_says_others() -> None:
+    import torch
+    from torch.nn.attention import flex_attention as module
+
+    from tvlint.capture.failures import KernelError
+    from tvlint.capture.flexible_attention import changes
+
+    def causal(_: object, __: object, query: Any, key: Any) -> Any:
+        return query >= key
+
+    plain, count, every = module.flex_attention, torch.ones(1, 1, 3, dtype=torch.int32), torch.arange(3, dtype=torch.int32)
+    first, diagonal = every.expand(1, 1, 3, 3).contiguous(), every.view(3, 1).expand(1, 1, 3, 3).contiguous()
+    in_blocks = {"BLOCK_SIZE": 2, "mask_mod": causal}
+    wrong = [
+        module.BlockMask.from_kv_blocks(count, diagonal, **in_blocks),
+        module.BlockMask.from_kv_blocks(3 * count, first, count, diagonal, **in_blocks),
+    ]
+    right = [
+        *(module.create_block_mask(causal, None, None, 6, 6, "cpu", BLOCK_SIZE=size) for size in (2, 4, 128)),
+        module.BlockMask.from_kv_blocks(3 * count, first, **in_blocks),
+    ]
+    value = torch.randn(1, 2, 6, 4)
+    try:
+        changes(lambda _: None)["torch.nn.attention.flex_attention"](module)
+        for mask in right:
+            torch.testing.assert_close(module.flex_attention(value, value, value, block_mask=mask), expected(value))
+        for mask in wrong:
+            with pytest.raises(KernelError, match="other blocks"):
+                module.flex_attention(value, value, value, block_mask=mask)
+        with pytest.raises(ValueError, match="lengths"):
+            module.flex_attention(value[:, :, :4], value, value, block_mask=right[0])
+        with pytest.raises(ValueError, match="heads"):
+            module.flex_attention(value, value[:, :1], value[:, :1])
+    finally:
+        module.flex_attention = plain
+
+
+def expected(value: Any) -> Any:
+    from torch.nn.functional import scaled_dot_product_attention
+
+    return scaled_dot_product_attention(value, value, value, is_causal=True)
+
+
 def test_weights_of_parts_that_a_rank_calls_have_the_names_of_the_model(tmp_path: Path) -> None:
     launch = ["torchrun", "--nproc-per-node", "2", str(PROGRAMS / "tied_stages.py")]
     done = tvlint("prove", "--captured", "--", *launch, cwd=tmp_path)

@@ -40,7 +40,7 @@ def _without_devices(begin: Any, on_cpu: Callable[[Any], Any]) -> Any:
     """Return a constructor that names no devices for a module on the CPU."""
 
     def without(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **kwargs: Any) -> None:
-        if any(parameter.device.type != "cpu" for parameter in module.parameters()):
+        if len(device_ids or ()) > 1 or any(parameter.device.type != "cpu" for parameter in module.parameters()):
             begin(self, module, device_ids, output_device, *args, **kwargs)
             return
         for device in device_ids or ():

@@ -34,6 +34,9 @@ class _WholeDraws:
     def __init__(self, replace: Callable[[str], object]) -> None:
         self.replace = replace
 
+    def _manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
     @contextlib.contextmanager
     def _distribute_region(self, spec: Any, generator: torch.Generator | None = None) -> Iterator[None]:
         with _OfWhole(spec, generator, self.replace):

@@ -166,3 +166,19 @@ def test_a_fault_in_megatron_is_refuted(name: str, tmp_path: Path) -> None:
     done = tvlint("prove", "parallel.capture.jsonl.gz", "--reference", recorded, cwd=tmp_path)
     assert done.returncode == bool(fault), done.stdout + done.stderr
     assert not reason or f"[{reason}]" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_window_over_parts_of_the_sequence_is_an_error(tmp_path: Path) -> None:
+    fault = (
+        "from megatron.core.transformer import transformer_config\n"
+        "plain = transformer_config.TransformerConfig.__post_init__\n"
+        "def with_window(self):\n"
+        "    self.window_size = (2, 0)\n"
+        "    plain(self)\n"
+        "transformer_config.TransformerConfig.__post_init__ = with_window"
+    )
+    path = repr(os.fspath(PROGRAMS / "megatron_gpt.py"))
+    (tmp_path / "program.py").write_text(PROGRAM.replace("FAULT", fault).replace("PATH", path))
+    done = tvlint("capture", "-o", ".", "--", "torchrun", "--nproc-per-node", "2", "program.py", *SEQUENCE, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "a window of attention over parts of the sequence" in done.stdout + done.stderr

@@ -29,6 +29,8 @@ def change(module: Any, replace: Replace) -> None:
             replace("attention of TransformerEngine replaced by Megatron's own, with values of another width")
             self.hidden_size_per_partition = v_channels * self.num_attention_heads_per_partition
         if ranks > 1:
+            if getattr(self.scale_mask_softmax, "window_size", None) is not None:
+                raise NotImplementedError("a window of attention over parts of the sequence, which TransformerEngine alone has")
             replace("attention of TransformerEngine over parts of the sequence replaced by one that gathers keys and values")
 
     def forward(self: Any, query: Any, key: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:

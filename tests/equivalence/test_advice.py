@@ -80,7 +80,11 @@ def test_packed_weights_in_several_pieces_are_proved_as_one_tensor_of_parts_and_
     ("lines", "outcome", "words"),
     [
         ('c: bf16[4,4] = to(h, dtype="bfloat16")\nf: f32[4,4] = float(c)\nt = tanh(f)', Outcome.UNKNOWN, "casts round"),
-        ("p = pad(h, [0,0,0,2], value=1.0)\nn: f32[4,4] = narrow(p, 0, 0, 4)\nt = tanh(n)", Outcome.UNKNOWN, "both plans, or in neither"),
+        (
+            "p = pad(h, [0,0,0,2], value=1.0)\nn: f32[4,4] = narrow(p, 0, 0, 4)\nt = tanh(n)",
+            Outcome.UNKNOWN,
+            "both plans, or in neither",
+        ),
         ("m = tril(h)\nt = tanh(m)", Outcome.REFUTED, "`is_causal=True`"),
     ],
 )

@@ -119,6 +119,16 @@ def test_a_later_micro_batch_that_is_wired_otherwise_is_not_proved(before: str, 
     assert prove(own, reference).outcome is not Outcome.PROVED
 
 
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_a_run_that_is_wrongly_left_out_is_no_proof(micro_batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, reference = twice(AGAIN, micro_batches), plan(REFERENCE.format(8 * micro_batches))
+    right, wrong = plan(text), plan(text.replace("(a0) -> (b0)", "(c0) -> (b0)"))
+    monkeypatch.setattr("tvlint.equivalence.verdict.prove.without_repeated_runs", lambda each: right)
+    verdict = prove(wrong, reference)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert [reason.name for reason in verdict.reasons] == ["other-numbers"]
+
+
 TWO_RANKS = """
 mesh dp=2
 weight w f32[8,8]

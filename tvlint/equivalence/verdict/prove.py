@@ -96,7 +96,7 @@ def prove(
         verdict = _decided_on_numbers(case, verdict, replay)
         as_written = as_written and parallel is given[0] and reference is given[1]
         if verdict.outcome is Outcome.PROVED and not (as_written or agrees):
-            verdict = _shown_as_written(case, verdict, replay)
+            verdict = _shown_as_written(case, verdict)
         return _with_repair(case, verdict)
     finally:
         if collecting:
@@ -231,7 +231,7 @@ def _different(case: Case, verdict: Verdict, found: Difference) -> Verdict:
     return replace(verdict, outcome=outcome, reasons=(*shown, *verdict.reasons), stages=stages)
 
 
-def _shown_as_written(case: Case, verdict: Verdict, replay: bool) -> Verdict:
+def _shown_as_written(case: Case, verdict: Verdict) -> Verdict:
     """Return the verdict on a proof of plans that were written otherwise first, or of normal forms of their values.
 
     It stays open where the plans as they are written give other shapes than they declare, or other numbers than each other.
@@ -241,10 +241,19 @@ def _shown_as_written(case: Case, verdict: Verdict, replay: bool) -> Verdict:
 
     for plan in (case.parallel, case.reference):
         if otherwise := otherwise_declared(plan):
-            shown = reasons(plan, [Defect("wrong-shape-claim", False, otherwise, plan.programs[0].ranks[0])])
-            return replace(verdict, outcome=Outcome.UNKNOWN, reasons=shown, stages=_stage_counts_of(verdict, shown))
-    found = None if replay else run_once(case, holds_on_any_numbers(verdict.assumptions))
-    return _different(case, verdict, found) if isinstance(found, Difference) else verdict
+            return _contradicted(plan, verdict, "wrong-shape-claim", otherwise)
+    found = run_once(case, holds_on_any_numbers(verdict.assumptions))
+    if isinstance(found, Difference):
+        return _different(case, verdict, found)
+    if found is not None:
+        return _contradicted(case.parallel, verdict, "other-numbers", f"{found.why} than in the reference")
+    return verdict
+
+
+def _contradicted(plan: Plan, verdict: Verdict, name: str, text: str) -> Verdict:
+    """Return the verdict on a proof that something about a plan contradicts."""
+    shown = reasons(plan, [Defect(name, False, text, plan.programs[0].ranks[0])])
+    return replace(verdict, outcome=Outcome.UNKNOWN, reasons=shown, stages=_stage_counts_of(verdict, shown))
 
 
 def _with_repair(case: Case, verdict: Verdict) -> Verdict:

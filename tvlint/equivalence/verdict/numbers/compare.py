@@ -11,7 +11,7 @@ from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.numbers.closeness import is_close
 from tvlint.equivalence.verdict.numbers.origin import is_generated
-from tvlint.equivalence.verdict.numbers.outcome import RETURNED, Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.numbers.outcome import LEFT, RETURNED, Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.numbers.returned import is_same_returned
 from tvlint.equivalence.verdict.numbers.run import Run, held_places, run_parallel, run_reference
 from tvlint.equivalence.verdict.numbers.whole_values import Whole
@@ -41,9 +41,10 @@ def compare_runs(
     if isinstance(many, NotRun):
         return many
     expected = _gradients_of(reference, alone.found)
+    invented = max(alone.invented, many.invented)
     left = {full_name(reference, name): value for (_, name), value in alone.found.left.items()}
     if not _are_left(parallel, left, many.found):
-        return NotRun("weights or states become something else")
+        return NotRun(f"the plans {invented}") if invented else LEFT
     updated = {name for name in left if name in {full_name(parallel, held) for _, held in many.found.left}}
     parts = parallel.mesh.size * micro_batches_of(parallel) if is_generated(parallel, reference) else 0
     different = _other_gradient(parallel, expected, many.found, updated, parts)
@@ -52,7 +53,7 @@ def compare_runs(
     if different is not None:
         if case.reference_micro_batches == 1:
             different = _with_first(different, parallel, alone, many)
-        return replace(different, invented=max(alone.invented, many.invented))
+        return replace(different, invented=invented)
     if is_same_returned(case, alone.found, many.found):
         return Agreement()
     return NotRun(RETURNED)

@@ -52,5 +52,8 @@ class NotRun:
     why: str
 
 
+LEFT = NotRun("weights or states become something else")
+"""The update that both plans write out gives other numbers, and nothing stood in for random numbers or functions."""
+
 NO_NUMBER = NotRun("what the plans give is no number")
 """As where a class is asked for whose score is minus infinity, since only the first classes are ever right."""

@@ -32,7 +32,16 @@ from tvlint.equivalence.verdict.declared_results import otherwise_declared
 from tvlint.equivalence.verdict.numbers.compare import compare_runs, moved_weights
 from tvlint.equivalence.verdict.numbers.contents import Held, content_of, likely_contents, likely_masks, names_read
 from tvlint.equivalence.verdict.numbers.origin import is_generated
-from tvlint.equivalence.verdict.numbers.outcome import FUNCTIONS, NO_NUMBER, RETURNED, SEEDS, Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.numbers.outcome import (
+    FUNCTIONS,
+    LEFT,
+    NO_NUMBER,
+    RETURNED,
+    SEEDS,
+    Agreement,
+    Difference,
+    NotRun,
+)
 from tvlint.equivalence.verdict.numbers.rounding import with_rounding
 from tvlint.equivalence.verdict.numbers.run import Run, run_reference
 from tvlint.equivalence.verdict.numbers.run_sizes import Small, in_plan, to_run, to_run_again
@@ -81,12 +90,19 @@ def run_in_declared_shapes(case: Case, any_numbers: bool = False) -> Agreement |
     return replace(found, sizes=small.sizes)
 
 
-def run_once(case: Case, any_numbers: bool) -> Difference | None:
-    """Return what `run_both` says where the first run on random numbers shows a difference; None where it does not."""
+def run_once(case: Case, any_numbers: bool) -> Difference | NotRun | None:
+    """Return the difference that `run_both` finds, or `LEFT`, where the first run on random numbers shows one of them.
+
+    Weights and states count where the plans are to agree on any numbers.
+    """
     small = to_run(case)
     if isinstance(small, NotRun):
         return None
-    first = compare_runs(small.case, random_numbers(0, least_index(small.case.reference)))
+    below = least_index(small.case.reference)
+    first = compare_runs(small.case, random_numbers(0, below))
+    if first == LEFT and any_numbers:
+        others = (compare_runs(small.case, random_numbers(seed, below)) for seed in range(1, SEEDS))
+        return LEFT if all(other == LEFT for other in others) else None
     found = run_both(case, any_numbers) if isinstance(first, Difference) else None
     return found if isinstance(found, Difference) else None
 
@@ -113,7 +129,7 @@ def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | 
     invented = found[-1].invented
     if invented == FUNCTIONS and is_generated(parallel, reference) and all(each.error > plain * each.scale for each in found):
         invented = ""
-    why = f"the plans {invented}" if invented else _inconclusive(parallel, reference)
+    why = f"the plans {invented}" if invented else _inconclusive(parallel, reference, any_numbers)
     why = why or ("" if any_numbers else _of_other_content(case, below))
     if why or len(found) < SEEDS:
         return NotRun(why or "runs on other numbers agree")
@@ -233,12 +249,15 @@ def _mask_that_explains(case: Case, below: int, held: Held) -> str:
     return ""
 
 
-def _inconclusive(parallel: Plan, reference: Plan) -> str:
-    """Return why a difference shows nothing; nothing where it does."""
+def _inconclusive(parallel: Plan, reference: Plan, any_numbers: bool) -> str:
+    """Return why a difference shows nothing; nothing where it does.
+
+    Plans that are to agree on any numbers are to agree where a segment runs twice, too.
+    """
     for plan in (parallel, reference):
         if any(len(set(names)) < len(names) for names in _weights_by_program(plan)):
             return "a rank has one weight under two names"
-        if any(len(set(runs)) < len(runs) for runs in map(_runs_of, plan.programs)):
+        if not any_numbers and any(len(set(runs)) < len(runs) for runs in map(_runs_of, plan.programs)):
             return "a segment runs twice for one micro-batch"
         for segment in plan.segments.values():
             for operator in segment.operators:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,4 +80,13 @@ def test_numbers_that_something_else_reads_too_stay(op: str) -> None:
     index = next(name for name, given in program.given.items() if given.numbers.dtype.kind == "i")
     made = program.fresh(Type((2,), "int64"))
     program.nodes.append(Apply(op, {"self": Ref(index)}, (made,), Mark()))
+    assert with_constant_places(program, [BATCH]) is program
+
+
+@pytest.mark.parametrize("dim", [None, "first", 9])
+def test_a_choice_along_no_dimension_stays(dim: Any) -> None:
+    program = choosing((0, 3), False)
+    choice = program.nodes[-1]
+    assert isinstance(choice, Apply)
+    program.nodes[-1] = replace(choice, arguments={**choice.arguments, "dim": dim})
     assert with_constant_places(program, [BATCH]) is program

@@ -35,8 +35,9 @@ def with_constant_places(program: Program, wholes: Iterable[Array]) -> Program:
     for node in program.nodes:
         by = node.arguments.get("index") if isinstance(node, Apply) and node.op == CHOOSE else None
         source = node.arguments.get("self") if isinstance(node, Apply) and node.op == _VIEW else None
-        if isinstance(node, Apply) and isinstance(by, Ref) and by.name in places:
-            *ranges, join = _joined(made, _in_chunks(made, node, places[by.name], makers))
+        along = _along(program, node)
+        if isinstance(node, Apply) and along is not None and isinstance(by, Ref) and by.name in places:
+            *ranges, join = _joined(made, _in_chunks(made, node, along, places[by.name], makers))
             nodes += ranges
             whole = join if join.outputs == node.outputs else _viewed(made, join, node)
             nodes += [join] if whole is join else [join, whole]
@@ -55,10 +56,22 @@ def _places(program: Program, name: str, readers: Iterable[Node], known: Iterabl
     numbers = value.numbers
     if value.named is not None or numbers is None or numbers.ndim != 1 or numbers.dtype.kind != "i":
         return ()
-    alone = all(isinstance(node, Apply) and node.op == CHOOSE and node.arguments.get("self") != Ref(name) for node in readers)
+    along = [_along(program, node) for node in readers]
+    alone = all(found is not None and found[0] != Ref(name) for found in along)
     if not alone or any(boxes_of(numbers, whole) for whole in known):
         return ()
     return tuple(numbers.tolist())
+
+
+def _along(program: Program, node: Node) -> tuple[Ref, int] | None:
+    """Return from what and along which dimension of it a node chooses places; None where it is no such choice."""
+    if not isinstance(node, Apply) or node.op != CHOOSE:
+        return None
+    source, dim = node.arguments.get("self"), node.arguments.get("dim")
+    if not isinstance(source, Ref) or not isinstance(dim, int):
+        return None
+    rank = len(program.shape(source.name))
+    return (source, dim % rank) if -rank <= dim < rank else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +85,12 @@ class _Choice:
     node: Apply
 
 
-def _in_chunks(program: Program, node: Apply, places: tuple[int, ...], makers: Mapping[str, Node]) -> _Choice:
+def _in_chunks(
+    program: Program, node: Apply, along: tuple[Ref, int], places: tuple[int, ...], makers: Mapping[str, Node]
+) -> _Choice:
     """Return a choice, of a dimension that was viewed as chunks and their indices as one of the dimension itself."""
-    source, dim = node.arguments["self"], node.arguments["dim"]
-    assert isinstance(source, Ref)
-    assert isinstance(dim, int)
+    source, at = along
     shape, maker = program.shape(source.name), makers.get(source.name)
-    at = dim % len(shape)
     before = maker.arguments["self"] if isinstance(maker, Apply) and maker.op == _VIEW else None
     if isinstance(before, Ref) and program.shape(before.name)[: at + 1] == (*shape[:at], prod(shape[at : at + 2])):
         return _Choice(before, at, places, prod(shape[at + 1 : at + 2]), node)

@@ -8,6 +8,9 @@ import pytest
 from capture.test_capture_proofs import Line, lines_of, path_of, proof, prover_alone, written
 
 from tvlint.findings import Outcome
+from tvlint.readers.capture.lifting.program import Apply, Exchange, Program, Ref, Type
+from tvlint.readers.capture.rewriting.shard_gradients import UnevenWeight, WholeGradient, gradient_of_none
+from tvlint.readers.capture.tapes.tape import Mark
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
 
@@ -60,3 +63,30 @@ def test_a_shard_that_is_read_without_a_gather_is_an_error_at_the_line(tmp_path:
     (problem,) = report.problems
     assert "of unequal sizes, (4, 6) and (3, 6), which is not followed here" in problem.message
     assert (problem.location.path.rpartition("/")[2], problem.location.line) == ("uneven_shards.py", 27)
+
+
+def doubled(rank: int, times: int) -> tuple[Program, str]:
+    """Return a program that scatters a gradient of three rows over two ranks, and adds its part to itself again and again."""
+    program = Program(rank)
+    given, filled = (program.fresh(Type((rows, 2), "float32")) for rows in (3, 4))
+    part = program.fresh(Type((2 - rank, 2), "float32"))
+    pad = {"self": Ref(given), "pad": (0, 0, 0, 1), "value": 0}
+    program.nodes.append(Apply("aten.constant_pad_nd.default", pad, (filled,), Mark()))
+    program.nodes.append(Exchange("reduce-scatter", (filled,), (part,), (0, 1), Mark(), "avg", 0))
+    for _ in range(times):
+        total = program.fresh(Type((2 - rank, 2), "float32"))
+        program.nodes.append(Apply("aten.add.Tensor", {"self": Ref(part), "other": Ref(part)}, (total,), Mark()))
+        part = total
+    return program, part
+
+
+def test_parts_that_are_added_to_themselves_are_taken_whole_once() -> None:
+    weight = UnevenWeight("weight", (3, 2), {0: (2, 2), 1: (1, 2)})
+    (peer, value), (program, _) = doubled(0, 60), doubled(1, 0)
+    count = len(program.nodes)
+    made = gradient_of_none(program, peer, value, weight.whole, WholeGradient(program, weight, 1, (0, 1)).whole)
+    assert made is not None
+    assert len(program.nodes) == count + 60
+    whole = WholeGradient(peer, weight, 0, (0, 1)).whole(value)
+    assert peer.shape(whole) == weight.whole
+    assert len(peer.nodes) == 2 + 2 * 60

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeAlias
 
 from tvlint.readers.capture.lifting.program import Apply, Argument, Exchange, Node, Program, Ref, Type, makes
@@ -39,9 +40,15 @@ class WholeGradient:
     def __init__(self, program: Program, weight: UnevenWeight, rank: int, group: tuple[int, ...]) -> None:
         self.program, self.weight, self.rank, self.group = program, weight, rank, group
         self.makers = {name: node for node in program.nodes for name in makes(node)}
+        self.wholes: dict[str, str] = {}
 
     def whole(self, value: str) -> str:
-        """Return the whole of which a value is the rank's rows."""
+        """Return the whole of which a value is the rank's rows; once for each, however often it is added."""
+        if value not in self.wholes:
+            self.wholes[value] = self._whole(value)
+        return self.wholes[value]
+
+    def _whole(self, value: str) -> str:
         node = self.makers.get(value)
         if isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.group == self.group and node.dim == 0:
             return self._with(replace(node, kind="all-reduce", inputs=(self._unfilled(node),), dim=None), node)
@@ -102,6 +109,7 @@ def gradient_of_none(program: Program, peer: Program, value: str, shape: tuple[i
     """
     makers = {name: node for node in peer.nodes for name in makes(node)}
 
+    @cache
     def copied(name: str) -> str | None:
         node = makers.get(name)
         if isinstance(node, Exchange) and node.kind == "reduce-scatter":

@@ -22,7 +22,7 @@ from tvlint.equivalence.sizes.factors import FactorTable
 from tvlint.equivalence.sizes.shrink import shrink
 from tvlint.equivalence.verdict import pairing
 from tvlint.equivalence.verdict.numbers import run, run_sizes
-from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.numbers.run_both import gradients_may_agree, run_both, run_in_declared_shapes
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
@@ -310,3 +310,24 @@ def test_edits_of_many_ranks_are_tried_on_few(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(right, pairing.Case)
     assert agree(right)
     assert max(ran) <= 8
+
+
+@pytest.mark.parametrize("is_few", [True, False])
+def test_plans_whose_ranks_run_too_many_operators_in_any_size_are_not_made_smaller(
+    is_few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parallel, reference = plans(with_backward(REPLICAS), with_backward(OF_REPLICAS))
+    case = pairing.pair(parallel, reference)
+    assert isinstance(case, pairing.Case)
+    of_a_rank = sum(len(parallel.segments[step.segment].operators) for step in parallel.programs[0].steps)
+    shrunk: list[Plan] = []
+
+    def noted(plan: Plan, *others: object) -> object:
+        shrunk.append(plan)
+        return shrink(plan, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_sizes, "shrink", noted)
+    monkeypatch.setattr(run_sizes, "_MOST_OPERATORS", of_a_rank * (2 * 64 if is_few else 2) - (not is_few))
+    monkeypatch.setattr(run_sizes, "_MOST_NUMBERS", 20_000)
+    assert isinstance(run_sizes.to_run(case), run_sizes.Small if is_few else NotRun)
+    assert bool(shrunk) is is_few

@@ -55,7 +55,7 @@ class Terms:
         self.slices: dict[tuple[int, int, int, int], tuple[int, tuple[int, ...], tuple[int, Fraction]]] = {}
         """Slices of sums of products, by term, dimension and ends: the term, which dimensions it has, and the constant."""
         self.apart: set[tuple[int, tuple[int, ...]]] = set()
-        """Terms with so many of their dimensions in a row, of which factors do not split one dimension into each row."""
+        """Terms whose dimensions could not be joined, in groups of so many neighbouring ones each."""
         self.joins: dict[int, list[tuple[int, int, int]]] = {}
         """What the reference joins terms to, by each of them: the term, the dimension, and where in it this one begins."""
         self.ranges: dict[int, tuple[int, int, tuple[int, int], tuple[int, int]]] = {}

@@ -217,7 +217,7 @@ def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequenc
 
 
 def _lie_apart(world: World, pieces: Sequence[Pieces]) -> bool:
-    """Return whether ranges that are gathered lie apart as those do that ranks are given, of which each may have a part."""
+    """Return whether gathered ranges lie apart in order, which is right where ranks are given ranges that lie apart."""
     if any(len(each) > 1 for each in pieces):
         return True
     return world.in_blocks and all(before < low for ((_, before),), ((low, _),) in pairwise(pieces))

@@ -44,6 +44,8 @@ def to_run(case: Case, most: int | None = None, operators: int | None = None) ->
     operators = _MOST_OPERATORS if operators is None else operators
     if not _is_too_large(case, most) and _operators_run(case.parallel) <= operators:
         return Small(case)
+    if _fewest_operators_run(case.parallel) > _MOST_OPERATORS:
+        return NotRun("the plans are too large")
     found = shrink(case.parallel, case.reference, case.inputs, case.reference_inputs, case.batch)
     if isinstance(found, str):
         is_small = not _is_too_large(case, largest) and _operators_run(case.parallel) <= operators
@@ -82,6 +84,12 @@ def size_of(plan: Plan) -> int:
         named = {name for operator in operators for name in (*reads(operator), *writes(operator)) if name in plan.tensors}
         found += len(program.ranks) * sum(prod(plan.tensors[name].shape) for name in named)
     return found * plan.replication.count
+
+
+def _fewest_operators_run(plan: Plan) -> int:
+    """Return how many operators the ranks run at least in smaller sizes, which leave one replica of an axis of ranks."""
+    replicas = 1 if plan.replication.count > 1 else max((axis.size for axis in plan.mesh.axes), default=1)
+    return _operators_run(plan) // replicas
 
 
 def _operators_run(plan: Plan) -> int:

@@ -81,6 +81,13 @@ def test_links_between_the_documents_lead_somewhere() -> None:
     assert dead == []
 
 
+def test_files_that_documents_name_are_there() -> None:
+    named = re.compile(r"`((?:tvlint|tests|fixtures|benchmarks|schemas)/[\w./-]+\.\w+)`")
+    found = [(page.name, path) for page in DOCUMENTS for path in named.findall(page.read_text(encoding="utf-8"))]
+    assert len(found) > 50
+    assert [(page, path) for page, path in found if not (ROOT / path).exists()] == []
+
+
 def test_the_address_of_the_project_is_the_same_everywhere() -> None:
     owner, name = HOME.rsplit("/", 2)[1:]
     pages = [*DOCUMENTS, ROOT / "pyproject.toml", ROOT / "action.yml", *(ROOT / ".github").rglob("*.yml")]

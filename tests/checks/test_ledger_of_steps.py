@@ -432,3 +432,12 @@ STEPPED = "t = mul(g, 0.1)\n  n = sub(w, t)\n  copy_(w!, n)"
 def test_addends_and_weights_that_are_averaged_after_the_step_may_differ(placed: str, copied: str, names: list[str]) -> None:
     found = findings_of_text(COPIED.format(placed=placed, copied=copied))
     assert [finding.about[0] for finding in found if finding.rule == "divergent-replicas"] == names
+
+
+@pytest.mark.parametrize(("weight", "names"), [("", ["adam_step"]), ("of e", [])])
+@pytest.mark.parametrize(("state", "stepped"), [("head", "e"), ("e", "head")])
+def test_a_state_of_a_tied_weight_is_one_of_the_weight(weight: str, state: str, stepped: str, names: list[str]) -> None:
+    tied = f"weight e f32[8,8]\nweight head f32[8,8] {weight}\nstate m f32[8,8] of {state}\nprogram\n"
+    found = findings_of_text(f"{tied}  adam_step({stepped}!, grad({stepped}), m!)\n")
+    told = [finding.message for finding in found if finding.rule == "state-of-another-shard"]
+    assert [message.split("`")[1] for message in told] == names

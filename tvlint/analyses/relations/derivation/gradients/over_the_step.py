@@ -140,13 +140,18 @@ def check_states(machine: Machine, rank: RankState, operator: Compute) -> None:
 def _state_of_another(plan: Plan, names: Sequence[str], states: Sequence[str]) -> str:
     """Return which state is declared to be of another weight of the plan than the one that it is stepped with."""
     weights = [name for name in names if plan.tensors[name].role is Role.WEIGHT]
-    of = {*weights, *(plan.tensors[name].logical for name in weights)}
+    of = {each for name in weights for each in _names_of(plan.tensors[name])}
     for state in states if weights else ():
         other = plan.tensors[state].logical
         is_weight = other in plan.tensors and plan.tensors[other].role is Role.WEIGHT
-        if is_weight and other not in of:
+        if is_weight and of.isdisjoint(_names_of(plan.tensors[other])):
             return f"takes `{state}`, which is of `{other}`, with `{weights[0]}`"
     return ""
+
+
+def _names_of(tensor: Tensor) -> set[str]:
+    """Return the names of a weight, one of which it shares with each that it is tied to."""
+    return {tensor.name, tensor.logical or tensor.name, tensor.storage or tensor.name}
 
 
 def _tell_state(machine: Machine, rank: RankState, operator: Compute, text: str, repair: str = "") -> None:

@@ -79,6 +79,24 @@ def test_a_job_has_the_ranks_of_its_script_unless_the_command_may_say_others(
     assert value == ranks or (ranks is None and not isinstance(value, int))
 
 
+@pytest.mark.parametrize(
+    ("start", "ranks"),
+    [
+        ("NL=24 bash job.sbatch", 32),
+        ("sbatch --export=ALL,NL=24 job.sbatch", 16),
+        ("sbatch --export=ALL,NL=24 -N 3 job.sbatch", None),
+        ("sbatch --export=ALL,NL=24 nodes.sbatch", None),
+    ],
+)
+def test_a_script_of_a_job_has_the_ranks_of_that_and_a_further_job_its_own(
+    tmp_path: Path, start: str, ranks: int | None
+) -> None:
+    (tmp_path / "nodes.sbatch").write_text(JOB.replace("#SBATCH --nodes=2\n", ""))
+    text = f"#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=8\n{start}\n"
+    ((value, _),) = settings_of(tmp_path, text, "world_size")
+    assert value == ranks or (ranks is None and not isinstance(value, int))
+
+
 def test_each_start_is_judged_and_a_script_that_starts_itself_ends(tmp_path: Path) -> None:
     assert [value for value, _ in settings_of(tmp_path, "NL=23 bash train.sh\nNL=25 bash train.sh\n", "num_layers")] == [23, 25]
     (tmp_path / "train.sh").write_text(TRAIN + "NL=$NL bash train.sh\n")

@@ -64,6 +64,7 @@ class Start:
     arguments: tuple[Item, ...]
     environment: dict[str, Value]
     exports: Exports = field(default_factory=Exports)
+    is_job: bool = False
     keeps_ranks: bool = True
 
 
@@ -87,12 +88,12 @@ def follow_started(state: State, scope: State, words: Sequence[Item]) -> None:
     scope.spend(len(inner.text) // 64)
     if not _asks(inner, given, start.arguments):
         return
-    ranks = sbatch_variables(inner) if start.keeps_ranks else {}
-    around = {name: value for name, value in state.variables.items() if name.startswith(OF_JOB)}
+    around = {name: value for name, value in state.variables.items() if name.startswith(OF_JOB) and not start.is_job}
+    ranks = around or (sbatch_variables(inner) if start.keeps_ranks else {})
     child = State(
         inner,
         state.trace,
-        Bindings({**around, **ranks, **given}),
+        Bindings({**ranks, **given}),
         Bindings(dict.fromkeys(given, True)),
         arguments=start.arguments,
         sources=state.sources + 1,
@@ -159,7 +160,7 @@ def _job(words: Sequence[Item], texts: Sequence[str | None], environment: dict[s
         if found is None or option.startswith(EXPORTS_OF_FILE):
             return None
         exports = found
-    return Start(texts[at] or "", tuple(words[at + 1 :]), environment, exports, keeps_ranks)
+    return Start(texts[at] or "", tuple(words[at + 1 :]), environment, exports, True, keeps_ranks)
 
 
 def _exports(item: Item, start: int) -> Exports | None:

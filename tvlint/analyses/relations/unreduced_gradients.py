@@ -71,7 +71,7 @@ def _stepped(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unre
     for step in alone.derived.steps:
         gradient, opaque = held[step.weight][step.rank]
         partial = ((axis, "stepped") for axis in _partial_axes(alone, taken, step.rank, gradient, parts[step.weight]))
-        differing = (axis for axis in axes_apart(alone.plan, step.rank, opaque, numbers[step.weight]))
+        differing = axes_apart(alone.plan, step.rank, opaque, numbers[step.weight])
         apart = ((axis, "differs") for axis in differing if not is_split(alone.plan, step.weight, axis))
         for axis, has in dict((*apart, *partial)).items():
             if (step.weight, axis) not in reduced[step.rank]:

@@ -98,8 +98,7 @@ def run_once(case: Case, any_numbers: bool) -> Difference | NotRun | None:
     small = to_run(case)
     if isinstance(small, NotRun):
         return None
-    below = least_index(small.case.reference)
-    first = compare_runs(small.case, random_numbers(0, below))
+    below, first = _first_run(small.case)
     if first == LEFT and any_numbers:
         others = (compare_runs(small.case, random_numbers(seed, below)) for seed in range(1, SEEDS))
         return LEFT if all(other == LEFT for other in others) else None
@@ -107,14 +106,20 @@ def run_once(case: Case, any_numbers: bool) -> Difference | NotRun | None:
     return found if isinstance(found, Difference) else None
 
 
-def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | Difference | NotRun:
-    """Return what runs of a pair show that is small enough, where functions stand in for others if it is as `plain`."""
-    parallel, reference = case.parallel, case.reference
-    below = least_index(reference)
+def _first_run(case: Case) -> tuple[int, Agreement | Difference | NotRun]:
+    """Return what the first run on random numbers shows, and below what the indices in it are."""
+    below = least_index(case.reference)
     first = compare_runs(case, random_numbers(0, below))
     if first == NO_NUMBER and below > 1:
         below //= 2
         first = compare_runs(case, random_numbers(0, below))
+    return below, first
+
+
+def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | Difference | NotRun:
+    """Return what runs of a pair show that is small enough, where functions stand in for others if it is as `plain`."""
+    parallel, reference = case.parallel, case.reference
+    below, first = _first_run(case)
     found: list[Difference] = []
     for seed in range(_MOST_RUNS):
         each = compare_runs(case, random_numbers(seed, below)) if seed else first

@@ -43,8 +43,9 @@ def compare_runs(
     expected = _gradients_of(reference, alone.found)
     invented = max(alone.invented, many.invented)
     left = {full_name(reference, name): value for (_, name), value in alone.found.left.items()}
-    if not _are_left(parallel, left, many.found):
-        return NotRun(f"the plans {invented}") if invented else LEFT
+    otherwise = _left_otherwise(parallel, left, many.found)
+    if otherwise is not None:
+        return NotRun(f"the plans {invented}") if invented else otherwise
     updated = {name for name in left if name in {full_name(parallel, held) for _, held in many.found.left}}
     parts = parallel.mesh.size * micro_batches_of(parallel) if is_generated(parallel, reference) else 0
     different = _other_gradient(parallel, expected, many.found, updated, parts)
@@ -74,8 +75,11 @@ def moved_weights(reference: Plan, alone: Result) -> frozenset[str]:
     return frozenset(name for name, gradient in gradients.items() if abs(gradient).max(initial=0) > _NOTHING)
 
 
-def _are_left(plan: Plan, expected: Mapping[str, Array], many: Result) -> bool:
-    """Return whether the ranks leave in weights and states what the reference does, of all that both write anew."""
+def _left_otherwise(plan: Plan, expected: Mapping[str, Array], many: Result) -> NotRun | None:
+    """Return `LEFT` where ranks leave other numbers in weights and states than the reference, of all that both write anew.
+
+    Another reason where they write others anew, or hold no pieces of the reference's; None where they leave what it does.
+    """
     for (rank, name), value in many.left.items():
         right = expected.get(full_name(plan, name))
         if right is None:
@@ -84,10 +88,14 @@ def _are_left(plan: Plan, expected: Mapping[str, Array], many: Result) -> bool:
         try:
             piece = right[held_places(plan, plan.tensors[name], first)]
         except (Mismatch, IndexError):
-            return False
+            return NotRun(f"`{name}` is no piece of the reference's")
+        if value.shape != piece.shape:
+            return NotRun(f"`{name}` has another shape than the reference's")
         if not is_close(value, piece, float(abs(right).max(initial=0))):
-            return False
-    return expected.keys() <= {full_name(plan, name) for _, name in many.left}
+            return LEFT
+    if expected.keys() <= {full_name(plan, name) for _, name in many.left}:
+        return None
+    return NotRun("the plans write other weights or states anew")
 
 
 def _other_gradient(

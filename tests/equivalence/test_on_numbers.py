@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from shared import ROOT
 
@@ -15,6 +16,7 @@ from tests.equivalence.test_text_plans import PARALLEL as SPLIT
 from tests.equivalence.test_text_plans import REFERENCE as WHOLE
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.numbers import run_both, run_sizes
+from tvlint.equivalence.verdict.numbers.closeness import is_close
 from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.numbers.rounding import with_rounding
 from tvlint.equivalence.verdict.prove import prove
@@ -476,3 +478,19 @@ def test_a_pass_that_writes_a_plan_otherwise_does_not_hide_what_it_gives(name: s
     named = {"another shape": ["wrong-shape-claim"]}.get(name, [] if "same" in name else ["other-numbers"])
     assert verdict.outcome is (Outcome.UNKNOWN if named else Outcome.PROVED)
     assert [reason.name for reason in verdict.reasons] == named
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("one", "other", "close"),
+    [
+        ([1.0, -np.inf], [1.0, -np.inf], True),
+        ([1.0, -np.inf], [1.5, -np.inf], False),
+        ([1.0, np.inf], [1.0, -np.inf], False),
+        ([1.0, 2.0], [1.0, np.inf], False),
+        ([1.0, np.nan], [1.0, np.nan], False),
+        ([1.0, 2.0], [1.0, 2.0 + 1e-9], True),
+    ],
+)
+def test_an_infinite_number_is_close_to_itself_alone(one: list[float], other: list[float], close: bool) -> None:
+    assert is_close(np.array(one), np.array(other), float(np.abs(np.array(other)).max())) == close

@@ -12,6 +12,8 @@ from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Plan
 
+_REPAIR = "gather or reduce what the ranks have before it is copied"
+
 
 def copies_of_different_values(projection: Projection) -> Iterator[Defect]:
     """Yield the copies into weights and states of which the ranks of an axis hold one, that make them differ.
@@ -33,7 +35,9 @@ def copies_of_different_values(projection: Projection) -> Iterator[Defect]:
                 if not is_split(plan, name, axis) and not _is_addend(plan, name, axis):
                     differs = f"`{copy.taken}`, which differs between the ranks of `{axis}`"
                     text, cause = f"`{name}` is overwritten on {{ranks}} with {differs}", ("copied", name, axis)
-                    yield at(copy.operator, copy.segment, Defect("divergent-replicas", True, text, rank, cause=cause))
+                    yield at(
+                        copy.operator, copy.segment, Defect("divergent-replicas", True, text, rank, repair=_REPAIR, cause=cause)
+                    )
                     break
 
 

@@ -64,13 +64,14 @@ def _summed(bound: Bound, operands: Sequence[Array], names: Sequence[str]) -> Ar
         sizes = [size for size, name in zip(operand.shape, dimensions, strict=True) if name != ONE]
         factors += [operand.reshape(sizes), [names.index(name) for name in dimensions if name != ONE]]
     kept = [at for at, name in enumerate(names) if name in bound.outputs[0]]
-    return np.asarray(np.einsum(*factors, kept, optimize=True))
+    return as_array(np.einsum(*factors, kept, optimize=True))
 
 
 def as_array(value: Any) -> Array:
     """`value` as an array; a single element becomes an array without dimensions."""
     import numpy as np
 
-    if isinstance(value, np.ndarray | np.generic):
-        return np.asarray(value)
-    return np.array(value, dtype=object)
+    if hasattr(value, "__array_function__"):
+        found: Array = value
+        return found
+    return np.asarray(value) if isinstance(value, np.generic) else np.array(value, dtype=object)

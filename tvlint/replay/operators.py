@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from functools import partial
 from math import prod
-from typing import Any
 
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute, Literal
+from tvlint.ops import derivatives
 from tvlint.ops.families.attention import shares_heads
-from tvlint.ops.field import Array, Floats
-from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Steps, Trait, UnsupportedError
+from tvlint.ops.field import Array, Field, Floats
+from tvlint.ops.spec import Bound, Call, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.spelling import without_overload
 from tvlint.ops.table import spec_of
 from tvlint.replay.stand_ins import StandIns
-
-_STEP = 1e-40
-MOST_WORK = 1 << 31
-"""A gradient that takes more multiplications than these is not computed."""
 
 Shape = tuple[int, ...]
 
@@ -37,7 +33,7 @@ def forward(
     whole = shapes if len(shapes) == len(results) else ()
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, whole)
     apart, wide = _with_heads_apart(spec, call, operands)
-    found = _evaluate(spec, apart, _with_draws(spec, apart, wide, stand_ins), stand_ins)
+    found = _evaluate(spec, apart, _with_draws(spec, apart, wide, stand_ins), Floats(), stand_ins)
     if len(found) < len(results):
         raise NotReplayedError(f"`{compute.op}` gives {len(found)} of {len(results)} results")
     return tuple(value if shape is None else in_shape(value, shape) for value, shape in zip(found, results, strict=False))
@@ -55,8 +51,12 @@ def gradients(
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
     apart, wide = _with_heads_apart(spec, call, operands)
     wide = _with_draws(spec, apart, wide, stand_ins)
-    found = {position: _gradient(spec, apart, wide, incoming, position, stand_ins) for position in wanted}
-    return {position: _of_shared(value, operands[position].shape) for position, value in found.items()}
+    given = {position: _known_gradient(spec, apart, wide, incoming, position, stand_ins) for position in wanted}
+    found = {position: value for position, value in given.items() if value is not None}
+    rest = [position for position in wanted if position not in found]
+    if rest:
+        found |= derivatives.gradients(partial(_evaluate, spec, apart), wide, rest, incoming)
+    return {position: _of_shared(found[position], operands[position].shape) for position in wanted}
 
 
 def _call(
@@ -111,7 +111,9 @@ def _bind(spec: OpSpec, call: Call) -> Bound:
         raise NotReplayedError(str(error)) from None
 
 
-def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array], stand_ins: StandIns | None = None) -> tuple[Array, ...]:
+def _evaluate(
+    spec: OpSpec, call: Call, operands: Sequence[Array], field: Field, stand_ins: StandIns | None = None
+) -> tuple[Array, ...]:
     import numpy as np
 
     if spec.family is Family.RESHAPE:
@@ -127,7 +129,7 @@ def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array], stand_ins: St
             return stand_ins.results(bound.given_draws(), call, operands)
         _check_indices(bound, call, operands)
         with np.errstate(all="ignore"):
-            return spec.evaluate(bound, operands, Floats())
+            return spec.evaluate(bound, operands, field)
     except UnsupportedError as error:
         raise NotReplayedError(str(error)) from None
 
@@ -163,78 +165,28 @@ def in_shape(value: Array, shape: Shape) -> Array:
     return array.reshape(shape)
 
 
-def _gradient(
+def _known_gradient(
     spec: OpSpec,
     call: Call,
     operands: Sequence[Array],
     incoming: Mapping[int, Array],
     position: int,
-    stand_ins: StandIns | None = None,
-) -> Array:
+    stand_ins: StandIns | None,
+) -> Array | None:
+    """Return a gradient that is not that of what the operator computes, or that is known without it."""
+    import numpy as np
+
     if spec.family is Family.RESHAPE:
         return in_shape(incoming[0], operands[0].shape)
-    steps = spec.steps(call) if spec.steps is not None else ()
-    if steps:
-        return _through(steps, call, operands, incoming[0], position)
     bound = _bind(spec, call).given_draws()
     if position in bound.zero_gradient or position in bound.shape_only:
-        import numpy as np
-
         return np.zeros(operands[position].shape)
-    looked_up = _looked_up(bound, operands, incoming, position)
-    if looked_up is not None:
-        return looked_up
-    if _is_sum(bound):
-        return _spread(spec, call, bound, operands, incoming[0])
-    if Trait.CONTRACTION in spec.traits and len(operands) == 2:
-        contracted = _contracted(bound, operands, incoming[0], position)
-        if contracted is not None:
-            return contracted
     if spec.evaluate is None and stand_ins is not None:
         try:
             return stand_ins.gradient(bound, call, operands, incoming, position)
         except UnsupportedError as error:
             raise NotReplayedError(str(error)) from None
-    return _by_steps(spec, call, bound, operands, incoming, position)
-
-
-def _through(steps: Steps, call: Call, operands: Sequence[Array], incoming: Array, position: int) -> Array:
-    """Return the gradient through operators in sequence."""
-    import numpy as np
-
-    made: list[Array] = []
-    for name, places in steps:
-        results: Sequence[Shape] = call.outputs if len(made) + 1 == len(steps) else ()
-        arrays = _operands(places, operands, made)
-        made.append(np.asarray(_evaluate(*_step(name, places, arrays, results), arrays)[0]))
-    known = {len(steps) - 1: incoming.reshape(made[-1].shape)}
-    total = np.zeros(operands[position].shape)
-    for index, (name, places) in reversed([*enumerate(steps)]):
-        arrays = _operands(places, operands, made[:index])
-        spec, inner = _step(name, places, arrays, (made[index].shape,))
-        for at, place in enumerate(place for place in places if isinstance(place, int)):
-            if index in known and (place < 0 or place == position):
-                gradient = _gradient(spec, inner, arrays, {0: known[index]}, at)
-                if place < 0:
-                    known[index + place] = known.get(index + place, 0) + gradient
-                else:
-                    total = total + gradient
-    return total
-
-
-def _operands(places: Sequence[int | Literal], operands: Sequence[Array], made: Sequence[Array]) -> list[Array]:
-    """Return the tensors that a step reads: operands of the whole, or results of the steps that many before."""
-    return [made[place] if place < 0 else operands[place] for place in places if isinstance(place, int)]
-
-
-def _step(
-    name: str, places: Sequence[int | Literal], operands: Sequence[Array], results: Sequence[Shape]
-) -> tuple[OpSpec, Call]:
-    spec, shapes = spec_of(name), iter([operand.shape for operand in operands])
-    if spec is None:
-        raise NotReplayedError(f"`{name}` is not in the operator table")
-    inputs = tuple(place if isinstance(place, Literal) else next(shapes) for place in places)
-    return spec, Call(name, inputs, {}, tuple(results))
+    return _looked_up(bound, operands, incoming, position)
 
 
 def _looked_up(bound: Bound, operands: Sequence[Array], incoming: Mapping[int, Array], position: int) -> Array | None:
@@ -258,94 +210,3 @@ def _looked_up(bound: Bound, operands: Sequence[Array], incoming: Mapping[int, A
         here = here & (operands[places[0]].astype(int) != padding)
     np.add.at(result, indices[here], incoming[0][here])
     return result
-
-
-def _is_sum(bound: Bound) -> bool:
-    """Return whether the operator is a sum or mean of its one operand over some of its names."""
-    gone = bound.reduced | bound.averaged
-    one = len(bound.operands) == len(bound.outputs) == 1 and bound.linear == (frozenset({0}),)
-    return one and bool(gone) and not bound.whole and set(bound.operands[0]) - gone >= set(bound.outputs[0]) - {"1"}
-
-
-def _spread(spec: OpSpec, call: Call, bound: Bound, operands: Sequence[Array], incoming: Array) -> Array:
-    """Return the gradient of a sum: each element gets the gradient of the sum that it is in."""
-    import numpy as np
-
-    names, sizes = bound.operands[0], operands[0].shape
-    kept = [name for name in bound.outputs[0] if name != "1"]
-    array = incoming.reshape([sizes[names.index(name)] for name in kept])
-    ordered = array.transpose([kept.index(name) for name in names if name in kept])
-    count = prod(size for name, size in zip(names, sizes, strict=True) if name in bound.averaged)
-    wide = ordered.reshape([size if name in kept else 1 for name, size in zip(names, sizes, strict=True)])
-    return np.array(np.broadcast_to(wide / count, sizes))
-
-
-def _contracted(bound: Bound, operands: Sequence[Array], incoming: Array, position: int) -> Array | None:
-    """Return the gradient of a sum of products of two operands: the product of what came in and the other operand.
-
-    None where a dimension of the operand is in neither of these.
-    """
-    import numpy as np
-
-    other = 1 - position
-    operand_names, result = bound.operands[position], bound.outputs[0]
-    if not {name for name in operand_names if name != ONE} <= {*result, *bound.operands[other]} or bound.averaged:
-        return None
-    numbers = {
-        name: at for at, name in enumerate(dict.fromkeys((*result, *operand_names, *bound.operands[other]))) if name != ONE
-    }
-    arguments: list[Any] = []
-    for array, names in ((incoming, result), (operands[other], bound.operands[other])):
-        sizes = [size for size, name in zip(array.shape, names, strict=True) if name != ONE]
-        arguments += [array.reshape(sizes), [numbers[name] for name in names if name != ONE]]
-    found = np.einsum(*arguments, [numbers[name] for name in operand_names if name != ONE], optimize=True)
-    return np.asarray(found).reshape(operands[position].shape)
-
-
-def _by_steps(
-    spec: OpSpec,
-    call: Call,
-    bound: Bound,
-    operands: Sequence[Array],
-    incoming: Mapping[int, Array],
-    position: int,
-) -> Array:
-    """Return the gradient by tiny imaginary steps; elements that no common result depends on are moved together."""
-    import numpy as np
-
-    operand_names, sizes = bound.operands[position], operands[position].shape
-    common = [name for name in operand_names if _is_separate(name, bound, incoming)]
-    apart = [i for i, name in enumerate(operand_names) if name not in common]
-    places = list(product(*(range(sizes[i]) for i in apart)))
-    work = len(places) * max(prod(operand.shape) for operand in operands)
-    if work > MOST_WORK:
-        raise NotReplayedError(f"the gradient of `{call.op}` at this size takes too long")
-    result = np.zeros(sizes)
-    for place in places:
-        index: list[int | slice] = [slice(None)] * len(sizes)
-        for i, at in zip(apart, place, strict=True):
-            index[i] = at
-        moved = list(operands)
-        moved[position] = operands[position].astype(complex)
-        moved[position][tuple(index)] += 1j * _STEP
-        outputs = _evaluate(spec, call, moved)
-        total = 0
-        for at, gradient in incoming.items():
-            names = bound.outputs[at]
-            slope = np.imag(np.asarray(outputs[at])).reshape(gradient.shape) * gradient / _STEP
-            gone = tuple(i for i, name in enumerate(names) if name not in common)
-            left = [name for name in names if name in common]
-            total = total + slope.sum(axis=gone).transpose([left.index(name) for name in operand_names if name in common])
-        result[tuple(index)] = total
-    return result
-
-
-def _is_separate(name: str, bound: Bound, incoming: Mapping[int, Array]) -> bool:
-    """Return whether a result depends on the operand elements at its own place along a name alone."""
-    return (
-        name != "1"
-        and name not in bound.whole
-        and name not in bound.reduced
-        and name not in bound.averaged
-        and all(name in bound.outputs[at] for at in incoming)
-    )

@@ -184,7 +184,8 @@ def _scatter(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arr
     steps, around, apart = _whole(stride), _whole(padding), _whole(dilation)
     sizes = [bound.sizes[name] + 2 * padded for name, padded in zip(bound.outputs[0][2:], around, strict=True)]
     inner, outer = weight.shape[0] // count, weight.shape[1]
-    result = np.full((len(x), outer * count, *sizes), field.number(0), dtype=np.result_type(x, weight))
+    nothing = np.array([field.number(0)])
+    result: Any = nothing
     for place, group in product(product(*map(range, weight.shape[2:])), range(count)):
         channels, outputs = (slice(group * n, group * n + n) for n in (inner, outer))
         added = _weighed(x[:, channels], _taken(weight[channels], place).swapaxes(0, 1))
@@ -193,7 +194,9 @@ def _scatter(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arr
             for index, wide, step, size in zip(place, apart, steps, x.shape[2:], strict=True)
         ]
         where: Any = (slice(None), outputs, *at)
-        result[where] = result[where] + added
+        taken = np.full((len(x), outer * count, *sizes), added.size)
+        taken[where] = np.arange(added.size).reshape(added.shape)
+        result = result + np.concatenate([added.reshape(-1), nothing])[taken]
     result = _taken(result, [slice(padded, size - padded) for padded, size in zip(around, sizes, strict=True)])
     if len(operands) == 3:
         result = result + operands[2].reshape([-1] + [1] * (x.ndim - 2))

@@ -11,7 +11,7 @@ from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.field import Array, Field, Rows
 from tvlint.ops.formulas import by_formula, evaluated, numeral, one
-from tvlint.ops.named_arrays import align, contract, spread
+from tvlint.ops.named_arrays import align, as_array, contract, spread
 from tvlint.ops.spec import (
     ONE,
     PREVIOUS,
@@ -196,7 +196,7 @@ def greatest_of_rows(bound: Bound, operands: Sequence[Array], field: Field) -> t
 
     places = [(rows[..., i], np.full(rows.shape[:-1], i, dtype=int)) for i in range(rows.shape[-1])]
     found = reduce(larger, places)
-    return tuple(spread(np.asarray(part), kept, result) for part, result in zip(found, bound.outputs, strict=False))
+    return tuple(spread(as_array(part), kept, result) for part, result in zip(found, bound.outputs, strict=False))
 
 
 def _kept_sizes(x: Array, names: Names, kept: Sequence[str]) -> list[int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tvlint.capture.launch import Launch, LaunchError, fitted, parse_launch
+from tvlint.capture.fitting import declared_sizes, fitted, reductions
+from tvlint.capture.launch import Launch, LaunchError, parse_launch
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.started_programs import Started, started_by
 
@@ -68,13 +69,49 @@ def test_a_large_launch_of_megatron_is_captured_with_two_replicas(command: str, 
     assert (launch.single.ranks, launch.single.single_of) == (1, ranks)
 
 
+TENSOR, STAGES, CONTEXT = "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size"
+EXPERTS, EXPERT_TENSOR = "--expert-model-parallel-size", "--expert-tensor-parallel-size"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ranks", "left"),
+    [
+        ({TENSOR: 8, STAGES: 8}, 16, {TENSOR: 2, STAGES: 4}),
+        ({TENSOR: 8, STAGES: 2}, 16, {TENSOR: 4}),
+        ({TENSOR: 8}, 16, {}),
+        ({TENSOR: 12, STAGES: 5}, 16, {TENSOR: 2, STAGES: 4}),
+        ({TENSOR: 4, CONTEXT: 8, STAGES: 8}, 16, {TENSOR: 2, CONTEXT: 2, STAGES: 2}),
+        ({EXPERTS: 64, STAGES: 16}, 16, {EXPERTS: 4, STAGES: 4}),
+        ({STAGES: 32}, 8, {STAGES: 4}),
+        ({TENSOR: 8, EXPERT_TENSOR: 8, EXPERTS: 8}, 16, {TENSOR: 4, EXPERT_TENSOR: 4, EXPERTS: 4}),
+    ],
+)
+def test_a_replica_that_is_too_large_is_captured_with_smaller_parallel_sizes(
+    sizes: dict[str, int], ranks: int, left: dict[str, int]
+) -> None:
+    command = parse_launch(f"torchrun --nproc-per-node 8 --nnodes 128 train.py {words(sizes)}".split())
+    launch = fitted(command)
+    assert (launch.ranks, launch.declared) == (ranks, 1024)
+    assert sorted(launch.arguments) == sorted((*command.arguments, *words(left).split()))
+    assert declared_sizes(launch) == declared_sizes(command)
+    told = {*reductions(launch)}
+    assert told == {
+        f"ranks 1024 reduced to {ranks}",
+        *(f"`{name}` {sizes[name]} reduced to {size}" for name, size in left.items()),
+    }
+
+
+def words(sizes: dict[str, int]) -> str:
+    return " ".join(f"{name} {size}" for name, size in sizes.items())
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         ("torchrun --nproc-per-node 8 --nnodes 32 train.py", "256 ranks are more than the 16 that are started on one machine"),
         (
-            "torchrun --nproc-per-node 64 pretrain_gpt.py --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4",
-            "64 ranks are more than the 16 that are started on one machine",
+            f"torchrun --nproc-per-node 64 train.py {STAGES} 16 --pipeline-model-parallel-layout E|t*14|L",
+            "32 ranks are more than the 16 that are started on one machine",
         ),
     ],
 )

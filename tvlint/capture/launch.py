@@ -5,10 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import lcm
-
-LARGEST_WORLD = 16
-"""More ranks than these are not started on one machine."""
 
 
 class LaunchError(Exception):
@@ -32,8 +28,9 @@ class Sizes:
 class Launch:
     """A program and the ranks that run it; `module` says that `program` is a module's name and no file.
 
-    `declared` are the ranks that the command starts where fewer are captured. The single-device reference of a launch is
-    `single_of` as many ranks.
+    `declared` are the ranks that the command starts where fewer are captured, and `reduced` the options of Megatron that say
+    parallel sizes of which its arguments have smaller ones, each with what the command says. The single-device reference of a
+    launch is `single_of` as many ranks.
     """
 
     ranks: int
@@ -43,6 +40,7 @@ class Launch:
     environment: tuple[tuple[str, str], ...] = field(default=())
     sizes: Sizes = Sizes()
     declared: int = 0
+    reduced: tuple[tuple[str, int], ...] = ()
     single_of: int = 0
 
     @property
@@ -124,47 +122,6 @@ def _torchrun(words: Sequence[str], environment: tuple[tuple[str, str], ...]) ->
         raise LaunchError("`torchrun` without a script", "name it behind the options of torchrun")
     ranks = _count(given, "nproc-per-node") * _count(given, "nnodes")
     return Launch(ranks, rest[0], tuple(rest[1:]), module, environment)
-
-
-def fitted(launch: Launch) -> Launch:
-    """Return the launch with two replicas, or as many as experts need, where it has more ranks than are started.
-
-    How large a replica is, Megatron's arguments say.
-
-    Raises LaunchError where even those are more ranks than are started on one machine.
-    """
-    tensor, stages, context, experts, expert_tensor = (
-        _size(launch.arguments, name)
-        for name in (
-            "--tensor-model-parallel-size",
-            "--pipeline-model-parallel-size",
-            "--context-parallel-size",
-            "--expert-model-parallel-size",
-            "--expert-tensor-parallel-size",
-        )
-    )
-    replica = (tensor or 1) * (stages or 1) * (context or 1)
-    within = (experts or 1) * (expert_tensor or tensor or 1) * (stages or 1)
-    fewest = lcm(2 * replica, within)
-    ranks = launch.ranks
-    if tensor or stages or context or experts:
-        ranks = fewest if not ranks or ranks > LARGEST_WORLD else ranks
-    if not ranks or ranks > LARGEST_WORLD:
-        text = f"{ranks} ranks are more than" if ranks else "the number of ranks is not known: it must be no more than"
-        help = "capture a smaller launch with the same kinds of parallelism"
-        raise LaunchError(f"{text} the {LARGEST_WORLD} that are started on one machine", help)
-    return launch if ranks == launch.ranks else replace(launch, ranks=ranks, declared=launch.ranks)
-
-
-def _size(arguments: Sequence[str], name: str) -> int:
-    """Return a parallel size that is among the arguments of Megatron; 0 where it is not."""
-    found = 0
-    for place, word in enumerate(arguments):
-        option, _, value = word.partition("=")
-        if option.replace("_", "-") == name:
-            value = value or (arguments[place + 1] if place + 1 < len(arguments) else "")
-            found = int(value) if value.isascii() and value.isdigit() else 0
-    return found
 
 
 def _count(given: dict[str, str], name: str) -> int:

@@ -7,11 +7,12 @@ step runs and is recorded on a laptop, and for the single-device reference the p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from math import lcm
+from math import lcm, prod
 from typing import Any
 
 import torch
 
+from tvlint.capture.fitting import STAGES, TENSOR, declared_sizes
 from tvlint.capture.imports import Change
 from tvlint.capture.launch import Launch, LaunchError
 from tvlint.capture.megatron_attention import take_whole_projections
@@ -106,6 +107,7 @@ def _reduce(args: Any, launch: Launch, tell: Tell) -> None:
     before = {name: getattr(args, name, None) for name in _SIZES}
     _reduce_layers(args, launch)
     _reduce_width(args, launch, tensor)
+    _reduce_chunks_at_once(args, launch)
     sequence = launch.sizes.sequence or min(args.seq_length or 16, lcm(16, 2 * context, tensor) * _times_for_experts(args))
     args.seq_length = args.max_position_embeddings = sequence
     args.padded_vocab_size = lcm(32, 8 * tensor)
@@ -146,7 +148,7 @@ def _reduce_layers(args: Any, launch: Launch) -> None:
     within = getattr(args, "num_layers_per_virtual_pipeline_stage", None)
     chunks = getattr(args, "num_virtual_stages_per_pipeline_rank", None) or 1
     if within and stages > 1:
-        chunks = max(1, (args.num_layers + ends) // stages // within)
+        chunks = max(1, (args.num_layers + ends) // declared_sizes(launch)[STAGES] // within)
     each = 2 if stages * chunks < 3 or ends else 1
     layers = launch.sizes.layers or min(args.num_layers, stages * chunks * each - ends)
     if (layers + ends) % (stages * chunks):
@@ -167,8 +169,9 @@ def _reduce_width(args: Any, launch: Launch, tensor: int) -> None:
     heads, groups = args.num_attention_heads, getattr(args, "num_query_groups", None)
     args.num_attention_heads = min(heads, lcm(2 * tensor, 4))
     if groups and getattr(args, "group_query_attention", False):
-        args.num_query_groups = min(groups, 2 * tensor)
-        args.num_attention_heads = args.num_query_groups * min(heads // groups, 2)
+        declared = declared_sizes(launch)[TENSOR]
+        args.num_query_groups = min(groups, 2 * tensor) if groups >= declared else max(1, groups * tensor // declared)
+        args.num_attention_heads = lcm(args.num_query_groups * min(heads // groups, 2), tensor)
     hidden = launch.sizes.hidden or min(args.hidden_size, 8 * args.num_attention_heads)
     if hidden % args.num_attention_heads:
         text = f"a hidden size of {hidden} does not divide by {args.num_attention_heads} heads"
@@ -184,15 +187,26 @@ def _reduce_width(args: Any, launch: Launch, tensor: int) -> None:
                 setattr(args, name, 2 * hidden)
 
 
+def _reduce_chunks_at_once(args: Any, launch: Launch) -> None:
+    """Leave as many micro-batches a turn of an interleaved schedule as fewer stages take, where the command says how many."""
+    stages, each = args.pipeline_model_parallel_size, getattr(args, "microbatch_group_size_per_vp_stage", None)
+    if each and stages != (declared := declared_sizes(launch)[STAGES]):
+        args.microbatch_group_size_per_vp_stage = max(stages, each * stages // declared)
+
+
 def _reduce_batch(args: Any, launch: Launch, ranks: int) -> None:
-    """Leave as many micro-batches as show the schedule, of two samples each."""
+    """Leave as many micro-batches as show the schedule, of two samples each; stages divide them that did before."""
     replicas = max(1, (launch.single_of or launch.ranks) // ranks)
-    declared = max(1, (launch.declared or launch.single_of or launch.ranks) // ranks)
+    sizes = declared_sizes(launch)
+    declared = max(1, (launch.declared or launch.single_of or launch.ranks) // prod(sizes.values()))
     batch = args.global_batch_size or args.micro_batch_size * declared
     micro_batches = max(1, batch // (args.micro_batch_size * declared))
     stages = args.pipeline_model_parallel_size
+    left = min(micro_batches, 2 * stages)
+    if micro_batches % sizes[STAGES] == 0:
+        left -= left % stages
     args.micro_batch_size = 2
-    args.global_batch_size = 2 * replicas * min(micro_batches, 2 * stages)
+    args.global_batch_size = 2 * replicas * left
 
 
 # ---- data and preparation ----

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tvlint.capture.failures import advice, ending
+from tvlint.capture.fitting import reductions
 from tvlint.capture.launch import Launch, LaunchError
 
 FORMAT = 1
@@ -237,8 +238,7 @@ def _joined(launch: Launch, folder: str, version: str) -> bytes:
         listed = json.loads(Path(folder, f"{rank}.replaced").read_text())
         replaced.update(dict.fromkeys(listed[0]))
         reduced.update(dict.fromkeys(listed[1]))
-    if launch.declared:
-        reduced[f"ranks {launch.declared} reduced to {launch.ranks}"] = None
+    reduced.update(dict.fromkeys(reductions(launch)))
     head = {
         "tvlint_capture": FORMAT, "launch": list(launch.words), "ranks": launch.ranks, "torch": version,
         "replaced": list(replaced), "sized_down": list(reduced),

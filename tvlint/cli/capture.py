@@ -68,7 +68,8 @@ def launched(words: Sequence[str], options: argparse.Namespace) -> Launch:
 
     Raises LaunchError where it is none that can be captured.
     """
-    from tvlint.capture.launch import Sizes, assignments, fitted, parse_launch
+    from tvlint.capture.fitting import fitted
+    from tvlint.capture.launch import Sizes, assignments, parse_launch
 
     environment, rest = assignments(words)
     script = rest[1:] if rest[:1] and os.path.basename(rest[0]) in _SHELLS else rest

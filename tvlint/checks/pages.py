@@ -36,6 +36,7 @@ from tvlint.analyses.gradients.other_forwards import OtherForward, other_forward
 from tvlint.analyses.gradients.precision import Lowered, Stale, lowered, stale_scales
 from tvlint.analyses.gradients.quantisation_scales import Foreign, foreign_scales
 from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gathers
+from tvlint.analyses.gradients.written_out_steps import TooEarly, Unchanged, too_early, unchanged
 from tvlint.analyses.inference.annotations import FalseAnnotation, false_annotations
 from tvlint.analyses.inference.declared_shapes import Stated, unexplained
 from tvlint.findings import Finding, Related
@@ -88,7 +89,9 @@ SOURCES: Mapping[str, Source] = {
     "scale-of-another-shard": Source(Foreign, lambda facts: foreign_scales(facts.plan), leads=True),
     "scale-never-undone": Source(StillScaled, lambda facts: still_scaled(facts.plan)),
     "state-of-two-weights": Source(SharedState, lambda facts: shared_states(facts.plan)),
+    "step-without-effect": Source(Unchanged, unchanged),
     "unknown-handle": _hazards("unknown-handle"),
+    "updated-before-backward": Source(TooEarly, too_early),
     "update-without-gradient": Source(WithoutGradient, lambda facts: without_gradients(facts.plan)),
     "value-made-twice": Source(MadeTwice, lambda facts: made_twice(facts.plan)),
     "updated-pieces-not-gathered": Source(Scattered, lambda facts: scattered(facts.plan), leads=True),

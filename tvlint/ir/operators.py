@@ -35,6 +35,9 @@ class Collective(Enum):
     BARRIER = "barrier"
 
 
+SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+"""The collectives that reduce what their members hold."""
+
 _IN_PARTS = frozenset({"dim", "splits", "receive_splits"})
 ARGUMENTS: Mapping[Collective, frozenset[str]] = {
     Collective.ALL_REDUCE: frozenset(),

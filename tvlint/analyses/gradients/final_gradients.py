@@ -13,10 +13,8 @@ from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.mesh_axes import DATA_AXES
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
-from tvlint.ir.operators import Collective, Communicate, Group, ReduceGradients
+from tvlint.ir.operators import SUMS, Communicate, Group, ReduceGradients
 from tvlint.ir.plan import Phase, Plan
-
-_SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 
 @once_per_plan
@@ -53,7 +51,7 @@ def _reduced_over(plan: Plan) -> Iterator[Group]:
     owners = weight_gradients(plan)
     for name in _run(plan):
         for operator in plan.segments[name].operators:
-            if isinstance(operator, Communicate) and operator.kind in _SUMS and not owners.keys().isdisjoint(reads(operator)):
+            if isinstance(operator, Communicate) and operator.kind in SUMS and not owners.keys().isdisjoint(reads(operator)):
                 yield operator.group
 
 

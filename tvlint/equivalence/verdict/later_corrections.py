@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from tvlint.analyses.dataflow.def_use import overwritten, uses, writes
 from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Defect, Sum
-from tvlint.analyses.relations.derivation.localisation.sure import SUMS
 from tvlint.analyses.relations.derivation.operators.order_insensitive import Readers, readers_of
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.grounds import REFUTING, Ground
 from tvlint.ir.operators import (
     NOT_UNDERSTOOD,
+    SUMS,
     Backward,
     Collective,
     Communicate,

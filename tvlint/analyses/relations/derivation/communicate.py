@@ -22,7 +22,6 @@ from tvlint.analyses.relations.derivation.environment import (
 from tvlint.analyses.relations.derivation.localisation.localise import blame, name_of, tell, tell_joined, tell_scaling
 from tvlint.analyses.relations.derivation.localisation.runnable import may_exchange
 from tvlint.analyses.relations.derivation.localisation.sure import (
-    SUMS,
     as_sum_of_shards,
     check_parts,
     counts_copies,
@@ -44,7 +43,7 @@ from tvlint.analyses.relations.transfer.groups import Members, peer_of, spans_re
 from tvlint.analyses.relations.transfer.index_maps import joined
 from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_average, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Collective, Communicate, Group, Operator, Receive, Send
+from tvlint.ir.operators import SUMS, Collective, Communicate, Group, Operator, Receive, Send
 from tvlint.ir.plan import Role
 from tvlint.ir.reductions import ADDING
 from tvlint.ops.spec import Trait

@@ -104,7 +104,8 @@ def _note_copy(machine: Machine, rank: RankState, segment: Segment, operator: Co
         return
     (into,), (taken,) = copy.outputs, copy.inputs
     if machine.plan.tensors[into].role in (Role.WEIGHT, Role.STATE) and isinstance(taken, str):
-        copied = Copied(rank.number, operator, segment.name, into, taken, which(machine, rank, taken))
+        known = which(machine, rank, taken)
+        copied = Copied(rank.number, operator, segment.name, into, taken, known, rank.local.get(taken))
         machine.derived.copies.append(copied)
 
 

@@ -136,7 +136,10 @@ class Stepped:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """On a rank, an operator puts `taken` in the place of the weight or state `into`; `opaque` says which value it is."""
+    """On a rank, an operator puts `taken` in the place of the weight or state `into`.
+
+    `opaque` says which value it is, and `value` what is known of it.
+    """
 
     rank: int
     operator: Compute
@@ -144,6 +147,7 @@ class Copied:
     into: str
     taken: str
     opaque: Opaque | None
+    value: Slot
 
 
 Held: TypeAlias = int | tuple[int, str]

@@ -10,10 +10,10 @@ from typing import TypeGuard
 from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
-from tvlint.analyses.relations.derivation.localisation.sure import SUMS, is_of_inputs
+from tvlint.analyses.relations.derivation.localisation.sure import is_of_inputs
 from tvlint.analyses.relations.matchers.projection import Projection, Site
 from tvlint.analyses.relations.terms.loss_identities import multiplied
-from tvlint.ir.operators import Communicate, Compute, Operator
+from tvlint.ir.operators import SUMS, Communicate, Compute, Operator
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 

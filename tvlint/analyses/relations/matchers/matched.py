@@ -15,6 +15,7 @@ from tvlint.analyses.relations.matchers.piece_order import results_out_of_order
 from tvlint.analyses.relations.matchers.positions import misplaced_positions
 from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.matchers.shards import shards_of_all
+from tvlint.analyses.relations.matchers.written_out_steps import of_other_weights_and_ranks
 
 
 def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
@@ -27,3 +28,4 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from means_by_local_counts(projection)
     yield from misplaced_positions(projection)
     yield from copies_of_different_values(projection)
+    yield from of_other_weights_and_ranks(projection)

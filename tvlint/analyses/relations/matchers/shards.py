@@ -11,9 +11,8 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.mesh_axes import DATA_AXES, SEQUENCE_AXES, batch_axes, traded_axes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
-from tvlint.analyses.relations.derivation.localisation.sure import SUMS
 from tvlint.analyses.relations.matchers.projection import On, Projection, Site, is_whole
-from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Send
+from tvlint.ir.operators import SUMS, Collective, Communicate, Compute, Literal, Send
 from tvlint.ir.placement import Shard
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait

@@ -13,12 +13,10 @@ from tvlint.analyses.relations.terms.loss_identities import is_gradient, multipl
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch, is_zero, is_zeros
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Collective, Communicate, Compute, Operator, Receive, Send
+from tvlint.ir.operators import SUMS, Collective, Communicate, Compute, Operator, Receive, Send
 from tvlint.ir.plan import Phase, Plan
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, has_trait
-
-SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 _FARTHEST = 64
 """Among so many values before a multiple its cause is looked for."""

@@ -1,0 +1,138 @@
+"""What a step that is written out puts in the place of weights, states and buffers, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.plan_findings import rules_of_text
+
+STEP = """mesh dp=2
+weight a f32[8,8]
+weight b f32[8,8]
+state ma f32[8,8] replicated of a
+state mb f32[8,8] replicated of b
+input x f32[4,8] dp:S(0)
+loss l f32[] dp:P
+program
+  h = linear(x, a)
+  y = linear(h, b)
+  l = sum(y)
+  dy = backward l (grad(l))
+  dh, gb = backward y (dy)
+  _, ga = backward h (dh)
+  ra = all-reduce(ga) over dp
+  rb = all-reduce(gb) over dp
+  ta = mul(ra, 0.1)
+  tb = mul(rb, 0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "rules"),
+    [
+        ("  na = sub(a, ta)\n  nb = sub(b, tb)\n  copy_(a!, na)\n  copy_(b!, nb)", set()),
+        ("  na = sub(a, ta)\n  nb = identity(b)\n  copy_(a!, na)\n  copy_(b!, nb)", {"step-without-effect"}),
+        ("  na = sub(a, ta)\n  nb = sub(b, tb)\n  copy_(a!, na)\n  copy_(b!, nb)\n  c = identity(b)\n  copy_(b!, c)", set()),
+        ("  sub_(a!, ta)\n  sub_(b!, tb)", set()),
+        ("  na = add(ma, ta)\n  copy_(ma!, na)\n  nb = add(mb, tb)\n  copy_(mb!, nb)", set()),
+        ("  na = add(ma, tb)\n  copy_(ma!, na)", {"state-of-another-shard"}),
+        ("  na = add(mb, ta)\n  copy_(ma!, na)", {"state-of-another-shard"}),
+        ("  na = add(ma, ta)\n  d = sub(na, mb)\n  copy_(ma!, d)", set()),
+    ],
+)
+def test_a_step_changes_weights_and_the_states_of_each(steps: str, rules: set[str]) -> None:
+    assert rules_of_text(STEP + steps) == rules
+
+
+BACKWARD = """mesh dp=2
+weight a f32[8,8]
+weight b f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[] dp:P
+program
+  h = linear(x, a)
+  y = linear(h, b)
+  l = sum(y)
+  dy = backward l (grad(l))
+  _, gb = backward y (dy)
+  grad(b) = all-reduce(gb) over dp
+{}
+  _, ga = backward h (dh)
+  grad(a) = all-reduce(ga) over dp
+  update a
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "rules"),
+    [
+        ("  dh = matmul(dy, b)\n  update b", set()),
+        ("  old = clone(b)\n  update b\n  dh = matmul(dy, old)", set()),
+        ("  update b\n  dh = matmul(dy, b)", {"updated-before-backward"}),
+        ("  update b\n  dh, _ = backward (dy) of z = linear(h, b)", {"gradient-left-out", "updated-before-backward"}),
+        ("  t = mul(grad(b), 0.1)\n  sub_(b!, t)\n  dh = matmul(dy, b)", {"updated-before-backward"}),
+    ],
+)
+def test_gradients_are_made_with_the_weights_of_the_forward_pass(steps: str, rules: set[str]) -> None:
+    assert rules_of_text(BACKWARD.format(steps)) == rules
+
+
+def test_a_second_forward_pass_takes_the_new_weights() -> None:
+    again = "  x1 = linear(x, a)\n  y1 = linear(x1, b)\n  k = sum(y1)\n"
+    text = BACKWARD.format("  dh = matmul(dy, b)\n  update b").replace(
+        "loss l f32[] dp:P\n", "loss l f32[] dp:P\nloss k f32[] dp:P\n"
+    )
+    assert rules_of_text(text + again) == set()
+
+
+NORM = """mesh dp=2
+buffer mean f32[8]
+input x f32[8,8] dp:S(0)
+output y f32[8,8] dp:S(0)
+program
+  s = sum(x, dim=0)
+  S = all-reduce(s) over dp
+  m = div(S, 8)
+  y = sub(x, m)
+  own = mean(x, dim=0)
+  old = mul(mean, 0.9)
+  new = mul({}, 0.1)
+  n = add(old, new)
+  copy_(mean!, n)
+"""
+
+
+def test_running_statistics_are_those_that_normalise() -> None:
+    assert rules_of_text(NORM.format("m")) == set()
+    assert rules_of_text(NORM.format("own")) == {"divergent-replicas"}
+
+
+def test_ranks_that_normalise_by_their_own_statistics_keep_those() -> None:
+    assert rules_of_text(NORM.format("own").replace("S = all-reduce(s) over dp\n  m = div(S, 8)", "m = div(s, 4)")) == set()
+
+
+FEEDBACK = """mesh dp=2
+weight w f32[8,8]
+state e f32[8,8] dp:P
+input x f32[4,8] dp:S(0)
+loss l f32[] dp:P
+program
+  h = linear(x, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, g = backward h (dh)
+  c = add(g, e)
+  k: bf16[8,8] = to(c, "bf16")
+  f: f32[8,8] = to(k, "f32")
+  r = all-reduce(f) over dp
+  n = sub({}, f)
+  copy_(e!, n)
+  s = mul(r, 0.1)
+  v = sub(w, s)
+  copy_(w!, v)
+"""
+
+
+def test_what_a_rank_keeps_for_later_is_of_its_own_addend() -> None:
+    assert rules_of_text(FEEDBACK.format("c")) == set()
+    assert rules_of_text(FEEDBACK.format("r")) == {"missing-allreduce"}

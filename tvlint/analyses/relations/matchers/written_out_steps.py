@@ -1,0 +1,29 @@
+"""What steps that a plan writes out put in the place of states and buffers, and is of another weight or of one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvlint.analyses.gradients.written_out_steps import local_statistics, of_another
+from tvlint.analyses.relations.defect import Defect, at
+from tvlint.analyses.relations.matchers.projection import Projection
+
+
+def of_other_weights_and_ranks(projection: Projection) -> Iterator[Defect]:
+    """Yield the copies of such values."""
+    plan = projection.facts.plan
+    ranks = {rank for program in projection.plan.programs for rank in program.ranks}
+    for found in of_another(projection.facts):
+        text = f"`{found.state}`, which is of `{found.weight}`, is overwritten on {{ranks}} "
+        text += f"with what is made of `{found.other}`"
+        repair = f"make the states of `{found.weight}` of it and of its gradient"
+        operator = plan.segments[found.where[0]].operators[found.where[1]]
+        for rank in sorted(ranks.intersection(found.ranks)):
+            yield at(operator, found.where[0], Defect("state-of-another-shard", True, text, rank, repair=repair))
+    for local in local_statistics(projection.facts):
+        text = f"`{local.buffer}` is overwritten on {{ranks}} with what is made of `{local.local}`, which each rank has of its "
+        text += f"own data, though `{local.total}` sums that over the ranks"
+        repair = f"make `{local.buffer}` of `{local.total}`"
+        operator = plan.segments[local.where[0]].operators[local.where[1]]
+        for rank in sorted(ranks.intersection(local.ranks)):
+            yield at(operator, local.where[0], Defect("divergent-replicas", True, text, rank, repair=repair))

@@ -51,11 +51,11 @@ def gradients(
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
     apart, wide = _with_heads_apart(spec, call, operands)
     wide = _with_draws(spec, apart, wide, stand_ins)
-    given = {position: _known_gradient(spec, apart, wide, incoming, position, stand_ins) for position in wanted}
+    given = {position: _known_gradient(spec, apart, wide, incoming, position) for position in wanted}
     found = {position: value for position, value in given.items() if value is not None}
     rest = [position for position in wanted if position not in found]
     if rest:
-        found |= derivatives.gradients(partial(_evaluate, spec, apart), wide, rest, incoming)
+        found |= derivatives.gradients(partial(_evaluate, spec, apart, stand_ins=stand_ins), wide, rest, incoming)
     return {position: _of_shared(found[position], operands[position].shape) for position in wanted}
 
 
@@ -126,7 +126,7 @@ def _evaluate(
     try:
         if spec.evaluate is None:
             assert stand_ins is not None
-            return stand_ins.results(bound.given_draws(), call, operands)
+            return stand_ins.results(bound.given_draws(), call, operands, field)
         _check_indices(bound, call, operands)
         with np.errstate(all="ignore"):
             return spec.evaluate(bound, operands, field)
@@ -171,7 +171,6 @@ def _known_gradient(
     operands: Sequence[Array],
     incoming: Mapping[int, Array],
     position: int,
-    stand_ins: StandIns | None,
 ) -> Array | None:
     """Return a gradient that is not that of what the operator computes, or that is known without it."""
     import numpy as np
@@ -181,11 +180,6 @@ def _known_gradient(
     bound = _bind(spec, call).given_draws()
     if position in bound.zero_gradient or position in bound.shape_only:
         return np.zeros(operands[position].shape)
-    if spec.evaluate is None and stand_ins is not None:
-        try:
-            return stand_ins.gradient(bound, call, operands, incoming, position)
-        except UnsupportedError as error:
-            raise NotReplayedError(str(error)) from None
     return _looked_up(bound, operands, incoming, position)
 
 

@@ -7,13 +7,13 @@ function computes agree on that run. A difference shows nothing: another functio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 from zlib import crc32
 
-from tvlint.ops.field import Array
+from tvlint.ops.field import Array, Field
+from tvlint.ops.named_arrays import as_array
 from tvlint.ops.spec import ONE, Bound, Call
 
 _SPREAD = 1e5
@@ -44,7 +44,7 @@ class StandIns:
             total = total + _placed(spread, bound.operands[place], names)
         return np.asarray(np.mod(_SPREAD * total, 1.0))
 
-    def results(self, bound: Bound, call: Call, operands: Sequence[Array]) -> tuple[Array, ...]:
+    def results(self, bound: Bound, call: Call, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
         """Return what some function with the annotation of the call gives.
 
         Along a name that may be split it does the same at every index, and adds over the names that it sums; along a name that
@@ -52,41 +52,11 @@ class StandIns:
         which the annotation says so.
         """
         self.used = True
-        return tuple(_result(bound, call, operands, place) for place in range(len(bound.outputs)))
-
-    def gradient(
-        self, bound: Bound, call: Call, operands: Sequence[Array], incoming: Mapping[int, Array], position: int
-    ) -> Array:
-        """Return the vector-Jacobian product of `results` for one operand, from the gradients of results, by place."""
-        import numpy as np
-
-        self.used = True
-        each = [_gradient(bound, call, operands, place, gradient, position) for place, gradient in incoming.items()]
-        return np.asarray(sum(each, np.zeros(operands[position].shape)))
+        return tuple(_result(bound, call, operands, place, field) for place in range(len(bound.outputs)))
 
 
-@dataclass(frozen=True)
-class _Products:
-    """A result of a stand-in: the sum of an addend times each of the factors, over all names but those of the result."""
-
-    names: tuple[str, ...]
-    factors: Mapping[int, tuple[Array, Array]]
-    """By position of an operand: what it counts as, and the derivative of that by the operand, element by element."""
-    weights: Sequence[_Factor]
-    """What an index counts along names that may not be split, and ones along those of the result."""
-    joint: Mapping[int, float]
-    """By position of an operand in which the result is linear jointly with others: its factor."""
-    divisor: int
-
-    def addends(self, bound: Bound, operands: Sequence[Array]) -> list[_Factor]:
-        """Return what is added up before it is multiplied, with the names of its dimensions; a one where nothing is."""
-        import numpy as np
-
-        one: list[_Factor] = [(np.ones(()), ())]
-        return [(operands[at] * factor, bound.operands[at]) for at, factor in self.joint.items()] or one
-
-
-def _products(bound: Bound, call: Call, operands: Sequence[Array], place: int) -> _Products:
+def _result(bound: Bound, call: Call, operands: Sequence[Array], place: int, field: Field) -> Array:
+    """Return the sum of an addend times each of the factors, over all names but those of the result."""
     import numpy as np
 
     names = tuple(name for name in bound.outputs[place] if name != ONE)
@@ -97,48 +67,21 @@ def _products(bound: Bound, call: Call, operands: Sequence[Array], place: int) -
     chosen = bound.row_wise.get(place, frozenset(range(len(operands)))) - bound.shape_only
     every = [*dict.fromkeys((*names, *(name for at in sorted(chosen) for name in bound.operands[at] if name != ONE)))]
     joint = next((group for group in bound.linear if len(group) > 1), frozenset())
-    factors: dict[int, tuple[Array, Array]] = {}
+    factors: list[_Factor] = []
     for at in sorted(chosen - joint):
-        if frozenset({at}) in bound.linear:
-            factors[at] = operands[at], np.ones(operands[at].shape)
-        else:
-            factors[at] = np.sin(operands[at] + seed + at) + 2.0, np.cos(operands[at] + seed + at)
-    weights: list[_Factor]
+        is_linear = frozenset({at}) in bound.linear
+        factor = operands[at] if is_linear else field.function("sin", operands[at] + (seed + at)) + 2.0
+        factors.append((factor, bound.operands[at]))
     whole = [name for name in every if name in bound.whole and name in sizes]
-    weights = [(1.0 + np.arange(sizes[name]) / sizes[name], (name,)) for name in whole]
+    factors += [(1.0 + np.arange(sizes[name]) / sizes[name], (name,)) for name in whole]
+    factors.append((np.ones([sizes[name] for name in names]), names))
+    added: list[_Factor] = [(operands[at] * (at + 1.0), bound.operands[at]) for at in sorted(chosen & joint)]
     gone = prod(sizes[name] for name in whole if name not in names)
-    weights.append((np.ones([sizes[name] for name in names]), names))
-    added = {at: at + 1.0 for at in sorted(chosen & joint)}
     divisor = gone * prod(sizes[name] for name in bound.averaged & sizes.keys() - bound.whole)
-    return _Products(names, factors, weights, added, divisor)
-
-
-def _result(bound: Bound, call: Call, operands: Sequence[Array], place: int) -> Array:
-    import numpy as np
-
-    products = _products(bound, call, operands, place)
-    factors = [*((value, bound.operands[at]) for at, (value, _) in products.factors.items()), *products.weights]
-    addends = products.addends(bound, operands)
-    return np.asarray(sum(_summed([addend, *factors], products.names) for addend in addends) / products.divisor)
-
-
-def _gradient(bound: Bound, call: Call, operands: Sequence[Array], place: int, incoming: Array, position: int) -> Array:
-    """Return the gradient of one result by one operand: the product of what came in and of everything else in the sum."""
-    import numpy as np
-
-    products, held = _products(bound, call, operands, place), bound.operands[position]
-    came = incoming.reshape([size for size, name in zip(incoming.shape, bound.outputs[place], strict=True) if name != ONE])
-    others: list[_Factor] = [(value, bound.operands[at]) for at, (value, _) in products.factors.items() if at != position]
-    others += [(came, products.names), (np.ones(operands[position].shape), held), *products.weights]
-    kept = [name for name in held if name != ONE]
-    if position in products.joint:
-        total = _summed(others, kept) * products.joint[position]
-    elif position in products.factors:
-        total = sum(_summed([addend, *others], kept) for addend in products.addends(bound, operands))
-        total = total * np.reshape(products.factors[position][1], np.shape(total))
-    else:
-        return np.zeros(operands[position].shape)
-    return np.asarray(np.reshape(total / products.divisor, operands[position].shape))
+    total: Any = 0.0
+    for addend in added or [(np.ones(()), ())]:
+        total = total + _summed([addend, *factors], names)
+    return as_array(total * (1 / divisor))
 
 
 def _summed(factors: Sequence[_Factor], names: Sequence[str]) -> Any:
@@ -148,8 +91,8 @@ def _summed(factors: Sequence[_Factor], names: Sequence[str]) -> Any:
     numbers = {name: at for at, name in enumerate(dict.fromkeys(name for _, held in factors for name in held if name != ONE))}
     arguments: list[Any] = []
     for array, held in factors:
-        kept = [(size, name) for size, name in zip(np.shape(array), held, strict=True) if name != ONE]
-        arguments += [np.reshape(array, [size for size, _ in kept]), [numbers[name] for _, name in kept]]
+        kept = [(size, name) for size, name in zip(array.shape, held, strict=True) if name != ONE]
+        arguments += [array.reshape([size for size, _ in kept]), [numbers[name] for _, name in kept]]
     return np.einsum(*arguments, [numbers[name] for name in names], optimize=True)
 
 

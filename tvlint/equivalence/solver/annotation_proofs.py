@@ -7,7 +7,6 @@ exist on which they do: at the shape of the call, for all operand values, whatev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import Enum
 from functools import reduce
 from itertools import pairwise
@@ -48,11 +47,6 @@ def claimed(bound: Bound, name: str) -> Kind:
     return Kind.AVERAGES if name in bound.averaged else Kind.MAPS
 
 
-def names_of(bound: Bound) -> list[str]:
-    """Return the names that operands have."""
-    return list(dict.fromkeys(name for names in bound.operands for name in names if name != "1"))
-
-
 def prove_annotation(spec: OpSpec, call: Call, name: str, parts: int, timeout: float) -> Decision:
     """Return whether splitting dimension `name` of the call into `parts` does what the annotation says; never for a `whole`
     one.
@@ -68,11 +62,11 @@ def prove_split(spec: OpSpec, call: Call, name: str, kind: Kind, parts: int, tim
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
         bound = spec.bind(call).given_draws()
-        operands = _operands(bound, call, draw)
-        whole = _evaluate(spec, call, operands, field)
+        operands = drawn_operands(bound, call, draw)
+        whole = evaluate(spec, call, operands, field)
         cuts = _parts(spec, call, bound, name, parts, operands)
         try:
-            results = [_evaluate(spec, each_call, cut, field) for each_call, cut, _ in cuts]
+            results = [evaluate(spec, each_call, cut, field) for each_call, cut, _ in cuts]
         except (UnsupportedError, ValueError, IndexError) as error:
             raise CannotRunError(f"a part of `{name}` does not run: {error}") from error
         if any(len(result) != len(whole) for result in results):
@@ -97,41 +91,16 @@ def prove_linear(spec: OpSpec, call: Call, group: frozenset[int], timeout: float
 
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
         bound = spec.bind(call).given_draws()
-        one = _operands(bound, call, draw)
+        one = drawn_operands(bound, call, draw)
         other = [draw.numbers(f"y{i}", _shapes(call)[i]) if i in group else operand for i, operand in enumerate(one)]
         factor = draw.numbers("c", ())
         both = [a + b if i in group else a for i, (a, b) in enumerate(zip(one, other, strict=True))]
         scaled = [factor * a if i in group else a for i, a in enumerate(one)]
         reached = [i for i in range(len(bound.outputs)) if group & bound.row_wise.get(i, group)]
-        results = ([_evaluate(spec, call, x, field)[i] for i in reached] for x in (one, other, both, scaled))
+        results = ([evaluate(spec, call, x, field)[i] for i in reached] for x in (one, other, both, scaled))
         first, second, together, multiple = results
         sums = [(t, a + b) for t, a, b in zip(together, first, second, strict=True)]
         return [*sums, *((m, factor * a) for m, a in zip(multiple, first, strict=True))]
-
-    return decide(claim, timeout)
-
-
-def prove_independent(spec: OpSpec, call: Call, output: int, kept: frozenset[int], timeout: float) -> Decision:
-    """Return whether output `output` depends on the operands `kept` only."""
-
-    def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
-        bound = spec.bind(call).given_draws()
-        one, other = _operands(bound, call, draw), _operands(bound, call, draw, "y")
-        mixed = [a if i in kept else b for i, (a, b) in enumerate(zip(one, other, strict=True))]
-        return [(_evaluate(spec, call, one, field)[output], _evaluate(spec, call, mixed, field)[output])]
-
-    return decide(claim, timeout)
-
-
-def prove_commutative(spec: OpSpec, call: Call, timeout: float) -> Decision:
-    """Return whether the first two operands may be exchanged."""
-
-    def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
-        one = _operands(spec.bind(call).given_draws(), call, draw)
-        first, second = call.inputs[:2]
-        exchanged = replace(call, inputs=(second, first, *call.inputs[2:]))
-        results = _evaluate(spec, call, one, field), _evaluate(spec, exchanged, [one[1], one[0], *one[2:]], field)
-        return list(zip(*results, strict=True))
 
     return decide(claim, timeout)
 
@@ -140,7 +109,8 @@ def _shapes(call: Call) -> list[Shape]:
     return [shape for shape in call.inputs if not isinstance(shape, Literal)]
 
 
-def _operands(bound: Bound, call: Call, draw: Draw, label: str = "x") -> list[Array]:
+def drawn_operands(bound: Bound, call: Call, draw: Draw, label: str = "x") -> list[Array]:
+    """Return numbers, or indices, for each tensor operand of the call."""
     sizes = {
         name: size
         for names, shape in zip(bound.operands, _shapes(call), strict=False)
@@ -158,7 +128,8 @@ def _operands(bound: Bound, call: Call, draw: Draw, label: str = "x") -> list[Ar
     return found
 
 
-def _evaluate(spec: OpSpec, call: Call, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+def evaluate(spec: OpSpec, call: Call, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    """Return the results of the call. Raises UnsupportedError where the operator has no meaning."""
     if spec.evaluate is None:
         raise UnsupportedError(f"`{spec.name}` has no meaning, only an annotation")
     return spec.evaluate(spec.bind(call), operands, field)

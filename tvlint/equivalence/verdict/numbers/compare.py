@@ -34,7 +34,7 @@ def compare_runs(
 ) -> Agreement | Difference | NotRun:
     """Return what a run shows; `known` is that of the reference, where it has been run, and `memory` that of other plans."""
     parallel, reference = case.parallel, case.reference
-    alone = known or run_reference(case, whole)
+    alone = known or run_reference(case, whole, memory)
     if isinstance(alone, NotRun):
         return alone
     many = run_parallel(case, whole, memory)

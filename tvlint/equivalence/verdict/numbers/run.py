@@ -32,9 +32,9 @@ class Run:
     invented: str = ""
 
 
-def run_reference(case: Case, whole: Whole) -> Run | NotRun:
-    """Return what the reference computes, or why that cannot be found out."""
-    return _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole)
+def run_reference(case: Case, whole: Whole, memory: Memory | None = None) -> Run | NotRun:
+    """Return what the reference computes, with the `memory` of other plans, or why that cannot be found out."""
+    return _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole, memory)
 
 
 def run_parallel(case: Case, whole: Whole, memory: Memory | None = None) -> Run | NotRun:
@@ -42,7 +42,7 @@ def run_parallel(case: Case, whole: Whole, memory: Memory | None = None) -> Run 
     return _run(case.parallel, case, case.inputs, case.micro_batches * case.parallel.replication.count, whole, memory)
 
 
-def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: Whole, memory: Memory | None = None) -> Run | NotRun:
+def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: Whole, memory: Memory | None) -> Run | NotRun:
     """Return what the plan computes, or why that cannot be found out."""
     import numpy as np
 

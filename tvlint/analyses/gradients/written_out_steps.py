@@ -193,8 +193,8 @@ class _Ledger:
             held = self._all_of(value) if self._is(into, Role.WEIGHT) else None
             if held is None or len(self.stepped[into]) != 1:
                 continue
-            own = isinstance(before, _Held) and held.name == into and held.steps == before.steps and backward
-            if own or (self._is_of(held.name, into) and held.steps == 0 and held.name in self.stepped):
+            itself = isinstance(before, _Held) and held.name == into and held.steps == before.steps and backward
+            if itself or (self._is_of(held.name, into) and held.steps == 0 and held.name in self.stepped):
                 yield Unchanged(into, taken, held.name, where, self.ranks)
 
     def of_another(self) -> Iterator[OfAnother]:

@@ -46,7 +46,24 @@ SEQUENCE_FIRST = (
     "am = reshape(at, [4, 2, 4])\ny0 = linear(am, o)\ny1 = all-reduce(y0) over tp\ny = transpose(y1, 0, 1)\n" + SQUARED
 )  # fmt: skip
 
+SUM_AND_COUNT = (
+    "{mesh}weight w f32[8,6]\ninput x f32[4,6]{cut}\ninput k f32[4]{cut}\nloss l\nprogram\nh = linear(x, w)\nt = tanh(h)\n"
+    "s{of} = sum(t)\nn{of} = sum(k)\n{joined}l: f32[] = div(s, n)\n{end}"
+)
+TOGETHER = "st = stack([s0, n0], dim=0)\nsr = all-reduce(st) over dp\n"
+
+
+def _together(taken: str) -> Idiom:
+    """Return a sum and a count that ranks add up as one tensor, and take apart again."""
+    end = "end reduce-gradients w over dp\n"
+    plan = SUM_AND_COUNT.format(mesh="mesh dp=2\n", cut=" dp:S(0)", of="0", joined=TOGETHER + taken, end=end)
+    wrong = (("[s0, n0]", "[n0, s0]"), ("n0 = sum(k)", "n0 = amax(k)"), ("w over dp", "w over dp by avg"))
+    return Idiom(SUM_AND_COUNT.format(mesh="", cut="", of="", joined="", end=""), plan, wrong)
+
+
 IDIOMS = {
+    "a sum and a count added up together": _together("s, n = unbind(sr, dim=0)\n"),
+    "a sum and a count taken by their places": _together("s = select(sr, 0, 0)\nn = select(sr, 0, 1)\n"),
     "gate and up in steps": Idiom(
         ONE + IN_STEPS.format(wide=16) + WHOLE,
         PARTS + IN_STEPS.format(wide=8) + SUMMED,

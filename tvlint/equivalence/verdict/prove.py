@@ -7,8 +7,9 @@ The passes, in order, each a function from frozen values to a frozen value:
 - `parts_as_places.with_parts_as_places`: likewise, for a case that is still open;
 - `pairing.pair`: two plans -> a `Case`, or the gap that keeps them from being compared;
 - `repeated_runs.without_repeated_runs`, `casts.without_needless_casts`, `unread_places.without_unread_places`,
-  `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`, `padded_classes.without_padded_classes`: a plan ->
-  one that computes the same;
+  `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`,
+  `gathered_reductions.with_reductions_over_ranks`, `padded_classes.without_padded_classes`: a plan -> one that
+  computes the same;
 - `judge.judge`: a case -> the `Attempt` that proves it, or the verdict that explains, with a repair. It calls
   - `replica_folding.fold_replicas`: a case -> the case of one replica, where all are alike;
   - `attempt.attempt_proof`: a case -> an `Attempt`: what differs, which side conditions are violated, whether that is a proof,
@@ -43,6 +44,7 @@ from tvlint.equivalence.verdict.assumptions import holds_on_any_numbers
 from tvlint.equivalence.verdict.attempt import Attempt
 from tvlint.equivalence.verdict.casts import with_flags, without_needless_casts
 from tvlint.equivalence.verdict.declared_results import otherwise_declared
+from tvlint.equivalence.verdict.gathered_reductions import with_reductions_over_ranks
 from tvlint.equivalence.verdict.held_weights import as_held
 from tvlint.equivalence.verdict.judge import find_proof, judge
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
@@ -133,7 +135,9 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
 def _once(case: Case) -> Case:
     """Return the case with plans that run and cast nothing for nothing, state ranges of lookups, and sum squares for norms."""
     plan, reference = (
-        with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(each))))
+        with_reductions_over_ranks(
+            with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(each))))
+        )
         for each in (without_repeated_runs(case.parallel), case.reference)
     )
     if without_padded_classes(reference) is reference:

@@ -4,7 +4,9 @@ A rank that holds a part of a gradient takes its norm, squares it, adds the squa
 a part is no part of the norm of the whole, but its square is a part of the sum of squares. With `s(x)` for the sum of the
 squares of all elements of a real `x`
 
-    norm(x) = sqrt(s(x));    norm(x)^2 = s(x);    norm(stack([norm(x), norm(y), ..])) = sqrt(s(x) + s(y) + ..).
+    norm(x) = sqrt(s(x));    norm(x)^2 = s(x);    norm(stack([norm(x), norm(y), ..])) = sqrt(s(x) + s(y) + ..),
+
+and so for norms that are viewed in another shape, or gathered from all ranks of a group that run the same segment.
 
 Sums take the place of norms through which no gradient goes, where a segment runs in order and changes nothing in place: plans
 write so what they do with gradients. Norms and stacks of them that nothing reads then are left out.
@@ -12,13 +14,14 @@ write so what they do with gradients. Norms and stacks of them that nothing read
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tvlint.analyses.dataflow.def_use import reads, stream_of, writes
+from tvlint.analyses.dataflow.def_use import stream_of
 from tvlint.equivalence.verdict.declared_results import has_declared_shapes
-from tvlint.ir.operators import Backward, Compute, Literal, Operator
+from tvlint.equivalence.verdict.gathered_reductions import is_alike_on_all, is_plain_gather
+from tvlint.equivalence.verdict.unread import times_used, without_unread
+from tvlint.ir.operators import Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Role, Segment, Tensor
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import bound_in, has_trait, spec_of
@@ -27,17 +30,13 @@ from tvlint.ops.table import bound_in, has_trait, spec_of
 def with_sums_of_squares(plan: Plan) -> Plan:
     """Return the plan with sums of squares in the place of norms; the plan itself where it has none."""
     segments, tensors = dict(plan.segments), dict(plan.tensors)
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
-    times = Counter(name for operator in operators for name in writes(operator))
-    for operator in operators:
-        if isinstance(operator, Backward):
-            times.update(operator.forward.outputs)
+    times = times_used(plan)
     for name, segment in plan.segments.items():
         if _has_norms(segment):
-            rewriting = _Rewriting(plan, times)
+            rewriting = _Rewriting(plan, segment, times)
             instead = [each for operator in segment.operators for each in rewriting.instead(operator)]
-            segments[name], gone = rewriting.without_unread(segment, instead)
-            tensors = {known: tensor for known, tensor in tensors.items() if known not in gone} | rewriting.tensors
+            segments[name], gone = without_unread(plan, segment, instead, {*rewriting.squares, *rewriting.stacks})
+            tensors = {known: tensor for known, tensor in (tensors | rewriting.tensors).items() if known not in gone}
     return plan if segments == dict(plan.segments) else replace(plan, segments=segments, tensors=tensors)
 
 
@@ -65,6 +64,7 @@ class _Rewriting:
     """A plan, how often names are made or differentiated, and which are norms, with their squares, or stacks of norms."""
 
     plan: Plan
+    segment: Segment
     times: Mapping[str, int]
     tensors: dict[str, Tensor] = field(default_factory=dict)
     squares: dict[str, str] = field(default_factory=dict)
@@ -72,6 +72,9 @@ class _Rewriting:
 
     def instead(self, operator: Operator) -> Iterator[Operator]:
         """Yield what takes the place of an operator."""
+        if isinstance(operator, Communicate) and len(operator.outputs) == 1 and self._gathers_norms(operator):
+            yield from self._moved(operator, operator.inputs[0])
+            return
         if not isinstance(operator, Compute) or len(operator.outputs) != 1 or self.times[operator.outputs[0]] != 1:
             yield operator
             return
@@ -82,10 +85,29 @@ class _Rewriting:
         elif names and self.squares.keys() >= {*names} and _joins(operator):
             self.stacks[made] = names
             yield operator
+        elif names[:1] == [*operator.inputs][:1] and names[0] in self.squares and has_trait(operator.op, Trait.VIEW):
+            yield from self._moved(operator, names[0])
         elif names and names[0] in self.squares and self._is_square(operator):
             yield replace(operator, op="torch.clone", inputs=(self.squares[names[0]],), attributes={})
         else:
             yield operator
+
+    def _gathers_norms(self, operator: Communicate) -> bool:
+        """Return whether a communication puts the norms of all ranks beside each other."""
+        is_gather = is_plain_gather(operator) and operator.inputs[0] in self.squares and self.times[operator.outputs[0]] == 1
+        return is_gather and is_alike_on_all(self.plan, self.segment, operator)
+
+    def _moved(self, operator: Compute | Communicate, norms: str) -> Iterator[Operator]:
+        """Yield what moves norms, and the same for their squares where the shape is the one that the plan declares."""
+        (made,) = operator.outputs
+        yield operator
+        if made in self.plan.tensors and (isinstance(operator, Communicate) or has_declared_shapes(self.plan, operator)):
+            square = self._named(f"{made}: squares", self.plan.tensors[made])
+            if isinstance(operator, Communicate):
+                yield replace(operator, inputs=(self.squares[norms],), outputs=(square,))
+            else:
+                yield replace(operator, inputs=(self.squares[norms], *operator.inputs[1:]), outputs=(square,))
+            self.squares[made] = square
 
     def _is_whole_norm(self, operator: Compute, names: list[str]) -> bool:
         """Return whether an operator is the root of the sum of all squares of a tensor."""
@@ -107,8 +129,9 @@ class _Rewriting:
         (made,) = operator.outputs
         terms = [self.squares[norm] for norm in self.stacks.get(name, ())]
         if not terms:
-            elements = self._named(f"{made}: squares", self.plan.tensors[name])
-            yield replace(operator, op="torch.pow", inputs=(name, Literal(2)), outputs=(elements,), attributes={})
+            elements = self.squares.get(name) or self._named(f"{made}: squares", self.plan.tensors[name])
+            if name not in self.squares:
+                yield replace(operator, op="torch.pow", inputs=(name, Literal(2)), outputs=(elements,), attributes={})
             terms = [self._named(f"{made}: sum", self.plan.tensors[made])]
             yield replace(operator, op="torch.sum", inputs=(elements,), outputs=(terms[0],), attributes={})
         while len(terms) > 1:
@@ -122,21 +145,3 @@ class _Rewriting:
         """Return a new name for a value of the shape and type of a tensor."""
         self.tensors[name] = Tensor(name, like.shape, like.dtype, Role.ACTIVATION)
         return name
-
-    def without_unread(self, segment: Segment, operators: list[Operator]) -> tuple[Segment, set[str]]:
-        """Return the segment with these operators, without norms and stacks of them that nothing reads, and these names."""
-        others = (each for other in self.plan.segments.values() if other is not segment for each in other.operators)
-        read = Counter(self.plan.outputs)
-        read.update(name for operator in (*operators, *others) for name in reads(operator))
-        if any(step.outputs is not None for program in self.plan.programs for step in program.steps):
-            read.update(segment.outputs)
-        norms, kept, gone = {*self.squares, *self.stacks}, list[Operator](), set[str]()
-        for operator in reversed(operators):
-            made = writes(operator) if isinstance(operator, Compute) else ()
-            if made and norms.issuperset(made) and not any(map(read.get, made)):
-                read.subtract(reads(operator))
-                gone.update(made)
-            else:
-                kept.append(operator)
-        outputs = tuple(name for name in segment.outputs if name not in gone)
-        return replace(segment, outputs=outputs, operators=tuple(reversed(kept))), gone

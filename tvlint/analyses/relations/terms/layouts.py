@@ -89,6 +89,7 @@ def _places(algebra: Algebra, term: int, runs: Sequence[Run], shape: tuple[int, 
             if dim == slot and before[dim]:
                 algebra.sizes[before[dim][0]] = (algebra.sizes[before[dim][0]][0], True)
     before.extend(_cut(algebra, (), algebra.terms.shape[term][len(before) :]))  # of one element that becomes a number
+    after.extend(_cut(algebra, (), shape[len(after) :]))  # the gradient of such a view
     return before, after
 
 

@@ -1,0 +1,136 @@
+"""Reductions of what every rank has gathered, which are those over ranks: reported losses, counts, norms of norms."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.equivalence.idiom import Idiom, assert_wrong_mutants_are_not_proved, numbers_of_proved, twins
+from tvlint.equivalence.verdict.gathered_reductions import with_reductions_over_ranks
+from tvlint.findings import Outcome
+
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
+CLIP = """end d = add(n, 1e-06)
+end c0 = div(1.0, d)
+end c = clamp(c0, None, 1.0)
+end g = mul(grad(w), c)
+end sgd_step(w!, g, lr=0.1)
+"""
+SHARDED = """mesh dp=2
+weight w f32[8,4] dp:S(0)
+input x f32[6,4] dp:S(0)
+loss l
+program
+f = all-gather(w, dim=0) over dp
+h = linear(x, f)
+a = gelu(h)
+l0: f32[] = sum(a)
+l = all-reduce(l0) over dp
+end n0 = torch.linalg.vector_norm(grad(w))
+end n1 = view(n0, [1])
+end n2 = all-gather(n1, dim=0) over dp
+"""
+WHOLE = """weight w f32[8,4]
+input x f32[6,4]
+loss l
+program
+h = linear(x, w)
+a = gelu(h)
+l: f32[] = sum(a)
+end n = torch.linalg.vector_norm(grad(w))
+"""
+REPORTED = """mesh dp=2
+weight w f32[6,4]
+input x f32[8,4] dp:S(0)
+loss l f32[] dp:P
+output r
+program
+h = linear(x, w)
+q = mul(h, h)
+l0: f32[] = mean(q)
+l = div(l0, 2)
+"""
+REPORT = """weight w f32[6,4]
+input x f32[8,4]
+loss l
+output r
+program
+h = linear(x, w)
+q = mul(h, h)
+l: f32[] = mean(q)
+"""
+
+IDIOMS = {
+    "the norm of the norms of all ranks": Idiom(
+        WHOLE + CLIP,
+        SHARDED + "end n = torch.linalg.vector_norm(n2)\n" + CLIP,
+        (
+            ("n = torch.linalg.vector_norm(n2)", "n = sum(n2)"),
+            ("n = torch.linalg.vector_norm(n2)", "n = torch.linalg.vector_norm(n1)"),
+            ("d = add(n, 1e-06)", "d = add(n, 1.0)"),
+        ),
+    ),
+    "the root of the squares of all norms": Idiom(
+        WHOLE + CLIP,
+        SHARDED + "end n3 = pow(n2, 2)\nend n4 = sum(n3)\nend n = sqrt(n4)\n" + CLIP,
+        (("n3 = pow(n2, 2)", "n3 = pow(n2, 1)"), ("n4 = sum(n3)", "n4 = mean(n3)"), ("n4 = sum(n3)", "n4 = amax(n3)")),
+    ),
+    "a mean of the losses of all ranks": Idiom(
+        REPORT + "r: f32[] = mean(q) || none\n",
+        REPORTED + "l1 = view(l0, [1]) || none\nl2 = all-gather(l1, dim=0) over dp || none\n"
+        "r: f32[] = mean(l2) || none\nend reduce-gradients w over dp\n",
+        (("r: f32[] = mean(l2)", "r: f32[] = sum(l2)"), ("r: f32[] = mean(l2)", "r: f32[] = amax(l2)")),
+    ),
+    "the greatest of the greatest": Idiom(
+        REPORT + "r: f32[] = amax(q) || none\n",
+        REPORTED + "m0: f32[] = amax(q) || none\nm1 = view(m0, [1]) || none\nm2 = all-gather(m1, dim=0) over dp || none\n"
+        "r: f32[] = amax(m2) || none\nend reduce-gradients w over dp\n",
+        (("r: f32[] = amax(m2)", "r: f32[] = mean(m2)"), ("m0: f32[] = amax(q)", "m0: f32[] = mean(q)")),
+    ),
+    "tanh of every element that is gathered": Idiom(
+        REPORT + "t = tanh(q) || none\nr: f32[] = sum(t) || none\n",
+        REPORTED + "g = all-gather(q, dim=0) over dp || none\nt = tanh(g) || none\nr: f32[] = sum(t) || none\n"
+        "end reduce-gradients w over dp\n",
+        (("r: f32[] = sum(t)", "r: f32[] = mean(t)"), ("t = tanh(g)", "t = sin(g)")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_what_is_gathered_and_reduced_is_reduced_over_ranks(name: str) -> None:
+    numbers_of_proved(IDIOMS[name])
+
+
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
+def test_its_wrong_twins_are_not_proved(name: str, before: str, after: str) -> None:
+    assert IDIOMS[name].verdict(before, after).outcome is not Outcome.PROVED
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", IDIOMS)
+def test_no_mutant_that_is_wrong_is_proved(name: str) -> None:
+    assert_wrong_mutants_are_not_proved(IDIOMS[name])
+
+
+CHANGED = {
+    "a piece that is changed in place after it is gathered": ("r: f32[]", "add_(l1!, 1.0) || none\nr: f32[]"),
+    "a piece that has another value under its name": ("r: f32[]", "l1 = mul(l1, 2.0) || none\nr: f32[]"),
+    "a gather that ends later": ("over dp || none\nr", "over dp async h || none\nwait h\nr"),
+    "pieces of unequal sizes": ("dim=0) over dp || none", "dim=0, splits=[1,1]) over dp || none"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_may_not_be_moved_stays_where_it_is(name: str) -> None:
+    plan, _ = IDIOMS["a mean of the losses of all ranks"].plans(*CHANGED[name])
+    assert with_reductions_over_ranks(plan) is plan
+
+
+def test_ranks_that_run_other_segments_are_left_as_they_are() -> None:
+    """Of ranks of which some reduce what all gather, none may leave the gather out."""
+    text = IDIOMS["a mean of the losses of all ranks"].plan.replace("reduce-gradients", "end reduce-gradients")
+    body = text.partition("program\n")[2].partition("end ")[0]
+    other = body.replace("mean(l2)", "identity(l0)")
+    idiom = Idiom(REPORT, text.partition("program\n")[0] + f"program dp=0\n{body}program dp=1\n{other}", ())
+    plan, _ = idiom.plans()
+    assert with_reductions_over_ranks(plan) is plan

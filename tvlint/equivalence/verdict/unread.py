@@ -1,0 +1,45 @@
+"""What a pass that writes operators in the place of others leaves unread."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
+
+from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.plan import Plan, Segment
+
+
+def times_written(plan: Plan) -> Counter[str]:
+    """Return how often each name is made."""
+    return Counter(name for segment in plan.segments.values() for each in segment.operators for name in writes(each))
+
+
+def times_used(plan: Plan) -> Counter[str]:
+    """Return how often each name is made, or a gradient goes through what makes it."""
+    times = times_written(plan)
+    for segment in plan.segments.values():
+        for operator in segment.operators:
+            if isinstance(operator, Backward):
+                times.update(operator.forward.outputs)
+    return times
+
+
+def without_unread(plan: Plan, segment: Segment, operators: list[Operator], names: Collection[str]) -> tuple[Segment, set[str]]:
+    """Return the segment with these operators, without those that make only such of the names as nothing reads, and these."""
+    others = (each for other in plan.segments.values() if other is not segment for each in other.operators)
+    read = Counter(plan.outputs)
+    read.update(name for operator in (*operators, *others) for name in reads(operator))
+    if any(step.outputs is not None for program in plan.programs for step in program.steps):
+        read.update(segment.outputs)
+    kept, gone = list[Operator](), set[str]()
+    for operator in reversed(operators):
+        made = writes(operator) if isinstance(operator, Compute | Communicate) else ()
+        if made and all(name in names for name in made) and not any(map(read.get, made)):
+            read.subtract(reads(operator))
+            gone.update(made)
+        else:
+            kept.append(operator)
+    outputs = tuple(name for name in segment.outputs if name not in gone)
+    return replace(segment, outputs=outputs, operators=tuple(reversed(kept))), gone

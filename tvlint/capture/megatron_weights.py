@@ -79,14 +79,19 @@ def _name(shard: Any) -> str:
     return name
 
 
+_WORDS = "word_embeddings.weight"
+
+
 def fill(piece: Piece) -> None:
     """Fill a piece with its part of the numbers that the name of the weight gives.
 
     Ranks and the reference then start from the same weights, in whatever order each makes its own. A weight of one number
-    throughout, as those of norms, stays near it.
+    throughout, as those of norms, stays near it. The numbers of words are ten times as large as others: what layers add is much
+    the same for all tokens, and routers would send them to the same experts.
     """
     seed = int.from_bytes(hashlib.sha256(piece.name.encode()).digest()[:6], "little")
-    numbers = 0.1 * torch.randn(tuple(piece.whole), generator=torch.Generator().manual_seed(seed))
+    scale = 1.0 if piece.name.endswith(_WORDS) else 0.1
+    numbers = scale * torch.randn(tuple(piece.whole), generator=torch.Generator().manual_seed(seed))
     for dim, (start, size) in enumerate(zip(piece.start, piece.data.shape, strict=True)):
         numbers = numbers.narrow(dim, start, size)
     first = piece.data.flatten()[0]

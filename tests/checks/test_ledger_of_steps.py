@@ -441,3 +441,32 @@ def test_a_state_of_a_tied_weight_is_one_of_the_weight(weight: str, state: str, 
     found = findings_of_text(f"{tied}  adam_step({stepped}!, grad({stepped}), m!)\n")
     told = [finding.message for finding in found if finding.rule == "state-of-another-shard"]
     assert [message.split("`")[1] for message in told] == names
+
+
+REDUCED = """mesh dp=2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[] dp:P
+program
+  h = linear(x, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, g = backward h (dh)
+{}
+  update w
+"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "rules"),
+    [
+        ("  grad(w) = all-reduce(g) over dp", set()),
+        ("  grad(w) = all-reduce max(g) over dp", {"wrong-reduce-op"}),
+        ("  f = reshape(g, [64])\n  r = all-reduce max(f) over dp\n  grad(w) = reshape(r, [8,8])", {"wrong-reduce-op"}),
+        ("  grad(w) = identity(g)\n  reduce-gradients w over dp", set()),
+        ("  grad(w) = identity(g)\n  reduce-gradients w over dp by max", {"wrong-reduce-op"}),
+        ("  s = all-reduce(g) over dp\n  m = amax(s)\n  n = all-reduce max(m) over dp\n  grad(w) = div(s, n)", set()),
+    ],
+)
+def test_gradients_of_ranks_are_added_and_not_compared(steps: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(REDUCED.format(steps))} == rules

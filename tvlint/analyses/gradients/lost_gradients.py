@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tvlint.analyses.dataflow.def_use import overwritten, reads, with_sources
+from tvlint.analyses.dataflow.def_use import overwritten, reads, with_sources, writes
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.gradients.undefined_uses import missing
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
@@ -39,18 +39,20 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
     run = dict.fromkeys(step.segment for step in steps)
     operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
     every = [operator for _, _, operator in operators]
-    final = {name: tensor.gradient for name, tensor in plan.tensors.items() if tensor.gradient}
+    made = {name for operator in every for name in writes(operator)}
+    final = {name: tensor.gradient for name, tensor in plan.tensors.items() if tensor.gradient and name not in made}
     used = with_sources(every, {*plan.outputs, *final.values(), *_used(every)})
     goes_on = {name for operator in every if isinstance(operator, Backward) for name in _taken(operator)}
     goes_on |= updated_weights(plan) & final.keys()
     for operator in every:
         if isinstance(operator, Communicate) and not goes_on.isdisjoint(operator.inputs):
             goes_on.update(operator.outputs)
-    given = {place: name for operator in every for place, name in _given(operator) if name}
-    goes_on &= {of for (_, of), name in given.items() if name in used}
+    given = [(place, name) for operator in every for place, name in _given(operator) if name]
+    goes_on &= {of for (_, of), name in given if name in used}
+    asked_for = {place for place, _ in given}
     for segment, index, operator in operators:
         for (result, of), name in _given(operator):
-            lost = name not in used if name else (result, of) not in given
+            lost = name not in used if name else (result, of) not in asked_for
             if of in goes_on and lost:
                 yield LostGradient(name, of, result, segment, index)
 

@@ -470,3 +470,39 @@ program
 )
 def test_gradients_of_ranks_are_added_and_not_compared(steps: str, rules: set[str]) -> None:
     assert {finding.rule for finding in findings_of_text(REDUCED.format(steps))} == rules
+
+
+SCALED_AND_CLIPPED = """mesh tp=2
+weight w f32[8,8] tp:S(0)
+input x f32[4,8]
+loss l f32[] tp:P
+program
+  h = linear(x, w)
+  l = sum(h)
+  z = mul(l, 1024.0)
+  dz = backward z (grad(z))
+  dl = backward l (dz)
+  _, g0 = backward h (dl)
+  g = mul(g0, {before})
+  q = mul(g, g)
+  s = sum(q)
+  t = all-reduce(s) over tp
+  n = sqrt(t)
+  c = clamp(n, min={least})
+  k = div(g, c)
+  grad(w) = mul(k, {after})
+  update w
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "least", "after", "rules"),
+    [
+        ("0.0009765625", "1.0", "1.0", set()),
+        ("1.0", "1024.0", "0.0009765625", set()),
+        ("1.0", "1.0", "0.0009765625", {"wrong-gradient-scale"}),
+    ],
+)
+def test_gradients_are_clipped_without_the_loss_scale(before: str, least: str, after: str, rules: set[str]) -> None:
+    text = SCALED_AND_CLIPPED.format(before=before, least=least, after=after)
+    assert {finding.rule for finding in findings_of_text(text)} == rules

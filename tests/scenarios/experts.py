@@ -582,4 +582,26 @@ program
   y = reshape(d, [4,8])
 """,
     ),
+    *pair(
+        "tokens of unequal numbers sent back in the sizes of the way out",
+        "expert-exchange-not-undone",
+        """
+mesh ep=2
+weight w f32[2,8,8] ep:S(0)
+input x f32[12,8] ep:S(0)
+output y f32[12,8] ep:S(0)
+program ep=0
+  d: f32[5,8] = all-to-all(x, dim=0, splits=[3,3], receive-splits=[3,2]) over ep
+  m = squeeze(w, 0)
+  h = matmul(d, m)
+- y: f32[6,8] = all-to-all(h, dim=0, splits=[2,3], receive-splits=[2,4]) over ep
++ y: f32[6,8] = all-to-all(h, dim=0, splits=[3,2], receive-splits=[3,3]) over ep
+program ep=1
+  d: f32[7,8] = all-to-all(x, dim=0, splits=[2,4], receive-splits=[3,4]) over ep
+  m = squeeze(w, 0)
+  h = matmul(d, m)
+- y: f32[6,8] = all-to-all(h, dim=0, splits=[4,3], receive-splits=[3,3]) over ep
++ y: f32[6,8] = all-to-all(h, dim=0, splits=[3,4], receive-splits=[2,4]) over ep
+""",
+    ),
 )

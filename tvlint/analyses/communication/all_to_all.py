@@ -27,7 +27,7 @@ class Unpaired:
 
     Without `given` the tokens were dispatched nowhere, and at `dispatched` experts were applied to them.
 
-    `rows` are those that were dispatched and those that are combined, where they are not as many.
+    `rows` tells the rows that are combined and those that were dispatched, where they are not as many of each rank.
     """
 
     segment: str
@@ -38,7 +38,7 @@ class Unpaired:
     other: str
     dispatched: tuple[str, int]
     ranks: tuple[int, ...]
-    rows: tuple[int, int] | None = None
+    rows: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
                         continue
                     words = words_of(group)
                     if held.open and held.open[-1][0] == key and back:
-                        rows = _rows(facts, held, operator, source) if held.worked else None
-                        if rows is not None:
+                        rows = (_rows(facts, held, operator, source) if held.worked else "") or _splits(facts, held, operator)
+                        if rows:
                             _, given, dispatched, _ = held.open[-1]
                             yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks, rows)
                         tokens[output] = _Tokens(held.open[:-1], held.worked, held.routed)
@@ -152,21 +152,33 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
                     tokens.pop(output, None)
 
 
-def _rows(facts: Facts, held: _Tokens, back: Communicate, source: str) -> tuple[int, int] | None:
-    """Return how many rows the exchange that `back` undoes gave and how many `back` takes, where their numbers differ: cut
+def _splits(facts: Facts, held: _Tokens, back: Communicate) -> str:
+    """Return how many rows `back` sends to each rank and how many came from it, where these are as many of other ranks."""
+    segment, at = held.open[-1][2]
+    sent = facts.plan.segments[segment].operators[at]
+    if not isinstance(sent, Communicate):
+        return ""
+    for came, goes in ((sent.receive_splits, back.splits), (sent.splits, back.receive_splits)):
+        if came and goes and came != goes and (held.worked or sorted(came) == sorted(goes)):
+            return f"{list(goes)} rows in place of {list(came)}"
+    return ""
+
+
+def _rows(facts: Facts, held: _Tokens, back: Communicate, source: str) -> str:
+    """Return how many rows `back` takes and how many the exchange gave that it undoes, where their numbers differ: cut
     evenly, other rows go back than came.
     """
     segment, at = held.open[-1][2]
     sent = facts.plan.segments[segment].operators[at]
     if not isinstance(sent, Communicate) or sent.splits or sent.receive_splits or back.splits or back.receive_splits:
-        return None
+        return ""
     given, taken = (facts.plan.tensors.get(name) for name in (sent.outputs[0], source))
     dim = back.dim or 0
     if given is None or taken is None or len(given.shape) != len(taken.shape) or not 0 <= dim < len(given.shape) - 1:
-        return None
+        return ""
     one, other = given.shape[:-1], taken.shape[:-1]
     alike = one[:dim] + one[dim + 1 :] == other[:dim] + other[dim + 1 :]
-    return (one[dim], other[dim]) if alike and one[dim] != other[dim] else None
+    return f"{other[dim]} rows in place of {one[dim]}" if alike and one[dim] != other[dim] else ""
 
 
 def _compute(

@@ -27,6 +27,8 @@ from tvlint.ir.location import Location
 from tvlint.ir.operators import Operator, ReduceGradients
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Plan
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class Multiple:
 
     It is that if `other` is stepped with the gradient itself, where one is named. `scaled` says that the gradients start with
     more than the loss that the plan returns, and that the step does not undo that. `may_be_meant` says that it is less, by a
-    number that no axis and no count of micro-batches explains.
+    number that no axis and no count of micro-batches explains. `bounded` says that the step undoes it, after a bound that is
+    compared with the multiple.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Multiple:
     other: str = ""
     scaled: bool = False
     may_be_meant: bool = False
+    bounded: bool = False
     factor: Fraction = Fraction(1)
     """As `times`, as a number."""
 
@@ -58,6 +62,7 @@ class _Misfit:
     other: str = ""
     scaled: bool = False
     may_be_meant: bool = False
+    bounded: bool = False
 
 
 @once_per_plan
@@ -88,7 +93,8 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
         times, place = misfit.times, place_of(facts, operator)
         said = f"{times.numerator} times" if times.denominator == 1 else f"{times} of"
         everywhere = facts.fold.everywhere(tuple(sorted(ranks)))
-        yield Multiple(name, weight, said, place, everywhere, misfit.other, misfit.scaled, misfit.may_be_meant, times)
+        how = (misfit.other, misfit.scaled, misfit.may_be_meant, misfit.bounded)
+        yield Multiple(name, weight, said, place, everywhere, *how, times)
 
 
 def place_of(facts: Facts, operator: Operator) -> Location:
@@ -143,6 +149,10 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
     held: dict[tuple[int, ...], dict[Fraction, list[Stepped]]] = {}
     for step, factor, numbers in _factors(alone, steps):
         open_numbers = tuple(number for number in numbers if not _is_unscaled(alone, loss, start, number))
+        bounded = (_scaled_at_bound(alone, loss, start * seed, seed, number) for number in open_numbers)
+        times = next((each for each in bounded if each is not None), None)
+        if times is not None and _still_scaled(alone, loss, start * seed, factor * seed) is None:
+            yield step, _Misfit(times, bounded=True)
         held.setdefault(open_numbers, {}).setdefault(factor * seed, []).append(step)
     for open_numbers, steps_of in held.items():
         misfits = {factor: None if open_numbers else _misfit(alone, loss, start * seed, factor) for factor in steps_of}
@@ -281,6 +291,29 @@ def _still_scaled(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> 
         return None
     times = factor / min(stated)
     return None if _fits(alone, loss, times) else times / alone.micro_batches
+
+
+def _scaled_at_bound(alone: Alone, loss: int, start: Fraction, seed: Fraction, number: int) -> Fraction | None:
+    """Return how many times the gradient of the loss a number of the run compares with a bound; None where it compares none,
+    or where the bound may be as many times its own.
+    """
+    terms, seen, waiting = alone.world.terms, {number}, [number]
+    while waiting:
+        term = waiting.pop()
+        head = terms.keys[term]
+        if is_gradient(terms, term):
+            continue
+        is_bounded = has_trait(str(head[0]), Trait.BOUNDED) and len(head) > 2 and isinstance(head[2], tuple)
+        bounds = [each for each in head[2] if isinstance(each, int | float) and each] if is_bounded else []
+        if bounds:
+            times = {_still_scaled(alone, loss, start, factor * seed) for factor in gradients_within(alone, term)}
+            scale = next(iter(times)) if len(times) == 1 else None
+            if scale is not None and all(Fraction(bound) % scale for bound in bounds):
+                return scale
+        below = set(terms.operands[term]) - seen
+        seen |= below
+        waiting.extend(below)
+    return None
 
 
 def _stated(alone: Alone, inner: int) -> set[Fraction]:

@@ -36,6 +36,9 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         if multiple.scaled:
             what = f"the gradient of the loss: backward starts from a multiple, which `{multiple.name}` does not undo"
             help = "divide the gradient by the loss scale before the update, once"
+        if multiple.bounded:
+            what = "the gradient of the loss where that is clipped: backward starts from a multiple, which is undone only after"
+            help = "divide the gradients by the loss scale before they are clipped"
         if multiple.may_be_meant:
             help = "leave out the division, or ignore this where the gradient is meant to be less"
         found = rule.finding(

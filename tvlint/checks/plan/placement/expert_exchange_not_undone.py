@@ -14,8 +14,8 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Combines over another group than their dispatch, and dispatched tokens that are added to those that stayed."""
     for found in unpaired(facts):
         what = f"is combined over {found.taken}" if found.taken else "is combined before they came back"
-        if found.rows is not None:
-            what = f"is combined with {found.rows[1]} rows in place of {found.rows[0]}, so that others go back than came"
+        if found.rows:
+            what = f"is combined with {found.rows}, so that others go back than came"
         if found.other:
             what = f"is added to `{found.other}`, whose tokens stayed"
         text = f"`{found.name}` holds tokens that were dispatched over {found.given}, but {what}"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
+
 import pytest
 
 from tvlint.capture.fitting import declared_sizes, fitted, reductions
 from tvlint.capture.launch import Launch, LaunchError, parse_launch
+from tvlint.cli.capture import launched
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.started_programs import Started, started_by
 
@@ -149,3 +153,12 @@ def test_an_argument_that_must_be_known_is_an_error_at_its_place() -> None:
     assert caught.value.problem.location.line == 4
     assert "the value of `--micro-batch-size` is not known" in caught.value.problem.message
     assert caught.value.problem.help is not None
+
+
+def test_a_script_knows_the_folder_that_it_is_started_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "launch.sh"
+    script.write_text('torchrun --nproc_per_node 2 "$PWD/train.py" --tensor-model-parallel-size 2 --log-dir ${PWD}/logs\n')
+    monkeypatch.chdir(tmp_path)
+    launch = launched(["bash", "launch.sh"], argparse.Namespace(layers=0, hidden=0, sequence=0))
+    assert launch.program == f"{tmp_path}/train.py"
+    assert launch.arguments[-2:] == ("--log-dir", f"{tmp_path}/logs")

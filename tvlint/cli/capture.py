@@ -90,7 +90,8 @@ def _of_script(path: str, environment: Sequence[tuple[str, str]], arguments: Seq
 
     unread = frozenset("--" + name.replace("_", "-") for name in OUTSIDE_THE_STEP)
     try:
-        found = started_by(path, content(path, LARGEST), dict(environment), arguments or None, unread)
+        given = {"PWD": os.getcwd(), "HOME": os.path.expanduser("~"), **dict(environment)}
+        found = started_by(path, content(path, LARGEST), given, arguments or None, unread)
     except ReadError as error:
         where = error.problem.location
         raise LaunchError(f"{where.path}:{where.line}: {error.problem.message}", error.problem.help or "") from None

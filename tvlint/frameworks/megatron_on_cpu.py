@@ -29,7 +29,8 @@ that of a single-device reference, computes the same."""
 OUTSIDE_THE_STEP: Mapping[str, object] = {
     "use_cpu_initialization": True, "no_persist_layer_norm": True, "create_attention_mask_in_dataloader": False,
     "mock_data": True, "data_path": None, "train_data_path": None, "valid_data_path": None, "test_data_path": None,
-    "data_args_path": None, "per_split_data_args_path": None, "fim_data": False, "sft": False, "num_workers": 0,
+    "data_args_path": None, "data_cache_path": None, "per_split_data_args_path": None, "fim_data": False, "sft": False,
+    "num_workers": 0,
     "tokenizer_type": "NullTokenizer", "tokenizer_model": None, "vocab_file": None, "merge_file": None, "vocab_extra_ids": 0,
     "save": None, "load": None, "pretrained_checkpoint": None, "ckpt_convert_format": None, "use_checkpoint_args": False,
     "finetune": False, "exit_on_missing_checkpoint": False, "async_save": False, "use_persistent_ckpt_worker": False,

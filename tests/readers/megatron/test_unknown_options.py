@@ -557,3 +557,11 @@ def test_a_tokenizer_of_a_fork_is_no_error_in_a_script_without_its_tree(tmp_path
     document = read(str(path))
     assert document is not None
     assert bool(document.findings) == is_refused
+
+
+def test_options_of_a_fork_are_left_alone_beside_others_of_their_word(tmp_path: Path) -> None:
+    launch = f"torchrun --nproc-per-node 8 pretrain_gpt.py {SIZES} --lr 1 --min-lr 0 --bf16 --swiglu --wandb_entity me"
+    (tmp_path / "one.sh").write_text(launch)
+    (tmp_path / "other.sh").write_text(f"{launch} --wandb_gadget")
+    found = [read(str(tmp_path / name)) for name in ("one.sh", "other.sh")]
+    assert [bool(document and document.findings) for document in found] == [True, False]

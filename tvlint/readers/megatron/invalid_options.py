@@ -37,8 +37,6 @@ SPELLINGS = {
     "window_size": (Pattern(r"[()]*\s*-?\d+(?:\s*,\s*-?\d+)*\s*[()]*"), "two numbers such as `128,0`"),
 }
 """How a value is spelled that the parser converts by itself, and that in words."""
-CUT = Pattern(r"[ \t]*(\\[ \t]+)\n[ \t]*(--[A-Za-z][\w-]*)")
-"""After a command: a space that a backslash keeps from joining the next line, which begins with an option."""
 UNQUOTED = 'quote what expands to it (`"${ARGS[@]}"`): without quotes the shell splits the text at its blanks'
 TAKEN = ("no value", "one value")
 TRUE = frozenset({"true", "1", "yes", "on"})
@@ -166,16 +164,6 @@ def still_refused(findings: Iterable[Finding], configurations: Iterable[Configur
         at = otherwise.get(finding.location) if finding.rule in REFUSALS else None
         if at is None or _is_of_parser(finding, at[1], False, at[0].version, parser_of("", at[0].path)):
             yield finding
-
-
-def cut_short(command: Span) -> Iterator[Finding]:
-    """The finding about a command that ends earlier than it is meant to, with the first option that it loses."""
-    match = CUT.match(command.source.text, command.end)
-    if match is not None:
-        message = f"the command ends here: a space stands after the backslash, so `{match[2][:LONGEST]}` is not passed"
-        place = location_of(Span(command.source, *match.span(1)))
-        fix = Fix("remove the space", (Edit(place, "\\"),), is_safe=True)
-        yield Finding("space-after-backslash", Severity.ERROR, message, place, "remove the space", fixes=(fix,))
 
 
 def carriage_return(source: Source) -> Iterator[Finding]:

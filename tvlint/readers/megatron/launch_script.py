@@ -17,8 +17,9 @@ from tvlint.readers.megatron import hydra_overrides
 from tvlint.readers.megatron.arguments import Arguments, flag_of, read_arguments
 from tvlint.readers.megatron.detect_framework import SWIFT, framework_of_launch, version_of_script
 from tvlint.readers.megatron.gpus import generation_of
-from tvlint.readers.megatron.invalid_options import carriage_return, cut_short, option_mistakes
+from tvlint.readers.megatron.invalid_options import carriage_return, option_mistakes
 from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
+from tvlint.readers.megatron.launcher_options import misspelled_launcher_options
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.recognise_launch import names_options, starts_others
 from tvlint.readers.megatron.section_values import mistaken_values
@@ -26,6 +27,7 @@ from tvlint.readers.not_followed import launches_in
 from tvlint.readers.shell.alternatives import alternatives
 from tvlint.readers.shell.evaluate import STEPS, Evaluation, evaluate
 from tvlint.readers.shell.lexer import commands_in
+from tvlint.readers.shell.slips import slips
 from tvlint.readers.shell.state import Command
 from tvlint.readers.shell.values import (
     Fork,
@@ -97,10 +99,12 @@ def read(path: str, data: bytes) -> Document | None:
     findings: dict[Finding, None] = {}
     version = version_of_script(evaluation.source.text)
     configurations = list[Configuration]()
+    launches: list[Span] = []
     for configuration, command, launch, arguments in launched(evaluation, version):
         configurations.append(configuration)
         mistakes = option_mistakes(configuration, arguments.surplus, launch.path or launch.program, arguments.short)
-        findings.update(dict.fromkeys((*mistakes, *mistaken_values(configuration), *cut_short(command.span))))
+        findings.update(dict.fromkeys((*mistakes, *mistaken_values(configuration), *misspelled_launcher_options(launch))))
+        launches.append(command.span)
     if not configurations:
         overrides = tuple(hydra_overrides.configurations(evaluation))
         refused = dict.fromkeys(hydra_overrides.refused(evaluation))
@@ -116,6 +120,7 @@ def read(path: str, data: bytes) -> Document | None:
     configurations, beyond = _with_cases(evaluation, configurations, version, only_lists)
     findings.update(dict.fromkeys(beyond))
     findings.update(dict.fromkeys(carriage_return(evaluation.source)))
+    findings.update(dict.fromkeys(slips(evaluation, launches)))
     findings.update(dict.fromkeys(_not_followed(evaluation, configurations)))
     return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
 

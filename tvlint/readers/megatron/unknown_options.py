@@ -177,6 +177,7 @@ def unknown_options(
     taken = parser.flags if parser is not None else frozenset()
     known = _known_of(configuration, given, program, parser)
     name = os.path.basename(program)
+    families = _families_of_fork(given)
     for setting in written:
         flag = setting.written
         if flag in taken:
@@ -193,6 +194,8 @@ def unknown_options(
             other = _elsewhere(flag) or _longer_by_a_word(flag)
             is_sure = known == "source" or other in SIZES or (other == _elsewhere(flag) and OF_MEGATRON.fullmatch(name))
             meant = other if is_sure else ""
+        if meant not in SIZES and _family(flag) in families:
+            continue
         near = "" if is_option(flag) else _spelled_like(flag, _option_near(hyphens(flag), known))
         if near.startswith(flag) and not OF_MEGATRON.fullmatch(name):
             continue
@@ -268,6 +271,19 @@ def _known_of(configuration: Configuration, given: frozenset[str], program: str,
     if parser is not None and (parser.is_own or not name or OF_MEGATRON.match(name)):
         return "source"
     return "megatron" if parser is not None or _are_of_megatron(given) else "like"
+
+
+def _families_of_fork(given: Iterable[str]) -> frozenset[str]:
+    """Return the first words of options that are like none of Megatron's: other options of such a word are a fork's too, as
+    `--wandb_entity` beside `--wandb_logger`.
+    """
+    others = (flag for flag in given if not (is_flag(flag) or _meant(flag) or _elsewhere(flag)))
+    return frozenset(_family(flag) for flag in others if not _option_near(hyphens(flag), "like")) - {""}
+
+
+def _family(flag: str) -> str:
+    """Return the first word of a flag of several words that underscores join; empty for every other one."""
+    return flag.partition("_")[0] if "_" in flag and "-" not in flag[2:] else ""
 
 
 def _are_of_megatron(given: frozenset[str]) -> bool:

@@ -1,0 +1,72 @@
+"""Slips that a shell takes for something else."""
+
+from pathlib import Path
+
+import pytest
+
+from tvlint.findings import Severity
+from tvlint.readers.read import read
+
+LAUNCH = "torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 4 --micro-batch-size 1"
+SLIPS = frozenset(
+    {
+        "option-run-as-command",
+        "assignment-run-as-command",
+        "array-without-subscript",
+        "misspelled-variable",
+        "misspelled-option",
+        "space-after-backslash",
+    }
+)
+
+
+def slips_of(tmp_path: Path, text: str) -> list[tuple[str, int | None]]:
+    path = tmp_path / "train.sh"
+    path.write_text(text)
+    document = read(str(path))
+    assert document is not None
+    return [
+        (finding.rule, finding.location.line)
+        for finding in document.findings
+        if finding.rule in SLIPS and finding.severity is Severity.ERROR
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{LAUNCH}\n  --bf16\n", ("option-run-as-command", 2)),
+        (f"{LAUNCH} \\\n\n  --bf16\n", ("option-run-as-command", 3)),
+        (f"{LAUNCH} \\\n# --fp16 \\\n  --bf16\n", ("option-run-as-command", 3)),
+        (f"srun \\\n  --label\n  --nodes 2 {LAUNCH}\n", ("option-run-as-command", 3)),
+        (f"{LAUNCH}\nsrun --label \\ \n  --nodes 2 true\n", ("space-after-backslash", 2)),
+        (f"N =4\n{LAUNCH}\n", ("assignment-run-as-command", 1)),
+        (f"N= 4\n{LAUNCH}\n", ("assignment-run-as-command", 1)),
+        (f"A=(--lr 1e-4)\n{LAUNCH} $A\n", ("array-without-subscript", 2)),
+        (f"DATA_PATH=/data\n{LAUNCH} --data-path ${{DATA_PAHT}}\n", ("misspelled-variable", 2)),
+        (LAUNCH.replace("nproc", "nporc"), ("misspelled-option", 1)),
+    ],
+)
+def test_a_slip_is_found_where_it_stands(tmp_path: Path, text: str, expected: tuple[str, int]) -> None:
+    assert expected in slips_of(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LAUNCH} \\\n  --bf16 \\\n  --lr 1e-4\n",
+        f"{LAUNCH}\n# --bf16\n",
+        f'{LAUNCH}\ncat <<END\n--bf16\nEND\nA="\n--bf16\nN = 4\n"\n',
+        f"A=(\n--bf16\n# --fp16\n\n--lr 1e-4\n)\n{LAUNCH} ${{A[@]}} ${{A[0]}}\n",
+        f"if [[ $A = 4 ]]; then\n  {LAUNCH}\nfi\n(( N = 4 ))\n",
+        f"while getopts a: A; do\ncase $A in\n--bf16) N=4 ;;\nesac\ndone\n{LAUNCH}\n",
+        f"A=(--bf16)\n{LAUNCH} $A\n",
+        f"DATA_PATH=/data\n{LAUNCH} --data-path ${{DATA_PAHT:-$DATA_PATH}}\n",
+        f"RANK0=0\nR0ANK=1\n{LAUNCH} --seed $RANK0 --save $HOST1 --load $DATA\n",
+        f". ./not_there.sh\nDATA_PATH=/data\n{LAUNCH} --data-path $DATA_PAHT\n",
+        LAUNCH.replace("nproc-per-node", "nproc-per-nod"),
+        f"srun --nproc-per-nodes 8 --tasks-per-nod 3 {LAUNCH}",
+    ],
+)
+def test_no_slip_is_found_in_right_scripts(tmp_path: Path, text: str) -> None:
+    assert slips_of(tmp_path, text) == []

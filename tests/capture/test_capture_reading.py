@@ -14,8 +14,8 @@ import pytest
 from shared import ROOT
 
 from tvlint.readers.capture.assemble import lift_parallel, lift_reference
+from tvlint.readers.capture.following import follow
 from tvlint.readers.capture.lifting.program import Apply, Exchange
-from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tapes.lines import read_capture
 from tvlint.readers.capture.tapes.tape import Capture
 from tvlint.readers.document import ReadError

@@ -105,6 +105,17 @@ FAULTS = {
         "    optimizer = torch.optim.AdamW(",
         "    getattr(model, 'set_gradient_divide_factor', bool)(4.0)\n    optimizer = torch.optim.AdamW(",
     ),
+    "a loss of flat weights that is not divided": ("flat_shards.py", ".mean() / count)", ".mean())"),
+    "flat gradients that each rank reduces by itself": (
+        "flat_shards.py",
+        "use_orig_params=True)",
+        "use_orig_params=True, process_group=dist.new_subgroups(1)[0])",
+    ),
+    "clipping of flat gradients by another norm": (
+        "flat_shards.py",
+        "model.clip_grad_norm_(0.5)",
+        "model.clip_grad_norm_(0.3)",
+    ),
     "a scaled loss that is divided by the ranks": ("loss_scaling.py", ", y[own])).b", ", y[own]) / WORLD).b"),
     "gradients of shards that are not reduced": (
         "accumulation.py",
@@ -429,20 +440,27 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 dist.init_process_group("gloo")
-model = FullyShardedDataParallel(torch.nn.Linear(4, 2), device_id=torch.device("cpu"))
+torch.manual_seed(0)
+model = FullyShardedDataParallel(torch.nn.Linear(4, 2), use_orig_params=True)
 step = torch.optim.SGD(model.parameters(), lr=0.1)
 model(torch.ones(2, 4)).sum().backward()
+for weight in model.parameters():
+    weight.grad = weight.grad
 step.step()
 """
 
 
-@pytest.mark.parametrize("kind", ["FullyShardedDataParallel", "type('Own', (FullyShardedDataParallel,), {})"])
-def test_weights_that_lie_flat_in_one_buffer_are_an_error_that_says_what_to_do(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "flat.py").write_text(FLAT.replace("FullyShardedDataParallel(", f"{kind}("))
+def test_a_model_is_sharded_flat_on_the_cpu_where_no_device_is_named(tmp_path: Path) -> None:
+    (tmp_path / "flat.py").write_text(FLAT)
+    done = tvlint("capture", "-o", str(tmp_path), "--", "torchrun", "--nproc-per-node", "2", "flat.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_gradients_that_are_put_in_the_place_of_those_in_a_flat_one_are_an_error_at_the_line(tmp_path: Path) -> None:
+    (tmp_path / "flat.py").write_text(FLAT.replace("= weight.grad\n", "= None if weight.grad is None else weight.grad * 2\n"))
     done = tvlint("capture", "-o", str(tmp_path), "--", "torchrun", "--nproc-per-node", "2", "flat.py", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("flat.py:8: error: `FullyShardedDataParallel` keeps weights flat")
-    assert "`fully_shard`" in done.stderr
+    assert done.stderr.startswith("flat.py:12: error: the gradient of a part of a flat weight is replaced by another tensor")
 
 
 def test_a_tensor_without_memory_has_no_elements_to_write() -> None:
@@ -512,8 +530,9 @@ optimizer.step()
 """
 
 
-def test_an_optimizer_of_flat_copies_is_an_error_and_no_missing_gradient(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(COPIES)
+@pytest.mark.parametrize("kept", ["weight.grad", "None"])
+def test_an_optimizer_of_flat_copies_is_an_error_and_no_missing_gradient(kept: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(COPIES.replace("weight.grad = None", f"weight.grad = {kept}"))
     done = tvlint("capture", "-o", "plans", "--", "python", "program.py", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("program.py:12: error: the optimizer steps tensors that no module holds")

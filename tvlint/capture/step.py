@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tvlint.capture.flat_weights import check_gradient, flat_weights, is_flat, parts_of
 from tvlint.capture.launch import LaunchError
 from tvlint.capture.megatron_weights import fill, pieces_of, says_pieces
 from tvlint.capture.recorder import Recorder
@@ -48,6 +49,7 @@ class Step:
         self.compared: set[int] = set()
         self.clips = False
         self.clipped: list[dict[str, Any]] = []
+        self.parts: dict[int, int] = {}
 
     def watch(self) -> None:
         """Follow the modules, the backward passes and the optimizers of this process."""
@@ -122,17 +124,14 @@ class Step:
                 fill(piece)
 
     def name_state(self, root: nn.Module) -> None:
-        """Record the names of the parameters and buffers of a module that is called from outside of any other.
-
-        Raises LaunchError where they lie flat in one buffer.
-        """
-        if any(kind.__name__ == _FLAT for inner in root.modules() for kind in type(inner).__mro__):
-            raise LaunchError(
-                f"`{_FLAT}` keeps weights flat in one buffer, which is not followed",
-                "shard the model with `fully_shard` of `torch.distributed.fsdp`",
-            )
+        """Record the names of the parameters and buffers of a module that is called from outside of any other."""
         taken = {weight.name for weight in self.weights.values()}
-        entries = list(named_state(root))
+        flat = list(flat_weights(root))
+        self.parts.update(pair for state in flat for pair in parts_of(state).items())
+        entries = [
+            *flat,
+            *(state for state in named_state(root) if not is_flat(state.tensor) and id(state.tensor) not in self.parts),
+        ]
         clash = any(entry.name in taken and id(entry.tensor) not in self.weights for entry in entries)
         prefix = f"{type(root).__name__}{len(self.calls)}." if clash else ""
         for state in entries:
@@ -144,7 +143,7 @@ class Step:
 
         What a pipeline stage is sent has a gradient too, and is no weight.
         """
-        trained = set[int]().union(*map(_weights_of, self.optimizers))
+        trained = set[int]().union(*map(self._weights_of, self.optimizers))
         for tensor in leaves_of(roots):
             is_sent = id(tensor) not in trained and self.recorder.is_received(tensor)
             if id(tensor) not in self.weights and not self.recorder.is_made(tensor) and not is_sent:
@@ -241,9 +240,9 @@ class Step:
     def _before_update(self, optimizer: Any, *_: Any) -> None:
         if self.stepping is None:
             self.stepping, self.phase_before = optimizer, self.recorder.phase
-            self.begun |= _weights_of(optimizer)
+            self.begun |= self._weights_of(optimizer)
             self.before_update(self._left())
-            self.clipped = self._clipped(_weights_of(optimizer))
+            self.clipped = self._clipped(self._weights_of(optimizer))
 
     def before_update(self, left: Container[int] = frozenset()) -> None:
         """Record the gradients where an optimizer begins its step, but for those of weights that are left for others."""
@@ -254,7 +253,7 @@ class Step:
     def _after_update(self, optimizer: Any, *_: Any) -> None:
         """End the program after the last optimizer; of those that step within each other the outermost has the weights."""
         if optimizer is self.stepping:
-            self.after_update(type(optimizer).__name__, _weights_of(optimizer), self._left())
+            self.after_update(type(optimizer).__name__, self._weights_of(optimizer), self._left())
             self.stepping, self.recorder.phase = None, self.phase_before
 
     def after_update(self, optimizer: str, held: Container[int] | None, left: Container[int] = frozenset()) -> None:
@@ -269,7 +268,7 @@ class Step:
             event["values"] = {weight.name: self.recorder.values(weight.held) for weight in updated}
             self.recorder.emit(event)
             if held is None:
-                self.begun.update(*map(_weights_of, self.optimizers))
+                self.begun.update(self.weights, *map(self._weights_of, self.optimizers))
             if not left:
                 self.end()
 
@@ -300,7 +299,7 @@ class Step:
     def _left(self) -> set[int]:
         """Return the weights of optimizers that have not begun to step, with gradients unless they are still to come."""
         trained = {key for key, state in self.weights.items() if self.backward_depth or gradient_of(state) is not None}
-        return (trained - self.begun) & set[int]().union(*map(_weights_of, self.optimizers))
+        return (trained - self.begun) & set[int]().union(*map(self._weights_of, self.optimizers))
 
     def _end_where_one_has_stepped(self, used: Set[int] = frozenset()) -> None:
         """End the program where it computes, with such weights, after one of its optimizers has stepped.
@@ -322,21 +321,21 @@ class Step:
         """Record the gradients that no optimizer has found, and end the program; where weights of other optimizers are left it
         goes on, to see whether they are trained in this step too.
 
-        Raises LaunchError where the optimizer steps tensors that are no weights, and the weights have no gradients.
+        Raises LaunchError where the optimizer steps tensors that are no weights.
         """
         self.results()
         self.finish()
-        if self.weights and self.begun and not self.compared and self.begun.isdisjoint(self.weights):
+        if self.weights and self.begun and self.begun.isdisjoint(self.weights):
             raise LaunchError(
-                "the optimizer steps tensors that no module holds, as the flat ones of DeepSpeed's ZeRO: they are not followed",
-                "set `zero_optimization.stage` to 0 for the capture, or shard the model with `fully_shard`",
+                "the optimizer steps tensors that no module holds, as flat copies of weights are: they are not followed",
+                "shard the model with `fully_shard`, or for the capture set `zero_optimization.stage` of DeepSpeed to 0",
             )
         if not self._others():
             raise CapturedError
 
     def _others(self) -> set[int]:
         """Return the weights of optimizers of which no weight has been stepped."""
-        every = (_weights_of(optimizer) for optimizer in self.optimizers if _holds_weights(optimizer))
+        every = (self._weights_of(optimizer) for optimizer in self.optimizers if _holds_weights(optimizer))
         return set[int]().union(*(weights for weights in every if self.begun.isdisjoint(weights)))
 
     def results(self, left: Container[int] = frozenset()) -> None:
@@ -345,8 +344,14 @@ class Step:
             found = gradient_of(weight) if key not in self.compared and key not in left else None
             if found is None:
                 continue
+            check_gradient(weight.tensor)
             self.compared.add(key)
             self.recorder.emit_of(weight.held, self._gradient(found))
+
+    def _weights_of(self, optimizer: Any) -> frozenset[int]:
+        """Return the weights that an optimizer holds, flat ones for their parts."""
+        held = (id(each) for group in getattr(optimizer, "param_groups", ()) for each in group["params"])
+        return frozenset(self.parts.get(key, key) for key in held)
 
     def finish(self) -> None:
         """Record no more."""
@@ -354,15 +359,7 @@ class Step:
         self.finished = True
 
 
-_FLAT = "FullyShardedDataParallel"
-"""The class of modules whose weights are pieces of one flat weight."""
-
-
 def _holds_weights(optimizer: Optimizer) -> bool:
     """Return whether an optimizer holds weights of a model, and not copies of them."""
     groups = getattr(optimizer, "param_groups", ())
     return any(isinstance(each, nn.Parameter) and each.requires_grad for group in groups for each in group["params"])
-
-
-def _weights_of(optimizer: Optimizer) -> frozenset[int]:
-    return frozenset(id(each) for group in getattr(optimizer, "param_groups", ()) for each in group["params"])

@@ -16,6 +16,7 @@ from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.capture.emit import CrossingError, Run
 from tvlint.readers.capture.equal_constants import with_one_name
 from tvlint.readers.capture.equal_gathers import without_equal_gathers
+from tvlint.readers.capture.following import follow
 from tvlint.readers.capture.left_parts import with_reducers_of_left_parts
 from tvlint.readers.capture.lifting.lift import inputs_of, outputs_of
 from tvlint.readers.capture.lifting.program import Exchange
@@ -26,10 +27,10 @@ from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
 from tvlint.readers.capture.rewriting.constant_places import with_constant_places
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
+from tvlint.readers.capture.rewriting.flat_weights import without_flat_weights
 from tvlint.readers.capture.rewriting.turned_samples import with_samples_as_given
 from tvlint.readers.capture.rewriting.uneven_shards import without_uneven_shards
 from tvlint.readers.capture.rewriting.unit_dimensions import Holding, units_of, with_units
-from tvlint.readers.capture.storages import follow
 from tvlint.readers.capture.tapes.communicators import with_communicators
 from tvlint.readers.capture.tapes.spelling import UNSCALE
 from tvlint.readers.capture.tapes.tape import Capture, Communication, Mark, Operation
@@ -51,7 +52,7 @@ def lift_reference(capture: Capture) -> Lifting:
     if capture.ranks != 1:
         text = f"the reference was captured on {capture.ranks} ranks"
         raise ReadError(text, Location(capture.path), "capture the single-device program as reference")
-    prepared = (prepare(capture.path, capture.tapes[0], _with_negative([follow(capture.tapes[0])])[0]),)
+    prepared = (prepare(capture.path, capture.tapes[0], _followed(capture)[0]),)
     found = alone(prepared[0], capture.path)
     _keep_single_samples(prepared[0], found)
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}, None))
@@ -63,7 +64,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     Raises ReadError where there is none.
     """
     capture = without_equal_gathers(with_communicators(capture))
-    followed = _with_negative([follow(tape) for tape in capture.tapes])
+    followed = _followed(capture)
     inputs = [whole.numbers for whole in reference.found.wholes.values() if whole.role is Role.INPUT]
     wholes = [numbers for numbers in inputs if numbers is not None]
     followed = [with_constant_places(with_samples_as_given(program, wholes), wholes) for program in followed]
@@ -80,6 +81,11 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     mesh, placements = _mesh(capture, prepared, found)
     lies = _loss_placements(mesh, placements, found, _is_sum(prepared, reference.prepared[0]))
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
+
+
+def _followed(capture: Capture) -> list[Followed]:
+    """Return the programs of all ranks, in which weights that lie in flat ones are weights of their own."""
+    return _with_negative(without_flat_weights(capture, [follow(tape) for tape in capture.tapes]))
 
 
 def _with_negative(programs: Sequence[Followed]) -> list[Followed]:

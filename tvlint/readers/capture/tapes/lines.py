@@ -7,7 +7,9 @@ import binascii
 import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 from tvlint.ir.location import Location
@@ -20,6 +22,7 @@ from tvlint.readers.capture.tapes.tape import (
     Event,
     Given,
     Gradient,
+    Laid,
     Mark,
     Named,
     Operation,
@@ -31,7 +34,7 @@ from tvlint.readers.capture.tapes.tape import (
     Wait,
     Window,
 )
-from tvlint.readers.capture.tapes.windows import overlap, overlaps_itself, size_of, span
+from tvlint.readers.capture.tapes.windows import is_flat, overlap, overlaps_itself, size_of, span
 from tvlint.readers.document import ReadError
 from tvlint.readers.plan_json.schema_checker import Check, FormError, form
 
@@ -167,7 +170,10 @@ class _Rank:
             whole = _counts(line["whole"]) if "whole" in line else None
             placed = _placements(line.get("placements"))
             begins = _counts(line["start"]) if "start" in line else None
-            return Named(line["name"], line["role"], self._known(line["of"]), line.get("trained", False), whole, placed, begins)
+            named = Named(
+                line["name"], line["role"], self._known(line["of"]), line.get("trained", False), whole, placed, begins
+            )
+            return self._flat(named, line) if "flat" in line else named
         if "op" in line:
             arguments = {name: self._argument(value) for name, value in line["arguments"].items()}
             outputs, writes = (tuple(map(self._known, line.get(key, ()))) for key in ("outputs", "writes"))
@@ -193,6 +199,18 @@ class _Rank:
             clipped = tuple(map(self._gradient, line["clipped"]))
             return Update(tuple(line["update"]), line.get("optimizer", ""), values, clipped)
         raise AssertionError(f"a line of a kind that the schema has: {line}")
+
+    def _flat(self, named: Named, line: dict[str, Any]) -> Named:
+        """Return a flat weight with the weights that lie in it, one after the other, within the ranges of the group."""
+        laid = tuple(
+            Laid(each["name"], _counts(each["shape"]), int(each["at"]), each.get("trained", False)) for each in line["flat"]
+        )
+        group, window = _counts(line.get("group", ())), self.windows[named.window]
+        ends = [0, *(each.at + prod(each.shape) for each in laid)]
+        behind = any(each.at < end for each, end in zip(laid, ends, strict=False)) or ends[-1] > len(group) * prod(window.shape)
+        if self.rank not in group or len({*group}) < len(group) or len(window.shape) != 1 or not is_flat(window) or behind:
+            raise self._fail(f"the weights in `{named.name}` do not lie in it one after the other")
+        return replace(named, flat=laid, group=group)
 
     def _gradient(self, line: dict[str, Any]) -> Gradient:
         placed = _placements(line.get("placements"))

@@ -64,8 +64,21 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class Laid:
+    """A weight that lies in a flat one, from the place `at` on."""
+
+    name: str
+    shape: tuple[int, ...]
+    at: int
+    trained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Named:
-    """A weight, buffer or input; `whole`, `placements` and `start` (of the piece) are what its framework says of it."""
+    """A weight, buffer or input; `whole`, `placements` and `start` (of the piece) are what its framework says of it.
+
+    `flat` are the weights that lie in a flat one, of which the ranks of a `group` hold ranges of equal size, in order.
+    """
 
     name: str
     role: str
@@ -74,6 +87,8 @@ class Named:
     whole: tuple[int, ...] | None = None
     placements: Mapping[str, Placement] | None = None
     start: tuple[int, ...] | None = None
+    flat: tuple[Laid, ...] = ()
+    group: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

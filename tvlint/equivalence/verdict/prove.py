@@ -240,18 +240,13 @@ def _shown_as_written(case: Case, verdict: Verdict) -> Verdict:
 
     It stays open where the plans as they are written give other shapes than they declare, or other numbers than each other.
     """
-    from tvlint.equivalence.verdict.numbers.outcome import Difference
     from tvlint.equivalence.verdict.numbers.run_both import run_once
 
     for plan in (case.parallel, case.reference):
         if otherwise := otherwise_declared(plan):
             return _contradicted(plan, verdict, "wrong-shape-claim", otherwise)
     found = run_once(case, holds_on_any_numbers(verdict.assumptions))
-    if isinstance(found, Difference):
-        return _different(case, verdict, found)
-    if found is not None:
-        return _contradicted(case.parallel, verdict, "other-numbers", f"{found.why} than in the reference")
-    return verdict
+    return verdict if found is None else _different(case, verdict, found)
 
 
 def _contradicted(plan: Plan, verdict: Verdict, name: str, text: str) -> Verdict:

@@ -11,7 +11,7 @@ from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.numbers.closeness import is_close
 from tvlint.equivalence.verdict.numbers.origin import is_generated
-from tvlint.equivalence.verdict.numbers.outcome import LEFT, RETURNED, Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.numbers.outcome import RETURNED, Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.numbers.returned import is_same_returned
 from tvlint.equivalence.verdict.numbers.run import Run, held_places, run_parallel, run_reference
 from tvlint.equivalence.verdict.numbers.whole_values import Whole
@@ -44,11 +44,11 @@ def compare_runs(
     invented = max(alone.invented, many.invented)
     left = {full_name(reference, name): value for (_, name), value in alone.found.left.items()}
     otherwise = _left_otherwise(parallel, left, many.found)
-    if otherwise is not None:
+    if isinstance(otherwise, NotRun):
         return NotRun(f"the plans {invented}") if invented else otherwise
     updated = {name for name in left if name in {full_name(parallel, held) for _, held in many.found.left}}
     parts = parallel.mesh.size * micro_batches_of(parallel) if is_generated(parallel, reference) else 0
-    different = _other_gradient(parallel, expected, many.found, updated, parts)
+    different = otherwise or _other_gradient(parallel, expected, many.found, updated, parts)
     if isinstance(different, NotRun):
         return different
     if different is not None:
@@ -75,11 +75,12 @@ def moved_weights(reference: Plan, alone: Result) -> frozenset[str]:
     return frozenset(name for name, gradient in gradients.items() if abs(gradient).max(initial=0) > _NOTHING)
 
 
-def _left_otherwise(plan: Plan, expected: Mapping[str, Array], many: Result) -> NotRun | None:
-    """Return `LEFT` where ranks leave other numbers in weights and states than the reference, of all that both write anew.
+def _left_otherwise(plan: Plan, expected: Mapping[str, Array], many: Result) -> Difference | NotRun | None:
+    """Return where ranks leave other numbers in a weight or a state than the reference, of all that both write anew.
 
-    Another reason where they write others anew, or hold no pieces of the reference's; None where they leave what it does.
+    A reason where they write others anew, or hold no pieces of the reference's; None where they leave what it does.
     """
+    errors: dict[str, dict[int, float]] = {}
     for (rank, name), value in many.left.items():
         right = expected.get(full_name(plan, name))
         if right is None:
@@ -92,10 +93,17 @@ def _left_otherwise(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
         if value.shape != piece.shape:
             return NotRun(f"`{name}` has another shape than the reference's")
         if not is_close(value, piece, float(abs(right).max(initial=0))):
-            return LEFT
-    if expected.keys() <= {full_name(plan, name) for _, name in many.left}:
+            errors.setdefault(name, {})[rank] = float(abs(value - piece).max())
+    if not expected.keys() <= {full_name(plan, name) for _, name in many.left}:
+        return NotRun("the plans write other weights or states anew")
+    if not errors:
         return None
-    return NotRun("the plans write other weights or states anew")
+    scales = {name: float(abs(expected[full_name(plan, name)]).max(initial=0)) for name in errors}
+    name = max(errors, key=lambda of: max(errors[of].values()) / max(scales[of], _NOTHING))
+    error = max(errors[name].values())
+    if not error > _CERTAIN * max(scales[name], _NOTHING):
+        return NotRun(f"what is left in `{name}` differs by what rounding may do")
+    return Difference(name, tuple(sorted(errors[name])), error, scales[name], None, of_update=True)
 
 
 def _other_gradient(

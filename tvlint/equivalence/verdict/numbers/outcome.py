@@ -26,7 +26,8 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The gradient of `weight` was another one than the reference's on `ranks`, in each of `SEEDS` runs.
+    """The gradient of `weight` was another one than the reference's on `ranks`, in each of `SEEDS` runs; or what is left in it,
+    a weight or a state, where both plans write out its update.
 
     `error` is the greatest error of the last run, where the greatest element of the reference's is `scale`. `first` is the
     first result in the order of the program that is not the reference's value of that name, and the operator that gives it.
@@ -43,6 +44,8 @@ class Difference:
     sizes: Mapping[int, int] = field(default_factory=dict)
     rounds_to: str = ""
     """The narrower type whose casts alone make the difference; empty where others do."""
+    of_update: bool = False
+    """Whether it is what is left, and no gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,6 @@ class NotRun:
 
     why: str
 
-
-LEFT = NotRun("weights or states become something else")
-"""The update that both plans write out gives other numbers, and nothing stood in for random numbers or functions."""
 
 NO_NUMBER = NotRun("what the plans give is no number")
 """As where a class is asked for whose score is minus infinity, since only the first classes are ever right."""

@@ -12,10 +12,10 @@ that what it makes is right for all functions with that annotation, or not right
 A pair that is too large is run with smaller sizes (`tvlint/equivalence/sizes/shrink.py`, which says why a difference of that
 pair is one of the pair itself).
 
-A pair that the derivation leaves open is refuted where the gradient of a weight is another one in every run. Nothing is
-concluded from a difference where the numbers may be none that the plans are made for, or where the run does not show what
-counts: weights that the plan itself updates, inputs of which it is assumed which is which. Where a plan does not say by what it
-divides gradients, a multiple of the reference's shows nothing.
+A pair that the derivation leaves open is refuted where the gradient of a weight is another one in every run, or what is left in
+a weight or a state whose update both plans write out. Nothing is concluded from a difference where the numbers may be none that
+the plans are made for, or where the run does not show what counts: gradients of other weights beside those, inputs of which it
+is assumed which is which. Where a plan does not say by what it divides gradients, a multiple of the reference's shows nothing.
 
 A right plan may use the content of buffers, masks and positions (`contents.py`). A difference then counts only where both plans
 read the same of these tensors, and where no likely content makes them agree. Code that a generator made of a traced graph rests
@@ -34,7 +34,6 @@ from tvlint.equivalence.verdict.numbers.contents import Held, content_of, likely
 from tvlint.equivalence.verdict.numbers.origin import is_generated
 from tvlint.equivalence.verdict.numbers.outcome import (
     FUNCTIONS,
-    LEFT,
     NO_NUMBER,
     RETURNED,
     SEEDS,
@@ -45,6 +44,7 @@ from tvlint.equivalence.verdict.numbers.outcome import (
 from tvlint.equivalence.verdict.numbers.rounding import with_rounding
 from tvlint.equivalence.verdict.numbers.run import Run, run_reference
 from tvlint.equivalence.verdict.numbers.run_sizes import Small, in_plan, to_run, to_run_again
+from tvlint.equivalence.verdict.numbers.shared_memory import is_kept, seen_elsewhere
 from tvlint.equivalence.verdict.numbers.whole_values import least_index, random_numbers
 from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.operators import Compute
@@ -90,19 +90,18 @@ def run_in_declared_shapes(case: Case, any_numbers: bool = False) -> Agreement |
     return replace(found, sizes=small.sizes)
 
 
-def run_once(case: Case, any_numbers: bool) -> Difference | NotRun | None:
-    """Return the difference that `run_both` finds, or `LEFT`, where the first run on random numbers shows one of them.
+def run_once(case: Case, any_numbers: bool) -> Difference | None:
+    """Return the difference that `run_both` finds where the first run on random numbers shows one.
 
-    Weights and states count where the plans are to agree on any numbers.
+    What weights and states become counts where the plans are to agree on any numbers.
     """
     small = to_run(case)
     if isinstance(small, NotRun):
         return None
-    below, first = _first_run(small.case)
-    if first == LEFT and any_numbers:
-        others = (compare_runs(small.case, random_numbers(seed, below)) for seed in range(1, SEEDS))
-        return LEFT if all(other == LEFT for other in others) else None
-    found = run_both(case, any_numbers) if isinstance(first, Difference) else None
+    _, first = _first_run(small.case)
+    if not isinstance(first, Difference) or (first.of_update and not any_numbers):
+        return None
+    found = run_both(case, any_numbers)
     return found if isinstance(found, Difference) else None
 
 
@@ -134,7 +133,9 @@ def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | 
     invented = found[-1].invented
     if invented == FUNCTIONS and is_generated(parallel, reference) and all(each.error > plain * each.scale for each in found):
         invented = ""
-    why = f"the plans {invented}" if invented else _inconclusive(parallel, reference, any_numbers)
+    why = f"the plans {invented}" if invented else _inconclusive(parallel, reference, any_numbers, found[-1].of_update)
+    if found[-1].of_update and case.agrees:
+        why = why or "the programs have given the same numbers"
     why = why or ("" if any_numbers else _of_other_content(case, below))
     if why or len(found) < SEEDS:
         return NotRun(why or "runs on other numbers agree")
@@ -254,22 +255,25 @@ def _mask_that_explains(case: Case, below: int, held: Held) -> str:
     return ""
 
 
-def _inconclusive(parallel: Plan, reference: Plan, any_numbers: bool) -> str:
+def _inconclusive(parallel: Plan, reference: Plan, any_numbers: bool, of_update: bool) -> str:
     """Return why a difference shows nothing; nothing where it does.
 
-    Plans that are to agree on any numbers are to agree where a segment runs twice, too.
+    Plans that are to agree on any numbers are to agree where a segment runs twice, too. What is left in weights and states is
+    what operators write under their names, and under no other name of what lies in one place.
     """
     for plan in (parallel, reference):
         if any(len(set(names)) < len(names) for names in _weights_by_program(plan)):
             return "a rank has one weight under two names"
         if not any_numbers and any(len(set(runs)) < len(runs) for runs in map(_runs_of, plan.programs)):
             return "a segment runs twice for one micro-batch"
+        if of_update and (seen := seen_elsewhere(plan)):
+            return seen
         for segment in plan.segments.values():
             for operator in segment.operators:
                 if isinstance(operator, Compute) and operator.in_place:
-                    return f"`{operator.op}` overwrites its operand"
-                if any(
-                    plan.tensors[name].role in (Role.WEIGHT, Role.STATE) for name in writes(operator) if name in plan.tensors
-                ):
+                    over = (str(operator.inputs[place]) for place in operator.in_place)
+                    if not of_update or not all(is_kept(plan, name) for name in over):
+                        return f"`{operator.op}` overwrites its operand"
+                if not of_update and any(is_kept(plan, name) for name in writes(operator)):
                     return "the plan writes out how weights are updated"
     return ""

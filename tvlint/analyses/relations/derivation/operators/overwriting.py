@@ -52,7 +52,7 @@ def note_shared(rank: RankState, operator: Operator, name: str, inputs: Sequence
     if name in read:
         return
     rank.shares.pop(name, None)
-    if read and _may_share(operator):
+    if read and may_share(operator):
         name_shared(rank, name, read[0])
 
 
@@ -62,7 +62,8 @@ def name_shared(rank: RankState, name: str, of: str) -> None:
     rank.parts.setdefault(root, set()).add(name)
 
 
-def _may_share(operator: Operator) -> bool:
+def may_share(operator: Operator) -> bool:
+    """Return whether the results of an operator may lie in the memory of its first operand."""
     if isinstance(operator, Communicate):
         return operator.kind is Collective.CHUNK
     spec = spec_of(operator.op) if isinstance(operator, Compute) else None

@@ -1,0 +1,76 @@
+"""Plans that write out how weights and states are updated, and leave others than the reference: runs on numbers refute them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
+from tvlint.findings import Outcome
+
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
+HEAD = "weight w f32[8,4]{tp}\nstate e f32[8,4]{tp}\ninput x f32[6,4]\nloss l\nprogram\nh = linear(x, w)\na = gelu(h)\n"
+ONE = HEAD.format(tp="") + "l: f32[] = sum(a)\n"
+RANKS = "mesh tp=2\n" + HEAD.format(tp=" tp:S(0)") + "l0: f32[] = sum(a)\nl = all-reduce(l0) over tp\n"
+STEP = "end sgd_step(w!, grad(w), lr=0.1)\n"
+WHOLE_NORM = "end n0 = pow(grad(w), 2)\nend n1: f32[] = sum(n0)\n"
+CLIP = "end n = sqrt(n1)\nend d = add(n, 1e-06)\nend c = div(grad(w), d)\nend sgd_step(w!, c, lr=0.1)\n"
+
+IDIOMS = {
+    "an average of weights": Idiom(
+        ONE + STEP + "end e1 = mul(e, 0.99)\nend e2 = mul(w, 0.01)\nend e3 = add(e1, e2)\nend copy_(e!, e3)\n",
+        RANKS + STEP + "end e3 = lerp(e, w, 0.01)\nend copy_(e!, e3)\n",
+        (
+            ("lerp(e, w, 0.01)", "lerp(w, e, 0.01)"),
+            ("lerp(e, w, 0.01)", "lerp(e, w, 0.02)"),
+            (STEP + "end e3 = lerp(e, w, 0.01)\n", "end e3 = lerp(e, w, 0.01)\n" + STEP),
+        ),
+    ),
+    "a gradient of norm one": Idiom(
+        ONE + WHOLE_NORM + CLIP + "end copy_(e!, w)\n",
+        RANKS + WHOLE_NORM.replace("n1", "n2") + "end n1 = all-reduce(n2) over tp\n" + CLIP + "end copy_(e!, w)\n",
+        (
+            ("n1 = all-reduce(n2) over tp", "n1 = identity(n2)"),
+            ("n1 = all-reduce(n2) over tp", "n1 = all-reduce avg(n2) over tp"),
+            ("c = div(grad(w), d)", "c = div(grad(w), n2)"),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_a_right_update_is_proved(name: str) -> None:
+    assert isinstance(numbers_of_proved(IDIOMS[name]), Agreement)
+
+
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
+def test_another_update_is_refuted(name: str, before: str, after: str) -> None:
+    verdict = IDIOMS[name].verdict(before, after)
+    assert verdict.outcome is Outcome.REFUTED, [reason.message for reason in verdict.reasons]
+
+
+def test_the_message_says_what_is_left() -> None:
+    name = "an average of weights"
+    verdict = IDIOMS[name].verdict(*IDIOMS[name].wrong[0])
+    assert "what is left in `e` on every rank is another one in 3 runs" in verdict.reasons[0].message
+
+
+SEEN = {
+    "a view of a weight that is overwritten": ("lerp(e, w, 0.01)", "lerp(e, v, 0.01)", "end v = view(w, [4, 4])\n" + STEP),
+    "a transposed weight that is copied": (
+        "copy_(e!, e3)",
+        "copy_(e!, u)",
+        STEP + "end v = transpose(e, 0, 1)\nend u = identity(v)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_is_seen_under_another_name_shows_nothing(name: str) -> None:
+    """A run on numbers keeps names apart that may be one memory, and a plan may rely on that they are."""
+    before, after, instead = SEEN[name]
+    idiom = IDIOMS["an average of weights"]
+    plan = idiom.plan.replace(before, after).replace(STEP, instead)
+    verdict = Idiom(idiom.reference, plan, ()).verdict()
+    assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]

@@ -1847,4 +1847,33 @@ program
   update w
 """,
     ),
+    *pair(
+        "gradient of the last micro-batch alone",
+        "unbalanced-backward",
+        """
+mesh dp=2
+micro-batches 2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[] dp:P
+segment f forward (x) -> (h, l)
+  h = linear(x, w)
+  l = sum(h)
+-segment b backward (x, h, l) -> (d)
++segment b backward (x, h, l) -> ()
+  dh = backward l (grad(l))
+- _, d = backward h (dh)
++ _, grad(w) = backward h (dh)
+-segment o optimizer (d) -> ()
+- grad(w) = all-reduce(d) over dp
++segment o optimizer () -> ()
++ reduce-gradients w over dp
+  update w
+program
+  run f micro-batch 0-1
+  run b micro-batch 0-1
+- run o micro-batch 1
++ run o
+""",
+    ),
 )

@@ -21,6 +21,39 @@ class LeftOut:
     ranks: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """On `ranks`, nothing reads the gradient `name` that `segment` gives for `micro_batch`; that for `other` is read."""
+
+    name: str
+    segment: str
+    micro_batch: int
+    other: int
+    ranks: tuple[int, ...]
+
+
+def unused(plan: Plan) -> Iterator[Unused]:
+    """Yield the gradients that backwards give for all micro-batches and other segments read for some, the first of each."""
+    seen = set[tuple[str, str]]()
+    for program in plan.programs:
+        made: dict[tuple[str, str], set[int]] = {}
+        read: dict[str, set[int]] = {}
+        steps = [(step, plan.segments[step.segment]) for step in program.steps if step.segment in plan.segments]
+        for step, segment in steps:
+            taken, given = step.outside(segment)
+            for name in taken:
+                read.setdefault(name, set()).add(step.micro_batch)
+            for name in given if segment.phase is Phase.BACKWARD and step.micro_batch >= 0 else ():
+                if name in plan.tensors and plan.tensors[name].role is Role.GRADIENT:
+                    made.setdefault((step.segment, name), set()).add(step.micro_batch)
+        for (segment_name, name), batches in made.items():
+            by = read.get(name, set())
+            rest = sorted(batches - by)
+            if rest and by & batches and -1 not in by and (segment_name, name) not in seen and name not in plan.outputs:
+                seen.add((segment_name, name))
+                yield Unused(name, segment_name, rest[0], min(by & batches), program.ranks)
+
+
 Uses = dict[tuple[str, ...], tuple[str, int, bool]]
 """By the outputs of a forward operator that uses a weight: where it is taken backward, and whether that gives the gradient."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.run_counts import backward_again, uneven_backwards
-from tvlint.analyses.gradients.missing_per_micro_batch import LeftOut, left_out
+from tvlint.analyses.gradients.missing_per_micro_batch import LeftOut, left_out, unused
 from tvlint.findings import Finding
 from tvlint.rule import Rule
 
@@ -49,6 +49,15 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             "run the backward, and each half of a split one, for every micro-batch that runs forward",
             ranks=facts.fold.everywhere(gap.ranks),
             about=(gap.weight,),
+        )
+    for spare in unused(facts.plan):
+        yield rule.finding(
+            f"of the gradients `{spare.name}` that `{spare.segment}` gives on {facts.who(spare.ranks)}, that for micro-batch "
+            f"{spare.other} is read, and that for micro-batch {spare.micro_batch} is not",
+            facts.start(spare.segment),
+            "add up the gradients of all micro-batches, under the name of the gradient of the weight, before they are reduced",
+            ranks=facts.fold.everywhere(spare.ranks),
+            about=(spare.name, spare.segment),
         )
 
 

@@ -1,8 +1,13 @@
-"""Which share of single mistakes in correct plans the rules find alone: `python -m benchmarks.rule_mutants [--missed]`.
+"""Which share of single mistakes in correct plans the rules find alone:
+`python -m benchmarks.rule_mutants [--missed] [--on-numbers]`.
 
 Every communication, wait and run of the correct scenarios is dropped, or changed in its group, dimension, tag or operation, and
 one of two gradients that are added up is dropped. A mutant that no rule can tell from a correct plan (a dropped communication
 whose result nothing needs, say) counts as missed.
+
+With `--on-numbers` plans and mutants are run, and the last lines count apart what runs show to compute something else or not to
+run at all (`wrong`), to compute the same (`same`), and to leave a sum or mean over what ranks return to the loop around it
+(`of the loop`), and plans that are not run: a kernel without numbers, nothing that is returned.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from benchmarks.mutant_numbers import results_of, verdict_of
 from tests.builders.plan_findings import findings_of_plan
 from tests.checks.test_scenarios import SCENARIOS
 from tvlint.findings import Severity
@@ -80,19 +86,28 @@ def _with(plan: Plan, segment: Segment) -> Plan:
 
 def main() -> None:
     """Prints one line a class: how many mutants and how many are found."""
-    made, found = Counter[str](), Counter[str]()
+    made, found, ran = Counter[str](), Counter[str](), Counter[tuple[str, bool]]()
+    on_numbers = "--on-numbers" in sys.argv
     for scenario in SCENARIOS:
         plan = None if scenario.rules else plan_text.read("example.plan", scenario.text).plan
+        base = results_of(plan) if plan is not None and on_numbers else None
         for kind, place, mutant in mutants(plan) if plan is not None else ():
             made[kind] += 1
             spoken = any(finding.severity is not Severity.NOTE for finding in findings_of_plan(mutant))
             found[kind] += spoken
+            verdict = verdict_of(base, mutant) if on_numbers else ""
+            ran[verdict, spoken] += 1
             if not spoken and "--missed" in sys.argv:
-                print(f"{kind:18} {scenario.name}: {place}")
+                print(
+                    f"{kind:18} {verdict:12} {scenario.name}: {place}" if on_numbers else f"{kind:18} {scenario.name}: {place}"
+                )
     for kind, count in sorted(made.items()):
         print(f"{kind:18} {found[kind]:5} of {count:5}  {found[kind] / count:6.1%}")
     total = sum(made.values())
     print(f"{'all':18} {sum(found.values()):5} of {total:5}  {sum(found.values()) / max(total, 1):6.1%}")
+    for verdict in sorted({verdict for verdict, _ in ran}) if on_numbers else ():
+        spoken, count = ran[verdict, True], ran[verdict, True] + ran[verdict, False]
+        print(f"{verdict:18} {spoken:5} of {count:5}  {spoken / count:6.1%}")
 
 
 if __name__ == "__main__":

@@ -156,14 +156,19 @@ def _left_out(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines
 
 def _over_another_axis(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
     """Yield the collective of the line over the axis that the finding names, over others, and the plan without it."""
-    found = re.search(r"(?<=\bover )[\w,]+", lines.all[line])
+    yield from _over_the_others(finding, names, line, lines)
+    yield from _left_out(finding, names, line, lines)
+
+
+def _over_the_others(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:
+    """Yield the collective of the line, which something needs, over the axis that the finding names, and over others."""
+    found = re.search(r"(?<=\bover )(ranks )?[\w,-]+", lines.all[line])
     if found is not None:
         axes = lines.axes()
         named = [name for name in names if name in axes and f"`{name}`" in finding.help]
         for axis in dict.fromkeys([*named, *axes]):
             if axis != found[0]:
                 yield Fix(f"run it over `{axis}`", (lines.other(line, found, axis),))
-    yield from _left_out(finding, names, line, lines)
 
 
 def _over(text: str) -> set[str]:
@@ -302,7 +307,7 @@ REPAIRS: Mapping[str, tuple[int, Callable[[Finding, tuple[str, ...], int, _Lines
     "updated-pieces-not-gathered": (1, _pieces_gathered),
     "use-before-definition": (1, _meant),
     "wrong-all-to-all-dim": (0, _other_dims),
-    "wrong-collective-group": (0, _over_another_axis),
+    "wrong-collective-group": (0, _over_the_others),
     "wrong-gather-dim": (0, _other_dim),
     "wrong-reduce-op": (0, _summed),
 }

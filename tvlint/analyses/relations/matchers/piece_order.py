@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.relations.defect import Defect, at
+from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.transfer.index_maps import is_all_of
+from tvlint.ir.operators import Compute
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 
 def results_out_of_order(projection: Projection) -> Iterator[Defect]:
@@ -22,5 +26,10 @@ def results_out_of_order(projection: Projection) -> Iterator[Defect]:
             for dim, (pieces, size) in enumerate(zip(values.pieces_of(value), sizes, strict=True)):
                 if len(pieces) > 1 and is_all_of(pieces, size):
                     order = ", ".join(f"{low}:{high}" for low, high in pieces)
-                    text = f"gives `{name}` on {{ranks}} with the pieces of dimension {dim} in the order {order}"
-                    yield at(made[1], made[0], Defect("pieces-not-in-rank-order", True, text, rank))
+                    text = f"{name_of(made[1])} gives `{name}` on {{ranks}} "
+                    text += f"with the pieces of dimension {dim} in the order {order}"
+                    repair = ""
+                    if isinstance(made[1], Compute) and has_trait(made[1].op, Trait.JOIN):
+                        repair = f"join them in the order {', '.join(f'{low}:{high}' for low, high in sorted(pieces))}"
+                    defect = Defect("pieces-not-in-rank-order", True, text, rank, repair=repair)
+                    yield at(made[1], made[0], defect)

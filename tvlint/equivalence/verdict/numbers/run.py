@@ -58,12 +58,12 @@ def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: Whole, memor
         if tensor.role is not Role.INPUT:
             role = Role.WEIGHT if tensor.role is Role.STATE else tensor.role
             value = whole(role.value, full, whole_shape(tensor), tensor.dtype)
-            return np.asarray(_addend(value, full, whole, tensor)[held])
+            return np.asarray(addend_of(value, full, whole, tensor)[held])
         number = inputs.position(tensor)
         if number is None:
             return None
         value = whole("input", str(number), case.batch.whole_shapes[number], tensor.dtype)
-        value = _addend(value, str(number), whole, tensor)
+        value = addend_of(value, str(number), whole, tensor)
         if count > 1:
             dim, slot = case.batch.dims[number], replica * micro_batches_of(plan) + micro_batch
             value = part_of(value, dim, slot, count)
@@ -88,7 +88,7 @@ def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: Whole, memor
     return NO_NUMBER
 
 
-def _addend(value: Array, name: str, whole: Whole, tensor: Tensor) -> Array:
+def addend_of(value: Array, name: str, whole: Whole, tensor: Tensor) -> Array:
     """Return the addend of a whole value that a tensor is declared to be, of any that add up to it."""
     place, count = tensor.part
     others = [whole(f"addend {each} of {count}", name, value.shape, tensor.dtype) for each in range(1, count)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -79,6 +80,12 @@ class SkipBudget:
             terminalreporter.section("skipped tests")
             for line in lines_of(self.skipped):
                 terminalreporter.write_line(line)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Look for no garbage among what was imported and collected, whenever some is looked for."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any, TypeAlias
 
 from tvlint.ops.field import Array, Field, Floats
+from tvlint.ops.named_arrays import contracted
 from tvlint.ops.spec import Bound, Evaluate, UnsupportedError
 
 _STEP = 1e-40
@@ -59,15 +61,19 @@ def is_traced(value: object) -> bool:
 def _gone_back(incoming: Sequence[tuple[Any, Array]]) -> dict[int, Any]:
     """Return the gradients of all that the arrays were made of, by number."""
     known: dict[int, Any] = {}
-    waiting: dict[int, Traced] = {}
-    for made, gradient in incoming:
-        known[made.number] = known.get(made.number, 0) + gradient.reshape(made.shape)
-        waiting[made.number] = made
+    waiting: list[tuple[int, Traced]] = []
+
+    def add(made: Traced, gradient: Array) -> None:
+        if made.number not in known:
+            heappush(waiting, (-made.number, made))
+        known[made.number] = known.get(made.number, 0) + gradient
+
+    for each, gradient in incoming:
+        add(each, gradient.reshape(each.shape))
     while waiting:
-        made = waiting.pop(max(waiting))
+        _, made = heappop(waiting)
         for source, back in made.sources:
-            waiting[source.number] = source
-            known[source.number] = known.get(source.number, 0) + back(known[made.number])
+            add(source, back(known[made.number]))
     return known
 
 
@@ -287,26 +293,25 @@ def _cumsum(array: Traced, axis: int) -> Traced:
 
 
 def _einsum(*arguments: Any, optimize: bool) -> Traced:
-    """Return a sum of products, with the sums of products of what came in and all other factors as the ways back.
-
-    An index of one factor alone counts alike at each of its places.
-    """
+    """Return a sum of products, with the sums of products of what came in and all other factors as the ways back."""
     import numpy as np
 
     *factors, kept = arguments
-    arrays, names = factors[::2], factors[1::2]
+    arrays, names = list(map(_value, factors[::2])), factors[1::2]
 
     def back(at: int) -> Back:
-        ones = np.ones(arrays[at].shape)
+        others = [each for i, array in enumerate(arrays) if i != at for each in (array, names[i])]
+        shared = set(kept).union(*others[1::2])
+        alone = [axis for axis, name in enumerate(names[at]) if name not in shared]
+        found = [name for name in names[at] if name in shared]
 
         def gone(gradient: Array) -> Array:
-            others = [each for i, array in enumerate(arrays) if i != at for each in (_value(array), names[i])]
-            found: Array = np.einsum(gradient, kept, *others, ones, names[at], names[at], optimize=optimize)
-            return found
+            """An index of the factor alone counts alike at each of its places."""
+            narrow = contracted([gradient, kept, *others], found)
+            return np.broadcast_to(np.expand_dims(narrow, alone), arrays[at].shape)
 
         return gone
 
-    value = np.einsum(
-        *(each for pair in zip(map(_value, arrays), names, strict=True) for each in pair), kept, optimize=optimize
-    )
-    return Traced(np.asarray(value), *((array, back(at)) for at, array in enumerate(arrays) if is_traced(array)))
+    given = [each for array, held in zip(arrays, names, strict=True) for each in (array, held)]
+    value = np.einsum(*given, kept, optimize=optimize)
+    return Traced(np.asarray(value), *((array, back(at)) for at, array in enumerate(factors[::2]) if is_traced(array)))

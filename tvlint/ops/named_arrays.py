@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from math import prod
 from typing import Any
 
 from tvlint.ops.field import Array, Field
 from tvlint.ops.spec import ONE, Bound, Names
+
+_PLAIN = 1 << 14
+"""So many products are added up one by one."""
 
 
 def align(array: Array, names: Names, onto: Sequence[str]) -> Array:
@@ -57,14 +61,35 @@ def contract(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arr
 
 def _summed(bound: Bound, operands: Sequence[Array], names: Sequence[str]) -> Array:
     """Return the product of floating-point operands, summed as products of matrices are, without holding all of it."""
+    kept = [name for name in names if name in bound.outputs[0]]
+    return as_array(sum_of_products(list(zip(operands, bound.operands, strict=False)), kept))
+
+
+def sum_of_products(factors: Sequence[tuple[Array, Sequence[str]]], kept: Sequence[str]) -> Any:
+    """Return the product of arrays with named dimensions, summed over the names that are not kept."""
+    numbers: dict[str, int] = {}
+    arguments: list[Any] = []
+    for array, names in factors:
+        held = [
+            (size, numbers.setdefault(name, len(numbers))) for size, name in zip(array.shape, names, strict=True) if name != ONE
+        ]
+        arguments += [array.reshape([size for size, _ in held]), [number for _, number in held]]
+    return contracted(arguments, [numbers[name] for name in kept])
+
+
+def contracted(arguments: Sequence[Any], kept: Sequence[int]) -> Any:
+    """Return what `np.einsum` makes of arrays and the numbers of their dimensions; small ones are not worth an order of its
+    own.
+    """
     import numpy as np
 
-    factors: list[Any] = []
-    for operand, dimensions in zip(operands, bound.operands, strict=False):
-        sizes = [size for size, name in zip(operand.shape, dimensions, strict=True) if name != ONE]
-        factors += [operand.reshape(sizes), [names.index(name) for name in dimensions if name != ONE]]
-    kept = [at for at, name in enumerate(names) if name in bound.outputs[0]]
-    return as_array(np.einsum(*factors, kept, optimize=True))
+    arrays, numbers = arguments[::2], arguments[1::2]
+    sizes = {
+        number: size
+        for array, held in zip(arrays, numbers, strict=True)
+        for number, size in zip(held, array.shape, strict=True)
+    }
+    return np.einsum(*arguments, kept, optimize=prod(sizes.values()) > _PLAIN)
 
 
 def as_array(value: Any) -> Array:

@@ -32,8 +32,7 @@ def forward(
     shapes = [shape for shape in results if shape is not None]
     whole = shapes if len(shapes) == len(results) else ()
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, whole)
-    apart, wide = _with_heads_apart(spec, call, operands)
-    found = _evaluate(spec, apart, _with_draws(spec, apart, wide, stand_ins), Floats(), stand_ins)
+    found = _evaluate(spec, call, stand_ins, operands, Floats())
     if len(found) < len(results):
         raise NotReplayedError(f"`{compute.op}` gives {len(found)} of {len(results)} results")
     return tuple(value if shape is None else in_shape(value, shape) for value, shape in zip(found, results, strict=False))
@@ -49,14 +48,15 @@ def gradients(
 ) -> dict[int, Array]:
     """Return the vector-Jacobian products for the operands `wanted`; `incoming` are the gradients of results, by position."""
     spec, call = _call(compute.op, compute.inputs, compute.attributes, operands, results)
-    apart, wide = _with_heads_apart(spec, call, operands)
-    wide = _with_draws(spec, apart, wide, stand_ins)
-    given = {position: _known_gradient(spec, apart, wide, incoming, position) for position in wanted}
+    if spec.family is Family.RESHAPE:
+        return dict.fromkeys(wanted, in_shape(incoming[0], operands[0].shape))
+    bound = _bind(spec, _with_heads_apart(spec, call, operands)[0])
+    given = {position: _known_gradient(bound, operands, incoming, position) for position in wanted}
     found = {position: value for position, value in given.items() if value is not None}
     rest = [position for position in wanted if position not in found]
     if rest:
-        found |= derivatives.gradients(partial(_evaluate, spec, apart, stand_ins=stand_ins), wide, rest, incoming)
-    return {position: _of_shared(found[position], operands[position].shape) for position in wanted}
+        found |= derivatives.gradients(partial(_evaluate, spec, call, stand_ins), operands, rest, incoming)
+    return found
 
 
 def _call(
@@ -87,23 +87,6 @@ def _with_heads_apart(spec: OpSpec, call: Call, operands: Sequence[Array]) -> tu
     return Call(call.op, inputs, attributes, call.outputs), wide
 
 
-def _of_shared(gradient: Array, shape: Shape) -> Array:
-    """Return the gradient of heads from that of the heads that they were taken as: the sum over those."""
-    import numpy as np
-
-    if gradient.size == prod(shape):
-        return gradient
-    return np.asarray(gradient.reshape(*shape[:-2], -1, *shape[-2:]).sum(axis=-3))
-
-
-def _with_draws(spec: OpSpec, call: Call, operands: Sequence[Array], stand_ins: StandIns | None) -> Sequence[Array]:
-    """Return the operands, and behind them the random numbers of an operator that draws some."""
-    bound = _bind(spec, call) if spec.may_draw else None
-    if stand_ins is None or bound is None or bound.draws is None:
-        return operands
-    return [*operands, stand_ins.drawn(bound, operands)]
-
-
 def _bind(spec: OpSpec, call: Call) -> Bound:
     try:
         return spec.bind(call)
@@ -112,15 +95,18 @@ def _bind(spec: OpSpec, call: Call) -> Bound:
 
 
 def _evaluate(
-    spec: OpSpec, call: Call, operands: Sequence[Array], field: Field, stand_ins: StandIns | None = None
+    spec: OpSpec, call: Call, stand_ins: StandIns | None, operands: Sequence[Array], field: Field
 ) -> tuple[Array, ...]:
     import numpy as np
 
     if spec.family is Family.RESHAPE:
         return (in_shape(operands[0], call.outputs[0]),)
+    call, operands = _with_heads_apart(spec, call, operands)
     bound = _bind(spec, call)
-    if bound.draws is not None and len(operands) == len(bound.operands):
+    if bound.draws is not None and stand_ins is None:
         raise NotReplayedError(f"`{call.op}` draws random numbers")
+    if bound.draws is not None and stand_ins is not None:
+        operands = [*operands, stand_ins.drawn(bound, operands)]
     if spec.evaluate is None and stand_ins is None:
         raise NotReplayedError(f"the operator table has no numbers for `{call.op}`")
     try:
@@ -165,19 +151,10 @@ def in_shape(value: Array, shape: Shape) -> Array:
     return array.reshape(shape)
 
 
-def _known_gradient(
-    spec: OpSpec,
-    call: Call,
-    operands: Sequence[Array],
-    incoming: Mapping[int, Array],
-    position: int,
-) -> Array | None:
+def _known_gradient(bound: Bound, operands: Sequence[Array], incoming: Mapping[int, Array], position: int) -> Array | None:
     """Return a gradient that is not that of what the operator computes, or that is known without it."""
     import numpy as np
 
-    if spec.family is Family.RESHAPE:
-        return in_shape(incoming[0], operands[0].shape)
-    bound = _bind(spec, call).given_draws()
     if position in bound.zero_gradient or position in bound.shape_only:
         return np.zeros(operands[position].shape)
     return _looked_up(bound, operands, incoming, position)

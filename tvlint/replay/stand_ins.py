@@ -13,7 +13,7 @@ from typing import Any
 from zlib import crc32
 
 from tvlint.ops.field import Array, Field
-from tvlint.ops.named_arrays import as_array
+from tvlint.ops.named_arrays import as_array, sum_of_products
 from tvlint.ops.spec import ONE, Bound, Call
 
 _SPREAD = 1e5
@@ -80,26 +80,14 @@ def _result(bound: Bound, call: Call, operands: Sequence[Array], place: int, fie
     divisor = gone * prod(sizes[name] for name in bound.averaged & sizes.keys() - bound.whole)
     total: Any = 0.0
     for addend in added or [(np.ones(()), ())]:
-        total = total + _summed([addend, *factors], names)
+        total = total + sum_of_products([addend, *factors], names)
     return as_array(total * (1 / divisor))
-
-
-def _summed(factors: Sequence[_Factor], names: Sequence[str]) -> Any:
-    """Return the sum of products over all names that are not asked for."""
-    import numpy as np
-
-    numbers = {name: at for at, name in enumerate(dict.fromkeys(name for _, held in factors for name in held if name != ONE))}
-    arguments: list[Any] = []
-    for array, held in factors:
-        kept = [(size, name) for size, name in zip(array.shape, held, strict=True) if name != ONE]
-        arguments += [array.reshape([size for size, _ in kept]), [numbers[name] for _, name in kept]]
-    return np.einsum(*arguments, [numbers[name] for name in names], optimize=True)
 
 
 def _placed(value: Array, held: Sequence[str], names: Sequence[str]) -> Array:
     """Return the sum of a value over the names that are not asked for, its dimensions in the places of those that are."""
     import numpy as np
 
-    summed = _summed([(value, held)], [name for name in names if name in held])
+    summed = sum_of_products([(value, held)], [name for name in names if name in held])
     sizes = dict(zip(held, value.shape, strict=True))
     return np.asarray(summed).reshape([sizes.get(name, 1) for name in names])

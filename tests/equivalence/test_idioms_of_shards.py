@@ -494,6 +494,27 @@ end reduce-gradients wk, wv over tp
     (("kk = narrow(k0, 2, 2, 2)", "kk = narrow(k0, 2, 0, 2)"),),
 )
 
+ONE_KEY_HEAD = (
+    "{mesh}weight q f32[8,6]{rows}\nweight k f32[4,6]\nweight o f32[6,8]{columns}\ninput x f32[2,5,6]\nloss l\nprogram\n"
+    "q0 = linear(x, q)\nq1 = view(q0, [2, 5, {heads}, 2])\nqh = transpose(q1, 1, 2)\nkv = linear(x, k)\n"
+    "k0, v0 = torch.chunk(kv, 2, dim=-1)\nk1 = unsqueeze(k0, 1)\nv1 = unsqueeze(v0, 1)\n{copies}"
+    "a = F.scaled_dot_product_attention(qh, kh, vh, is_causal=True)\nt = transpose(a, 1, 2)\n"
+)
+COPIED_HEADS = "kh = repeat_interleave(k1, 2, dim=1)\nvh = repeat_interleave(v1, 2, dim=1)\n"
+WIDE_HEADS = "kh = expand(k1, [2, 4, 5, 2])\nvh = expand(v1, [2, 4, 5, 2])\n"
+ONE_KEY_HEAD_COPIED = Idiom(
+    ONE_KEY_HEAD.format(mesh="", rows="", columns="", heads=4, copies=WIDE_HEADS)
+    + "r = reshape(t, [2, 5, 8])\ny = linear(r, o)\nz = tanh(y)\nl: f32[] = sum(z)\n",
+    ONE_KEY_HEAD.format(mesh="mesh tp=2\n", rows=" tp:S(0)", columns=" tp:S(1)", heads=2, copies=COPIED_HEADS)
+    + "r = reshape(t, [2, 5, 4])\np = linear(r, o)\ny = all-reduce(p) over tp\nz = tanh(y)\nl: f32[] = sum(z)\n"
+    "end grad(k) = all-reduce(grad(k)) over tp\n",
+    (
+        ("end grad(k) = all-reduce(grad(k)) over tp\n", ""),
+        ("k0, v0 = torch", "v0, k0 = torch"),
+        ("vh = repeat_interleave(v1, 2", "vh = repeat_interleave(k1, 2"),
+    ),
+)
+
 IDIOMS = {
     "attention of one head, written out without a dimension of heads": ONE_HEAD,
     "attention of one head, fused": ONE_HEAD_FUSED,
@@ -505,6 +526,7 @@ IDIOMS = {
     "halves of a gate that the reference fuses, each by its size on a rank": FUSED_IN_THE_REFERENCE,
     "indices with bounds, and zeros where they were beyond": BOUNDED_INDICES,
     "a rank's one head of keys, expanded to its heads of queries": ONE_KEY_HEAD_EXPANDED,
+    "the one head of keys, as often as a rank has heads of queries": ONE_KEY_HEAD_COPIED,
     "a head of keys, expanded to some of the heads of queries that it serves": PART_OF_A_GROUP,
     "tables that are looked up at positions in order": TABLES_LOOKED_UP_IN_ORDER,
     "positions of a slice of the sequence": POSITIONS_OF_A_SLICE,

@@ -93,7 +93,8 @@ def implicit_segments(
     stands in, except that one that touches a value of a micro-batch leaves the reduce and optimizer phases: what is made
     there of gradients of weights is no such value. `everywhere` are the names that are visible on a rank for good,
     `accumulated` the gradients of weights. Where there are `many` micro-batches, all-reduces
-    that replace accumulated gradients set the phase as well, and so does what a gradient is divided or clipped by.
+    that replace accumulated gradients set the phase as well, and so does what a gradient is divided or clipped by. With one,
+    what overwrites after the backward pass what stays is a step.
     """
     phase = Phase.FORWARD
     within = Phase.FORWARD
@@ -102,6 +103,7 @@ def implicit_segments(
     for index, operator in enumerate(operators):
         replaces = many and replaces_gradients(operator, accumulated)
         steps = many and phase is Phase.BACKWARD and _makes_gradients_of_gradients(operator, of_step, accumulated)
+        steps = steps or (within is Phase.BACKWARD and not many and any(name in everywhere for name in overwritten(operator)))
         following = Phase.REDUCE if replaces else Phase.OPTIMIZER if steps else _phase(operator, phase, within, of_step)
         if following in (Phase.REDUCE, Phase.OPTIMIZER):
             of_step.update((*writes(operator), *overwritten(operator)))

@@ -7,10 +7,11 @@ their start from zero; without, they are not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from tvlint.ir.operators import Value
-from tvlint.ops.field import Array, Field
+from tvlint.ops.field import Array, Field, Rows
 from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, UnsupportedError, having, stars
 
 _Step: TypeAlias = Callable[[Mapping[str, float], Sequence[Array], Field], tuple[Array, ...]]
@@ -97,8 +98,16 @@ def _spec(name: str, states: int, defaults: Mapping[str, float], step: _Step, de
         }
         return step(how, operands, field)
 
+    def formula(field: Field, rows: Rows, operands: Sequence[Array], numbers: tuple[Value, ...]) -> Array:
+        """Return the weight that a step without states gives."""
+        if len(operands) != 2:
+            raise UnsupportedError(f"`{name}` of {len(operands)} operands")
+        how = {key: value for key, value in zip(defaults, numbers, strict=True) if isinstance(value, int | float)}
+        return step(how, operands, field)[0]
+
     function = name.replace("-", "_")
-    return OpSpec(name, (function,), bind, evaluate=evaluate, traits=frozenset({Trait.OPTIMIZER}))
+    spec = OpSpec(name, (function,), bind, evaluate=evaluate, traits=frozenset({Trait.OPTIMIZER}))
+    return spec if states else replace(spec, formula=formula)
 
 
 SPECS = (

@@ -46,7 +46,7 @@ from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute, Literal
 from tvlint.ir.plan import Phase, Role, Segment
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Family, Trait, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.table import has_trait, spec_of
 from tvlint.ops.usual_calls import as_copy
 
 
@@ -239,7 +239,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
     if assumption:
         machine.derived.assumptions.add(assumption)
-    if Trait.BROADCAST in spec.traits:
+    if Trait.BROADCAST in spec.traits or has_trait(found.op, Trait.BROADCAST):
         found = expanded_alike(machine, rank, found)
     results = found.outputs
     if machine.alone and results:

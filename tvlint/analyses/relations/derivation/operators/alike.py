@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tvlint.analyses.relations.derivation.operators.composite_operators import REPEATED, repeated_along
+from tvlint.analyses.relations.derivation.operators.composite_operators import EXPAND, REPEATED, repeated_along
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Index
@@ -17,8 +17,6 @@ from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ops.spec import ONE, Family, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_trait
-
-_EXPAND = "expand"
 
 
 def filled_alike(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value]) -> tuple[Saved | None, ...] | None:
@@ -122,7 +120,7 @@ def _expansions(machine: Machine) -> dict[tuple[int, ...], list[int]]:
     terms = machine.world.terms
     if not machine.expansions and terms.sealed > 0:
         for term in range(terms.sealed):
-            if terms.keys[term][0] == _EXPAND:
+            if terms.keys[term][0] == EXPAND:
                 machine.expansions.setdefault(terms.operands[term], []).append(term)
         machine.expansions.setdefault((-1,), [])
     return machine.expansions

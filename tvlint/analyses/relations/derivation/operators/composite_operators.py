@@ -23,6 +23,7 @@ from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps,
 from tvlint.ops.table import adds_both, spec_of
 
 REPEATED = "repeat-interleave"
+EXPAND = "expand"
 
 
 def evaluated_once(machine: Machine, case: Case, values: tuple[Value, ...]) -> Saved:
@@ -68,15 +69,19 @@ def repeated(
 ) -> Saved:
     """Every element several times in a row, as what that is: a new dimension, widened, and joined with the one before.
 
-    So told, a part of the elements gives a part of the result, and so do some of the `copies` of one element.
+    So told, a part of the elements gives a part of the result, and so do some of the `copies` of one element. Where a dimension
+    has one element it is widened.
     """
     world, (repeats,), within = machine.world, bound.attributes, InSteps(machine, values)
     dim = next(i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
-    size = (-1,) * (dim + 1) + (repeats,) + (-1,) * (len(bound.operands[0]) - dim - 1)
-    added = _then(within, "unsqueeze", {"dim": dim + 1}, 0)
-    wide = within.value(_then(within, "expand", {"size": size}, added))
     if not isinstance(repeats, int):
         raise UnsupportedError(f"`{call.op}` {repeats} times")
+    if world.terms.shape[values[0].term][dim] == 1 and dim != world.terms.slot[values[0].term] and copies is None:
+        alone = {"size": (-1,) * dim + (repeats,) + (-1,) * (len(bound.operands[0]) - dim - 1)}
+        return within.saved(EXPAND, bound, _then(within, EXPAND, alone, 0))
+    size = (-1,) * (dim + 1) + (repeats,) + (-1,) * (len(bound.operands[0]) - dim - 1)
+    added = _then(within, "unsqueeze", {"dim": dim + 1}, 0)
+    wide = within.value(_then(within, EXPAND, {"size": size}, added))
     shape = world.local_shape(wide)
     joined = reshape(world, wide, (*shape[:dim], shape[dim] * repeats, *shape[dim + 2 :]))
     if copies is not None:

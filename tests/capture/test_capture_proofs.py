@@ -102,6 +102,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("padded_sentences", "padded_sentences_reference", "dp 2", "1"),
         ("few_rows", "few_rows_reference", "dp 3", "2"),
         ("flexible_attention", "flexible_attention_reference", "dp 2", "1"),
+        ("contrastive", "contrastive_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:

@@ -116,6 +116,8 @@ FAULTS = {
         "model.clip_grad_norm_(0.5)",
         "model.clip_grad_norm_(0.3)",
     ),
+    "pairs that each rank counts from the first": ("contrastive.py", "torch.arange(size) + RANK * size", "torch.arange(size)"),
+    "what other ranks have taken without its gradient": ("contrastive.py", ".nn.all_gather(x)", ".nn.all_gather(x.detach())"),
     "a scaled loss that is divided by the ranks": ("loss_scaling.py", ", y[own])).b", ", y[own]) / WORLD).b"),
     "gradients of shards that are not reduced": (
         "accumulation.py",

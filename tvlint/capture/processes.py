@@ -157,7 +157,15 @@ def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -
     """Run the program up to the end of its first training step; `replaced` hears of what is replaced for that."""
     import torch
 
-    from tvlint.capture import deepspeed, distributed_draws, flat_weights, flexible_attention, megatron, pipelining
+    from tvlint.capture import (
+        collective_gradients,
+        deepspeed,
+        distributed_draws,
+        flat_weights,
+        flexible_attention,
+        megatron,
+        pipelining,
+    )
     from tvlint.capture import megatron_training as training
     from tvlint.capture.imports import change_when_imported
     from tvlint.capture.ran import Ran
@@ -180,6 +188,7 @@ def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -
         keep = install(replaced.setdefault)
         of_training = training.changes(step, launch, replaced.setdefault, reduced.setdefault)
         of_torch = {**distributed_draws.changes(replaced.setdefault), **flexible_attention.changes(replaced.setdefault)}
+        of_torch |= collective_gradients.changes(replaced.setdefault)
         of_torch |= flat_weights.changes(step.before, step.aside, keep.device)
         of_frameworks = {**pipelining.changes(step), **deepspeed.changes(step)}
         change_when_imported({**megatron.changes(step, replaced.setdefault), **of_training, **of_frameworks, **of_torch})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Outcome, Problem, Reason, Verdict
 from tvlint.ir.location import Location
@@ -271,7 +271,8 @@ def _without_gradient(parallel: Recorded, reference: Recorded) -> set[str]:
         if weight not in left:
             continue
         gradient = parallel.gradients.get((rank, weight))
-        cut = left[weight][tuple(slice(low, high) for low, high in box)]
+        place: tuple[Any, ...] = (*(slice(low, high) for low, high in box), ...)  # a view also where there is no dimension
+        cut = left[weight][place]
         if gradient is None or gradient.shape != cut.shape:
             lacking.add(weight)
         else:

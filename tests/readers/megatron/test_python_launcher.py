@@ -358,7 +358,6 @@ def test_rounds_and_calls_that_launch_otherwise_are_cases_with_their_condition(
     [
         f"o = dict(tp=4)\no.update(os.environ)\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
         f"o = dict(tp=4)\nos.change(o)\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
-        f"o = dict(tp=4)\nif os.name:\n    o['tp'] = 2\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
         f"o = dict(tp=4)\nif os.name:\n    o = dict(tp=2)\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
         f"o = dict(tp=4)\nfor k in os.environ:\n    o[k] = 2\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n",
         f"o = dict(tp=4)\ndef f():\n    o['tp'] = 2\ndef g():\n    subprocess.run([*start, {SIZE}, str(o['tp'])])\nf()\ng()\n",
@@ -383,6 +382,44 @@ def test_rounds_and_calls_that_launch_otherwise_are_cases_with_their_condition(
 )
 def test_what_may_be_otherwise_stays_open(body: str, tmp_path: Path) -> None:
     assert [size for _, size, _ in launched(tmp_path, body)] == ["?"]
+
+
+def test_a_branch_that_sets_a_number_is_a_case(tmp_path: Path) -> None:
+    body = f"o = dict(tp=4)\nif os.name:\n    o['tp'] = 2\nsubprocess.run([*start, {SIZE}, str(o['tp'])])\n"
+    assert [size for _, size, _ in launched(tmp_path, body)] == ["?", 2]
+
+
+def test_an_entry_that_a_parameter_names_is_any_of_its_table(tmp_path: Path) -> None:
+    body = f"T = {{'a': {{'tp': 2}}, 'b': {{'tp': 4}}}}\ndef go(m):\n    subprocess.run([*start, {SIZE}, str(T[m]['tp'])])\n"
+    found = [(condition, size) for condition, size, _ in launched(tmp_path, body)]
+    assert found == [("", "?"), (" with `m=a`", 2), (" with `m=b`", 4)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "T = '--tensor-model-parallel-size %(tp)d'\nsubprocess.run(['torchrun pretrain_gpt.py ' + T % {'tp': 4}])\n",
+        f"h = ['a', 'b', 'c', 'd']\nsubprocess.run([*start, {SIZE}, str(len(h))])\n",
+        "O = {'tensor-model-parallel-size': 4}\ndef flags(d):\n    out = []\n    for k, v in d.items():\n"
+        "        out += [f'--{k}', str(v)]\n    return out\ndef go():\n    subprocess.run([*start, *flags(O)])\ngo()\n",
+        f"class C:\n    def __init__(self, tp=4):\n        self.tp = tp\n    def run(self):\n"
+        f"        subprocess.run([*start, {SIZE}, str(self.tp)])\nC().run()\n",
+        f"import click\n@click.command()\n@click.option('--tp', default=4)\ndef main(tp):\n"
+        f"    subprocess.run([*start, {SIZE}, str(tp)])\n",
+        f"import asyncio\nasync def main():\n    await asyncio.create_subprocess_exec(*start, {SIZE}, '4')\n",
+    ],
+)
+def test_what_is_filled_in_or_read_is_known(body: str, tmp_path: Path) -> None:
+    assert [size for _, size, _ in launched(tmp_path, body)] == [4]
+
+
+@pytest.mark.parametrize("template", ["%(tp)d", "%d", "%s"])
+def test_a_placeholder_is_no_value(template: str, tmp_path: Path) -> None:
+    text = f"torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers {template} --tensor-model-parallel-size {template}"
+    (tmp_path / "launch.py").write_text(f"import subprocess\nC = '{text}'\ndef go(p):\n    subprocess.run(C % p, shell=True)\n")
+    document = read(str(tmp_path / "launch.py"))
+    assert document is not None
+    assert document.findings == ()
 
 
 def test_a_program_is_no_script_of_a_shell(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ MOST_NODES = 100_000
 IMPORTS = re.compile(rb"^(?:import \w|from [\w.]+ import )", re.MULTILINE)
 LISTED = re.compile(rb"[\"']--(?:tensor|pipeline)-model-parallel-size[\"'],\s*(?:str\(|f?[\"'][^-\"'])")
 """An option that only Megatron has, in a list, with a value that is computed."""
-STARTS = re.compile(rb"\b(?:subprocess|os\.(?:system|popen|exec\w+))\b")
+STARTS = re.compile(rb"\b(?:(?:create_)?subprocess|asyncio\.create_subprocess_\w+|os\.(?:system|popen|exec\w+))\b")
 STARTED = re.compile(rb"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b|\bpretrain_\w+\.py\b")
 MOST_BRANCHES = 16
 LONGEST = 60
@@ -69,17 +69,22 @@ def _followed(source: Source, module: ast.Module) -> Document | None:
     names.functions = {name: function for name, function in names.functions.items() if id(function) in of_module_body}
     names.bodies = {name: function for name, function in names.bodies.items() if id(function) in of_module_body}
     functions = [node for node in nodes if isinstance(node, FUNCTIONS)]
-    changed = frozenset(name for function in functions for name in changed_in(function))
+    changed = frozenset(name for function in functions for name in changed_in(function, names))
     program = Program(source, names, MEANING, _launching(names), changed)
     configurations, findings = _configurations(program, _evaluations(program, module, functions))
     if not configurations:
         return None
     configurations = _with_rounds(configurations)
     cases: dict[Location | None, list[Configuration]] = {configuration.location: [] for configuration in configurations}
-    for branch, condition in _branches(nodes):
-        program.supposed = branch
+    suppositions: list[tuple[list[ast.stmt], dict[str, str], str]] = [
+        (branch, {}, condition) for branch, condition in _branches(nodes)
+    ]
+    suppositions += [([], {name: key}, f" with `{name}={key}`") for name, keys in program.keys.items() for key in keys]
+    for branch, chosen, condition in suppositions[:MOST_BRANCHES]:
+        program.supposed, program.chosen = branch, chosen
+        reached = _reaching(branch[0].lineno, functions, names) if branch else functions
         try:
-            evaluations = _evaluations(program, module, _reaching(branch[0].lineno, functions, names))
+            evaluations = _evaluations(program, module, reached)
         except ReadError:
             break
         for launch in _launches(program, evaluations) or _lists(evaluations):
@@ -172,7 +177,8 @@ def _reaching(line: int, functions: Sequence[Function], names: Names) -> Sequenc
 
 
 def _branches(nodes: Iterable[ast.AST]) -> Iterable[tuple[list[ast.stmt], str]]:
-    """Return the first branches that add to a list of options and go on after that, and the condition of each in words.
+    """Return the first branches that add to a list of options, or set numbers, and go on after that, and the condition of each
+    in words.
 
     One of a loop runs in some rounds and not in others.
     """
@@ -182,9 +188,17 @@ def _branches(nodes: Iterable[ast.AST]) -> Iterable[tuple[list[ast.stmt], str]]:
     for node in (node for node in all_nodes if isinstance(node, ast.If) and id(node) not in looped):
         for branch, word in ((node.body, "where"), (node.orelse, "where not")):
             inner = [node for statement in branch for node in ast.walk(statement)]
-            if any(map(_is_flag, inner)) and not any(isinstance(node, LEAVES) for node in inner):
+            if any(map(_is_number_or_flag, inner)) and not any(isinstance(node, LEAVES) for node in inner):
                 found.append((branch, f" {word} `{ast.unparse(node.test)[:LONGEST]}`"))
+    found.sort(key=lambda each: not any(_is_flag(node) for statement in each[0] for node in ast.walk(statement)))
     return found[:MOST_BRANCHES]
+
+
+def _is_number_or_flag(node: ast.AST) -> bool:
+    """Return whether a node names an option, or sets names to numbers that an option may get."""
+    values = node.value.elts if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) else ()
+    values = [node.value] if isinstance(node, ast.Assign) and not values else values
+    return _is_flag(node) or any(isinstance(each, ast.Constant) and type(each.value) is int for each in values)
 
 
 def _is_flag(node: ast.AST) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 
+from tvlint.readers.megatron.python.names import CHANGES_NOTHING, Names
 from tvlint.readers.megatron.python.scope import Program, Scope, Table, Thing, parts_of
 from tvlint.readers.megatron.python.texts_and_lists import items_of, sum_of
 from tvlint.readers.shell.values import Array, Gap, Value, bounded
 from tvlint.readers.shell.words import merge
-
-CHANGES_NOTHING = frozenset({"copy", "count", "get", "index", "items", "keys", "values"})
 
 
 def of_module(program: Program) -> Scope:
@@ -86,7 +85,7 @@ def forget_shared(scope: Scope, name: str, node: ast.expr | ast.stmt | None) -> 
         scope.shared.clear()
 
 
-def changed_in(node: ast.AST) -> set[str]:
+def changed_in(node: ast.AST, names: Names) -> set[str]:
     """Return the names of lists and tables that something within may change where they are."""
     found = set[str]()
     for each_node in ast.walk(node):
@@ -100,5 +99,6 @@ def changed_in(node: ast.AST) -> set[str]:
             case ast.Call(func=ast.Name(id=name)) if hasattr(builtins, name):
                 continue
             case ast.Call():
-                found.update(given.id for given in each_node.args if isinstance(given, ast.Name))
+                given = ((place, each) for place, each in enumerate(each_node.args) if isinstance(each, ast.Name))
+                found.update(each.id for place, each in given if not names.only_reads(each_node, place))
     return found

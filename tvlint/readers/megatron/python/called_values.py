@@ -7,7 +7,7 @@ import ast
 from tvlint.readers.megatron.python.scope import MOST_WITHIN, Function, Scope, Table, Thing
 from tvlint.readers.megatron.python.texts import as_number, changed
 from tvlint.readers.megatron.python.texts_and_lists import formatted, from_outside
-from tvlint.readers.shell.values import Array, Scalar, Value, bounded, known_text
+from tvlint.readers.shell.values import Array, Scalar, Value, Word, bounded, known_text
 from tvlint.readers.shell.words import join, split_value
 
 FROM_OUTSIDE = frozenset({"os.getenv", "os.environ.get"})
@@ -56,6 +56,12 @@ def _called(scope: Scope, node: ast.Call, depth: int) -> Value:
         return Scalar(as_number(first.pieces)) if node.func.id == "int" and isinstance(first, Scalar) else first
     if isinstance(node.func, ast.Name) and node.func.id in ("list", "tuple") and isinstance(first, Array):
         return first
+    if isinstance(node.func, ast.Name) and node.func.id == "len" and isinstance(first, Array):
+        return (
+            scope.plain(str(len(first.items)), node)
+            if all(isinstance(each, Word) for each in first.items)
+            else scope.hole(node)
+        )
     name = scope.names.dotted(node.func)
     if name in FROM_OUTSIDE and len(given) == 2:
         return from_outside(scope, node.args[1], depth)

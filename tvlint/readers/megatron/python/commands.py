@@ -8,9 +8,10 @@ import builtins
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.launch_script import is_launch
 from tvlint.readers.megatron.launcher import split_launch
-from tvlint.readers.megatron.python.assignments import CHANGES_NOTHING, change, of_module
+from tvlint.readers.megatron.python.assignments import change, of_module
 from tvlint.readers.megatron.python.called_values import arguments_of
 from tvlint.readers.megatron.python.conditions import also
+from tvlint.readers.megatron.python.names import CHANGES_NOTHING
 from tvlint.readers.megatron.python.scope import MOST_WITHIN, Scope
 from tvlint.readers.shell.lexer import commands_in
 from tvlint.readers.shell.state import Command
@@ -19,10 +20,13 @@ from tvlint.readers.shell.values import Array, Gap, Item, Scalar, Value, Word
 RUNNERS = frozenset(
     {
         *(f"subprocess.{name}" for name in ("run", "Popen", "call", "check_call", "check_output")),
+        *(f"asyncio.create_subprocess_{name}" for name in ("exec", "shell")),
         *(f"os.{name}" for name in ("system", "popen", "execv", "execve", "execvp", "execvpe")),
     }
 )
 """The functions that start a command as it is given; others may add words to it."""
+WORD_BY_WORD = "asyncio.create_subprocess_exec"
+"""The function that starts a command of which each argument is a word."""
 HARMLESS = frozenset({"argparse", "copy", "dataclasses", "json", "logging", "shlex", "textwrap", "typing", "warnings"})
 """Modules whose functions start nothing and leave lists as they are."""
 WITHIN = (ast.stmt, ast.ExceptHandler, ast.match_case)
@@ -64,7 +68,8 @@ def _follow_call(scope: Scope, call: ast.Call, is_sure: bool) -> None:
     if _is_harmless(call.func, function):
         return
     is_method = of is not None and not function and not (isinstance(of, ast.Name) and of.id == "self")
-    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+    listed = [ast.copy_location(ast.List(call.args, ast.Load()), call)] if function == WORD_BY_WORD else call.args
+    for place, given in enumerate((*listed, *(keyword.value for keyword in call.keywords))):
         value = scope.value(given)
         for words in () if followed or (is_method and isinstance(value, Scalar)) else _commands(value):
             launch = split_launch(words)
@@ -72,7 +77,12 @@ def _follow_call(scope: Scope, call: ast.Call, is_sure: bool) -> None:
                 more = () if function in RUNNERS else (Gap("another function may add words", scope.span(call.func)),)
                 scope.commands.append(Command((*words, *more), scope.span(given), {}))
                 scope.program.conditions[id(scope.commands[-1])] = scope.condition
-        if isinstance(given, ast.Name) and not is_method and function not in RUNNERS:
+        if (
+            isinstance(given, ast.Name)
+            and not is_method
+            and function not in RUNNERS
+            and not scope.names.only_reads(call, place)
+        ):
             change(scope, given.id, call)
 
 

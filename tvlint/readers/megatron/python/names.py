@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from tvlint.readers.sources.python_syntax import text_of
 
 STEPS = 300_000
+CHANGES_NOTHING = frozenset({"copy", "count", "get", "index", "items", "keys", "values"})
+"""Methods that leave a list or a table as it is."""
 MOST_CALLS = 100
 
 
@@ -41,8 +43,24 @@ class Names:
     """How often the program assigns to an attribute of a name, whatever the object is."""
     bases: set[str] = field(default_factory=set)
     """The classes of which the program derives others."""
+    read: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By function, the parameters of which it does nothing but read the entries."""
     steps: int = STEPS
     """What may still be done to follow the program: words that are added to others."""
+
+    def only_reads(self, call: ast.Call, place: int) -> bool:
+        """Return whether a call is one of a function of the program that only reads the list or table at a place."""
+        function = self.bodies.get(call.func.id) if isinstance(call.func, ast.Name) else None
+        places = [*function.args.posonlyargs, *function.args.args] if function is not None else []
+        if (
+            function is None
+            or place >= min(len(places), len(call.args))
+            or any(isinstance(each, ast.Starred) for each in call.args)
+        ):
+            return False
+        if function.name not in self.read:
+            self.read[function.name] = _only_read(function)
+        return places[place].arg in self.read[function.name]
 
     def dotted(self, node: ast.expr) -> str:
         """Return the full name of a function, as `subprocess.run` of an imported `run`; empty of what has none."""
@@ -90,7 +108,7 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
                 found.parsed.update(target.id for target in node.targets if isinstance(target, ast.Name))
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
                 found.stored[name] += 1
-            case ast.Call(func=ast.Attribute(attr="add_argument")):
+            case ast.Call(func=ast.Attribute(attr="add_argument" | "option")):
                 _option(found.options, node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 functions[node.name] += 1
@@ -118,6 +136,22 @@ def _methods(names: Names, node: ast.ClassDef) -> None:
 def _gives_one_result(node: ast.FunctionDef) -> bool:
     ends = [each_node for each_node in ast.walk(node) if isinstance(each_node, (ast.Return, ast.Yield, ast.YieldFrom))]
     return len(ends) == 1 and ends[0] is node.body[-1] and not node.decorator_list
+
+
+def _only_read(function: ast.FunctionDef) -> frozenset[str]:
+    """Return the parameters that a function names only where it reads entries or runs through them."""
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    reads = set[int]()
+    for node in ast.walk(function):
+        match node:
+            case ast.Attribute(value=ast.Name() as of, attr=name, ctx=ast.Load()) if name in CHANGES_NOTHING - {"copy"}:
+                reads.add(id(of))
+            case ast.Subscript(value=ast.Name() as of, ctx=ast.Load()):
+                reads.add(id(of))
+            case ast.For(iter=ast.Name() as of) | ast.comprehension(iter=ast.Name() as of):
+                reads.add(id(of))
+    others = {node.id for node in names if id(node) not in reads}
+    return frozenset(place.arg for place in (*function.args.posonlyargs, *function.args.args) if place.arg not in others)
 
 
 def _fields(node: ast.ClassDef) -> dict[str, ast.expr]:

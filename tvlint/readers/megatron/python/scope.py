@@ -76,6 +76,10 @@ class Program:
     """By the identity of each command, the round or the call in which it is started, in words."""
     supposed: list[ast.stmt] = field(default_factory=list)
     """The branch of a condition that is followed as the one that runs; none where it is empty."""
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By each key that is not known, as the program writes it, those of the table that it names an entry of."""
+    chosen: dict[str, str] = field(default_factory=dict)
+    """Keys that are not known, as the program writes them, with the entry that each is supposed to name."""
     repeated: int = MOST_REPEATED
 
 

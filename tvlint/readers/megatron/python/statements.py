@@ -45,7 +45,8 @@ def follow_function(
     )
     calls = (call,) if call is not None else outer.names.calls.get(node.name, ())
     for name, value in _parameters(scope, node.args, calls, is_called=call is not None):
-        scope.put(name, value)
+        default = outer.names.options.get(name) if node.decorator_list else None
+        scope.put(name, value if default is None else from_outside(scope, default, 0))
     for name, thing in given.items():
         scope.put(name, thing)
     _follow(scope, node.body, is_sure=True)
@@ -118,7 +119,7 @@ def _follow_within(scope: Scope, statement: ast.stmt, is_sure: bool, depth: int)
         for node in stored:
             if node.id in scope.variables or node.id in scope.tables:
                 scope.put(node.id, scope.hole(node))
-        for name in changed_in(statement):
+        for name in changed_in(statement, scope.names):
             change(scope, name, statement)
     decided = decide(scope, statement.test) if isinstance(statement, ast.If) and is_given(scope, statement.test) else None
     for iter_child_node in ast.iter_child_nodes(statement):

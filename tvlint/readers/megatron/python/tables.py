@@ -11,6 +11,8 @@ from tvlint.readers.megatron.python.scope import DEEPEST, Scope, Table, Thing
 from tvlint.readers.megatron.python.texts_and_lists import from_outside
 from tvlint.readers.shell.values import Array, Scalar, Word
 
+MOST_KEYS = 12
+"""Of a table with more entries, none is supposed to be meant."""
 SAME_TABLE = frozenset({"dataclasses.asdict", "copy.copy", "copy.deepcopy"})
 
 
@@ -110,7 +112,7 @@ def entry_of(scope: Scope, node: ast.Attribute | ast.Subscript, depth: int) -> T
     if isinstance(node, ast.Attribute):
         table = scope.table(node.value, depth)
         return table.entries.get(node.attr) if table is not None and not table.is_list else None
-    key = scope.text(node.slice) if not isinstance(node.slice, ast.Slice) else None
+    key = _key(scope, node, depth)
     value = scope.thing(node.value, depth) if key is not None else None
     if key is None or isinstance(value, Table):
         return value.entries.get(key) if isinstance(value, Table) and key is not None else None
@@ -119,6 +121,21 @@ def entry_of(scope: Scope, node: ast.Attribute | ast.Subscript, depth: int) -> T
         return None
     last = words[-1]
     return Scalar(last.pieces) if isinstance(last, Word) else None
+
+
+def _key(scope: Scope, node: ast.Subscript, depth: int) -> str | None:
+    """Return the key of an entry; of one that is not known, the one that it is supposed to be."""
+    if isinstance(node.slice, ast.Slice):
+        return None
+    key = scope.text(node.slice)
+    if key is not None or not isinstance(node.slice, (ast.Name, ast.Attribute)):
+        return key
+    name = ast.unparse(node.slice)
+    if name not in scope.program.keys:
+        table = scope.table(node.value, depth)
+        keys = () if table is None or table.is_list else tuple(table.entries)
+        scope.program.keys[name] = keys if len(keys) <= MOST_KEYS else ()
+    return scope.program.chosen.get(name)
 
 
 def _attribute(scope: Scope, owner: ast.ClassDef, name: str, depth: int) -> Thing | None:
@@ -138,7 +155,8 @@ def _attribute(scope: Scope, owner: ast.ClassDef, name: str, depth: int) -> Thin
         is_of_self = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
         if isinstance(statement, ast.Assign) and is_of_self and isinstance(target, ast.Attribute) and target.attr == name:
             program.following.append(f"{owner.name}.__init__")
-            before = ast.FunctionDef(**{**vars(making), "body": making.body[:place]})
+            given = ast.arguments(**{**vars(making.args), "args": making.args.args[1:]})
+            before = ast.FunctionDef(**{**vars(making), "name": owner.name, "args": given, "body": making.body[:place]})
             scope = program.meaning.follow(of_module(program), before)
             scope.owner = owner
             thing = scope.thing(statement.value, depth)

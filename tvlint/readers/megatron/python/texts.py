@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tvlint.readers.shell.values import LONGEST, Hole, Piece, Span, Text, from_outside, known_text, slice_text
+from tvlint.readers.shell.values import LONGEST, Hole, Piece, Span, Text, from_outside, known_text
 
 PLACEHOLDER = re.compile(r"\{(\w*)\}")
 """What `format` fills in."""
-_DIRECTIVE = re.compile(r"%(.)")
+DIRECTIVE = re.compile(r"%(?:\((\w+)\))?[sdi]")
+"""What `%` fills in."""
 _NUMBER = re.compile(r"-?\d{1,15}")
 _METHODS: Mapping[str, Callable[..., str]] = {
     "replace": str.replace,
@@ -77,12 +78,17 @@ def _is_too_long(method: str, text: str, given: Sequence[str]) -> bool:
     return len(text) + text.count(old) * len(new) > LONGEST
 
 
-def filled(pieces: Sequence[Piece], listed: Sequence[tuple[Piece, ...]], named: Mapping[str, tuple[Piece, ...]]) -> list[Piece]:
-    """Return the pieces of a template with what `format` puts into its placeholders; others stay open."""
+def filled(
+    pieces: Sequence[Piece],
+    listed: Sequence[tuple[Piece, ...]],
+    named: Mapping[str, tuple[Piece, ...]],
+    placeholder: re.Pattern[str] = PLACEHOLDER,
+) -> list[Piece]:
+    """Return the pieces of a template with what `format`, or `%`, puts into its placeholders; others stay open."""
     found: list[Piece] = []
     count = 0
     for piece in pieces:
-        match = PLACEHOLDER.fullmatch(piece.span.source.text, piece.span.start, piece.span.end)
+        match = placeholder.fullmatch(piece.span.source.text, piece.span.start, piece.span.end)
         if not isinstance(piece, Hole) or match is None:
             found.append(piece)
             continue
@@ -92,21 +98,3 @@ def filled(pieces: Sequence[Piece], listed: Sequence[tuple[Piece, ...]], named: 
         given = listed[place] if place < len(listed) else named.get(name)
         found += (piece,) if given is None else given
     return found
-
-
-def substituted(pieces: Sequence[Piece], given: Sequence[tuple[Piece, ...]]) -> list[Piece] | None:
-    """Return the pieces of a text with what `%` puts into its `%s` and `%d`; None where it has others, or more or fewer."""
-    found: list[Piece] = []
-    waiting = list(given)
-    for piece in pieces:
-        if not isinstance(piece, Text):
-            found.append(piece)
-            continue
-        start = 0
-        for match in _DIRECTIVE.finditer(piece.text):
-            if match[1] not in "sd" or not waiting:
-                return None
-            found += (slice_text(piece, start, match.start()), *waiting.pop(0))
-            start = match.end()
-        found.append(slice_text(piece, start, len(piece.text)))
-    return None if waiting else found

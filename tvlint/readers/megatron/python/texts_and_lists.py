@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tvlint.readers.megatron.python.scope import Scope, Table, Thing, parts_of
-from tvlint.readers.megatron.python.texts import PLACEHOLDER, computed, filled, may_be_added, substituted
+from tvlint.readers.megatron.python.texts import DIRECTIVE, PLACEHOLDER, computed, filled, may_be_added
 from tvlint.readers.shell.values import (
     Array,
     Gap,
@@ -25,6 +25,7 @@ from tvlint.readers.shell.values import (
     slice_text,
 )
 
+OPEN = re.compile(f"{PLACEHOLDER.pattern}|{DIRECTIVE.pattern}")
 CHUNK = re.compile(r"\s+|\S+")
 QUOTED = re.compile(r"[\"'`$\\]")
 """What a shell that takes the text may read otherwise."""
@@ -65,12 +66,12 @@ def pieces_of(scope: Scope, node: ast.JoinedStr | ast.Constant, depth: int) -> I
 
 
 def _with_placeholders(text: Text) -> Iterator[Piece]:
-    """Yield the parts of a text; what `format` may fill in is open."""
+    """Yield the parts of a text; what `format` or `%` may fill in is open."""
     start = 0
-    for match in PLACEHOLDER.finditer(text.text):
+    for match in OPEN.finditer(text.text):
         if match.start() > start:
             yield slice_text(text, start, match.start())
-        yield Hole("filled in by `format`", slice_text(text, match.start(), match.end()).span)
+        yield Hole("filled in elsewhere", slice_text(text, match.start(), match.end()).span)
         start = match.end()
     if start < len(text.text):
         yield slice_text(text, start, len(text.text))
@@ -101,10 +102,13 @@ def computed_of(
         return found
     if not isinstance(operator, ast.Mod):
         return None
+    if any(isinstance(piece, Text) and "%" in piece.text for piece in one.pieces):
+        return None
+    table = scope.table(node.right, 0) if isinstance(node, ast.BinOp) else None
+    named = {} if table is None else {name: _text_of(scope, thing, node) for name, thing in table.entries.items()}
     parts = [other] if isinstance(other, Scalar) else parts_of(other) or []
-    texts = [part.pieces for part in parts if isinstance(part, Scalar)]
-    pieces = substituted(one.pieces, texts) if len(texts) == len(parts) else None
-    return tuple(pieces) if pieces is not None else None
+    listed = [_text_of(scope, scope.hole(node) if part is None else part, node) for part in parts]
+    return tuple(filled(one.pieces, listed, named, DIRECTIVE))
 
 
 def formatted(scope: Scope, call: ast.Call, template: Value, depth: int) -> Value:
@@ -120,7 +124,7 @@ def formatted(scope: Scope, call: ast.Call, template: Value, depth: int) -> Valu
     return bounded(Scalar(tuple(filled(template.pieces, listed, texts))), scope.span(call))
 
 
-def _text_of(scope: Scope, thing: Thing, node: ast.expr) -> tuple[Piece, ...]:
+def _text_of(scope: Scope, thing: Thing, node: ast.expr | ast.stmt) -> tuple[Piece, ...]:
     return thing.pieces if isinstance(thing, Scalar) else scope.hole(node).pieces
 
 

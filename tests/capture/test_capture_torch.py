@@ -332,6 +332,26 @@ def test_a_kernel_that_is_launched_names_its_line(tmp_path: Path) -> None:
     assert "operators of torch" in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["LayerNorm", "RMSNorm"])
+def test_a_norm_of_which_the_weight_is_kept_without_one_computes_with_it(kind: str) -> None:
+    import torch
+
+    from tvlint.capture.megatron import center
+
+    norm, plain = getattr(torch.nn, kind)(4, eps=1e-3), getattr(torch.nn, kind)(4, eps=1e-3)
+    center(norm)
+    assert [name for name, _ in norm.named_parameters()] == [name for name, _ in plain.named_parameters()]
+    assert not norm.weight.any()
+    given, added = torch.randn(3, 4), torch.randn(4)
+    with torch.no_grad():
+        norm.weight.copy_(added)
+        plain.weight.copy_(added + 1)
+    torch.testing.assert_close(norm(given), plain(given))
+    norm(given).square().sum().backward()
+    plain(given).square().sum().backward()
+    torch.testing.assert_close(norm.weight.grad, plain.weight.grad)
+
+
 GIVEN = """
 import os
 import torch

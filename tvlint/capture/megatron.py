@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from tvlint.capture import megatron_attention
 from tvlint.capture.imports import Change
@@ -36,22 +37,42 @@ def _random_states(module: Any) -> None:
 
 
 def _norms(module: Any, replace: Replace) -> None:
-    """Let torch's norms be used with sequence parallelism, marked as the norms of Apex and TransformerEngine are."""
+    """Let torch's norms be used with sequence parallelism, marked as the norms of Apex and TransformerEngine are.
+
+    Weights that are kept without the one that they begin with get it where they are used.
+    """
     plain = module.WrappedTorchNorm.__new__
 
     def new(kind: Any, config: Any, *args: Any, **kwargs: Any) -> Any:
         parallel, config.sequence_parallel = config.sequence_parallel, False
+        centered, config.layernorm_zero_centered_gamma = config.layernorm_zero_centered_gamma, False
         try:
             norm = plain(kind, config, *args, **kwargs)
         finally:
-            config.sequence_parallel = parallel
+            config.sequence_parallel, config.layernorm_zero_centered_gamma = parallel, centered
         if parallel:
             replace("norm of torch in place of Apex's and TransformerEngine's, under sequence parallelism too")
+        if centered and isinstance(norm, torch.nn.LayerNorm | torch.nn.RMSNorm):
+            replace("norm of torch, given one more than its weight, in place of Apex's and TransformerEngine's")
+            center(norm)
         for parameter in norm.parameters():
             parameter.sequence_parallel = parallel
         return norm
 
     module.WrappedTorchNorm.__new__ = new
+
+
+def center(norm: torch.nn.LayerNorm | torch.nn.RMSNorm) -> None:
+    """Let the weight of a norm be what is added to one, and begin with nothing."""
+    torch.nn.init.zeros_(norm.weight)
+
+    def shifted(given: torch.Tensor) -> torch.Tensor:
+        shape, weight = list(norm.normalized_shape), norm.weight + 1
+        if isinstance(norm, torch.nn.LayerNorm):
+            return functional.layer_norm(given, shape, weight, norm.bias, norm.eps)
+        return functional.rms_norm(given, shape, weight, norm.eps)
+
+    norm.forward = shifted  # type: ignore[method-assign,unused-ignore]
 
 
 def _experts(module: Any) -> None:

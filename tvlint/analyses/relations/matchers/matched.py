@@ -11,6 +11,7 @@ from tvlint.analyses.relations.matchers.blocks import lone_blocks
 from tvlint.analyses.relations.matchers.copies import copies_of_different_values
 from tvlint.analyses.relations.matchers.divergent import computed_otherwise
 from tvlint.analyses.relations.matchers.local_counts import means_by_local_counts
+from tvlint.analyses.relations.matchers.parted import values_made_otherwise
 from tvlint.analyses.relations.matchers.piece_order import results_out_of_order
 from tvlint.analyses.relations.matchers.positions import misplaced_positions
 from tvlint.analyses.relations.matchers.projection import Projection
@@ -29,3 +30,4 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from misplaced_positions(projection)
     yield from copies_of_different_values(projection)
     yield from of_other_weights_and_ranks(projection)
+    yield from values_made_otherwise(projection)

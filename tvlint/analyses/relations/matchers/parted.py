@@ -1,0 +1,206 @@
+"""Values that a collective takes for pieces or parts of one, and that a rank makes otherwise than the others at one place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.mesh_axes import batch_axes
+from tvlint.analyses.relations.defect import Defect, at
+from tvlint.analyses.relations.matchers.projection import Projection
+from tvlint.analyses.relations.terms.loss_identities import multiplied
+from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.ranks import describe
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
+
+_DIFFERING = ("gathers-different-values", "sum-of-different-values")
+_MOST_TERMS = 256
+"""So many operators of two values are compared: where those differ that are farther back, nothing is said."""
+
+_REPAIR = "let all ranks compute the value alike"
+
+
+@dataclass(frozen=True, slots=True)
+class _Parted:
+    """Where two values part: the terms in each other's place, and how they differ, in words."""
+
+    one: int
+    other: int
+    how: str
+
+
+def values_made_otherwise(projection: Projection) -> Iterator[Defect]:
+    """Yield the operators that make what most other ranks of a collective make otherwise: a multiple, a rounded value, another
+    activation, or one of operands in each other's place.
+
+    Values that differ in more than one such place, or in what they are made of, may be meant. Ranks with data of their own may
+    weigh it before it is summed.
+    """
+    plan, index = projection.plan, _Index(projection)
+    for is_sum, held in _meetings(projection):
+        counts = Counter(term for _, term in held.values())
+        usual, most = max(counts.items(), key=lambda item: (item[1], -_depth(projection, item[0])))
+        others = [rank for rank in held if held[rank][1] == usual]
+        weighed = is_sum and _are_of_data(projection, held)
+        for rank, (_, term) in held.items() if 2 * most >= len(held) and len(counts) > 1 and not weighed else ():
+            parted = _parted(index, usual, term, (others[0], rank)) if term != usual else None
+            found = index.maker(rank, parted.other) if parted is not None else None
+            if parted is not None and found is not None:
+                by, name, (segment, maker) = found
+                how = parted.how.replace("{others}", describe(tuple(sorted(others)), plan.mesh) if by == rank else "others")
+                text = f"`{name}` on {{ranks}} {how}"
+                yield at(maker, segment, Defect("divergent-replicas", True, text, by, repair=_REPAIR))
+
+
+class _Index:
+    """The names that ranks give values, found when asked for first."""
+
+    def __init__(self, projection: Projection) -> None:
+        self.alone, self.terms = projection.alone, projection.alone.world.terms
+        self._of: dict[int, dict[int, set[str]]] = {}
+
+    def names(self, rank: int, term: int) -> set[str]:
+        """Return the names that a rank gives a value that it makes; of a weight its name in the model."""
+        head = self.terms.keys[term]
+        if head[0] == "input":
+            return set()
+        return {str(head[1])} if head[0] == "weight" else self._named(term).get(rank, set())
+
+    def maker(self, rank: int, term: int) -> tuple[int, str, tuple[str, Operator]] | None:
+        """Return who makes a value, this rank before others, its name there, and the operator that makes it."""
+        named = self._named(term)
+        for each in (rank, *sorted(named)):
+            makers = self.alone.operators.makers_on(each)
+            computed = [name for name in named.get(each, ()) if isinstance(makers.get(name, ("", None))[1], Compute | Backward)]
+            if computed:
+                return each, min(computed), makers[min(computed)]
+        return None
+
+    def _named(self, term: int) -> dict[int, set[str]]:
+        if not self._of:
+            for (rank, _), local in self.alone.derived.locals.items():
+                for name, value in local.items():
+                    if value is not None:
+                        self._of.setdefault(self.terms.whole(value.term), {}).setdefault(rank, set()).add(name)
+        return self._of.get(term, {})
+
+
+def _depth(projection: Projection, term: int) -> int:
+    """Return how many operators a value is made by, up to as many as are compared."""
+    seen, waiting = {term}, [term]
+    while waiting and len(seen) < _MOST_TERMS:
+        new = set(projection.alone.world.terms.operands[waiting.pop()]) - seen
+        seen |= new
+        waiting += new
+    return len(seen)
+
+
+def _are_of_data(projection: Projection, ranks: Iterable[int]) -> bool:
+    """Return whether ranks lie apart along axes alone whose ranks have data of their own."""
+    coordinates = [projection.plan.mesh.coordinates(rank) for rank in ranks]
+    apart = {axis for axis in projection.axes if len({each[axis] for each in coordinates}) > 1}
+    return apart <= batch_axes(projection.plan)
+
+
+def _meetings(projection: Projection) -> Iterator[tuple[bool, dict[int, tuple[Communicate, int]]]]:
+    """Yield of each collective of different values whether it sums, and by rank what it runs and the term that it puts in.
+
+    Of values of different types another rule speaks.
+    """
+    derived, mesh = projection.alone.derived, projection.plan.mesh
+    turns = Counter[tuple[object, int]]()
+    found: dict[tuple[bool, object], dict[int, tuple[Communicate, int]]] = {}
+    for defect in derived.defects:
+        operator = defect.place
+        if defect.name not in _DIFFERING or not isinstance(operator, Communicate) or not operator.inputs:
+            continue
+        group = operator.group
+        members = (defect.name, operator.kind, group, mesh.first(defect.rank, group.axes) if group.axes else -1)
+        turns[members, defect.rank] += 1
+        value = derived.locals.get((defect.rank, defect.segment), {}).get(operator.inputs[0])
+        if value is not None:
+            is_sum = defect.name == "sum-of-different-values"
+            meeting = found.setdefault((is_sum, (members, turns[members, defect.rank])), {})
+            meeting[defect.rank] = operator, projection.alone.world.terms.whole(value.term)
+    tensors = projection.plan.tensors
+    for (is_sum, _), meeting in found.items():
+        given = [tensors.get(operator.inputs[0]) for operator, _ in meeting.values()]
+        if len({tensor.dtype for tensor in given if tensor is not None}) == 1:
+            yield is_sum, meeting
+
+
+def _parted(index: _Index, usual: int, term: int, ranks: tuple[int, int]) -> _Parted | None:
+    """Return the one place where two values part, where the difference is one that no plan means."""
+    terms = index.terms
+    pairs = _pairs(terms, usual, term)
+    if len(pairs) == 1:
+        ((one, other),) = pairs
+        how = _how(terms, one, other)
+        return _Parted(one, other, how) if how else None
+    if len(pairs) == 2 and pairs[0] == pairs[1][::-1]:
+        names = [index.names(rank, made) for rank in ranks for made in pairs[0]]
+        shared = [sorted(names[place] & names[place + 2]) for place in (0, 1)]
+        if all(shared):
+            how = f"takes `{shared[0][0]}` and `{shared[1][0]}` the other way round than on {{others}}"
+            return _Parted(usual, _meeting_place(terms, term, pairs[0]), how)
+    return None
+
+
+def _how(terms: Terms, one: int, other: int) -> str:
+    """Return in words how the second of two values differs from the first; empty where they may be any two."""
+    more, less = multiplied(terms, other), multiplied(terms, one)
+    if more is not None and more[1] == one:
+        return f"is {more[0]} times what it is on {{others}}"
+    if less is not None and less[1] == other:
+        return f"is {1 / less[0]} times what it is on {{others}}"
+    heads = str(terms.keys[one][0]), str(terms.keys[other][0])
+    if terms.operands[other] == (one,) and has_trait(heads[1], Trait.CONVERSION):
+        return "is a cast of what it is on {others}"
+    alike = terms.operands[one] == terms.operands[other] and terms.shape[one] == terms.shape[other]
+    if alike and heads[0] != heads[1] and all(has_trait(head, Trait.ACTIVATION) for head in heads):
+        return f"is made by `{heads[1]}`, and by `{heads[0]}` on {{others}}"
+    return ""
+
+
+def _pairs(terms: Terms, one: int, other: int) -> list[tuple[int, int]]:
+    """Return the values that stand in each other's place in two values that are otherwise made alike; few, or none."""
+    found, seen, waiting = list[tuple[int, int]](), set[tuple[int, int]](), [(one, other)]
+    while waiting:
+        pair = waiting.pop()
+        if pair in seen or pair[0] == pair[1]:
+            continue
+        seen.add(pair)
+        operands = terms.operands[pair[0]], terms.operands[pair[1]]
+        both = [each for each in operands[0] if each in operands[1]]
+        rest = [[each for each in side if each not in both] or list(side) for side in operands]
+        same = terms.keys[pair[0]] == terms.keys[pair[1]] and len(rest[0]) == len(rest[1]) and rest[0]
+        if len(seen) > _MOST_TERMS or len(found) > 2:
+            return []
+        if same:
+            waiting += zip(*rest, strict=True)
+        else:
+            found.append(pair)
+    return sorted(found)
+
+
+def _meeting_place(terms: Terms, term: int, pair: tuple[int, int]) -> int:
+    """Return the value that both of a pair come together in, of what a value is made of."""
+    within: dict[int, frozenset[int]] = {}
+    waiting = [term]
+    while waiting:
+        each = waiting[-1]
+        new = [operand for operand in terms.operands[each] if operand not in within]
+        if each not in within and new and each not in pair:
+            waiting += new
+            continue
+        waiting.pop()
+        below = frozenset({each}).intersection(pair)
+        within[each] = below.union(*(within.get(operand, frozenset()) for operand in terms.operands[each] if each not in pair))
+    while True:
+        both = [operand for operand in terms.operands[term] if within.get(operand, frozenset()) >= set(pair)]
+        if len(both) != 1:
+            return term
+        term = both[0]

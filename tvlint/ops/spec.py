@@ -116,6 +116,8 @@ class Trait(Enum):
     """The root of a sum of powers of magnitudes; which power is the first of its attributes."""
     NORMALISATION = "normalisation"
     """Divides by a statistic of the elements that it normalises."""
+    ORDER = "order"
+    """Gives the places of the elements of a dimension in the order of the elements: each place once."""
     PADDING = "padding"
     """The operand among values that stand around it."""
     OPTIMIZER = "optimizer"

@@ -4,7 +4,7 @@ The passes, in order, each a function from frozen values to a frozen value:
 
 - `casts.with_flags`, `held_weights.as_held`: two plans -> the same, with logic of flags in place of that of
   bits, and weights in the shapes in which ranks hold them;
-- `parts_as_places.with_parts_as_places`: likewise, for a case that is still open;
+- `parts_as_places.with_parts_as_places`, `sorted_rows.without_sorted_rows`: likewise, for a case that is still open;
 - `pairing.pair`: two plans -> a `Case`, or the gap that keeps them from being compared;
 - `repeated_runs.without_repeated_runs`, `casts.without_needless_casts`, `unread_places.without_unread_places`,
   `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`,
@@ -53,6 +53,7 @@ from tvlint.equivalence.verdict.open_values import OF_VALUES
 from tvlint.equivalence.verdict.padded_classes import without_padded_classes
 from tvlint.equivalence.verdict.pairing import Case, Progress, pair
 from tvlint.equivalence.verdict.parts_as_places import with_parts_as_places
+from tvlint.equivalence.verdict.sorted_rows import without_sorted_rows
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
 from tvlint.equivalence.verdict.statement import state_gaps, state_proof
 from tvlint.equivalence.verdict.unmade_gradients import ways_to_run
@@ -174,8 +175,8 @@ def _other_ways(once: Case) -> Iterator[Case]:
 
 
 def _with_places(once: Case) -> Case:
-    """Return the case with parts of views as places; the case itself where it has none."""
-    plan, reference = with_parts_as_places(once.parallel), with_parts_as_places(once.reference)
+    """Return the case with parts of views as places, and rows as they were sorted; the case itself where it has neither."""
+    plan, reference = (with_parts_as_places(without_sorted_rows(each)) for each in (once.parallel, once.reference))
     is_same = plan is once.parallel and reference is once.reference
     return once if is_same else replace(once, parallel=plan, written=plan, reference=reference)
 

@@ -205,7 +205,10 @@ SPECS = (
     *having(
         (Trait.CHOICE, Trait.NONLINEAR),
         OpSpec("topk", ("torch.topk", "torch.Tensor.topk"), _top, evaluate=_greatest, dimension=(1, -1)),
-        OpSpec("argsort", ("torch.argsort", "torch.Tensor.argsort"), _order, evaluate=_sorted_places, dimension=(0, -1)),
+        *having(
+            (Trait.ORDER,),
+            OpSpec("argsort", ("torch.argsort", "torch.Tensor.argsort"), _order, evaluate=_sorted_places, dimension=(0, -1)),
+        ),
         OpSpec("sort", ("torch.sort", "torch.Tensor.sort"), _bind_sort, evaluate=_sorted, dimension=(0, -1)),
     ),
     *having((Trait.TOKEN_DISPATCH,), OpSpec("moe-dispatch", ("moe_dispatch",), _dispatch, evaluate=_send)),

@@ -109,6 +109,19 @@ def _one_index(call: Call, entry: Value, size: int) -> Value:
     return slice(start, stop, step).indices(size)
 
 
+def looked_up_at(bound: Bound) -> int:
+    """Return which of two operands has the indices at which the operator looks up the other one, and does nothing else; -1
+    where neither has.
+    """
+    if len(bound.operands) != 2 or len(bound.indices) != 1 or bound.ranges.keys() - set(bound.indices.values()):
+        return -1
+    ((at, name),) = bound.indices.items()
+    table, index = bound.operands[1 - at], bound.operands[at]
+    looked_up = tuple(index[0] if each == name else each for each in table) if len(index) == 1 and name in table else ()
+    alone = bound.linear == (frozenset({1 - at}),) and not any(value is not None for value in bound.attributes)
+    return at if alone and bound.outputs == (looked_up,) and bound.zero_gradient == frozenset({at}) else -1
+
+
 def _take(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     index: list[Any] = [slice(None) if e is None else slice(*e) if isinstance(e, tuple) else e for e in bound.attributes]
     kept = [name for name in bound.outputs[0] if name != ONE]

@@ -12,7 +12,8 @@ from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Compute, Literal
-from tvlint.ops.spec import Bound, Family, OpSpec, UnsupportedError
+from tvlint.ops.families.slicing import looked_up_at
+from tvlint.ops.spec import Family, OpSpec, UnsupportedError
 
 
 def rows_in_order(
@@ -26,7 +27,7 @@ def rows_in_order(
         bound = spec.bind(replace(form.call(map(machine.world.local_shape, values)), outputs=()))
     except UnsupportedError:
         return None
-    at = _index_of(bound)
+    at = looked_up_at(bound)
     if at < 0 or values[at].term not in terms.counted or not values[at].clean:
         return None
     (first, step, _), ((low, high),), table = terms.counted[values[at].term], values[at].box, values[1 - at]
@@ -38,16 +39,3 @@ def rows_in_order(
     operands = ("0", Literal(dim), Literal(first + low), Literal(high - low))
     cut = evaluate(machine.cases.form(Compute("torch.narrow", operands, ("",)), {}), (table,))
     return Saved(spec.name, bound, Family.INDEXED, values, cut.outputs, ((cut, (1 - at,)),))
-
-
-def _index_of(bound: Bound) -> int:
-    """Return which of two operands has the indices at which the operator looks up the other one, and does nothing else; -1
-    where neither has.
-    """
-    if len(bound.operands) != 2 or len(bound.indices) != 1 or bound.ranges.keys() - set(bound.indices.values()):
-        return -1
-    ((at, name),) = bound.indices.items()
-    table, index = bound.operands[1 - at], bound.operands[at]
-    looked_up = tuple(index[0] if each == name else each for each in table) if len(index) == 1 and name in table else ()
-    alone = bound.linear == (frozenset({1 - at}),) and not any(value is not None for value in bound.attributes)
-    return at if alone and bound.outputs == (looked_up,) and bound.zero_gradient == frozenset({at}) else -1

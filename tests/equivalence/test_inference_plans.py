@@ -60,3 +60,30 @@ def test_weights_that_no_gradient_reaches_are_not_taken_for_constants(which: str
     assert verdict.outcome is Outcome.UNKNOWN
     expected = "reference-not-understood" if which == "reference" else "unknown-weight"
     assert expected in {reason.name for reason in verdict.reasons}
+
+
+def _frozen(text: str) -> str:
+    """Return a plan with frozen weights for buffers."""
+    lines = (f"{line.replace('buffer', 'weight')} frozen" if "buffer" in line else line for line in text.splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def test_weights_that_are_all_frozen_are_not_trained() -> None:
+    verdict = verdict_on(_frozen(PLAN), _frozen(REFERENCE))
+    assert (verdict.outcome, verdict.claim) == (Outcome.PROVED, "returns the same values as")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  y = all-reduce(p) over tp\n", "  y = identity(p)\n"),
+        ("gelu(h)", "relu(h)"),
+        ("tp:S(1)", "tp:S(1, order=[[1],[0]])"),
+        ("weight v f32[4,8] tp:S(1) frozen", "weight v f32[4,8] tp:S(1)"),
+    ],
+)
+def test_a_wrong_one_with_frozen_weights_is_not_proved(old: str, new: str) -> None:
+    plan = _frozen(PLAN)
+    assert old in plan
+    trained = "" if "frozen" not in old else "  _, grad(v) = backward p (grad(y))\n  update v\n"
+    assert verdict_on(plan.replace(old, new) + trained, _frozen(REFERENCE)).outcome is not Outcome.PROVED

@@ -123,7 +123,8 @@ def _expected(world: World, case: Case, derived: Derived) -> Expected | list[Def
             defects.append(_odd_gradient(f"what the reference puts in the place of `{name}` is not understood", rank))
         elif left.setdefault(tensor.logical or name, value) is not value:
             defects.append(_odd_gradient(f"the reference writes `{tensor.logical}` anew under two names", rank))
-    lacks = bool(shapes) and not gradients
+    weights = [tensor for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT]
+    lacks = not gradients and any(tensor.requires_grad for tensor in weights if (tensor.logical or tensor.name) in shapes)
     if defects or not derived.finished or len(losses) != len(returned) or not losses or lacks:
         if not defects:
             inference = "the reference computes no gradients: it is inference, and a proof compares what is trained"

@@ -44,7 +44,7 @@ def _verdict(attempt: Attempt, derivation: Derivation, outcome: Outcome, found: 
         assumptions=attempt.assumptions,
         facts=_facts(attempt),
         coverage=coverage_of(case.parallel, derivation.derived),
-        trains=bool(attempt.reference.expected.shapes),
+        trains=bool(attempt.reference.expected.gradients or attempt.reference.expected.left),
     )
 
 

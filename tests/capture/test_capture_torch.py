@@ -118,6 +118,7 @@ FAULTS = {
     ),
     "pairs that each rank counts from the first": ("contrastive.py", "torch.arange(size) + RANK * size", "torch.arange(size)"),
     "what other ranks have taken without its gradient": ("contrastive.py", ".nn.all_gather(x)", ".nn.all_gather(x.detach())"),
+    "positions that turn the other way": ("complex_positions.py", "pairs * positions[", "pairs * positions.conj()["),
     "a scaled loss that is divided by the ranks": ("loss_scaling.py", ", y[own])).b", ", y[own]) / WORLD).b"),
     "gradients of shards that are not reduced": (
         "accumulation.py",

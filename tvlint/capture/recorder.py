@@ -238,6 +238,7 @@ class Recorder(TorchDispatchMode):
         if is_view and not (name == "aten.expand.default" and torch._C._current_autograd_node() is not None):
             return result
         outputs = [self.identify(each, True) for each in made]
+        name = _on_lazy(name, list(tensors_in(list(arguments.values()))))
         event = {"op": name, "arguments": read, "outputs": outputs}
         if written:
             event["writes"] = written
@@ -334,6 +335,16 @@ def _held(tensor: torch.Tensor) -> Any:
     if type(tensor).__name__ not in _DESUGARED:
         return tensor
     return tensor._local_tensor if hasattr(tensor, "_local_tensor") else getattr(tensor, "elem", None)
+
+
+def _on_lazy(name: str, read: list[torch.Tensor]) -> str:
+    """Return the operator that one is on tensors that are conjugated or negated when they are read: a copy does that."""
+    conjugated, negated = any(each.is_conj() for each in read), any(each.is_neg() for each in read)
+    if not conjugated and not negated:
+        return name
+    if name != "aten.clone.default" or (conjugated and negated):
+        return f"lazy.{name}"
+    return "aten.conj_physical.default" if conjugated else "aten.neg.default"
 
 
 def _is_without_numbers(tensor: torch.Tensor) -> bool:

@@ -20,7 +20,9 @@ from tvlint.readers.capture.lifting.program import (
     RootValue,
     Type,
     references,
+    unfollowed,
 )
+from tvlint.readers.capture.pairs import Pairs
 from tvlint.readers.capture.recorded_numbers import numbers_of, range_of
 from tvlint.readers.capture.storages import Entry
 from tvlint.readers.capture.tapes import tape as recorded
@@ -192,6 +194,9 @@ class _Follower(Collectives):
                 self.storages[windows[number].storage] = []
             return ""
         source = event.arguments.get("self")
+        tensors = {*event.outputs, *event.writes, *_tensors_of(event)}
+        if tensors & self.tape.pairs and not (_is_copy(event) and tensors <= self.tape.pairs):
+            return self._on_pairs(event, base)
         if event.op == "aten.expand.default" and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
             return self._expand(self.read(source.window, mark), windows[event.outputs[0]], mark)
         if event.op.startswith("aten.") and base in COPIES and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
@@ -216,6 +221,25 @@ class _Follower(Collectives):
         self.program.nodes.append(Apply(name, arguments, made, mark))
         for number, value in zip(targets, made, strict=True):
             self.write(number, value)
+        return made[0] if made else ""
+
+    def _on_pairs(self, event: Operation, base: str) -> str:
+        """Follow an operator on complex numbers; return its first result."""
+        mark, made = event.mark, list[str]()
+        windows = [self.tape.windows[number] for number in event.writes or event.outputs]
+        if len(windows) == len(event.outputs) == 1 and not event.writes and event.outputs[0] in self.tape.pairs:
+            arguments = {key: self._argument(each, mark) for key, each in event.arguments.items()}
+            are_pairs = [number in self.tape.pairs for number in _tensors_of(event)]
+            found = Pairs(self.program, mark).of(base, arguments, are_pairs, windows[0].shape)
+            made += [] if found is None else [found]
+        read = tuple(Ref(self.read(number, mark)) for number in _tensors_of(event))
+        for window in windows[len(made) :]:
+            made.append(self.program.fresh(Type(window.shape, window.dtype)))
+            self.program.nodes.append(
+                unfollowed("it works on complex numbers and is not followed", read, made[-1], mark, f"complex.{base}")
+            )
+        for window, value in zip(windows, made, strict=True):
+            self._put(window, value)
         return made[0] if made else ""
 
     def _expand(self, value: str, window: Window, mark: Mark) -> str:
@@ -388,6 +412,23 @@ _COLUMNS: Mapping[str, Callable[[_Follower, Operation], bool]] = {
     "fsdp.chunk_cat.default": _Follower._join_columns,
 }
 """Operators of `fully_shard` on its buffers."""
+
+
+def _is_copy(event: Operation) -> bool:
+    """Return whether an operator gives what it is given, in the shape that it is given."""
+    base = base_of(event.op)
+    return event.op.startswith("aten.") and (base == "copy_" or (base in COPIES and not base.endswith("view")))
+
+
+def _tensors_of(event: Operation) -> list[int]:
+    """Return the tensors among the arguments of an operator."""
+    found = list[int]()
+    pending = list(event.arguments.values())[::-1]
+    while pending:
+        argument = pending.pop()
+        found += [argument.window] if isinstance(argument, recorded.Tensor) else []
+        pending += argument[::-1] if isinstance(argument, tuple) else ()
+    return found
 
 
 def _summed(event: Gradient) -> tuple[str, ...]:

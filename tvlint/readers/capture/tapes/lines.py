@@ -34,13 +34,16 @@ from tvlint.readers.capture.tapes.tape import (
     Wait,
     Window,
 )
-from tvlint.readers.capture.tapes.windows import is_flat, overlap, overlaps_itself, size_of, span
+from tvlint.readers.capture.tapes.windows import in_pairs, is_flat, overlap, overlaps_itself, size_of, span
 from tvlint.readers.document import ReadError
 from tvlint.readers.plan_json.schema_checker import Check, FormError, form
 
 OPENS = b'{"tvlint_capture"'
 MOST_LINES = 4_000_000
 LONGEST_LINE = 64 << 20
+
+_PAIRS = {"complex64": "float32", "complex128": "float64"}
+"""The numbers of which pairs are complex ones."""
 
 
 def recognise(data: bytes) -> bool:
@@ -112,6 +115,7 @@ class _Rank:
         self.windows: dict[int, Window] = {}
         self.sizes: dict[int, int] = {}
         self.held: set[int] = set()
+        self.pairs: set[int] = set()
         self.places: dict[int, Location] = {}
         self.events: list[Event] = []
         self.meshes: list[tuple[tuple[Axis, ...], tuple[int, ...]]] = []
@@ -133,7 +137,7 @@ class _Rank:
 
     def tape(self) -> Tape:
         """Return what was read."""
-        return Tape(self.rank, self.windows, tuple(self.events), tuple(self.meshes))
+        return Tape(self.rank, self.windows, tuple(self.events), tuple(self.meshes), frozenset(self.pairs))
 
     def _fail(self, text: str) -> ReadError:
         return ReadError(text, Location(self.path, self.number))
@@ -144,6 +148,9 @@ class _Rank:
             raise self._fail(f"{len(stride)} strides for {len(shape)} dimensions")
         self._once(self.windows, line["tensor"], "tensor")
         window = Window(int(line["storage"]), int(line["offset"]), shape, stride, line["dtype"])
+        if line["dtype"] in _PAIRS:
+            self.pairs.add(int(line["tensor"]))
+            window = in_pairs(window, _PAIRS[line["dtype"]])
         if span(window)[1] * size_of(window.dtype) > self.sizes.get(window.storage, sys.maxsize):
             raise self._fail(f"tensor {line['tensor']:.0f} ends behind its storage")
         self.windows[int(line["tensor"])] = window
@@ -165,7 +172,7 @@ class _Rank:
             if int(line["given"]) in self.held:
                 raise self._fail(f"storage {line['given']:.0f} is given after a tensor on it")
             self.sizes[int(line["given"])] = int(line["bytes"])
-            return Given(int(line["given"]), line["dtype"], self._values(line))
+            return Given(int(line["given"]), _PAIRS.get(line["dtype"], line["dtype"]), self._values(line))
         if "name" in line:
             whole = _counts(line["whole"]) if "whole" in line else None
             placed = _placements(line.get("placements"))

@@ -171,12 +171,13 @@ Event: TypeAlias = Given | Named | Operation | Communication | Wait | Root | Gra
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """The record of one rank."""
+    """The record of one rank; `pairs` are the windows of complex numbers, which are pairs of real ones in a last dimension."""
 
     rank: int
     windows: Mapping[int, Window]
     events: tuple[Event, ...]
     meshes: tuple[tuple[tuple[Axis, ...], tuple[int, ...]], ...] = ()
+    pairs: frozenset[int] = frozenset()
 
     def place_on(self, axis: str) -> tuple[int, int]:
         """Return the rank's place on an axis that the program names, and the size of that."""

@@ -59,6 +59,12 @@ def size_of(dtype: str) -> int:
     return max(1, int(bits[0]) // 8) if bits is not None and len(bits[0]) < 4 else 1
 
 
+def in_pairs(window: Window, dtype: str) -> Window:
+    """Return the window on the pairs of real numbers that complex ones are."""
+    stride = (*(2 * step for step in window.stride), 1)
+    return Window(window.storage, 2 * window.offset, (*window.shape, 2), stride, dtype)
+
+
 def count(window: Window) -> int:
     """Return the number of elements."""
     return prod(window.shape)

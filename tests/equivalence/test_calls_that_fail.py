@@ -54,6 +54,28 @@ def test_a_call_that_fails_is_not_the_one_that_runs(shape: str, right: str, wron
     assert verdict_on(plans[1], plans[0]).outcome is outcome
 
 
+SEVERAL = """
+weight w f32[4,8]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w)
+  a, b = nnscaler.runtime.function.multiref(h, times=2)
+  q = add(a, b)
+  l: f32[] = sum(q)
+  dq = backward l (grad(l))
+  da, db = backward q (dq)
+  dh = backward a (da, db)
+  _, grad(w) = backward h (dh)
+"""
+
+
+@pytest.mark.parametrize("times", [3, 4])
+def test_more_results_than_are_taken_end_the_run(times: int) -> None:
+    assert verdict_on(SEVERAL, SEVERAL).outcome is Outcome.PROVED
+    assert verdict_on(SEVERAL.replace("times=2", f"times={times}"), SEVERAL).outcome is Outcome.REFUTED
+
+
 TWO_INPUTS = """
 weight w f32[4,8]
 input x f32[8,8] of y[8,8]

@@ -10,7 +10,21 @@ from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.slicing import dimension
 from tvlint.ops.field import Array, Field
 from tvlint.ops.named_arrays import contract, spread
-from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import (
+    ONE,
+    PREVIOUS,
+    Bound,
+    Call,
+    Family,
+    MisfitError,
+    OpSpec,
+    Shape,
+    Steps,
+    Trait,
+    UnsupportedError,
+    having,
+    stars,
+)
 
 AS_WIDE = "expand_as_wide"
 """`expand` to sizes of another operand: no framework has it, readers state it where that is what a number stands for."""
@@ -89,6 +103,8 @@ def _same(call: Call) -> Bound:
     call.expect(1)
     times = call.attributes.get("times", 1)
     outputs = len(call.outputs) or times
+    if isinstance(times, int) and min(times, len(call.outputs)) > 1 and outputs != times:
+        raise MisfitError(f"`{call.op}` with `times` {times}", f"it gives {times} results, and {outputs} are taken")
     if outputs != times or not isinstance(outputs, int) or not 0 < outputs < 4096:
         raise UnsupportedError(f"`{call.op}` with `times` {times} and {len(call.outputs)} results")
     names = stars(len(call.shape(0)))

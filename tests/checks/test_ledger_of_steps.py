@@ -506,3 +506,36 @@ program
 def test_gradients_are_clipped_without_the_loss_scale(before: str, least: str, after: str, rules: set[str]) -> None:
     text = SCALED_AND_CLIPPED.format(before=before, least=least, after=after)
     assert {finding.rule for finding in findings_of_text(text)} == rules
+
+
+PASSED_ON = """weight a f32[8,8]
+weight b f32[8,8]
+input x f32[4,8]
+loss l f32[]
+program
+  h = linear(x, a)
+  p, q = nnscaler.runtime.function.multiref(h, 2)
+  u = linear(p, b)
+  y = add(u, q)
+  l = sum(y)
+  dy = backward l (grad(l))
+  {outer} = backward y (dy)
+  {inner}, grad(b) = backward u (du)
+  dh = backward p ({given})
+  _, grad(a) = backward h (dh)
+  update a, b
+"""
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "given", "rules"),
+    [
+        ("du, dq", "dp", "dp, dq", set()),
+        ("du, dq", "_", "dp, dq", {"use-before-definition"}),
+        ("du, _", "dp", "dp, dq", {"use-before-definition"}),
+        ("du, dq", "dp", "_, _", {"use-before-definition"}),
+    ],
+)
+def test_backward_goes_on_with_what_it_is_given(outer: str, inner: str, given: str, rules: set[str]) -> None:
+    text = PASSED_ON.format(outer=outer, inner=inner, given=given)
+    assert {finding.rule for finding in findings_of_text(text)} == rules

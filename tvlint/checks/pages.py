@@ -15,7 +15,7 @@ from tvlint.analyses.dataflow.lost_weights import Lost, lost_weights
 from tvlint.analyses.dataflow.made_twice import MadeTwice, made_twice
 from tvlint.analyses.dataflow.run_counts import Count, out_of_range, repeated
 from tvlint.analyses.gradients.dequantisation import StillScaled, still_scaled
-from tvlint.analyses.gradients.lost_gradients import LostGradient, lost_gradients
+from tvlint.analyses.gradients.lost_gradients import LostGradient, not_passed_on
 from tvlint.analyses.gradients.optimizer_steps import (
     Scattered,
     SharedState,
@@ -73,11 +73,11 @@ SOURCES: Mapping[str, Source] = {
     "frozen-weight-trained": Source(FrozenStep, lambda facts: frozen_steps(facts.plan)),
     "gathered-before-update": Source(StaleGather, lambda facts: stale_gathers(facts.plan)),
     "gradient-of-another-operator": Source(OtherForward, lambda facts: other_forwards(facts.plan)),
-    "gradient-left-out": Source(LostGradient, lambda facts: (each for each in lost_gradients(facts.plan) if not each.name)),
+    "gradient-left-out": Source(LostGradient, lambda facts: (each for each in not_passed_on(facts) if not each.name)),
     "gradient-not-exchanged": Source(Astray, astray, leads=True),
     "handle-never-waited": Source(Hazard, _never_waited),
     "handle-reissued": _hazards("reissued"),
-    "lost-gradient": Source(LostGradient, lambda facts: (each for each in lost_gradients(facts.plan) if each.name)),
+    "lost-gradient": Source(LostGradient, lambda facts: (each for each in not_passed_on(facts) if each.name)),
     "micro-batch-out-of-range": Source(Count, lambda facts: out_of_range(facts.plan)),
     "missing-wait": _hazards("read-in-flight", leads=True),
     "reduction-in-lower-precision": Source(Lowered, lambda facts: lowered(facts.plan)),

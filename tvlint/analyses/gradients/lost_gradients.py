@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from tvlint.analyses.dataflow.def_use import overwritten, reads, with_sources, writes
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.gradients.undefined_uses import missing
 from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
@@ -55,6 +56,35 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
             lost = name not in used if name else (result, of) not in asked_for
             if of in goes_on and lost:
                 yield LostGradient(name, of, result, segment, index)
+
+
+@once_per_plan
+def not_passed_on(facts: Facts) -> tuple[LostGradient, ...]:
+    """Return the gradients that backward does not go on with though it goes on from their values, once an operator."""
+    found: dict[tuple[str, int], LostGradient] = {}
+    for each in (*lost_gradients(facts.plan), *_starved(facts.plan)):
+        found.setdefault((each.segment, each.index), each)
+    return tuple(found.values())
+
+
+def _starved(plan: Plan) -> Iterator[LostGradient]:
+    """Yield the gradients that a backward leaves out, of values from which another goes on with what nothing there makes."""
+    for program in plan.programs:
+        run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
+        operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
+        backward = [(name, index, each) for name, index, each in operators if isinstance(each, Backward)]
+        made = {name for _, _, each in operators for name in writes(each)} if backward else set()
+        made |= {name for segment in run for name in plan.segments[segment].inputs}
+        starved = {
+            of
+            for _, _, each in backward
+            for name, of in zip(each.inputs, each.forward.outputs, strict=False)
+            if name and name not in made and any(each.outputs)
+        }
+        for segment, index, operator in backward if starved else ():
+            for (result, of), name in _given(operator):
+                if of in starved and not name:
+                    yield LostGradient("", of, result, segment, index)
 
 
 def _given(operator: Operator) -> Iterator[tuple[tuple[str, str], str]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.undefined_uses import Missing, missing, near, unmade
 from tvlint.findings import Finding, Related
 from tvlint.ir.location import Location
+from tvlint.ir.operators import Backward
 from tvlint.rule import Rule
 
 _COMPARED = 20
@@ -23,6 +25,7 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
         ranks.setdefault(key, set()).update(each_missing.ranks)
         first.setdefault(key, each_missing)
     yield from _unmade(facts, rule)
+    yield from _without_start(facts, rule)
     for number, (key, found) in enumerate(first.items()):
         concerned = tuple(sorted(ranks[key]))
         run = f" in micro-batch {found.micro_batch}" if found.micro_batch >= 0 and facts.plan.micro_batches > 1 else ""
@@ -38,6 +41,23 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             facts.fold.everywhere(concerned),
             about=(found.name,),
         )
+
+
+def _without_start(facts: Facts, rule: Rule) -> Iterator[Finding]:
+    """Yield a finding for each backward that gives gradients and takes none."""
+    for name, segment in facts.plan.segments.items():
+        ranks = facts.ranks_running(name)
+        for index, operator in of_kinds(segment.operators, {Backward}) if ranks else ():
+            if not isinstance(operator, Backward) or any(operator.inputs) or not any(operator.outputs):
+                continue
+            result, given = operator.forward.outputs[0], next(filter(None, operator.outputs))
+            yield rule.finding(
+                f"the backward of `{result}` gives `{given}` on {facts.who(ranks)}, and takes no gradient of `{result}`",
+                facts.place(name, index),
+                f"go back from the gradient of `{result}`",
+                ranks=facts.fold.everywhere(ranks),
+                about=(given, result),
+            )
 
 
 def _unmade(facts: Facts, rule: Rule) -> Iterator[Finding]:

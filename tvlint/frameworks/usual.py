@@ -68,7 +68,6 @@ USUAL: Final = frozenset(
         "use_flash_attn",
         "deprecated_use_mcore_models",
         "recompute_granularity",
-        "recompute_method",
         "recompute_num_layers",
         "overlap_grad_reduce",
         "overlap_param_gather",

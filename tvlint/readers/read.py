@@ -45,7 +45,7 @@ NAMES_MEGATRON = (
     b"tensor_parallelism",
     b"pipeline_parallelism",
 )
-NAMES_LAUNCH = (*NAMES_MEGATRON, b"bash", b"sbatch", b"export")
+NAMES_LAUNCH = (*NAMES_MEGATRON, b"bash", b"sbatch", b"srun", b"export")
 """What launch scripts name, or those that start them."""
 NAMES_DEEPSPEED = (*_spelt("pipe_parallel_size"), b'"train_micro_batch_size_per_gpu', b'"zero_')
 OTHER_NEWLINES = Pattern(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")

@@ -45,6 +45,9 @@ def settings_of(folder: Path, text: str, name: str) -> list[tuple[object, str]]:
         "export NL=25\nsbatch --export=X=1,NL job.sbatch\n",
         "sbatch --export=NL=23 --export ALL,NL=25 job.sbatch\n",
         "bash one.sh 25\n",
+        "export NL=25\nsrun -N 2 --label bash train.sh\n",
+        "NL=25 srun ./train.sh\n",
+        "srun bash one.sh 25\n",
     ],
 )
 def test_a_script_is_judged_with_what_it_is_given(tmp_path: Path, text: str) -> None:
@@ -56,6 +59,8 @@ def test_a_script_is_judged_with_what_it_is_given(tmp_path: Path, text: str) -> 
     [
         "NL=25\nbash train.sh\n",
         "bash train.sh\n",
+        "export NL=25\nsrun --export=NONE bash train.sh\n",
+        "export NL=25\nsrun docker run image bash train.sh\n",
         "NL=25 bash other.sh\n",
         "export OTHER=25\nbash train.sh\n",
         "# NL=25 bash train.sh\n",

@@ -13,6 +13,7 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.arguments import VALUELESS
+from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
 from tvlint.readers.megatron.unknown_options import OF_MEGATRON, distance, unknown_options, unknown_short_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
@@ -64,6 +65,7 @@ def option_mistakes(
     yield from unknown_options(configuration, written, program, parser)
     yield from unknown_short_options(configuration, short, program, parser)
     if not parses_like_megatron(configuration.framework):
+        yield from _no_numbers(written) if program in SWIFT else ()
         return
     is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
     version = configuration.version
@@ -92,6 +94,14 @@ def option_mistakes(
             or _is_switch_of(parser, program, known, setting.written)
         ):
             yield from _left_over(setting, known, word)
+
+
+def _no_numbers(written: Iterable[Setting]) -> Iterator[Finding]:
+    """Yield a finding for each word where Megatron core takes a number: what hands its settings on takes one too."""
+    for setting in written:
+        known = option(setting.written)
+        if known is not None and known.kind == "store":
+            yield from (each for each in _refused(setting, known) if each.rule == "option-value-not-a-number")
 
 
 def _declared(parser: ParserSource, flag: str) -> Option | None:

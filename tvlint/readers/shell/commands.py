@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from tvlint.ir.patterns import Pattern
-from tvlint.readers.shell.expand import add_words, expand_value, expand_words
+from tvlint.ir.values import replace
+from tvlint.readers.shell.expand import add_words, expand_text, expand_value, expand_words
 from tvlint.readers.shell.sources import find_sourced
 from tvlint.readers.shell.started import follow_started
 from tvlint.readers.shell.state import Command, State
@@ -21,6 +22,7 @@ from tvlint.readers.shell.values import (
     Text,
     Value,
     Word,
+    from_outside,
     known_text,
     leading_text,
     source_of,
@@ -189,12 +191,43 @@ def _run_own(state: State, node: Node, words: list[Item], command: str | None) -
     elif command == "let":
         for text in filter(None, map(_plain, words[1:])):
             _forget(state, text.partition("=")[0].rstrip("+-*/%"), "set by an arithmetic statement", node)
+    elif command == "read" and (given := _given_text(state, node)) is not None:
+        _read(state, words[1:], given)
     elif command in READS:
         for text in filter(None, map(_plain, words[1:])):
             if text.isidentifier():
                 _forget(state, text, f"set by `{command}`", node)
     elif command is not None and command in state.functions:
         _call(state, command, words[1:])
+
+
+def _given_text(state: State, node: Node) -> Text | None:
+    """Return the text that a command reads after `<<<`; None where it reads something else, or other separators count."""
+    given = [child for child in node.children if child.type == "herestring_redirect"]
+    if len(given) != 1 or any(child.type == "variable_assignment" for child in node.children) or "IFS" in state.variables:
+        return None
+    pieces = tuple(piece for child in given[0].named_children for piece in expand_text(state, child))
+    text = known_text(pieces)
+    return Text(text, state.span(given[0]), False, from_outside(pieces)) if text is not None else None
+
+
+def _read(state: State, words: list[Item], given: Text) -> None:
+    """Set the variables that `read` names to the words of a text, the last one to all that are left."""
+    parts = given.text.partition("\n")[0].split()
+    texts = [_plain(item) or "" for item in words]
+    names = [text for text in texts if text.isidentifier()]
+    state.spend(1 + len(parts))
+    is_list = any(re.fullmatch(r"-r?a", text) for text in texts)
+    if any(text.startswith("-") and not re.fullmatch(r"-r?a?", text) for text in texts) or (is_list and len(names) != 1):
+        for name in names:
+            state.variables[name] = Scalar((Hole(f"`{name}` is set by `read`", given.span),))
+        return
+    if is_list:
+        state.assign(names[0], Array(tuple(Word((replace(given, text=part),)) for part in parts)), given.span)
+        return
+    for place, name in enumerate(names):
+        text = " ".join(parts[place:]) if place == len(names) - 1 else "".join(parts[place : place + 1])
+        state.assign(name, Scalar((replace(given, text=text),)), given.span)
 
 
 def _plain(item: Item) -> str | None:

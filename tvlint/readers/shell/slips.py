@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 LONGEST = 80
-OPTION = re.compile(rb"^[ \t]*(--[A-Za-z][\w-]*)", re.MULTILINE)
+OPTION = Pattern(rb"^[ \t]*(--[A-Za-z][\w-]*)", re.MULTILINE)
 """A line that begins with an option; most such lines go on with a command."""
-ASSIGNMENT = re.compile(rb"^[ \t]*([A-Za-z_]\w*)(?:([ \t]+=)(?=[ \t]|\w)|(=[ \t]+)(?=\d+[ \t]*\r?$))", re.MULTILINE)
+ASSIGNMENT = Pattern(rb"^[ \t]*([A-Za-z_]\w*)(?:([ \t]+=)(?=[ \t]|\w)|(=[ \t]+)(?=\d+[ \t]*\r?$))", re.MULTILINE)
 """A line that reads as an assignment and has blanks beside its sign; of those behind it alone, one of a number."""
-EXPANSION = re.compile(rb"\$(?:(\w+)|\{(\w+)\})")
+EXPANSION = Pattern(rb"\$(?:(\w+)|\{(\w+)\})")
 CONTINUED = Pattern(r"\\[ \t]+\Z")
 COMMENT = Pattern(r"[ \t]*#")
 
@@ -32,7 +32,8 @@ def slips(evaluation: Evaluation, launches: Iterable[Span]) -> Iterator[Finding]
     yield from _assignments(evaluation)
     if not evaluation.unresolved_sources:
         yield from _swapped_letters(evaluation)
-    for launch in dict.fromkeys(launches):
+    lists = any(isinstance(value, Array) for value in evaluation.variables.values())
+    for launch in dict.fromkeys(launches) if lists else ():
         if launch.source is evaluation.source:
             yield from _first_words(evaluation, launch)
 

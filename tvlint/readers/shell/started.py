@@ -29,7 +29,9 @@ from tvlint.readers.shell.values import (
 SHELLS = frozenset({"bash", "sh", "zsh", "ksh", "dash"})
 BEFORE = frozenset({"nohup", "time", "exec", "command", "env"})
 """Commands that start what stands behind them, in the environment that they have themselves."""
-STARTERS = SHELLS | BEFORE | {"sbatch"}
+STARTERS = SHELLS | BEFORE | {"sbatch", "srun"}
+CONTAINERS = frozenset({"docker", "podman"})
+"""Commands between `srun` and a script that hand on no environment."""
 GIVEN = Pattern(r"([A-Za-z_]\w*)=")
 EXPORT = "--export"
 EXPORTS_OF_FILE = "--export-file"
@@ -135,6 +137,15 @@ def _start(words: Sequence[Item]) -> Start | None:
     first = texts[at] or ""
     if first == "sbatch":
         return _job(words[at + 1 :], texts[at + 1 :], given)
+    if first == "srun":
+        before = at
+        while at < len(words) and not (
+            texts[at] in SHELLS or ("/" in (texts[at] or "") and (texts[at] or "").endswith(SHELL_NAMES))
+        ):
+            at += 1
+        if at == len(words) or any((text or "").startswith(EXPORT) or text in CONTAINERS for text in texts[before:at]):
+            return None
+        first = texts[at] or ""
     if first in SHELLS:
         at += 1
         while at < len(words) and (texts[at] or "").startswith(("-", "+")) and "c" not in (texts[at] or ""):

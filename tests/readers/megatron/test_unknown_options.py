@@ -565,3 +565,11 @@ def test_options_of_a_fork_are_left_alone_beside_others_of_their_word(tmp_path: 
     (tmp_path / "other.sh").write_text(f"{launch} --wandb_gadget")
     found = [read(str(tmp_path / name)) for name in ("one.sh", "other.sh")]
     assert [bool(document and document.findings) for document in found] == [True, False]
+
+
+@pytest.mark.parametrize(("words", "count"), [("--micro_batch_size x16", 1), ("--micro_batch_size 16 --loss_scale hermes", 0)])
+def test_ms_swift_takes_no_word_for_an_integer(tmp_path: Path, words: str, count: int) -> None:
+    (tmp_path / "sft.sh").write_text(f"NPROC_PER_NODE=8 megatron sft --tensor_model_parallel_size 4 {words}\n")
+    document = read(str(tmp_path / "sft.sh"))
+    assert document is not None
+    assert [finding.rule for finding in document.findings] == ["option-value-not-a-number"] * count

@@ -65,7 +65,7 @@ def option_mistakes(
     yield from unknown_options(configuration, written, program, parser)
     yield from unknown_short_options(configuration, short, program, parser)
     if not parses_like_megatron(configuration.framework):
-        yield from _no_numbers(written) if program in SWIFT else ()
+        yield from _no_integers(written) if program in SWIFT else ()
         return
     is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
     version = configuration.version
@@ -96,11 +96,14 @@ def option_mistakes(
             yield from _left_over(setting, known, word)
 
 
-def _no_numbers(written: Iterable[Setting]) -> Iterator[Finding]:
-    """Yield a finding for each word where Megatron core takes a number: what hands its settings on takes one too."""
+def _no_integers(written: Iterable[Setting]) -> Iterator[Finding]:
+    """Yield a finding for each word where Megatron core takes an integer: what hands its settings on takes one too.
+
+    A number may be another thing there, as ms-swift's `--loss_scale` is.
+    """
     for setting in written:
         known = option(setting.written)
-        if known is not None and known.kind == "store":
+        if known is not None and known.kind == "store" and known.type == "int":
             yield from (each for each in _refused(setting, known) if each.rule == "option-value-not-a-number")
 
 

@@ -112,6 +112,20 @@ def test_no_mutant_that_is_wrong_is_proved(name: str) -> None:
     assert_wrong_mutants_are_not_proved(IDIOMS[name])
 
 
+@pytest.mark.parametrize("joined", ["cat([n1, n3], dim=0)", "cat([n3, n1], dim=0)", "stack([n0, n2], dim=0)"])
+def test_norms_that_are_joined_are_no_other_shape(joined: str) -> None:
+    head = "weight w f32[8,4]{w}\nweight v f32[8,4]{w}\ninput x f32[6,4]\nloss l\noutput n\nprogram\n"
+    head += "h = linear(x, w)\nk = linear(x, v)\n"
+    norms = "n0 = norm(w) || none\nn2 = norm(v) || none\nn1 = view(n0, [1]) || none\nn3 = view(n2, [1]) || none\n"
+    total = "s = add(h, k)\na = gelu(s)\nl{of}: f32[] = sum(a)\n"
+    one = head.format(w="") + total.format(of="") + norms + f"j = {joined} || none\nn: f32[] = norm(j) || none\n"
+    ranks = "mesh tp=2\n" + head.format(w=" tp:S(0)") + total.format(of="0") + "l = all-reduce(l0) over tp\n" + norms
+    parts = f"j = {joined} || none\nj0: f32[] = norm(j) || none\nj1 = pow(j0, 2) || none\nj2 = all-reduce(j1) over tp || none\n"
+    plan = ranks + parts + "n = sqrt(j2) || none\n"
+    assert Idiom(one, plan, ()).verdict().outcome is Outcome.PROVED
+    assert Idiom(one, plan.replace("all-reduce(j1) over tp", "identity(j1)"), ()).verdict().outcome is Outcome.REFUTED
+
+
 CHANGED = {
     "a piece that is changed in place after it is gathered": ("r: f32[]", "add_(l1!, 1.0) || none\nr: f32[]"),
     "a piece that has another value under its name": ("r: f32[]", "l1 = mul(l1, 2.0) || none\nr: f32[]"),

@@ -73,7 +73,7 @@ class _Rewriting:
     def instead(self, operator: Operator) -> Iterator[Operator]:
         """Yield what takes the place of an operator."""
         if isinstance(operator, Communicate) and len(operator.outputs) == 1 and self._gathers_norms(operator):
-            yield from self._moved(operator, operator.inputs[0])
+            yield from self._moved(operator)
             return
         if not isinstance(operator, Compute) or len(operator.outputs) != 1 or self.times[operator.outputs[0]] != 1:
             yield operator
@@ -83,10 +83,13 @@ class _Rewriting:
         if self._is_whole_norm(operator, names):
             yield from self._root(operator, names[0])
         elif names and self.squares.keys() >= {*names} and _joins(operator):
-            self.stacks[made] = names
-            yield operator
+            if any(self.plan.tensors[name].shape for name in names):
+                yield from self._moved(operator)
+            else:
+                self.stacks[made] = names
+                yield operator
         elif names[:1] == [*operator.inputs][:1] and names[0] in self.squares and has_trait(operator.op, Trait.VIEW):
-            yield from self._moved(operator, names[0])
+            yield from self._moved(operator)
         elif names and names[0] in self.squares and self._is_square(operator):
             yield replace(operator, op="torch.clone", inputs=(self.squares[names[0]],), attributes={})
         else:
@@ -97,17 +100,19 @@ class _Rewriting:
         is_gather = is_plain_gather(operator) and operator.inputs[0] in self.squares and self.times[operator.outputs[0]] == 1
         return is_gather and is_alike_on_all(self.plan, self.segment, operator)
 
-    def _moved(self, operator: Compute | Communicate, norms: str) -> Iterator[Operator]:
+    def _moved(self, operator: Compute | Communicate) -> Iterator[Operator]:
         """Yield what moves norms, and the same for their squares where the shape is the one that the plan declares."""
         (made,) = operator.outputs
         yield operator
-        if made in self.plan.tensors and (isinstance(operator, Communicate) or has_declared_shapes(self.plan, operator)):
-            square = self._named(f"{made}: squares", self.plan.tensors[made])
-            if isinstance(operator, Communicate):
-                yield replace(operator, inputs=(self.squares[norms],), outputs=(square,))
-            else:
-                yield replace(operator, inputs=(self.squares[norms], *operator.inputs[1:]), outputs=(square,))
-            self.squares[made] = square
+        if made not in self.plan.tensors or not (isinstance(operator, Communicate) or has_declared_shapes(self.plan, operator)):
+            return
+        square = self._named(f"{made}: squares", self.plan.tensors[made])
+        if isinstance(operator, Communicate):
+            yield replace(operator, inputs=(self.squares[operator.inputs[0]],), outputs=(square,))
+        else:
+            inputs = tuple(self.squares.get(each, each) if isinstance(each, str) else each for each in operator.inputs)
+            yield replace(operator, inputs=inputs, outputs=(square,))
+        self.squares[made] = square
 
     def _is_whole_norm(self, operator: Compute, names: list[str]) -> bool:
         """Return whether an operator is the root of the sum of all squares of a tensor."""

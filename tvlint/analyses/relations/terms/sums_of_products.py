@@ -615,10 +615,22 @@ class Algebra(TermsAtIndices):
         return self.padded(self._with_runs((rest,), others), part, start * size, self.sizes[joined][0], joined)
 
     def _with_run(self, term: int, pattern: Pattern, power: Fraction, runs: Mapping[Pattern, int]) -> Factor:
-        """Return a factor with one index for each run of indices."""
-        apart = {index for run in runs for index in run}
-        if apart.isdisjoint(pattern):
+        """Return a factor with one index for each run of indices. Raises TooLargeError where its dimensions stand apart."""
+        places = {index: (at, place, len(run)) for at, run in enumerate(runs) for place, index in enumerate(run)}
+        if places.keys().isdisjoint(pattern):
             return term, pattern, power
+        key = term, tuple(map(places.get, pattern))
+        if key in self.terms.apart:
+            raise TooLargeError
+        try:
+            return self._joined_factor(term, pattern, power, runs)
+        except TooLargeError:
+            self.terms.apart.add(key)
+            raise
+
+    def _joined_factor(self, term: int, pattern: Pattern, power: Fraction, runs: Mapping[Pattern, int]) -> Factor:
+        """Return a factor that has indices of runs with one index for each of these."""
+        apart = {index for run in runs for index in run}
         head, operands, waiting = self.terms.keys[term], self.terms.operands[term], iter(pattern)
         if head[0] == SPLIT:
             groups = [tuple(next(waiting) for _ in range(count)) for count in head[1]]

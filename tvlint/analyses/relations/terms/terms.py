@@ -54,8 +54,10 @@ class Terms:
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
         self.slices: dict[tuple[int, int, int, int], tuple[int, tuple[int, ...], tuple[int, Fraction]]] = {}
         """Slices of sums of products, by term, dimension and ends: the term, which dimensions it has, and the constant."""
-        self.apart: set[tuple[int, tuple[int, ...]]] = set()
-        """Terms whose dimensions could not be joined, in groups of so many neighbouring ones each."""
+        self.apart: set[tuple[int, tuple[Any, ...]]] = set()
+        """Terms whose dimensions could not be joined: in groups of so many neighbouring ones each, or with each dimension in a
+        place of such a group of them and of others.
+        """
         self.joins: dict[int, list[tuple[int, int, int]]] = {}
         """What the reference joins terms to, by each of them: the term, the dimension, and where in it this one begins."""
         self.ranges: dict[int, tuple[int, int, tuple[int, int], tuple[int, int]]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from math import prod
 
 from tvlint.readers.capture.lifting.program import (
@@ -284,10 +284,11 @@ def _follows(before: Window, window: Window) -> bool:
 
 
 def _immediate_waits(tape: Tape) -> frozenset[int]:
-    """Return the works that the program waits for at once."""
-    found = set()
+    """Return the works of which the program waits for every collective at once."""
+    at_once, others = set[int](), set[int]()
     talk = [event for event in tape.events if isinstance(event, Communication | Wait | Operation)]
-    for event, following in pairwise(talk):
-        if isinstance(event, Communication) and isinstance(following, Wait) and following.work == event.work:
-            found.add(event.work)
-    return frozenset(found)
+    for event, following in zip_longest(talk, talk[1:]):
+        if isinstance(event, Communication):
+            is_waited = isinstance(following, Wait) and following.work == event.work
+            (at_once if is_waited else others).add(event.work)
+    return frozenset(at_once - others)

@@ -41,6 +41,7 @@ from tvlint.readers.capture.tapes.tape import (
     Update,
     Wait,
     Window,
+    tensors_in,
 )
 from tvlint.readers.capture.tapes.windows import (
     Expand,
@@ -71,6 +72,7 @@ class _Follower(Collectives):
 
     def event(self, event: recorded.Event) -> None:
         """Follow one event."""
+        self.place = event.mark.place if isinstance(event, Operation | Communication | Root) else None
         if isinstance(event, Given):
             self.before[event.storage] = event
         elif isinstance(event, Named):
@@ -194,7 +196,7 @@ class _Follower(Collectives):
                 self.storages[windows[number].storage] = []
             return ""
         source = event.arguments.get("self")
-        tensors = {*event.outputs, *event.writes, *_tensors_of(event)}
+        tensors = {*event.outputs, *event.writes, *tensors_in(tuple(event.arguments.values()))}
         if tensors & self.tape.pairs and not (_is_copy(event) and tensors <= self.tape.pairs):
             return self._on_pairs(event, base)
         if event.op == "aten.expand.default" and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
@@ -229,10 +231,10 @@ class _Follower(Collectives):
         windows = [self.tape.windows[number] for number in event.writes or event.outputs]
         if len(windows) == len(event.outputs) == 1 and not event.writes and event.outputs[0] in self.tape.pairs:
             arguments = {key: self._argument(each, mark) for key, each in event.arguments.items()}
-            are_pairs = [number in self.tape.pairs for number in _tensors_of(event)]
+            are_pairs = [number in self.tape.pairs for number in tensors_in(tuple(event.arguments.values()))]
             found = Pairs(self.program, mark).of(base, arguments, are_pairs, windows[0].shape)
             made += [] if found is None else [found]
-        read = tuple(Ref(self.read(number, mark)) for number in _tensors_of(event))
+        read = tuple(Ref(self.read(number, mark)) for number in tensors_in(tuple(event.arguments.values())))
         for window in windows[len(made) :]:
             made.append(self.program.fresh(Type(window.shape, window.dtype)))
             self.program.nodes.append(
@@ -272,8 +274,7 @@ class _Follower(Collectives):
 
     def _copy(self, event: Operation) -> str:
         """Follow `copy_`; return the value that is copied (empty: several)."""
-        target, source = event.arguments["self"], event.arguments["src"]
-        assert isinstance(target, recorded.Tensor)
+        target, source = event.tensor("self"), event.argument("src")
         window = self.tape.windows[target.window]
         if isinstance(source, recorded.Tensor) and self._copied_in_pieces(source.window, window, event.mark):
             return ""
@@ -310,14 +311,15 @@ class _Follower(Collectives):
         inputs, output, rank, numel = (event.arguments.get(key) for key in keys)
         if not isinstance(inputs, tuple) or not isinstance(output, recorded.Tensor):
             return False
-        if not isinstance(rank, int) or not isinstance(numel, int):
+        parts = [self.tape.windows[each.window] for each in inputs if isinstance(each, recorded.Tensor)]
+        target, size = self.tape.windows[output.window], sum(map(count, parts))
+        if not isinstance(rank, int) or not isinstance(numel, int) or not 0 <= rank * numel <= count(target) - numel:
             return False
-        target = self.tape.windows[output.window]
+        if len(parts) < len(inputs) or size != numel or not all(map(is_flat, (target, *parts))):
+            return False
         at = target.offset + rank * numel
-        for each_input in inputs:
-            if not isinstance(each_input, recorded.Tensor):
-                return False
-            shape, value = self._as_stored(self.tape.windows[each_input.window], event.mark)
+        for part in parts:
+            shape, value = self._as_stored(part, event.mark)
             self._put(Window(target.storage, at, shape, strides_of(shape), target.dtype), value)
             at += prod(shape)
         return True
@@ -343,7 +345,7 @@ class _Follower(Collectives):
     def _before_it_was_flattened(self, value: str, mark: Mark) -> str:
         """Return the cast of what was flattened before it was cast, or the value itself."""
         cast = self._maker(value, "aten._to_copy.default")
-        flattened = None if cast is None else self._maker(next(iter(references(cast.arguments["self"])), ""), "view")
+        flattened = None if cast is None else self._maker(next(iter(references(cast.arguments.get("self"))), ""), "view")
         source = None if flattened is None else flattened.arguments["self"]
         if len(self.program.shape(value)) != 1 or not isinstance(source, Ref) or not self.program.shape(source.name):
             return value
@@ -359,12 +361,15 @@ class _Follower(Collectives):
         source, sizes = (event.arguments.get(key) for key in ("all_gather_output", "all_gather_input_split_sizes"))
         if not isinstance(source, recorded.Tensor) or not isinstance(sizes, tuple) or event.arguments.get("dim") != 1:
             return False
-        window = self.tape.windows[source.window]
-        found = self.columns.tiling(window.storage, window.offset, window.shape[1])
-        if found is None or [column.count for _, column in found] != list(sizes) or len(found) != len(event.writes):
+        window, targets = self.tape.windows[source.window], [self.tape.windows[number] for number in event.writes]
+        rows, row = window.shape if len(window.shape) == 2 else (0, 0)
+        found = self.columns.tiling(window.storage, window.offset, row) or []
+        if not found or [column.count for _, column in found] != list(sizes) or not all(map(is_flat, (window, *targets))):
             return False
-        for number, (_, column) in zip(event.writes, found, strict=True):
-            target, shape = self.tape.windows[number], self.program.shape(column.value)
+        if [target.shape for target in targets] != [(rows, size) for size in sizes]:
+            return False
+        for target, (_, column) in zip(targets, found, strict=True):
+            shape = self.program.shape(column.value)
             self._put(Window(target.storage, target.offset, shape, strides_of(shape), target.dtype), column.value)
         return True
 
@@ -374,7 +379,7 @@ class _Follower(Collectives):
         if not isinstance(tensors, tuple) or event.arguments.get("dim") != 0 or len(event.writes) != 1:
             return False
         target = self.tape.windows[event.writes[0]]
-        if len(target.shape) != 2:
+        if len(target.shape) != 2 or not is_flat(target) or target.shape[0] != ranks:
             return False
         values = [self.read(tensor.window, event.mark) for tensor in tensors if isinstance(tensor, recorded.Tensor)]
         if not isinstance(ranks, int) or ranks < 1 or any(not self.program.shape(value) for value in values):
@@ -418,17 +423,6 @@ def _is_copy(event: Operation) -> bool:
     """Return whether an operator gives what it is given, in the shape that it is given."""
     base = base_of(event.op)
     return event.op.startswith("aten.") and (base == "copy_" or (base in COPIES and not base.endswith("view")))
-
-
-def _tensors_of(event: Operation) -> list[int]:
-    """Return the tensors among the arguments of an operator."""
-    found = list[int]()
-    pending = list(event.arguments.values())[::-1]
-    while pending:
-        argument = pending.pop()
-        found += [argument.window] if isinstance(argument, recorded.Tensor) else []
-        pending += argument[::-1] if isinstance(argument, tuple) else ()
-    return found
 
 
 def _summed(event: Gradient) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_referen
 from tvlint.readers.capture.lifting.program import Array
 from tvlint.readers.capture.pairing import uses_of
 from tvlint.readers.capture.rank import group_along
-from tvlint.readers.capture.tapes.communicators import Different, different_collectives
+from tvlint.readers.capture.tapes.communicators import different_collectives
+from tvlint.readers.capture.tapes.in_flight import first_race
 from tvlint.readers.capture.tapes.lines import read_capture
-from tvlint.readers.capture.tapes.tape import Capture, Operation
+from tvlint.readers.capture.tapes.tape import Capture, Operation, TapeDefect
 from tvlint.readers.document import Document, ReadError
 
 _RANDOM = ("dropout", "bernoulli", "rand", "normal", "uniform", "multinomial", "exponential")
@@ -28,7 +29,8 @@ class Recorded:
     optimizer found, by rank and weight; `losses` those of the loss, by rank, in order; `after` those of weights behind
     the step of an optimizer of torch, by rank and weight, `clipped` those of gradients that it found clipped. `pieces` are
     the boxes of weights that ranks hold, where the gradients are comparable with a reference's. `random` says that the
-    program draws random numbers, `different` where ranks run different collectives together.
+    program draws random numbers; `defect` is a mistake that the tapes show by themselves: ranks that run different collectives
+    together, or a buffer that is used before it is waited for.
     """
 
     plan: Plan
@@ -39,7 +41,7 @@ class Recorded:
     clipped: Mapping[tuple[int, str], Array | None]
     pieces: Mapping[tuple[int, str], Box]
     random: bool
-    different: Different | None
+    defect: TapeDefect | None
 
 
 def read(path: str, data: bytes) -> Document:
@@ -89,10 +91,11 @@ def _recorded(lifting: Lifting) -> Recorded:
         if held.sure
     }
     completed = _completed(lifting, gradients, [prepared.lifted.program.partial for prepared in lifting.prepared])
-    clipped, different = _completed_clipped(lifting), different_collectives(lifting.capture)
+    clipped = _completed_clipped(lifting)
+    defect = different_collectives(lifting.capture) or first_race(lifting.capture)
     programs = [prepared.lifted.program for prepared in lifting.prepared]
     after = {(rank, weight): array for rank, program in enumerate(programs) for weight, array in program.after.items()}
-    return Recorded(lifting.plan, given, completed, losses, after, clipped, pieces, _draws(lifting.capture), different)
+    return Recorded(lifting.plan, given, completed, losses, after, clipped, pieces, _draws(lifting.capture), defect)
 
 
 def _completed(

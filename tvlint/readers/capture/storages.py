@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tvlint.ir.location import Location
 from tvlint.readers.capture.lifting.program import (
     Apply,
     Argument,
@@ -38,6 +39,7 @@ from tvlint.readers.capture.tapes.windows import (
     span,
     whole_of,
 )
+from tvlint.readers.document import ReadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class Storages:
         self.moved: dict[tuple[str, str, int], dict[Window, str]] = {}
         self.columns = Columns()
         self.sending: dict[str, Window] = {}
+        self.place: Location | None = None
 
     def _name(self, named: Named) -> None:
         window = self.tape.windows[named.window]
@@ -232,6 +235,11 @@ class Storages:
         self._put(self.tape.windows[number], value)
 
     def _put(self, window: Window, value: str) -> None:
+        """Let a window hold a value. Raises ReadError where it is of another shape or dtype than the window."""
+        held = self.program.types[value]
+        if held != Type(window.shape, window.dtype):
+            text = f"what is recorded as {window.dtype} of shape {window.shape} is {held.dtype} of shape {held.shape}"
+            raise ReadError(text, self.place or Location(""), "capture it again")
         self.columns.forget(window.storage)
         for handle in [name for name, sent in self.sending.items() if sent.storage == window.storage and overlap(sent, window)]:
             del self.sending[handle]

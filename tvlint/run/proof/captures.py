@@ -285,12 +285,12 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
 
     A plan that cannot be replayed, or does not give what its program computed, is unknown, unless the recorded gradients
     differ, which says of the programs themselves that they are not the same. Where recorded gradients differ nothing is
-    proved, and what was unknown is refuted; where they agree no value is said to be another one. A program of which two
-    ranks run different collectives together is refuted.
+    proved, and what was unknown is refuted; where they agree no value is said to be another one. A program of which the
+    tapes show a mistake by themselves is refuted.
     """
-    if parallel.different is not None:
-        message, location = parallel.different.message, parallel.different.location
-        reason = replace(_reason("mismatched-collective", True, message, location), ranks=parallel.different.ranks)
+    defect = parallel.defect or reference.defect
+    if defect is not None and not (_is_race(defect.rule) and any(map(_races, verdict.reasons))):
+        reason = replace(_reason(defect.rule, True, defect.message, defect.location), ranks=defect.ranks)
         return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *verdict.reasons))
     facts = list(verdict.facts)
     for recorded, name in ((parallel, "parallel plan"), (reference, "reference plan")):
@@ -357,9 +357,13 @@ def _not_compared(verdict: Verdict, left: list[str], plan: Plan) -> Verdict:
 
 def _races(reason: Reason) -> bool:
     """Return whether a reason refutes for what is read or written before it is waited for, on which numbers depend too."""
+    return reason.refutes and _is_race(reason.name)
+
+
+def _is_race(rule: str) -> bool:
     from tvlint.analyses.relations.grounds import REFUTING, Ground
 
-    return reason.refutes and REFUTING.get(reason.name) is Ground.RACES
+    return REFUTING.get(rule) is Ground.RACES
 
 
 def _refuted_for_races(verdict: Verdict, replay: Reason) -> Verdict:

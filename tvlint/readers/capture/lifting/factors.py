@@ -187,7 +187,8 @@ def misfit(call: Call, types: Mapping[str, Type]) -> str:
         sizes |= dict(zip(names, shape, strict=False))
     for names, shape in zip(bound.outputs, results, strict=False):
         known = tuple(sizes.get(name, size) for name, size in zip(names, shape, strict=False))
-        if prod(shape) != 1 and (len(names) != len(shape) or known != shape):
+        is_one = prod(shape) == prod(sizes.get(name, 1) for name in names) == 1
+        if not is_one and (len(names) != len(shape) or known != shape):
             return f"`{call.op}` gives no tensor of shape {shape}"
     return ""
 

@@ -289,8 +289,12 @@ class Lifting:
         return True
 
     def gradient(self, forward: Call, inputs: tuple[Argument, ...], outputs: tuple[str, ...], mark: Mark) -> bool:
-        """Add the gradient of a call."""
+        """Add the gradient of a call, of which each gradient has the shape of what it is the gradient of."""
         given = tuple(self.value(each_input) or "" for each_input in inputs)
+        tensors = tuple(operand.name for operand in forward.inputs if isinstance(operand, Ref))
+        for name, value in (*zip(given, forward.outputs, strict=False), *zip(outputs, tensors, strict=False)):
+            if name and self.shape(name) != self.shape(value):
+                raise NotLiftedError(f"a gradient of shape {self.shape(name)} is none of shape {self.shape(value)}")
         self.add(GradientOf(forward, given, outputs, mark))
         return True
 

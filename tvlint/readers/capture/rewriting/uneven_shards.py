@@ -166,6 +166,8 @@ class _Wholes:
         """Raise NotFollowedError where the ranks of a group do not gather all rows of this weight at once, in order."""
         group = gathers[rank][0][1].group
         places = [place for place, _ in gathers[rank]]
+        if not gathers.keys() >= set(group):
+            raise NotFollowedError(weight, gathers[rank][0][1].mark)
         largest, at = max(weight.shards[member][0] for member in group), 0
         for member in group:
             program = self.programs[member]
@@ -239,7 +241,7 @@ def _joined(parts: Sequence[Array | None], weight: UnevenWeight) -> Array | None
     """Return the numbers of a whole of which the parts are the rows; None where some are not known."""
     import numpy as np
 
-    known = [part for part in parts if part is not None]
+    known = [part for part in parts if part is not None and part.ndim and part.shape[1:] == weight.whole[1:]]
     if len(known) < len(parts):
         return None
     joined: Array = np.concatenate(known)

@@ -8,25 +8,16 @@ asked of the plan.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
-from tvlint.readers.capture.tapes.tape import Capture, Communication, Event, Tape
+from tvlint.readers.capture.tapes.tape import Capture, Communication, Event, Tape, TapeDefect
 from tvlint.readers.document import ReadError
 
 Beside: TypeAlias = "tuple[Communication | None, Communication | None]"
 """What two members of a group run in the same place (None: nothing)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Different:
-    """Two members of a communicator that run different collectives in it, and where."""
-
-    message: str
-    location: Location
-    ranks: tuple[int, ...]
 
 
 _HELP = "capture the program again: what is written here, no run of a program does"
@@ -93,7 +84,7 @@ def _check_order(capture: Capture) -> None:
                 raise ReadError(text, _at(here or there, capture), _HELP)
 
 
-def different_collectives(capture: Capture) -> Different | None:
+def different_collectives(capture: Capture) -> TapeDefect | None:
     """Return the first place where two members of a communicator run different collectives, or reduce otherwise."""
     for ranks, pairs in _side_by_side(capture):
         for here, there in pairs:
@@ -102,7 +93,7 @@ def different_collectives(capture: Capture) -> Different | None:
                     f"rank {rank} runs {_collective(communication)}"
                     for rank, communication in zip(ranks, (here, there), strict=True)
                 )
-                return Different(f"{one} where {other} in the same group", _at(here, capture), ranks)
+                return TapeDefect("mismatched-collective", f"{one} where {other} in the same group", _at(here, capture), ranks)
     return None
 
 

@@ -33,6 +33,7 @@ from tvlint.readers.capture.tapes.tape import (
     Update,
     Wait,
     Window,
+    tensors_in,
 )
 from tvlint.readers.capture.tapes.windows import in_pairs, is_flat, overlap, overlaps_itself, size_of, span
 from tvlint.readers.document import ReadError
@@ -114,7 +115,7 @@ class _Rank:
         self.rank = rank
         self.windows: dict[int, Window] = {}
         self.sizes: dict[int, int] = {}
-        self.held: set[int] = set()
+        self.types: dict[int, set[str]] = {}
         self.pairs: set[int] = set()
         self.places: dict[int, Location] = {}
         self.events: list[Event] = []
@@ -136,11 +137,26 @@ class _Rank:
             self.events.append(self._event(line))
 
     def tape(self) -> Tape:
-        """Return what was read."""
+        """Return what was read. Raises ReadError where numbers of one type are read from, or written to, those of another."""
+        for event in self.events:
+            if isinstance(event, Operation | Communication):
+                self._refuse_other_types(event)
         return Tape(self.rank, self.windows, tuple(self.events), tuple(self.meshes), frozenset(self.pairs))
 
     def _fail(self, text: str) -> ReadError:
         return ReadError(text, Location(self.path, self.number))
+
+    def _refuse_other_types(self, event: Operation | Communication) -> None:
+        """Refuse what works on a storage that is held as numbers of several types: values are followed, and not their bits."""
+        given = tensors_in(tuple(event.arguments.values())) if isinstance(event, Operation) else event.inputs
+        for number in (*given, *event.outputs):
+            types = self.types[self.windows[number].storage]
+            if len(types) > 1:
+                text = (
+                    f"this works on memory that is held as {' and as '.join(sorted(types))}, of which the bits are not followed"
+                )
+                help = "convert numbers with `.to(dtype)` in place of `.view(dtype)`"
+                raise ReadError(text, event.mark.place or Location(self.path), help)
 
     def _window(self, line: dict[str, Any]) -> None:
         shape, stride = _counts(line["shape"]), _counts(line["stride"])
@@ -154,7 +170,7 @@ class _Rank:
         if span(window)[1] * size_of(window.dtype) > self.sizes.get(window.storage, sys.maxsize):
             raise self._fail(f"tensor {line['tensor']:.0f} ends behind its storage")
         self.windows[int(line["tensor"])] = window
-        self.held.add(window.storage)
+        self.types.setdefault(window.storage, set()).add(window.dtype)
 
     def _once(self, known: Collection[int], number: Any, kind: str) -> None:
         """Refuse a number that stands for something else already: events name things by their numbers."""
@@ -169,7 +185,7 @@ class _Rank:
     def _event(self, line: dict[str, Any]) -> Event:
         if "given" in line:
             self._once(self.sizes, line["given"], "storage")
-            if int(line["given"]) in self.held:
+            if int(line["given"]) in self.types:
                 raise self._fail(f"storage {line['given']:.0f} is given after a tensor on it")
             self.sizes[int(line["given"])] = int(line["bytes"])
             return Given(int(line["given"]), _PAIRS.get(line["dtype"], line["dtype"]), self._values(line))
@@ -184,13 +200,14 @@ class _Rank:
         if "op" in line:
             arguments = {name: self._argument(value) for name, value in line["arguments"].items()}
             outputs, writes = (tuple(map(self._known, line.get(key, ()))) for key in ("outputs", "writes"))
-            if not {*writes} <= {*_tensors_in(tuple(arguments.values()))}:
+            if not {*writes} <= {*tensors_in(tuple(arguments.values()))}:
                 raise self._fail(f"`{line['op']}` overwrites a tensor that it is not given")
             if writes and outputs and outputs != writes:
                 raise self._fail(f"`{line['op']}` gives other tensors than those that it overwrites")
             if len({*outputs}) < len(outputs):
                 raise self._fail(f"`{line['op']}` gives a tensor twice")
-            self._made(line["op"], _tensors_in(tuple(arguments.values())), outputs)
+            self._apart(line["op"], writes)
+            self._made(line["op"], tensors_in(tuple(arguments.values())), outputs)
             return Operation(line["op"], arguments, outputs, writes, self._argument(line.get("result")), self._mark(line))
         if "communication" in line:
             return self._communication(line)
@@ -232,6 +249,11 @@ class _Rank:
         if both or any(map(overlaps_itself, windows)):
             raise self._fail(f"two elements of what `{name}` gives are in one place")
 
+    def _apart(self, name: str, written: Iterable[int]) -> None:
+        """Refuse tensors that are overwritten and of which two elements are one place, as torch does."""
+        if any(overlaps_itself(self.windows[number]) for number in written):
+            raise self._fail(f"two elements of what `{name}` overwrites are in one place")
+
     def _communication(self, line: dict[str, Any]) -> Communication:
         kind, group = line["communication"], _counts(line["group"])
         inputs, outputs = (tuple(map(self._known, line[key])) for key in ("inputs", "outputs"))
@@ -244,6 +266,7 @@ class _Rank:
         if kind in ("all-reduce", "reduce-scatter", "reduce") and not line.get("reduce"):
             raise self._fail(f"a `{kind}` does not say how it reduces")
         self._made(kind, inputs, outputs)
+        self._apart(kind, outputs)
         return Communication(
             kind,
             inputs,
@@ -302,15 +325,6 @@ def _fits(kind: str, read: int, written: int) -> bool:
     if kind in ("all-reduce", "broadcast", "reduce"):
         return read == written > 0
     return kind == "barrier" or read > 0 or written > 0
-
-
-def _tensors_in(argument: Argument) -> Iterator[int]:
-    """Yield the tensors in an argument."""
-    if isinstance(argument, Tensor):
-        yield argument.window
-    elif isinstance(argument, tuple):
-        for each in argument:
-            yield from _tensors_in(each)
 
 
 def _counts(values: Any) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ def base_of(op: str) -> str:
 
 def giving(op: str) -> str:
     """Return the operator of `aten` that gives as a result what `op` writes."""
-    module, base, *overload = op.split(".")
+    module, base, *overload = op.split(".") if "." in op else ("", op)
     named = [name for name in overload if name not in ("out", "default") and not name.endswith("_out")] or ["default"]
     return ".".join((module, base.rstrip("_") if not base.startswith("_") else base.removesuffix("_"), *named))
 
@@ -44,10 +44,10 @@ def one_by_one(event: Operation) -> Iterator[Operation]:
 
 def _unscaled(event: Operation) -> Iterator[Operation]:
     """Yield the search for infinite numbers in gradients, and the multiplication of each by the inverse of the loss scale."""
-    gradients, found = event.arguments["self"], event.writes[-1:]
+    gradients, found = event.argument("self"), event.writes[-1:]
     yield Operation(f"{event.op} (its search)", event.arguments, found, found, None, event.mark)
     for gradient, written in zip(gradients if isinstance(gradients, tuple) else (), event.writes, strict=False):
-        arguments: dict[str, Argument] = {"self": gradient, "other": event.arguments["inv_scale"]}
+        arguments: dict[str, Argument] = {"self": gradient, "other": event.argument("inv_scale")}
         yield Operation("aten.mul.Tensor", arguments, (written,), (written,), None, event.mark)
 
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.placement import Placement
+from tvlint.readers.document import ReadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,19 @@ class Operation:
     result: Argument
     mark: Mark
 
+    def argument(self, name: str) -> Argument:
+        """Return an argument that the operator needs. Raises ReadError where it is recorded without it."""
+        if name not in self.arguments:
+            raise ReadError(f"`{self.op}` is recorded without `{name}`", self.mark.place or Location(""), "capture it again")
+        return self.arguments[name]
+
+    def tensor(self, name: str) -> Tensor:
+        """Return an argument that is a tensor. Raises ReadError where it is none."""
+        found = self.argument(name)
+        if not isinstance(found, Tensor):
+            raise ReadError(f"`{name}` of `{self.op}` is no tensor", self.mark.place or Location(""), "capture it again")
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Communication:
@@ -170,6 +184,16 @@ Event: TypeAlias = Given | Named | Operation | Communication | Wait | Root | Gra
 
 
 @dataclass(frozen=True, slots=True)
+class TapeDefect:
+    """A mistake that tapes show by themselves: its rule, where it is, and the ranks that make it."""
+
+    rule: str
+    message: str
+    location: Location
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tape:
     """The record of one rank; `pairs` are the windows of complex numbers, which are pairs of real ones in a last dimension."""
 
@@ -199,3 +223,13 @@ class Capture:
     torch: str = ""
     replaced: tuple[str, ...] = ()
     sized_down: tuple[str, ...] = field(default=())
+
+
+def tensors_in(arguments: tuple[Argument, ...]) -> list[int]:
+    """Return the windows of the tensors among arguments, in order."""
+    found, pending = list[int](), [*reversed(arguments)]
+    while pending:
+        argument = pending.pop()
+        found += [argument.window] if isinstance(argument, Tensor) else []
+        pending += argument[::-1] if isinstance(argument, tuple) else ()
+    return found

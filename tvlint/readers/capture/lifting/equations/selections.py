@@ -236,7 +236,7 @@ def _minus_one_at(lifting: Lifting, node: Apply) -> bool:
         return False
     old, subtracted = (argument.name if isinstance(argument, Ref) else "" for argument in taken.inputs)
     before = lifting.maker(Ref(old)) if old else None
-    if before is None or before.op != "aten.index.Tensor" or before.arguments["indices"] != node.arguments["indices"]:
+    if before is None or before.op != "aten.index.Tensor" or before.arguments.get("indices") != given(node, "indices"):
         return False
     factor = _kept(lifting, subtracted, place[1].mask) if subtracted else None
     if lifting.value(given(before, "self")) != name or factor is None:
@@ -326,12 +326,12 @@ def _lookup_in_range_gradient(lifting: Lifting, node: Apply) -> bool:
 def _part_of_lookup_gradient(lifting: Lifting, node: Apply) -> bool:
     """Lift the rows of a lookup's gradient that are those of the table in which a range was looked up."""
     source = lifting.maker(given(node, "self"))
-    if source is None or source.op != "aten.embedding_dense_backward.default" or node.arguments["dim"] != 0:
+    if source is None or source.op != "aten.embedding_dense_backward.default" or given(node, "dim") != 0:
         return False
     padding = whole(source.arguments.get("padding_idx", -1))
     if source.arguments.get("scale_grad_by_freq"):
         return False
-    start, length = node.arguments["start"], node.arguments["length"]
+    start, length = given(node, "start"), given(node, "length")
     calls = [
         call
         for call in lifting.uses.get(str(lifting.value(given(source, "indices"))), ())

@@ -1,0 +1,85 @@
+"""Buffers in flight: what the program reads of a collective or message, or writes over it, before it waits.
+
+This is asked of the tape, since passes that lift it put collectives and what reads them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tvlint.ir.location import Location
+from tvlint.readers.capture.tapes.tape import (
+    Capture,
+    Communication,
+    Event,
+    Gradient,
+    Operation,
+    Root,
+    Tape,
+    TapeDefect,
+    Wait,
+    tensors_in,
+)
+from tvlint.readers.capture.tapes.windows import overlap
+
+
+@dataclass(frozen=True, slots=True)
+class _Issued:
+    """A buffer of a collective or message that is not waited for yet; it is only read there unless it is `written`."""
+
+    event: Communication
+    window: int
+    written: bool
+
+
+def first_race(capture: Capture) -> TapeDefect | None:
+    """Return the first access to a buffer in flight on any rank; None where there is none."""
+    return next((found for tape in capture.tapes for found in _races(tape, capture.path)), None)
+
+
+def _races(tape: Tape, path: str) -> Iterator[TapeDefect]:
+    in_flight: dict[int, list[_Issued]] = {}
+    for event in tape.events:
+        if isinstance(event, Wait):
+            for storage, issued in list(in_flight.items()):
+                left = [each for each in issued if each.event.work != event.work]
+                in_flight[storage] = left
+                if not left:
+                    del in_flight[storage]
+            continue
+        for rule, text, issued_at in _conflicts(tape, event, in_flight):
+            here = event.mark.place if isinstance(event, Operation | Communication | Root) else None
+            yield TapeDefect(rule, f"{text} on rank {tape.rank}", here or issued_at or Location(path), (tape.rank,))
+        if isinstance(event, Communication) and not event.completes and event.mark.phase != "optimizer":
+            buffers = [(number, True) for number in event.outputs] if event.kind != "send" else []
+            for number, written in (*buffers, *((number, False) for number in event.inputs)):
+                in_flight.setdefault(tape.windows[number].storage, []).append(_Issued(event, number, written))
+
+
+def _conflicts(tape: Tape, event: Event, in_flight: dict[int, list[_Issued]]) -> Iterator[tuple[str, str, Location | None]]:
+    """Yield the rule, what is wrong, and where it was issued, for each access of an event to a buffer in flight."""
+    if not in_flight:
+        return
+    reads, writes = _accesses(event)
+    for number, is_write in (*((number, False) for number in reads), *((number, True) for number in writes)):
+        window = tape.windows[number]
+        for issued in in_flight.get(window.storage, ()):
+            if not (issued.written or is_write) or not overlap(tape.windows[issued.window], window):
+                continue
+            kind, place = issued.event.kind, issued.event.mark.place
+            if is_write:
+                yield "buffer-in-flight", f"a buffer of the `{kind}` is overwritten before it is waited for", place
+            else:
+                yield "missing-wait", f"what the `{kind}` writes is read before it is waited for", place
+
+
+def _accesses(event: Event) -> tuple[Iterable[int], Iterable[int]]:
+    """Return the tensors that an event reads, and those that it writes."""
+    if isinstance(event, Operation):
+        return tensors_in(tuple(event.arguments.values())), (*event.writes, *event.outputs)
+    if isinstance(event, Communication):
+        return event.inputs, () if event.kind == "send" else event.outputs
+    if isinstance(event, Root):
+        return (event.window, *(() if event.start is None else (event.start,))), ()
+    return ((event.window,), ()) if isinstance(event, Gradient) else ((), ())

@@ -95,7 +95,6 @@ class Traced:
 
         ways: dict[Any, Callable[..., Any]] = {
             np.real: _value,
-            np.result_type: _type,
             np.where: _where,
             np.einsum: _einsum,
             np.cumsum: _cumsum,
@@ -200,12 +199,6 @@ def _slope(moved: Array) -> Array:
 
 def _value(array: Any) -> Any:
     return array.value if is_traced(array) else array
-
-
-def _type(*arrays: Any) -> Any:
-    import numpy as np
-
-    return np.result_type(*map(_value, arrays))
 
 
 def _of_both(value: Any, one: Any, other: Any, slope: Any, steepness: Any = None) -> Any:

@@ -392,8 +392,3 @@ def named(annotation: str) -> tuple[tuple[Names, ...], tuple[Names, ...], frozen
 def stars(rank: int) -> Names:
     """Return names for `rank` leading dimensions."""
     return tuple(f"s{position}" for position in range(rank))
-
-
-def number(call: Call, name: str, default: Value) -> Value:
-    """Attribute `name` of the call, or `default`."""
-    return call.attributes.get(name, default)

@@ -17,7 +17,7 @@ from tvlint.ir.plan import Tensor
 from tvlint.ops.annotations.declared import PREFIX
 from tvlint.ops.spec import MisfitError
 from tvlint.ops.spelling import OF_ANOTHER_ORDER, OF_FLAGS, spellings, without_overload
-from tvlint.ops.table import canonical_name, spec_of
+from tvlint.ops.table import spec_of
 
 _MODULES = frozenset({"torch", "nn", "functional", "F", "aten", "ops", "Tensor", "operator", "prims", "special", "_C", "_nn"})
 _ALIASES = {
@@ -99,18 +99,6 @@ def _norm(inputs: tuple[Operand, ...], attributes: dict[str, Value]) -> tuple[tu
     if kept and isinstance(kept[-1], Literal) and isinstance(kept[-1].value, float):
         attributes.setdefault("eps", kept.pop().value)  # type: ignore[union-attr]
     return tuple(kept), attributes
-
-
-def biased(operator: Compute) -> tuple[Compute, int] | None:
-    """Return the product and the position of the bias, for a product of two tensors to which a third is added."""
-    if len(operator.inputs) != 3 or any(isinstance(operand, Literal) for operand in operator.inputs):
-        return None
-    name = canonical_name(operator.op)
-    if name == "linear":
-        return replace(operator, inputs=operator.inputs[:2]), 2
-    if name == "addmm" and not operator.attributes:
-        return replace(operator, op="matmul", inputs=operator.inputs[1:]), 0
-    return None
 
 
 def target_shape(operator: Compute, shape: tuple[int, ...]) -> tuple[int, ...] | None:

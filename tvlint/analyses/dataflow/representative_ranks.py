@@ -43,11 +43,6 @@ class Fold:
             return tuple(sorted(self._program_of))
         return self._walked_along(0, tuple(axis.name for axis in self.mesh.axes if axis.name not in self.alike))
 
-    @property
-    def uniform(self) -> frozenset[str]:
-        """Return the axes along which all ranks run one program, as far as that was asked."""
-        return self.alike | self._shortened.keys()
-
     def program_of(self, rank: int) -> int | None:
         """Return the index of the program that `rank` runs, if it has one."""
         return self._program_of.get(rank)

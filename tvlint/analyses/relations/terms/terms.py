@@ -7,7 +7,7 @@ an operator that draws random numbers has no term.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
 from typing import Any
@@ -136,10 +136,6 @@ class Terms:
     def token(self, path: Any) -> int:
         """Return a number for how a partial value came about; the same `path` gives the same number."""
         return self._tokens.setdefault(path, len(self._tokens))
-
-    def paths(self) -> Iterable[tuple[Any, int]]:
-        """Every path with its number."""
-        return self._tokens.items()
 
     def gradient_sum(self, of: int, terms: Sequence[int]) -> int:
         """Return the sum of gradients of forward value `of`, flat and in any order."""

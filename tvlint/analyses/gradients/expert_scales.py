@@ -21,7 +21,7 @@ from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Grou
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import canonical_name, has_trait
+from tvlint.ops.table import has_trait
 
 _SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
 _AVERAGES = ("avg", "mean")
@@ -137,7 +137,7 @@ def _after(facts: Facts, operator: Communicate | Compute, before: _Reduced, wher
     if not 1e-30 < abs(factor) < 1e30 or before.divisor is None or not isinstance(operator.inputs[0], str):
         return _Reduced(before.axes, None, where)
     number = Fraction(factor).limit_denominator(1 << 32)
-    times = canonical_name(operator.op) == "mul"
+    times = has_trait(operator.op, Trait.PRODUCT)
     return _Reduced(before.axes, before.divisor / number if times else before.divisor * number, where)
 
 

@@ -350,8 +350,7 @@ def _is_of_type(machine: Machine, name: str, term: int) -> bool:
 
 def _casts(operator: Compute | Backward) -> bool:
     """Return whether the operator only changes the type of numbers, and so stands in the place of no other."""
-    spec = spec_of(operator.op if isinstance(operator, Compute) else operator.forward.op)
-    return spec is not None and spec.name == "to"
+    return has_trait(operator.op if isinstance(operator, Compute) else operator.forward.op, Trait.CONVERSION)
 
 
 def forward_of(operator: Compute | Backward) -> tuple[str, ...]:

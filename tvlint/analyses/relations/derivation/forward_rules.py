@@ -340,7 +340,7 @@ def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
         bound = spec.bind(replace(form.call([shape] * form.operands.count(None)), outputs=()))
     except UnsupportedError:
         return False
-    if spec.name == "split":
+    if Trait.APART in spec.traits:
         return len(bound.attributes) == 1
     if len(bound.operands) != 1:
         return False

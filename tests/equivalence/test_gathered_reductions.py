@@ -126,6 +126,16 @@ def test_norms_that_are_joined_are_no_other_shape(joined: str) -> None:
     assert Idiom(one, plan.replace("all-reduce(j1) over tp", "identity(j1)"), ()).verdict().outcome is Outcome.REFUTED
 
 
+def test_what_goes_by_places_is_not_that_of_each_piece() -> None:
+    idiom = IDIOMS["tanh of every element that is gathered"]
+    plan, _ = idiom.plans("t = tanh(g)", "t = tril(g)")
+    assert with_reductions_over_ranks(plan) is plan
+    pieces = idiom.plan.replace("g = all-gather(q,", "s = tril(q) || none\ng = all-gather(s,").replace(
+        "t = tanh(g)", "t = clone(g)"
+    )
+    assert Idiom(idiom.reference.replace("tanh(q)", "tril(q)"), pieces, ()).verdict().outcome is not Outcome.PROVED
+
+
 CHANGED = {
     "a piece that is changed in place after it is gathered": ("r: f32[]", "add_(l1!, 1.0) || none\nr: f32[]"),
     "a piece that has another value under its name": ("r: f32[]", "l1 = mul(l1, 2.0) || none\nr: f32[]"),

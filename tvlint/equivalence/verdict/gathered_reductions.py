@@ -19,11 +19,12 @@ from math import prod
 from tvlint.analyses.dataflow.def_use import stream_of
 from tvlint.analyses.relations.transfer.groups import Groups, spans_replicas
 from tvlint.equivalence.verdict.declared_results import has_declared_shapes
+from tvlint.equivalence.verdict.sorted_rows import OF_PLACES
 from tvlint.equivalence.verdict.unread import times_used, times_written, without_unread
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operand, Operator
 from tvlint.ir.plan import Plan, Role, Segment, Tensor
 from tvlint.ops.spec import Bound
-from tvlint.ops.table import bound_in
+from tvlint.ops.table import bound_in, has_trait
 
 
 def with_reductions_over_ranks(plan: Plan) -> Plan:
@@ -94,7 +95,7 @@ class _Rewriting:
     def instead(self, operator: Operator) -> Iterator[Operator]:
         """Yield what takes the place of an operator."""
         if isinstance(operator, Communicate) and is_plain_gather(operator) and self.times[operator.outputs[0]] == 1:
-            if self.written[operator.inputs[0]] == 1 and is_alike_on_all(self.plan, self.segment, operator):
+            if self.written[operator.inputs[0]] == 1 and operator.inputs[0] in self.plan.tensors:
                 self.pieces[operator.outputs[0]] = operator.inputs[0], operator
         elif isinstance(operator, Compute) and len(operator.outputs) == 1 and self.times[operator.outputs[0]] == 1:
             names = [operand for operand in operator.inputs if isinstance(operand, str)]
@@ -108,16 +109,15 @@ class _Rewriting:
         """Yield an operator on what is gathered and the same on the piece of the rank, or the reduction over ranks."""
         piece, gather = self.pieces[name]
         (made,), (before,), dim = operator.outputs, bound.operands, gather.dim
-        if dim is None or len(bound.outputs) != 1 or bound.draws is not None or bound.masked is not None:
+        placed = bound.draws is not None or bound.masked is not None or has_trait(operator.op, *OF_PLACES)
+        if dim is None or not -len(before) <= dim < len(before) or len(bound.outputs) != 1 or placed:
             yield operator
         elif bound.outputs[0] == before and not (bound.whole or bound.reduced or bound.averaged):
-            shape = (self.tensors.get(piece) or self.plan.tensors[piece]).shape
+            alike = self._named(f"{made}: piece", made, self._shape(piece))
             yield operator
-            yield replace(
-                operator, inputs=self._with(operator, name, piece), outputs=(self._named(f"{made}: piece", made, shape),)
-            )
-            self.pieces[made] = f"{made}: piece", gather
-        elif reduce := _reduces(bound, before[dim]):
+            yield replace(operator, inputs=self._with(operator, name, piece), outputs=(alike,))
+            self.pieces[made] = alike, gather
+        elif (reduce := _reduces(bound, before[dim])) and is_alike_on_all(self.plan, self.segment, gather):
             part = self._named(f"{made}: part", made, self.plan.tensors[made].shape)
             shape = self._shape(part)
             if prod(shape) == prod(self._shape(piece)):

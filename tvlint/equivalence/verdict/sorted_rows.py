@@ -27,7 +27,7 @@ _Order: TypeAlias = tuple[int, str] | None
 """The dimension along which rows are sorted, and by which permutation; None for rows as they were."""
 
 
-_OF_PLACES = (Trait.TRIANGLE, Trait.POSITIONS, Trait.POSITIONAL, Trait.SCAN, Trait.RECURRENCE)
+OF_PLACES = (Trait.TRIANGLE, Trait.POSITIONS, Trait.POSITIONAL, Trait.SCAN, Trait.RECURRENCE)
 """What operators do by the places of elements."""
 
 
@@ -157,7 +157,7 @@ class _Rows:
             raise _OtherwiseUsedError
         ((row, by),) = found
         placed = {*bound.ranges, *bound.splits, *bound.runs, *bound.counts, *bound.indices.values()}
-        if row in bound.whole or row in placed or has_trait(operator.op, *_OF_PLACES):
+        if row in bound.whole or row in placed or has_trait(operator.op, *OF_PLACES):
             raise _OtherwiseUsedError
         for names, order in zip(bound.operands, orders, strict=True):
             if names.count(row) > 1 or (row in names) is not (order is not None):

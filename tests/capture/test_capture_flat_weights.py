@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from capture.test_capture_proofs import Line, lines_of, path_of, proof, prover_alone, written
 
 from tvlint.findings import Outcome
 from tvlint.ir.location import Location
-from tvlint.readers.capture.lifting.program import Apply, End, Exchange, Program, Ref, Type
+from tvlint.readers.capture.lifting.program import Apply, End, Exchange, GivenValue, Program, Ref, Type, reads
 from tvlint.readers.capture.rewriting.flat_gradients import FlatGradient, FlatWeight, NotFlatError
-from tvlint.readers.capture.tapes.tape import Laid, Mark, Named
+from tvlint.readers.capture.rewriting.flat_weights import without_flat_weights
+from tvlint.readers.capture.tapes.tape import Capture, Laid, Mark, Named, Tape, Window
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
 
+LAID = Laid("one", (2, 2), 0, True)
 NAME, REFERENCE = "flat_shards", "flat_shards_reference"
 
 
@@ -150,10 +154,30 @@ def test_each_gradient_in_a_flat_one_is_reduced_and_waited_for_by_itself() -> No
     assert len({node.handle for node in exchanges}) == 2
 
 
+def test_a_weight_that_is_cast_before_it_is_gathered_is_cast_whole() -> None:
+    named = Named("flat", "weight", 0, True, flat=(LAID,), group=(0,))
+    tape, program = Tape(0, {0: Window(0, 0, (6,), (1,), "float32")}, (named,)), Program(0)
+    given = program.fresh(Type((6,), "float32"))
+    cast, low, high, joined = (program.fresh(Type((size,), "bfloat16")) for size in (6, 2, 2, 4))
+    shaped, made = (program.fresh(Type((2, 2), "bfloat16")) for _ in range(2))
+    program.given[given] = GivenValue(named, np.arange(6.0))
+    cuts = [{"self": Ref(cast), "dim": 0, "start": start, "length": 2} for start in (0, 2)]
+    program.nodes = [
+        Apply("aten._to_copy.default", {"self": Ref(given), "dtype": "bfloat16"}, (cast,), Mark()),
+        *(Apply("narrow", cut, (half,), Mark()) for cut, half in zip(cuts, (low, high), strict=True)),
+        Apply("cat", {"tensors": (Ref(low), Ref(high)), "dim": 0}, (joined,), Mark()),
+        Apply("view", {"self": Ref(joined), "size": (2, 2)}, (shaped,), Mark()),
+        Apply("aten.exp.default", {"self": Ref(shaped)}, (made,), Mark()),
+    ]
+    (changed,) = without_flat_weights(Capture("path", (), 1, (tape,)), [program])
+    whole = next(name for name, each in changed.given.items() if each.named is not None and each.named.name == "one")
+    left = [node.op for node in changed.nodes if isinstance(node, Apply)]
+    assert left == ["aten._to_copy.default", "view", "view", "aten.exp.default"]
+    assert reads(changed.nodes[0]) == (whole,)
+
+
 @pytest.mark.parametrize("changed", [{"kind": "all-reduce"}, {"group": (0, 2)}, {"group": (1, 0)}, {"dim": 1}])
 def test_a_gradient_that_other_ranks_reduce_is_not_followed(changed: dict[str, Any]) -> None:
-    from dataclasses import replace
-
     program, flat, value = scattered()
     program.nodes[1] = replace(program.nodes[1], **changed)  # type: ignore[arg-type]
     with pytest.raises(NotFlatError):

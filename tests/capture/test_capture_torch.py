@@ -486,6 +486,20 @@ def test_gradients_that_are_put_in_the_place_of_those_in_a_flat_one_are_an_error
     assert done.stderr.startswith("flat.py:12: error: the gradient of a part of a flat weight is replaced by another tensor")
 
 
+@pytest.mark.parametrize("named", ["parts", ":parts/..", "{folder}/parts"])
+def test_a_program_imports_from_the_folders_that_its_launch_names(named: str, tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "parts" / "own_model.py").write_text("import torch\n\nmodel = torch.nn.Linear(2, 2)\n")
+    module = "parts.own_model" if named.startswith(":") else "own_model"
+    step = "torch.optim.SGD(model.parameters(), 0.1)"
+    text = f"import torch\nfrom {module} import model\n\nstep = {step}\nmodel(torch.ones(1, 2)).sum().backward()\nstep.step()\n"
+    (tmp_path / "scripts" / "train.py").write_text(text)
+    launch = [f"PYTHONPATH={named.format(folder=tmp_path)}", "python", "scripts/train.py"]
+    done = tvlint("capture", "-o", str(tmp_path), "--", *launch, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_tensor_without_memory_has_no_elements_to_write() -> None:
     import torch
 
@@ -513,6 +527,8 @@ class Kept(torch.autograd.Function):
         return torch.empty(gradient.shape, device=torch.cuda.current_device()).copy_(gradient)
 
 
+options = torch.distributed.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+options.config.cga_cluster_size = 4
 device = torch.device("cuda", torch.cuda.current_device())
 model = torch.nn.Linear(4, 2).to(device)
 step = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -521,21 +537,27 @@ step.step()
 """
 
 
-def test_a_gpu_that_a_backward_function_names_by_number_is_the_cpu(tmp_path: Path) -> None:
+def test_a_gpu_that_a_backward_function_names_by_number_is_the_cpu_and_nccl_has_options(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(GPU_IN_BACKWARD)
     done = tvlint("capture", "-o", str(tmp_path), "--", "python", "program.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-def test_megatrons_own_attention_has_no_context_parallelism() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"context_parallel_size": 2, "transformer_impl": "local"}, "has no context parallelism"),
+        ({"encoder_seq_length": 512, "decoder_seq_length": 128}, "an encoder and a decoder"),
+    ],
+)
+def test_launches_of_megatron_that_are_not_captured_are_refused(arguments: dict[str, Any], text: str) -> None:
     from types import SimpleNamespace
 
     from tvlint.capture.launch import Launch, LaunchError
     from tvlint.capture.megatron_training import _fit
 
-    arguments = SimpleNamespace(context_parallel_size=2, transformer_impl="local")
-    with pytest.raises(LaunchError, match="has no context parallelism"):
-        _fit(arguments, Launch(2, "pretrain_gpt.py", ()), print, print)
+    with pytest.raises(LaunchError, match=text):
+        _fit(SimpleNamespace(**arguments), Launch(2, "pretrain_gpt.py", ()), print, print)
 
 
 COPIES = """

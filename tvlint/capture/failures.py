@@ -38,7 +38,7 @@ def advice(error: BaseException, environment: Mapping[str, str], replaced: Seque
     cause = next((each for each in replaced if words & _named(each)), "")
     if cause:
         return f"it is captured with {cause}: leave out of the launch what needs that"
-    if re.search(r"cuda|nvcc|triton", str(error), re.IGNORECASE):
+    if re.search(r"cuda|nvcc|nccl|triton", str(error), re.IGNORECASE):
         return "this needs a GPU: choose an implementation that runs on the CPU"
     layers = next((each for each in replaced if each.startswith("`--transformer-impl ")), "")
     is_refused = isinstance(error, AssertionError | ValueError | NotImplementedError)

@@ -60,6 +60,9 @@ def _fit(args: Any, launch: Launch, replace: Tell, reduce: Tell) -> None:
     if getattr(args, "context_parallel_size", 1) > 1 and getattr(args, "transformer_impl", "") == "local":
         text = "Megatron's own attention, which `--transformer-impl local` takes, has no context parallelism"
         raise LaunchError(text, "leave `--transformer-impl local` out")
+    if getattr(args, "decoder_seq_length", None) is not None:
+        text = "a model with an encoder and a decoder, which `--decoder-seq-length` asks for, is not captured"
+        raise LaunchError(text, "capture a model of one sequence")
     for name, value in OUTSIDE_THE_STEP.items():
         _set(args, name, value)
     for name, value in {**ON_CPU, **OF_A_MICRO_BATCH}.items():

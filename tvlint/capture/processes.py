@@ -215,6 +215,9 @@ def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -
 
 def _execute(launch: Launch) -> None:
     sys.argv = [launch.program, *launch.arguments]
+    named = os.environ.get("PYTHONPATH")
+    folders = map(os.path.abspath, named.split(os.pathsep)) if named else ()
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     if launch.module:
         sys.path.insert(0, os.getcwd())
         runpy.run_module(launch.program, run_name="__main__", alter_sys=True)

@@ -262,8 +262,20 @@ def _name_cuda() -> None:
     cuda.nvtx = types.SimpleNamespace(range=lambda *_, **__: contextlib.nullcontext(), **silent)
 
 
+class _Nccl:
+    """The process groups of nccl where torch has none, by the options that a program makes for them."""
+
+    class Options:
+        """Options that gloo has no use for."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self.config = types.SimpleNamespace()
+
+
 def _use_gloo(replace: Callable[[str], object]) -> None:
     started, grouped = dist.init_process_group, dist.new_group
+    if not hasattr(dist, "ProcessGroupNCCL"):
+        dist.ProcessGroupNCCL = _Nccl
 
     def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         if backend not in (None, "gloo", "fake"):

@@ -150,7 +150,7 @@ def _moved(node: Apply, ranges: Mapping[str, _Range], program: Program) -> _Rang
     """Return the range that an operator gives of ranges that it reads; None where it gives no range."""
     sources = [ranges.get(name) for name in reads(node)]
     known = [source for source in sources if source is not None]
-    if len(known) < len(sources) or len({(source.flat, source.cast) for source in known}) > 1:
+    if len(known) < len(sources) or len({(source.flat, id(source.cast)) for source in known}) > 1:
         return None
     first = known[0]
     if node.op == "view" and len(known) == 1:

@@ -7,15 +7,25 @@ from collections.abc import Iterable
 from tvlint.ir.mesh import Mesh
 
 
+def runs_of(ranks: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last of each run of ranks that follow each other, in the order given."""
+    runs: list[tuple[int, int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], rank
+        else:
+            runs.append((rank, rank))
+    return runs
+
+
+def in_runs(ranks: Iterable[int]) -> str:
+    """Return the ranks in the order given: `0,2,4-7`."""
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs_of(ranks))
+
+
 def compact(ranks: Iterable[int]) -> str:
     """Return the ranks as ascending runs: `0-7,16-23`."""
-    runs: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+    return in_runs(sorted(set(ranks)))
 
 
 def describe(ranks: Iterable[int], mesh: Mesh | None = None) -> str:

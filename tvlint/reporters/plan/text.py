@@ -10,6 +10,7 @@ from tvlint.analyses.inference.segments import writes
 from tvlint.analyses.inference.shapes_and_gradients import link_gradients
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Plan, Program, Replication, Role, Segment, Step, Tensor
+from tvlint.ir.ranks import in_runs
 from tvlint.reporters.plan import text_operators as plan_text_operators
 from tvlint.reporters.plan import text_words as words
 from tvlint.reporters.plan.text_omissions import PRODUCED, implied_segments, made_from_gradients, stated_tensors
@@ -197,9 +198,9 @@ def _program_header(plan: Plan, program: Program) -> str:
         chosen = [rank * each_axis.size + step for rank in chosen for step in steps]
     said = {name: at for name, at in fixed.items() if plan.mesh.axis_size(name) > 1 and (name, at) != (axis, 0)}
     if tuple(chosen) != ranks or (len(said) > 1 and len(ranks) == 1):
-        return f"program ranks {words.rank_list(ranks)}"
+        return f"program ranks {in_runs(ranks)}"
     if axis and axis not in fixed and any(axis == mesh_axis.name for mesh_axis in plan.mesh.axes):
-        return f"program ranks {words.rank_list(ranks)}"
+        return f"program ranks {in_runs(ranks)}"
     selection = "".join(f" {words.name(name)}={at}" for name, at in said.items())
     return f"program{selection}"
 
@@ -237,7 +238,7 @@ def _follows(step: Step, following: Step) -> bool:
 
 
 def _run(step: Step, last: int) -> str:
-    micro_batch = f" micro-batch {words.rank_list(tuple(range(step.micro_batch, last + 1)))}" if step.micro_batch >= 0 else ""
+    micro_batch = f" micro-batch {in_runs(range(step.micro_batch, last + 1))}" if step.micro_batch >= 0 else ""
     inputs = f" ({words.names(step.inputs)})" if step.inputs is not None else ""
     outputs = f" -> ({words.names(step.outputs)})" if step.outputs is not None else ""
     return f"  run {words.name(step.segment)}{micro_batch}{inputs}{outputs}"

@@ -13,6 +13,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Collective, Group, Peer, Value
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate
 from tvlint.ir.plan import Role, Tensor
+from tvlint.ir.ranks import in_runs
 from tvlint.reporters.escape.data import dumped
 from tvlint.reporters.escape.visible import visible
 
@@ -91,17 +92,6 @@ def integers(numbers: Iterable[int]) -> str:
     return f"[{','.join(map(str, numbers))}]"
 
 
-def rank_list(ranks: tuple[int, ...]) -> str:
-    """`0,2,4-7`, in the order given."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
-
-
 def placement(claim: Placement) -> str:
     """`R`, `S(0)`, `P(max)`, `I`."""
     if isinstance(claim, Replicate):
@@ -168,7 +158,7 @@ def group(members: Group, mesh: Mesh, communicators: Mapping[str, Group]) -> str
         return name(members.name) if members.name not in ("ranks", "world", "self") else _backticks(members.name)
     named = f" named {name(members.name)}" if members.name else ""
     if members.ranks:
-        return f"ranks {rank_list(members.ranks)}{named}"
+        return f"ranks {in_runs(members.ranks)}{named}"
     if not members.axes:
         return f"self{named}"
     if members.axes == axes and len(axes) > 1:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tvlint.findings import Report
+from tvlint.ir.ranks import runs_of
 
 if TYPE_CHECKING:
     from tvlint.ir.mesh import Mesh
@@ -13,14 +14,7 @@ if TYPE_CHECKING:
 
 def intervals(ranks: Iterable[int]) -> str:
     """Return the ranks in ascending order, runs of three and more as `first-last`."""
-    ordered = sorted(set(ranks))
-    runs: list[list[int]] = []
-    for rank in ordered:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(_run(first, last) for first, last in runs)
+    return ",".join(_run(first, last) for first, last in runs_of(sorted(set(ranks))))
 
 
 def _run(first: int, last: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvlint.ir.ranks import runs_of
 from tvlint.topology.grid import GroupKind
 
 LISTED = 4
@@ -14,12 +15,7 @@ SHOWN = 8
 
 def members(ranks: Sequence[int]) -> str:
     """Return the ascending members of one group: `5`, `0-7`, `0,8,16`, `0,8,…,120`, `0-3,64-67,…,192-195`."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
+    runs = runs_of(ranks)
     texts = [str(low) if low == high else f"{low},{high}" if high == low + 1 else f"{low}-{high}" for low, high in runs]
     if len(texts) <= LISTED:
         return ",".join(texts)

@@ -74,3 +74,18 @@ def test_what_is_seen_under_another_name_shows_nothing(name: str) -> None:
     plan = idiom.plan.replace(before, after).replace(STEP, instead)
     verdict = Idiom(idiom.reference, plan, ()).verdict()
     assert verdict.outcome is Outcome.UNKNOWN, [reason.message for reason in verdict.reasons]
+
+
+DIVIDED = "mesh dp=2\n" + HEAD.format(tp="").replace("f32[6,4]", "f32[6,4] dp:S(0)") + "l0: f32[] = sum(a)\n"
+DIVIDED += "l = all-reduce(l0) over dp\nend reduce-gradients w over dp{by}\n" + STEP + "end copy_(e!, w)\n"
+
+
+@pytest.mark.parametrize(("by", "outcome"), [("", Outcome.PROVED), (" divide 2", Outcome.REFUTED)])
+def test_a_step_by_a_part_of_the_gradient_is_refuted(by: str, outcome: Outcome) -> None:
+    reference = ONE + STEP + "end copy_(e!, w)\n"
+    assert Idiom(reference, DIVIDED.format(by=by), ()).verdict().outcome is outcome
+
+
+def test_a_step_of_which_the_plan_does_not_say_what_divides_the_gradient_shows_nothing() -> None:
+    twice = ONE.replace("sum(a)", "mean(a)") + STEP + "end copy_(e!, w)\n"
+    assert Idiom(twice, DIVIDED.format(by=" divide unknown"), ()).verdict().outcome is Outcome.UNKNOWN

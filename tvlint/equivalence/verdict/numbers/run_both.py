@@ -47,7 +47,7 @@ from tvlint.equivalence.verdict.numbers.run_sizes import Small, in_plan, to_run,
 from tvlint.equivalence.verdict.numbers.shared_memory import is_kept, seen_elsewhere
 from tvlint.equivalence.verdict.numbers.whole_values import least_index, random_numbers
 from tvlint.equivalence.verdict.pairing import Case
-from tvlint.ir.operators import Compute
+from tvlint.ir.operators import Compute, ReduceGradients
 from tvlint.ir.plan import Plan, Program, Role
 from tvlint.replay.memory import Memory
 
@@ -274,6 +274,8 @@ def _inconclusive(parallel: Plan, reference: Plan, any_numbers: bool, of_update:
                     over = (str(operator.inputs[place]) for place in operator.in_place)
                     if not of_update or not all(is_kept(plan, name) for name in over):
                         return f"`{operator.op}` overwrites its operand"
+                if of_update and isinstance(operator, ReduceGradients) and not operator.divisor:
+                    return "the plan does not say by what it divides gradients"
                 if not of_update and any(is_kept(plan, name) for name in writes(operator)):
                     return "the plan writes out how weights are updated"
     return ""

@@ -157,6 +157,8 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
         80,
         lambda n: 'case "$X" in\n' + each("#N) V=#N ;;\n")(n) + f"esac\n{LAUNCH}$V\n",
     ),
+    "variables with swapped letters": ("a.sh", 60, script(lambda i: f"V{i:04}AB=1\nW=$V{i:04}BA\n")),
+    "lines that are cut off a command": ("a.sh", 20, script(lambda i: f"--seed {i}\nV{i} = {i}\n")),
     "variables before a command": ("a.sh", 60, lambda n: each("V#N=#N ")(n) + f"{LAUNCH}4\n"),
     "nested branches": ("a.sh", 10, lambda n: 'if [ "$X" = a ]; then\n' * n + "V=1\n" + "fi\n" * n + f"{LAUNCH}4\n"),
     "loops": ("a.sh", 20, script(lambda i: f"for V{i} in 1 2; do W{i}=$V{i}; done\n")),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tvlint.findings import Edit, Finding, Fix, Severity
@@ -15,11 +17,14 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 LONGEST = 80
+MOST = 500
+"""Places of each kind that are looked up in the tree, which takes the longer the more statements there are."""
 OPTION = Pattern(rb"^[ \t]*(--[A-Za-z][\w-]*)", re.MULTILINE)
 """A line that begins with an option; most such lines go on with a command."""
 ASSIGNMENT = Pattern(rb"^[ \t]*([A-Za-z_]\w*)(?:([ \t]+=)(?=[ \t]|\w)|(=[ \t]+)(?=\d+[ \t]*\r?$))", re.MULTILINE)
 """A line that reads as an assignment and has blanks beside its sign; of those behind it alone, one of a number."""
 EXPANSION = Pattern(rb"\$(?:(\w+)|\{(\w+)\})")
+NAME = Pattern(rb"(?<![\w$])[A-Za-z_]\w*")
 CONTINUED = Pattern(r"\\[ \t]+\Z")
 COMMENT = Pattern(r"[ \t]*#")
 
@@ -40,7 +45,8 @@ def slips(evaluation: Evaluation, launches: Iterable[Span]) -> Iterator[Finding]
 
 def _cut_off(evaluation: Evaluation) -> Iterator[Finding]:
     source = evaluation.source
-    for match in OPTION.finditer(source.data):
+    begun = (match for match in OPTION.finditer(source.data) if not _is_joined(source.data, match.start()))
+    for match in islice(begun, MOST):
         if _command(evaluation, match.start(1)) is None:
             continue
         lost = span_of_bytes(source, *match.span(1))
@@ -62,9 +68,15 @@ def _cut_off(evaluation: Evaluation) -> Iterator[Finding]:
         yield Finding("option-run-as-command", Severity.ERROR, message, location_of(lost), help, fixes=fixes)
 
 
+def _is_joined(data: bytes, start: int) -> bool:
+    """Return whether a backslash joins the line that begins at `start` to the one before, and that is no comment."""
+    before = data[data.rfind(b"\n", 0, max(start - 1, 0)) + 1 : start]
+    return before.endswith(b"\\\n") and not before.lstrip().startswith(b"#")
+
+
 def _assignments(evaluation: Evaluation) -> Iterator[Finding]:
     source = evaluation.source
-    for match in ASSIGNMENT.finditer(source.data):
+    for match in islice(ASSIGNMENT.finditer(source.data), MOST):
         command = _command(evaluation, match.start(1) if match[2] else match.end())
         if command is None or command.start_byte != match.start(1):
             continue
@@ -83,7 +95,7 @@ def _first_words(evaluation: Evaluation, launch: Span) -> Iterator[Finding]:
     source = evaluation.source
     root = evaluation.syntax.tree(source).root_node
     start, end = (len(source.text[:place].encode()) for place in (launch.start, launch.end))
-    for match in EXPANSION.finditer(source.data, start, end):
+    for match in islice(EXPANSION.finditer(source.data, start, end), MOST):
         name = (match[1] or match[2]).decode()
         value = evaluation.variables.get(name)
         if not isinstance(value, Array) or len(value.items) < 2 or not _is_option(value.items[0]):
@@ -110,12 +122,12 @@ def _swapped_letters(evaluation: Evaluation) -> Iterator[Finding]:
         name = (match[1] or match[2]).decode()
         if name not in evaluation.variables and "".join(sorted(name)) in set_names:
             read.setdefault(name, []).append(match)
-    for name, places in read.items():
+    counts = Counter(match[0].decode() for match in NAME.finditer(source.data)) if read else Counter[str]()
+    for name, places in islice(read.items(), MOST):
         meant = set_names["".join(sorted(name))]
-        named = len(re.findall(rb"(?<![\w$])%s(?!\w)" % re.escape(name.encode()), source.data))
-        if not _are_swapped(name, meant) or named > sum(match[2] is not None for match in places):
+        if not _are_swapped(name, meant) or counts[name] > sum(match[2] is not None for match in places):
             continue
-        for match in places:
+        for match in places[:MOST]:
             node = root.descendant_for_byte_range(match.start(), match.end())
             if node is None or node.type not in ("simple_expansion", "expansion"):
                 continue

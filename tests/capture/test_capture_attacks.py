@@ -117,6 +117,14 @@ def argument(op: str, name: str, value: Any) -> Change:
     return changed
 
 
+def in_place_on_the_other(line: Line) -> Line:
+    """Return a line with the operands of an addition in place exchanged, which overwrites the same tensor as before."""
+    if line.get("op") != "aten.add_.Tensor" or line["phase"] == "optimizer":
+        return line
+    one, other = line["arguments"]["self"], line["arguments"]["other"]
+    return {**line, "arguments": {**line["arguments"], "self": other, "other": one}}
+
+
 @pytest.mark.parametrize(
     ("program", "reference", "change", "message"),
     [
@@ -149,6 +157,8 @@ def argument(op: str, name: str, value: Any) -> Change:
             argument("aten.copy_.default", "src", ...), "`aten.copy_.default` is recorded without `src`",
         ),
         ("padded_sentences", "padded_sentences_reference", argument("aten.copy_.default", "self", 3), ""),
+        ("accumulation_ddp", "accumulation_reference", in_place_on_the_other, "another tensor than the one that it works on"),
+        ("staged_samples", "staged_samples_reference", argument("aten.cat.default", "dim", 2_000_000), ""),
         (
             "loss_scaling", "loss_scaling_reference",
             argument("aten._amp_foreach_non_finite_check_and_unscale_.default", "inv_scale", ...), "without `inv_scale`",

@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -15,6 +15,7 @@ from typing import Any
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis
 from tvlint.ir.placement import Partial, Placement, Replicate, Shard
+from tvlint.readers.capture.tapes.operations import base_of
 from tvlint.readers.capture.tapes.tape import (
     Argument,
     Capture,
@@ -200,13 +201,11 @@ class _Rank:
         if "op" in line:
             arguments = {name: self._argument(value) for name, value in line["arguments"].items()}
             outputs, writes = (tuple(map(self._known, line.get(key, ()))) for key in ("outputs", "writes"))
-            if not {*writes} <= {*tensors_in(tuple(arguments.values()))}:
-                raise self._fail(f"`{line['op']}` overwrites a tensor that it is not given")
+            self._overwritten(line["op"], arguments, writes)
             if writes and outputs and outputs != writes:
                 raise self._fail(f"`{line['op']}` gives other tensors than those that it overwrites")
             if len({*outputs}) < len(outputs):
                 raise self._fail(f"`{line['op']}` gives a tensor twice")
-            self._apart(line["op"], writes)
             self._made(line["op"], tensors_in(tuple(arguments.values())), outputs)
             return Operation(line["op"], arguments, outputs, writes, self._argument(line.get("result")), self._mark(line))
         if "communication" in line:
@@ -248,6 +247,15 @@ class _Rank:
         both = any(one.storage == other.storage and overlap(one, other) for one, other in pairwise(windows))
         if both or any(map(overlaps_itself, windows)):
             raise self._fail(f"two elements of what `{name}` gives are in one place")
+
+    def _overwritten(self, op: str, arguments: Mapping[str, Argument], writes: Sequence[int]) -> None:
+        """Refuse tensors that an operator cannot overwrite: others than it is given, or, in place, than it works on."""
+        if not {*writes} <= {*tensors_in(tuple(arguments.values()))}:
+            raise self._fail(f"`{op}` overwrites a tensor that it is not given")
+        worked_on = tensors_in((arguments.get("self"),))
+        if writes and base_of(op).endswith("_") and [*writes[: len(worked_on)]] != worked_on:
+            raise self._fail(f"`{op}` overwrites another tensor than the one that it works on")
+        self._apart(op, writes)
 
     def _apart(self, name: str, written: Iterable[int]) -> None:
         """Refuse tensors that are overwritten and of which two elements are one place, as torch does."""

@@ -50,13 +50,19 @@ def one(operands: Sequence[Any]) -> Any:
     return operands[0]
 
 
-def two(operands: Sequence[Any], literals: Sequence[Value], field: Field) -> tuple[Any, Any]:
-    """Return two operands, one of which may be a constant: `literals` are its position and its value."""
+def with_constants(operands: Sequence[Any], literals: Sequence[Value], field: Field) -> list[Any]:
+    """Return operands with constants among them: `literals` are the position and the value of each."""
     found = list(operands)
     for position, value in zip(literals[::2], literals[1::2], strict=True):
         if not isinstance(value, int | float) or not isinstance(position, int):
             raise UnsupportedError(f"a constant operand {value}")
         found.insert(position, field.number(value))
+    return found
+
+
+def two(operands: Sequence[Any], literals: Sequence[Value], field: Field) -> tuple[Any, Any]:
+    """Return two operands, one of which may be a constant: `literals` are its position and its value."""
+    found = with_constants(operands, literals, field)
     if len(found) != 2:
         raise UnsupportedError(f"{len(found)} operands in the place of two")
     return found[0], found[1]

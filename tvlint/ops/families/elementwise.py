@@ -10,7 +10,7 @@ from typing import Any
 
 from tvlint.ir.operators import Literal, Value
 from tvlint.ops.field import Array, Field, Floats, Rows
-from tvlint.ops.formulas import by_formula, constant, evaluated, of_elements, one, two
+from tvlint.ops.formulas import by_formula, constant, evaluated, of_elements, one, two, with_constants
 from tvlint.ops.named_arrays import aligned, every_name, spread
 from tvlint.ops.spec import (
     ONE,
@@ -266,12 +266,7 @@ _WHOLE = re.compile(r"q?u?int|[iu]\d|long|short|char|byte|bool", re.IGNORECASE)
 def pair(bound: Bound, operands: Sequence[Array], field: Field, literals: Sequence[Value]) -> tuple[list[str], list[Array]]:
     """Return the names of the result without those of size 1, and all operands with constants in their places."""
     names = every_name(bound)
-    found = aligned(bound, operands, names)
-    for position, value in zip(literals[::2], literals[1::2], strict=True):
-        if not isinstance(value, int | float) or not isinstance(position, int):
-            raise UnsupportedError(f"a constant operand {value}")
-        found.insert(position, field.number(value))
-    return names, found
+    return names, with_constants(aligned(bound, operands, names), literals, field)
 
 
 def placed(bound: Bound, names: list[str], result: Array) -> tuple[Array, ...]:

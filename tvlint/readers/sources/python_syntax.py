@@ -118,10 +118,10 @@ def _parsed(path: str, data: bytes) -> Source:
     return Source(path, tree, tuple(ast.walk(tree)), lines)
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int = LARGEST) -> bytes:
     """Return the content of a file of the folder. Raises ReadError."""
     try:
-        return content_listed(path, LARGEST)
+        return content_listed(path, most)
     except OSError as error:
         raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(str(path))) from None
 

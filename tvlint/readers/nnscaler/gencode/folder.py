@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvlint.checkout.following import content_listed
 from tvlint.checkout.opening import is_file, names_in
 from tvlint.findings import Finding, Severity
 from tvlint.ir.location import Location
@@ -91,20 +90,15 @@ def reference_of_folder(
         return None
     plan = opened(path, operators).plan if parallel is None else parallel
     scalar = _scalar(read_bytes(Path(path, "gencode0.py")))
-    found = read_graph(str(graph), _bytes(graph), plan.replication.count * plan.micro_batches, scalar, operators)
+    found = read_graph(
+        str(graph), read_bytes(graph, LARGEST_GRAPH), plan.replication.count * plan.micro_batches, scalar, operators
+    )
     return with_loop(found, plan)
 
 
 def _scalar(data: bytes) -> tuple[int, ...]:
     """Return the shape of a sum over everything: files without a version have the older one."""
     return () if _VERSION.search(data) else (1,)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return content_listed(path, LARGEST_GRAPH)
-    except OSError as error:
-        raise ReadError(f"the file cannot be opened: {error.strerror or 'unknown error'}", Location(str(path))) from None
 
 
 def opened(path: str, operators: tuple[Declared, ...] = ()) -> Folder:
@@ -258,7 +252,7 @@ def traced_in(path: str) -> Traced | None:
     from tvlint.readers.nnscaler.gencode.traced_graph import traced
 
     graph = Path(path, GRAPH)
-    return traced(str(graph), _bytes(graph)) if is_file(graph) else None
+    return traced(str(graph), read_bytes(graph, LARGEST_GRAPH)) if is_file(graph) else None
 
 
 def _inputs(kinds: Mapping[Field, Kind] | None, replica: Replica, scalar: tuple[int, ...]) -> Mapping[tuple[str, int], Kind]:

@@ -7,15 +7,21 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tests.builders.operation_counts import operations
+from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.lost_weights import lost_weights
 from tvlint.analyses.gradients.optimizer_steps import scattered, shared_states, stepped_again
 from tvlint.analyses.gradients.other_forwards import other_forwards
 from tvlint.analyses.gradients.undefined_uses import missing
 from tvlint.analyses.gradients.unreduced_moments import unshared
+from tvlint.analyses.gradients.written_out_steps import too_early
 from tvlint.ir.plan import Plan
 from tvlint.readers.plan_text import reader as plan_text
 
 MOST_GROWTH = 2.5
+
+
+def early_steps(plan: Plan) -> Iterable[object]:
+    return too_early(Facts(plan))
 
 
 def moments(plan: Plan) -> Iterable[object]:
@@ -56,6 +62,10 @@ CASES: dict[str, tuple[Callable[[Plan], Iterable[object]], Body]] = {
     "steps of many weights": (stepped_again, of_weights("  h#N = mul(g, #N)\n  sgd_step(w#N!, h#N)\n")),
     "states of many weights": (shared_states, of_weights("  adam_step(w#N!, g, m#N, v#N)\n")),
     "pieces of many weights": (scattered, of_weights("  c#N = chunk(w#N, dim=0) over dp\n  sgd_step(c#N!, g)\n")),
+    "weights that are read after their step": (
+        early_steps,
+        of_weights("  sub_(w#N!, g)\n  d#N = matmul(g, w#N)\n"),
+    ),
     "moments that are written out": (moments, of_weights("  m#N = mul(g, 0.5)\n  w#N = sub(w#N, m#N)\n")),
     "moments of many gradients": (
         moments,

@@ -145,6 +145,11 @@ def test_nothing_to_check_exits_4_except_for_a_hook(here: Path, capsys: pytest.C
     assert "notes.md" in capsys.readouterr().out
 
 
+def test_an_empty_module_of_python_is_no_mistake(here: Path) -> None:
+    (here / "__init__.py").write_text("")
+    assert run("check", "__init__.py", "right.sh") == 0
+
+
 def test_what_cannot_be_read_exits_2(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "empty.sh").write_text("")
     assert run("check", "empty.sh", "gone.sh", "wrong.sh", "-o", "concise") == 2

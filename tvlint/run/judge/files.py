@@ -37,7 +37,7 @@ def check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: Pr
         found.problems.append(Problem(f"cannot be read: {(error.strerror or 'unknown reason').lower()}", Location(path)))
         return None
     if document is None:
-        if is_named and is_empty(path):
+        if is_named and is_empty(path) and not path.endswith(".py"):
             found.problems.append(Problem("the file is empty", Location(path)))
             return None
         problem = _malformed(path, is_named)

@@ -4,12 +4,12 @@ The passes, in order, each a function from frozen values to a frozen value:
 
 - `casts.with_flags`, `held_weights.as_held`: two plans -> the same, with logic of flags in place of that of
   bits, and weights in the shapes in which ranks hold them;
+- `gathered_reductions.with_reductions_over_ranks`: likewise, where that is a proof;
 - `parts_as_places.with_parts_as_places`, `sorted_rows.without_sorted_rows`: likewise, for a case that is still open;
 - `pairing.pair`: two plans -> a `Case`, or the gap that keeps them from being compared;
 - `repeated_runs.without_repeated_runs`, `casts.without_needless_casts`, `unread_places.without_unread_places`,
-  `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`,
-  `gathered_reductions.with_reductions_over_ranks`, `padded_classes.without_padded_classes`: a plan -> one that
-  computes the same;
+  `masked_lookups.with_stated_ranges`, `squared_norms.with_sums_of_squares`, `padded_classes.without_padded_classes`: a plan ->
+  one that computes the same;
 - `judge.judge`: a case -> the `Attempt` that proves it, or the verdict that explains, with a repair. It calls
   - `replica_folding.fold_replicas`: a case -> the case of one replica, where all are alike;
   - `attempt.attempt_proof`: a case -> an `Attempt`: what differs, which side conditions are violated, whether that is a proof,
@@ -128,17 +128,18 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
         return False
     once = _once(case)
     found = find_proof(once, lambda text, share: None, tuple(Telling))
+    as_ordered = once.parallel is parallel
+    for way in _reduced(once) if found is None else ():
+        found, as_ordered = found or find_proof(way, lambda text, share: None), False
     if found is None and (places := _with_places(once)) is not once:
         found = find_proof(places, lambda text, share: None, tuple(Telling))
-    return found is not None and (once.parallel is parallel or next(iter(check_order(parallel)), None) is None)
+    return found is not None and (as_ordered or next(iter(check_order(parallel)), None) is None)
 
 
 def _once(case: Case) -> Case:
     """Return the case with plans that run and cast nothing for nothing, state ranges of lookups, and sum squares for norms."""
     plan, reference = (
-        with_reductions_over_ranks(
-            with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(each))))
-        )
+        with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(each))))
         for each in (without_repeated_runs(case.parallel), case.reference)
     )
     if without_padded_classes(reference) is reference:
@@ -153,6 +154,11 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> tu
     """
     once = _once(case)
     plan, as_written = once.parallel, once.parallel is case.parallel and once.reference is case.reference
+    for way in _reduced(once):
+        proof = find_proof(way, progress)
+        verdict = None if proof is None else _stated(proof, progress, solver_seconds)
+        if verdict is not None and verdict.outcome is Outcome.PROVED:
+            return _in_order(case.parallel, verdict), False
     found = judge(once, progress)
     verdict = _confirmed(case, found) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
     open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in OF_VALUES for reason in verdict.reasons)
@@ -172,6 +178,13 @@ def _other_ways(once: Case) -> Iterator[Case]:
     yield from (replace(once, telling=telling) for telling in Telling if telling is not Telling.AS_WRITTEN)
     places = _with_places(once)
     yield from (replace(places, telling=telling) for telling in Telling if places is not once)
+
+
+def _reduced(once: Case) -> Iterator[Case]:
+    """Yield the case with reductions over ranks in the place of those of what they gather, where it has such, in all terms."""
+    plan = with_reductions_over_ranks(once.parallel)
+    if plan is not once.parallel:
+        yield from (replace(once, parallel=plan, written=plan, telling=telling) for telling in Telling)
 
 
 def _with_places(once: Case) -> Case:

@@ -9,7 +9,7 @@ from capture.test_capture_proofs import Line, lines_of, path_of, proof, prover_a
 
 from tvlint.findings import Outcome
 from tvlint.readers.capture.lifting.program import Apply, Exchange, Program, Ref, Type
-from tvlint.readers.capture.rewriting.shard_gradients import UnevenWeight, WholeGradient, gradient_of_none
+from tvlint.readers.capture.rewriting.shard_gradients import NotFollowedError, UnevenWeight, WholeGradient, gradient_of_none
 from tvlint.readers.capture.tapes.tape import Mark
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
@@ -65,6 +65,22 @@ def test_a_shard_that_is_read_without_a_gather_is_an_error_at_the_line(tmp_path:
     assert (problem.location.path.rpartition("/")[2], problem.location.line) == ("uneven_shards.py", 27)
 
 
+GROUPS = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
+
+
+@pytest.mark.parametrize("ranks", [(0, 2), (0, 1), (0, 3), (0, 2, 4)])
+def test_parts_of_a_gradient_are_summed_over_ranks_that_hold_the_same_rows_alone(ranks: tuple[int, ...]) -> None:
+    program, part = doubled(0, 0)
+    total = program.fresh(Type((2, 2), "float32"))
+    program.nodes.append(Exchange("all-reduce", (part,), (total,), ranks, Mark(), "avg"))
+    taken = WholeGradient(program, UnevenWeight("weight", (3, 2), {rank: (2 - rank % 2, 2) for rank in range(4)}), 0, GROUPS)
+    if ranks == (0, 2):
+        assert program.shape(taken.whole(total)) == (3, 2)
+        return
+    with pytest.raises(NotFollowedError):
+        taken.whole(total)
+
+
 def doubled(rank: int, times: int) -> tuple[Program, str]:
     """Return a program that scatters a gradient of three rows over two ranks, and adds its part to itself again and again."""
     program = Program(rank)
@@ -84,9 +100,9 @@ def test_parts_that_are_added_to_themselves_are_taken_whole_once() -> None:
     weight = UnevenWeight("weight", (3, 2), {0: (2, 2), 1: (1, 2)})
     (peer, value), (program, _) = doubled(0, 60), doubled(1, 0)
     count = len(program.nodes)
-    made = gradient_of_none(program, peer, value, weight.whole, WholeGradient(program, weight, 1, (0, 1)).whole)
+    made = gradient_of_none(program, peer, value, weight.whole, WholeGradient(program, weight, 1, GROUPS).whole)
     assert made is not None
     assert len(program.nodes) == count + 60
-    whole = WholeGradient(peer, weight, 0, (0, 1)).whole(value)
+    whole = WholeGradient(peer, weight, 0, GROUPS).whole(value)
     assert peer.shape(whole) == weight.whole
     assert len(peer.nodes) == 2 + 2 * 60

@@ -35,10 +35,13 @@ class NotFollowedError(Exception):
 
 
 class WholeGradient:
-    """The gradient of one weight on one rank while it is taken whole."""
+    """The gradient of one weight on one rank while it is taken whole.
 
-    def __init__(self, program: Program, weight: UnevenWeight, rank: int, group: tuple[int, ...]) -> None:
-        self.program, self.weight, self.rank, self.group = program, weight, rank, group
+    `groups` are the ranks that gather the weight with each rank, in the order of their rows.
+    """
+
+    def __init__(self, program: Program, weight: UnevenWeight, rank: int, groups: Mapping[int, tuple[int, ...]]) -> None:
+        self.program, self.weight, self.rank, self.groups = program, weight, rank, groups
         self.makers = {name: node for node in program.nodes for name in makes(node)}
         self.wholes: dict[str, str] = {}
 
@@ -50,9 +53,14 @@ class WholeGradient:
 
     def _whole(self, value: str) -> str:
         node = self.makers.get(value)
-        if isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.group == self.group and node.dim == 0:
+        if (
+            isinstance(node, Exchange)
+            and node.kind == "reduce-scatter"
+            and node.group == self.groups[self.rank]
+            and node.dim == 0
+        ):
             return self._with(replace(node, kind="all-reduce", inputs=(self._unfilled(node),), dim=None), node)
-        if isinstance(node, Exchange) and node.kind == "all-reduce" and len(node.inputs) == 1:
+        if isinstance(node, Exchange) and node.kind == "all-reduce" and len(node.inputs) == 1 and self._hold_equal_rows(node):
             return self._with(replace(node, inputs=(self.whole(node.inputs[0]),)), node)
         if not isinstance(node, Apply):
             raise NotFollowedError(self.weight, node.mark if node is not None else None)
@@ -68,6 +76,11 @@ class WholeGradient:
             both = {name: Ref(self.whole(other.name)) if isinstance(other, Ref) else other for name, other in others}
             return self._with(replace(node, arguments=both), node)
         raise NotFollowedError(self.weight, node.mark)
+
+    def _hold_equal_rows(self, node: Exchange) -> bool:
+        """Return whether the ranks of a collective hold the same rows; a sum over others is of no weight."""
+        places = {self.groups[rank].index(rank) if rank in self.groups else None for rank in node.group}
+        return places == {self.groups[self.rank].index(self.rank)}
 
     def _with(self, node: Apply | Exchange, before: Node) -> str:
         """Put a node in the place of another; return its result, which has the shape of the weight."""

@@ -119,23 +119,25 @@ class _Wholes:
                 clipped = [member.clipped.get(weight.name, (None, ())) for member in members]
                 whole_clipped = None if any(summed for _, summed in clipped) else _joined([part for part, _ in clipped], weight)
                 self.clipped[rank][weight.name] = whole_clipped, ()
+        groups = {rank: found[0][1].group for rank, found in gathers.items()}
         gradients = {rank: self.programs[rank].gradients.get(weight.name) for rank in weight.shards}
         for rank in sorted(gradients, key=lambda rank: bool(weight.shards[rank][0])):
             if gradients[rank] is None:
                 continue
-            group = gathers[rank][0][1].group
-            parts = [gradients[member] for member in group]
+            parts = [gradients[member] for member in groups[rank]]
             numbers = _joined([part[1] if part is not None else None for part in parts], weight)
-            value = self._gradient(rank, group, gradients, weight)
+            value = self._gradient(rank, groups, gradients, weight)
             self.programs[rank].gradients[weight.name] = value, numbers
 
-    def _gradient(self, rank: int, group: tuple[int, ...], gradients: Mapping[int, _Held | None], weight: UnevenWeight) -> str:
+    def _gradient(
+        self, rank: int, groups: Mapping[int, tuple[int, ...]], gradients: Mapping[int, _Held | None], weight: UnevenWeight
+    ) -> str:
         """Return the whole of a gradient on a rank; where it holds no rows, as another rank of its group has it."""
         program = self.programs[rank]
-        taken, held = WholeGradient(program, weight, rank, group), gradients[rank]
+        taken, held = WholeGradient(program, weight, rank, groups), gradients[rank]
         if held is not None and weight.shards[rank][0]:
             return taken.whole(held[0])
-        peer = next(member for member in group if weight.shards[member][0])
+        peer = next(member for member in groups[rank] if weight.shards[member][0])
         known = gradients[peer]
         value = gradient_of_none(program, self.programs[peer], known[0], weight.whole, taken.whole) if known else None
         if value is None:

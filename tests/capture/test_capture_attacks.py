@@ -158,7 +158,6 @@ def in_place_on_the_other(line: Line) -> Line:
         ),
         ("padded_sentences", "padded_sentences_reference", argument("aten.copy_.default", "self", 3), ""),
         ("accumulation_ddp", "accumulation_reference", in_place_on_the_other, "another tensor than the one that it works on"),
-        ("staged_samples", "staged_samples_reference", argument("aten.cat.default", "dim", 2_000_000), ""),
         (
             "loss_scaling", "loss_scaling_reference",
             argument("aten._amp_foreach_non_finite_check_and_unscale_.default", "inv_scale", ...), "without `inv_scale`",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tvlint.ir.operators import Value
-from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, NotLiftedError, given, sizes, whole
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, sizes, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
 PAD = "torch.nn.functional.pad"
@@ -120,20 +120,12 @@ def _expanded(lifting: Lifting, node: Apply) -> bool:
     return lifting.call(node, "torch.Tensor.expand", (given(node, "self"),), size=lifting.shape(node.outputs[0]))
 
 
-def _place(dim: Argument, rank: int) -> int:
-    """Return a dimension, counted from the first one, of a tensor that has `rank` of them."""
-    found = whole(dim)
-    if not -rank <= found < rank:
-        raise NotLiftedError(f"{found} is no dimension of {rank}")
-    return found % rank
-
-
 def _joined(lifting: Lifting, node: Apply) -> bool:
     listed = given(node, "tensors")
     parts: tuple[Argument, ...] = listed if isinstance(listed, tuple) else ()
     some = tuple(part for part in parts if isinstance(part, Ref) and 0 not in lifting.shape(part.name))
     rank = len(lifting.shape(node.outputs[0]))
-    dim = _place(node.arguments.get("dim", 0), rank)
+    dim = whole(node.arguments.get("dim", 0)) % max(1, rank)
     if any(len(lifting.shape(part.name)) != rank for part in some):
         return False
     if len(some) == 1:
@@ -143,7 +135,7 @@ def _joined(lifting: Lifting, node: Apply) -> bool:
 
 def _stacked(lifting: Lifting, node: Apply) -> bool:
     listed, shape = given(node, "tensors"), lifting.shape(node.outputs[0])
-    dim = _place(node.arguments.get("dim", 0), len(shape))
+    dim = whole(node.arguments.get("dim", 0)) % max(1, len(shape))
     one = (*shape[:dim], 1, *shape[dim + 1 :])
     parts = listed if isinstance(listed, tuple) else ()
     rows = tuple(lifting.temporary(node, "torch.Tensor.view", (part, one), one) for part in parts)

@@ -78,3 +78,35 @@ def test_rows_that_are_returned_stay_sorted() -> None:
     idiom = IDIOMS["rows put back"]
     plan, _ = Idiom(idiom.reference, idiom.plan.replace("loss l\n", "loss l\noutput a\n"), ()).plans()
     assert without_sorted_rows(plan) is plan
+
+
+STEPPED = """weight w f32[4]
+state s f32[4]
+input x f32[4]
+loss l
+program
+h = mul(x, w)
+q = tanh(h)
+l: f32[] = sum(q)
+end m = mul(grad(w), 0.5)
+end u = sub(w, m)
+end w = identity(u)
+"""
+LEFT = {
+    "a weight": ("end w = identity(u)", "end o = argsort(u)\nend w = index_select(u, 0, o)"),
+    "a weight that is copied into": (
+        "end w = identity(u)",
+        "end o = argsort(u)\nend v = index_select(u, 0, o)\nend copy_(w!, v)",
+    ),
+    "a state": ("end m", "t = mul(x, 2) || none\no = argsort(t) || none\ns = index_select(t, 0, o) || none\nend m"),
+    "a state that is read before": ("end m", "end t = mul(s, x)\nend o = argsort(t)\nend s = index_select(t, 0, o)\nend m"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_rows_that_stay_after_the_step_stay_sorted(name: str) -> None:
+    before, after = LEFT[name]
+    unsorted = STEPPED.replace(before, after.replace("index_select(", "mul(").replace(", 0, o", ", 1.0"))
+    plan, _ = Idiom(unsorted, STEPPED.replace(before, after), ()).plans()
+    assert without_sorted_rows(plan) is plan
+    assert Idiom(unsorted, STEPPED.replace(before, after), ()).verdict().outcome is not Outcome.PROVED

@@ -10,7 +10,7 @@ another order, until it is put back or summed over its rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -18,7 +18,7 @@ from tvlint.analyses.dataflow.def_use import uses, writes
 from tvlint.equivalence.verdict.declared_results import has_declared_shapes
 from tvlint.equivalence.verdict.unread import times_written
 from tvlint.ir.operators import Backward, Compute, Literal, Operator
-from tvlint.ir.plan import Plan
+from tvlint.ir.plan import GIVEN, Plan
 from tvlint.ops.families.slicing import looked_up_at
 from tvlint.ops.spec import Bound, Family, Trait
 from tvlint.ops.table import bound_in, has_trait, spec_of
@@ -57,10 +57,18 @@ def without_sorted_rows(plan: Plan) -> Plan:
             segments[name] = replace(segment, inputs=inputs, outputs=outputs, operators=kept)
     except _OtherwiseUsedError:
         return plan
-    if not rows.permutations or any(rows.orders.get(name) or name in rows.permutations for name in plan.outputs):
+    if not rows.permutations or any(rows.orders.get(name) or name in rows.permutations for name in _kept(plan)):
         return plan
     tensors = {name: tensor for name, tensor in plan.tensors.items() if name not in rows.permutations}
     return replace(plan, segments=segments, tensors=tensors)
+
+
+def _kept(plan: Plan) -> Iterator[str]:
+    """Yield what is seen after the step: results, and what is there before it, with their gradients."""
+    yield from plan.outputs
+    for tensor in plan.tensors.values():
+        if tensor.role in GIVEN:
+            yield from (tensor.name, tensor.gradient)
 
 
 @dataclass(slots=True)
@@ -117,6 +125,8 @@ class _Rows:
     def _instead(self, operator: Compute) -> Compute:
         """Return an operator, or a copy in the place of what sorts rows or puts them back; note how its results are sorted."""
         tensors = [name for name in operator.inputs if not isinstance(name, Literal)]
+        for name in tensors:
+            self.orders.setdefault(name, None)
         if not any(self.orders.get(name) or name in self.permutations for name in tensors):
             self._note(operator.outputs, [None] * len(operator.outputs))
             return operator

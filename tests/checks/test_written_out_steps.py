@@ -44,6 +44,22 @@ def test_a_step_changes_weights_and_the_states_of_each(steps: str, rules: set[st
     assert rules_of_text(STEP + steps) == rules
 
 
+MASTERS = "  na = sub(ma, ta)\n  nb = sub(mb, tb)\n  copy_(ma!, na)\n  copy_(mb!, nb)\n"
+COPIED = "  copy_(a!, ma)\n  copy_(b!, mb)\n"
+
+
+def test_weights_are_copied_from_masters_before_the_step_or_after_it() -> None:
+    assert rules_of_text(STEP.replace("program\n", "program\n" + COPIED) + MASTERS) == set()
+    assert rules_of_text(STEP + MASTERS + COPIED) == set()
+    assert rules_of_text(STEP + COPIED + MASTERS) == {"step-without-effect"}
+
+
+def test_a_count_of_steps_is_of_no_weight() -> None:
+    counts = STEP.replace("input x", "state ca f32[] replicated of a\nstate cb f32[] replicated of b\ninput x")
+    step = "  n = add(ca, 1)\n  copy_(ca!, n)\n  copy_(cb!, n)\n  sub_(a!, ta)\n  sub_(b!, tb)"
+    assert rules_of_text(counts + step) == set()
+
+
 BACKWARD = """mesh dp=2
 weight a f32[8,8]
 weight b f32[8,8]
@@ -105,6 +121,11 @@ program
 def test_running_statistics_are_those_that_normalise() -> None:
     assert rules_of_text(NORM.format("m")) == set()
     assert rules_of_text(NORM.format("own")) == {"divergent-replicas"}
+
+
+def test_a_buffer_of_addends_takes_the_statistics_of_a_rank() -> None:
+    added = NORM.format("own").replace("f32[8]\n", "f32[8] dp:P\n").replace("  own = mean(x, dim=0)", "  own = identity(s)")
+    assert rules_of_text(added) == set()
 
 
 def test_ranks_that_normalise_by_their_own_statistics_keep_those() -> None:

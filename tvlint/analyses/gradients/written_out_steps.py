@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import TypeAlias, TypeVar
 
 from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
@@ -14,6 +15,7 @@ from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.ir.operators import SUMS, Backward, Collective, Communicate, Compute, Literal, Operator, Update
+from tvlint.ir.placement import Replicate
 from tvlint.ir.plan import Plan, Program, Role
 from tvlint.ops.spec import Family, Trait
 from tvlint.ops.table import spec_of
@@ -177,9 +179,10 @@ class _Ledger:
         self.last: dict[str, _Value] = {}
         self.stepped: dict[str, list[tuple[int, Where]]] = {}
         self.copies: list[tuple[str, str, _Value, _Value, Where]] = []
+        self.early: set[Where] = set()
         self.totals: dict[object, str] = {}
         self.products: list[tuple[str, tuple[_Value, ...], Where]] = []
-        self.time = 0
+        self.time, self.goes_back = 0, False
         steps = (step.segment for step in program.steps if step.segment in plan.segments)
         for name in steps:
             for index, operator in enumerate(plan.segments[name].operators):
@@ -187,21 +190,25 @@ class _Ledger:
                 self._run(operator, (name, index))
 
     def unchanged(self) -> Iterator[Unchanged]:
-        """Yield the copies of what a weight, or its master copy, was before its step."""
+        """Yield the copies of what a weight, or its master copy, was before its step.
+
+        Before the backward pass a master copy is what the last step has left.
+        """
         backward = any(isinstance(value, _Made) and value.backward for value in self.last.values())
         for into, taken, value, before, where in self.copies:
             held = self._all_of(value) if self._is(into, Role.WEIGHT) else None
             if held is None or len(self.stepped[into]) != 1:
                 continue
             itself = isinstance(before, _Held) and held.name == into and held.steps == before.steps and backward
-            if itself or (self._is_of(held.name, into) and held.steps == 0 and held.name in self.stepped):
+            stale = held.steps == 0 and held.name in self.stepped and where not in self.early
+            if itself or (stale and self._is_of(held.name, into)):
                 yield Unchanged(into, taken, held.name, where, self.ranks)
 
     def of_another(self) -> Iterator[OfAnother]:
-        """Yield the copies into states that hold what is made of another weight."""
+        """Yield the copies into states that hold what is made of another weight; a number may be the count of all steps."""
         for into, _, value, _, where in self.copies:
             of = self.plan.tensors[into].logical
-            if not self._is(into, Role.STATE) or not self._is(of, Role.WEIGHT):
+            if not self._is(into, Role.STATE) or not self._is(of, Role.WEIGHT) or prod(self.plan.tensors[into].shape) == 1:
                 continue
             ends = self._behind(value, _BY_ELEMENT)
             held = {each.name for each in ends if isinstance(each, _Held) and self._is(each.name, Role.STATE)}
@@ -216,7 +223,7 @@ class _Ledger:
     def local_statistics(self) -> Iterator[LocalStatistic]:
         """Yield the copies into buffers of a statistic of data of which a collective sums a statistic."""
         for into, _, value, _, where in self.copies:
-            for each in self._behind(value, _LOCAL) if self._is(into, Role.BUFFER) else ():
+            for each in self._behind(value, _LOCAL) if self._is(into, Role.BUFFER) and self._is_replica(into) else ():
                 total = self.totals.get(_key(each.given[0])) if isinstance(each, _Made) and each.given else None
                 if total and isinstance(each, _Made) and _has(each.operator, {Trait.REDUCTION}):
                     yield LocalStatistic(into, each.name, total, where, self.ranks)
@@ -246,6 +253,7 @@ class _Ledger:
         copy = as_copy(operator, self.plan.tensors) if isinstance(operator, Compute) else operator
         given = tuple(map(self._value, reads(operator)))
         if isinstance(operator, Backward):
+            self.goes_back = True
             tensors = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
             operands = tuple(map(self._value, tensors))
             wanted = [name for name in operator.outputs if name]
@@ -267,6 +275,8 @@ class _Ledger:
             if copy is not operator and isinstance(copy, Compute):
                 taken = str(copy.inputs[0])
                 self.copies.append((name, taken, self._value(taken), self._value(name), where))
+                if not self.goes_back:
+                    self.early.add(where)
             self._step(name, where)
 
     def _made(self, operator: Operator, name: str, given: tuple[_Value, ...]) -> _Made:
@@ -287,6 +297,11 @@ class _Ledger:
     def _is_kept(self, name: str) -> bool:
         tensor = self.plan.tensors.get(name)
         return tensor is not None and tensor.role in _KEPT
+
+    def _is_replica(self, name: str) -> bool:
+        """Return whether all ranks are to hold the same in a tensor."""
+        tensor = self.plan.tensors[name]
+        return tensor.part[1] == 1 and all(isinstance(each, Replicate) for each in (tensor.placements or {}).values())
 
     def _is_of(self, state: str, weight: str) -> bool:
         return self._is(state, Role.STATE) and self.plan.tensors[state].logical in self._names(weight)

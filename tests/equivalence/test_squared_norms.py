@@ -94,3 +94,10 @@ def test_norms_of_rows_are_no_norms_of_the_whole_whatever_is_declared(norm: str)
     assert verdict_on(with_backward(LAYERS + f"end n: f32[] = {norm}\n" + CLIP), whole).outcome is not Outcome.PROVED
     parts = SPLIT + f"end n1: f32[] = {norm}\nend p2 = pow(n1, 2)\n" + ROOT + CLIP
     assert verdict_on(with_backward(parts), whole).outcome is not Outcome.PROVED
+
+
+def test_an_operator_that_takes_nothing_is_left_as_it_is() -> None:
+    plan, reference = _pair(PARTS["squares"] + "end z: f32[2] = torch.zeros(size=[2])\n", WHOLE["a norm of norms"])
+    assert verdict_on(plan, reference).outcome is Outcome.PROVED
+    verdict = verdict_on(plan.replace("all-reduce(p2)", "all-reduce avg(p2)"), reference)
+    assert verdict.outcome is Outcome.REFUTED, [reason.message for reason in verdict.reasons]

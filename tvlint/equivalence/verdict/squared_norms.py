@@ -88,7 +88,7 @@ class _Rewriting:
             else:
                 self.stacks[made] = names
                 yield operator
-        elif names[:1] == [*operator.inputs][:1] and names[0] in self.squares and has_trait(operator.op, Trait.VIEW):
+        elif names and names[0] == operator.inputs[0] and names[0] in self.squares and has_trait(operator.op, Trait.VIEW):
             yield from self._moved(operator)
         elif names and names[0] in self.squares and self._is_square(operator):
             yield replace(operator, op="torch.clone", inputs=(self.squares[names[0]],), attributes={})

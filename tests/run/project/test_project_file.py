@@ -73,6 +73,8 @@ def test_the_documented_file_uses_every_key_but_two_and_follows_the_schema() -> 
         ("\nworld-size = 0", "`world-size` must be a positive number, not 0", 2, 1, ""),
         ("world-size = true", "`world-size` must be a positive number, not True", 1, 1, ""),
         ("paths = 'a'", "`paths` must be a list of strings, not 'a'", 1, 1, ""),
+        ('paths = ["a\\u0000"]', "`paths` must be a list of names without NUL characters, not 'a\\x00'", 1, 1, ""),
+        ('baseline = "a\\u0000"', "`baseline` must be a name without a NUL character, not 'a\\x00'", 1, 1, ""),
         ("[budget]\nfile-cpu = 0", "`file-cpu` must be a number above 0, up to 10,000,000, not 0", 2, 1, ""),
         ("[budget]\nfile = 3", "unknown key `file`", 2, 1, "did you mean `file-cpu`?"),
         ("severity = 3", "`severity` must be a table of rule and severity, not 3", 1, 1, ""),

@@ -14,6 +14,8 @@ from tvlint.run.process.budget import MOST, NAMES
 from tvlint.run.project.toml_places import KeyPath, Places
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from tvlint.ops.annotations.declared import Declared
 
 
@@ -65,10 +67,19 @@ class Reading:
 Key = Callable[[Reading, KeyPath, Any], Any]
 
 
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Return whether a value is a string that may name something: no file has a name with a NUL character."""
+    return isinstance(value, str) and bool(value) and not _has_nul(value)
+
+
+def _has_nul(value: Any) -> bool:
+    return isinstance(value, str) and "\0" in value
+
+
 def _string(reading: Reading, path: KeyPath, value: Any) -> str | None:
-    if isinstance(value, str) and value:
+    if _is_text(value):
         return value
-    reading.expected(path, "a string", value)
+    reading.expected(path, "a name without a NUL character" if _has_nul(value) else "a string", value)
     return None
 
 
@@ -80,9 +91,10 @@ def _version(reading: Reading, path: KeyPath, value: Any) -> str | None:
 
 
 def _strings(reading: Reading, path: KeyPath, value: Any) -> tuple[str, ...] | None:
-    if isinstance(value, list) and all(isinstance(item, str) and item for item in value):
+    if isinstance(value, list) and all(map(_is_text, value)):
         return tuple(value)
-    reading.expected(path, "a list of strings", value)
+    odd = next(filter(_has_nul, value), None) if isinstance(value, list) else None
+    reading.expected(path, "a list of strings" if odd is None else "a list of names without NUL characters", odd or value)
     return None
 
 

@@ -1,6 +1,7 @@
 """Slips that a shell takes for something else."""
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -43,6 +44,7 @@ def slips_of(tmp_path: Path, text: str) -> list[tuple[str, int | None]]:
         (f"N =4\n{LAUNCH}\n", ("assignment-run-as-command", 1)),
         (f"N= 4\n{LAUNCH}\n", ("assignment-run-as-command", 1)),
         (f"A=(--lr 1e-4)\n{LAUNCH} $A\n", ("array-without-subscript", 2)),
+        (f"A=(--lr 1e-4)\necho é€\n{LAUNCH} --save é€/$A\n", ("array-without-subscript", 3)),
         (f"DATA_PATH=/data\n{LAUNCH} --data-path ${{DATA_PAHT}}\n", ("misspelled-variable", 2)),
         (LAUNCH.replace("nproc", "nporc"), ("misspelled-option", 1)),
     ],
@@ -70,3 +72,24 @@ def test_a_slip_is_found_where_it_stands(tmp_path: Path, text: str, expected: tu
 )
 def test_no_slip_is_found_in_right_scripts(tmp_path: Path, text: str) -> None:
     assert slips_of(tmp_path, text) == []
+
+
+@pytest.mark.parametrize("line", ["--bf16", "N =4", f"{LAUNCH} $A"])
+def test_many_slips_are_looked_up_in_one_tree(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled: list[bytes] = []
+    monkeypatch.setattr("tvlint.readers.shell.syntax.filled_in", lambda data: filled.append(data) or data)
+    assert len(slips_of(tmp_path, f"A=(--lr 1e-4)\n{LAUNCH}\n" + 20 * f"{line}\n")) == 20
+    assert len(filled) == len({*filled})
+
+
+def test_slips_in_many_blocks_are_found_without_a_walk_to_the_root_for_each(tmp_path: Path) -> None:
+    """A parent costs a node as much as the blocks around it are deep."""
+    depth = 1500
+    started = process_time()
+    found = slips_of(tmp_path, f"{LAUNCH}\n" + depth * "{\n" + depth * "--bf16\n" + depth * "}\n")
+    assert len(found) == 500
+    assert process_time() - started < 5
+
+
+def test_no_slip_is_found_in_what_is_no_syntax_of_a_shell(tmp_path: Path) -> None:
+    assert slips_of(tmp_path, f"{LAUNCH}\na=(\n--bf16\nN =4\n") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.evaluate import Evaluation
+from tvlint.readers.shell.syntax import errors_in
 from tvlint.readers.shell.values import Array, Source, Span, Word, leading_text, location_of, span_of_bytes
 
 if TYPE_CHECKING:
@@ -33,8 +35,9 @@ def slips(evaluation: Evaluation, launches: Iterable[Span]) -> Iterator[Finding]
     """Yield a finding for each line of the script that is cut off a command, for each assignment with blanks, and for each
     list of options of which a launch takes the first word.
     """
-    yield from _cut_off(evaluation)
-    yield from _assignments(evaluation)
+    commands = _Commands(evaluation.syntax.tree(evaluation.source).root_node)
+    yield from _cut_off(evaluation, commands)
+    yield from _assignments(evaluation, commands)
     if not evaluation.unresolved_sources:
         yield from _swapped_letters(evaluation)
     lists = any(isinstance(value, Array) for value in evaluation.variables.values())
@@ -43,11 +46,31 @@ def slips(evaluation: Evaluation, launches: Iterable[Span]) -> Iterator[Finding]
             yield from _first_words(evaluation, launch)
 
 
-def _cut_off(evaluation: Evaluation) -> Iterator[Finding]:
+class _Commands:
+    """The commands of a script, but for those in text that is no syntax of a shell."""
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+        self.wrong = sorted((node.start_byte, node.end_byte) for node in errors_in(root))
+
+    def at(self, start: int) -> Node | None:
+        """Return the command whose name begins at the byte; None where none does."""
+        place = bisect(self.wrong, start, key=lambda each: each[0])
+        if place and start < self.wrong[place - 1][1]:
+            return None
+        node = self.root.descendant_for_byte_range(start, start + 1)
+        while node is not None and node.type != "command_name":
+            if node.start_byte != start:
+                return None
+            node = node.parent
+        return node.parent if node is not None else None
+
+
+def _cut_off(evaluation: Evaluation, commands: _Commands) -> Iterator[Finding]:
     source = evaluation.source
     begun = (match for match in OPTION.finditer(source.data) if not _is_joined(source.data, match.start()))
     for match in islice(begun, MOST):
-        if _command(evaluation, match.start(1)) is None:
+        if commands.at(match.start(1)) is None:
             continue
         lost = span_of_bytes(source, *match.span(1))
         option = match[1].decode()[:LONGEST]
@@ -74,10 +97,10 @@ def _is_joined(data: bytes, start: int) -> bool:
     return before.endswith(b"\\\n") and not before.lstrip().startswith(b"#")
 
 
-def _assignments(evaluation: Evaluation) -> Iterator[Finding]:
+def _assignments(evaluation: Evaluation, commands: _Commands) -> Iterator[Finding]:
     source = evaluation.source
     for match in islice(ASSIGNMENT.finditer(source.data), MOST):
-        command = _command(evaluation, match.start(1) if match[2] else match.end())
+        command = commands.at(match.start(1) if match[2] else match.end())
         if command is None or command.start_byte != match.start(1):
             continue
         name = match[1].decode()[:LONGEST]
@@ -94,7 +117,8 @@ def _first_words(evaluation: Evaluation, launch: Span) -> Iterator[Finding]:
     """Yield a finding for each array of options that the launch expands without `[@]`."""
     source = evaluation.source
     root = evaluation.syntax.tree(source).root_node
-    start, end = (len(source.text[:place].encode()) for place in (launch.start, launch.end))
+    offsets = source.byte_offsets
+    start, end = (place if offsets is None else bisect(offsets, place) - 1 for place in (launch.start, launch.end))
     for match in islice(EXPANSION.finditer(source.data, start, end), MOST):
         name = (match[1] or match[2]).decode()
         value = evaluation.variables.get(name)
@@ -123,21 +147,21 @@ def _swapped_letters(evaluation: Evaluation) -> Iterator[Finding]:
         if name not in evaluation.variables and "".join(sorted(name)) in set_names:
             read.setdefault(name, []).append(match)
     counts = Counter(match[0].decode() for match in NAME.finditer(source.data)) if read else Counter[str]()
-    for name, places in islice(read.items(), MOST):
-        meant = set_names["".join(sorted(name))]
-        if not _are_swapped(name, meant) or counts[name] > sum(match[2] is not None for match in places):
+    misspelled = (
+        (match, name, meant)
+        for name, places in read.items()
+        if _are_swapped(name, meant := set_names["".join(sorted(name))])
+        and counts[name] <= sum(match[2] is not None for match in places)
+        for match in places
+    )
+    for match, name, meant in islice(misspelled, MOST):
+        node = root.descendant_for_byte_range(match.start(), match.end())
+        if node is None or node.type not in ("simple_expansion", "expansion"):
             continue
-        for match in places[:MOST]:
-            node = root.descendant_for_byte_range(match.start(), match.end())
-            if node is None or node.type not in ("simple_expansion", "expansion"):
-                continue
-            at = 2 if match[2] else 1
-            place = location_of(span_of_bytes(source, *match.span(at)))
-            message = f"the script sets no `{name[:LONGEST]}`"
-            fix = Fix(f"write `{meant}`", (Edit(place, meant),), is_safe=True)
-            yield Finding(
-                "misspelled-variable", Severity.ERROR, message, place, f"did you mean `{meant[:LONGEST]}`?", fixes=(fix,)
-            )
+        place = location_of(span_of_bytes(source, *match.span(2 if match[2] else 1)))
+        message, help = f"the script sets no `{name[:LONGEST]}`", f"did you mean `{meant[:LONGEST]}`?"
+        fix = Fix(f"write `{meant}`", (Edit(place, meant),), is_safe=True)
+        yield Finding("misspelled-variable", Severity.ERROR, message, place, help, fixes=(fix,))
 
 
 def _are_swapped(name: str, meant: str) -> bool:
@@ -148,21 +172,6 @@ def _are_swapped(name: str, meant: str) -> bool:
 
 def _is_option(item: object) -> bool:
     return isinstance(item, Word) and leading_text(item.pieces).startswith("--")
-
-
-def _command(evaluation: Evaluation, start: int) -> Node | None:
-    """Return the command whose name begins at the byte; None where none does, or where the text is no syntax of a shell."""
-    node = evaluation.syntax.tree(evaluation.source).root_node.descendant_for_byte_range(start, start + 1)
-    while node is not None and node.type != "command_name":
-        if node.start_byte != start or node.is_error:
-            return None
-        node = node.parent
-    command = outer = node.parent if node is not None else None
-    while outer is not None:
-        if outer.is_error:
-            return None
-        outer = outer.parent
-    return command
 
 
 def _line_before(source: Source, place: Span) -> Span:

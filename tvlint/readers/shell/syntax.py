@@ -42,10 +42,9 @@ class Syntax:
 
         A placeholder, which a shell would take for redirections, counts as a variable that nobody sets.
         """
-        data = filled_in(source.data)
-        if data not in self._trees:
-            self._trees[data] = self._parsed(source, data)
-        return self._trees[data]
+        if source.data not in self._trees:
+            self._trees[source.data] = self._parsed(source, filled_in(source.data))
+        return self._trees[source.data]
 
     def _parsed(self, source: Source, data: bytes) -> Tree:
         from tree_sitter import Parser

@@ -48,3 +48,27 @@ def test_mistakes_behind_pieces_in_order_are_found() -> None:
     text = PLAN.replace("weight w f32[8,8]", "weight w f32[8,8] tp:S(1)")
     assert spoken(text.format(RIGHT["split and cat"]))
     assert spoken(PLAN.format(RIGHT["split and cat"] + "\n  z = all-reduce(y) over tp\n  k = gelu(z)")) == {"doubled-allreduce"}
+
+
+ADDENDS = """mesh dp=2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+output r f32[]
+program
+  h = linear(x, w)
+  q = mul(h, h)
+  s = mean(q)
+  v = view(s, [1])
+  g = all-gather(v, dim=0) over dp
+{}
+"""
+
+
+@pytest.mark.parametrize("way", ["  r = sum(g)", "  r = mean(g)", "  k = mul(g, 0.5)\n  r = sum(k)"])
+def test_addends_that_are_gathered_may_be_added_up(way: str) -> None:
+    assert spoken(ADDENDS.format(way)) == set()
+
+
+@pytest.mark.parametrize("way", ["  k = sqrt(g)\n  r = sum(k)", "  r = amax(g)", "  r = sum(g)\n  k = sqrt(g)", "  r = sum(s)"])
+def test_addends_that_are_used_otherwise_may_not(way: str) -> None:
+    assert spoken(ADDENDS.format(way)) == {"gather-of-partial"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
@@ -33,7 +33,12 @@ from tvlint.analyses.relations.derivation.localisation.sure import (
     note_summed,
 )
 from tvlint.analyses.relations.derivation.operators.opaque_values import exchanged
-from tvlint.analyses.relations.derivation.operators.order_insensitive import order_may_not_matter, readers_of
+from tvlint.analyses.relations.derivation.operators.order_insensitive import (
+    Readers,
+    is_added_up,
+    order_may_not_matter,
+    readers_of,
+)
 from tvlint.analyses.relations.derivation.operators.put_in_order import UndecidedError, put_in_order
 from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
@@ -44,7 +49,7 @@ from tvlint.analyses.relations.transfer.index_maps import joined
 from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_average, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import SUMS, Collective, Communicate, Group, Operator, Receive, Send
-from tvlint.ir.plan import Role
+from tvlint.ir.plan import Plan, Role
 from tvlint.ir.reductions import ADDING
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -332,6 +337,9 @@ def together(
         )
         if blind:
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, in an order that may not matter", refutes=False)
+        added = machine.alone and mismatch.name == "gather-of-partial"
+        if added and all(_of_results(machine, operator, given, is_added_up) for operator, _ in table.values()):
+            mismatch = Mismatch(mismatch.name, f"{mismatch.message}, which is done afterwards", refutes=False)
         if machine.alone and mismatch.name == "gathers-wrong-pieces" and are_disjoint([value.box for value in given.values()]):
             mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False)
         if mismatch.name == "wrong-all-to-all-dim" and all(_counts_for_all(machine, first, value) for value in given.values()):
@@ -443,12 +451,19 @@ def _blind(machine: Machine, operator: Communicate, given: Mapping[int, Value]) 
     """Return whether what is made of the result may be blind to the order along the dimension that is gathered."""
     if machine.alone and any(_is_placed(machine, name) for name in operator.outputs):
         return False
+    return _of_results(machine, operator, given, order_may_not_matter)
+
+
+def _of_results(
+    machine: Machine, operator: Communicate, given: Mapping[int, Value], holds: Callable[[Plan, Readers, str, int], bool]
+) -> bool:
+    """Return whether something holds of all results of an operator and of the dimension that it gathers along."""
     rank = len(next(iter(given.values())).box)
     dim = operator.dim if operator.dim is not None else 0
     readers = machine.results.get("readers")
     if readers is None:
         readers = machine.results["readers"] = readers_of(machine.plan)
-    return all(order_may_not_matter(machine.plan, readers, name, dim % rank) for name in operator.outputs)
+    return all(holds(machine.plan, readers, name, dim % rank) for name in operator.outputs)
 
 
 def _is_placed(machine: Machine, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 A gather in another order than that of the pieces is a mistake by its structure where the order matters. It does not where all
 that becomes of the result is computed element by element, without another operand, and then summed, averaged or compared over
-that dimension.
+that dimension. Addends that are gathered are added up so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tvlint.ir.operators import Compute, Literal, Operator, Send
 from tvlint.ir.plan import Plan
 from tvlint.ops.spec import Call, Family, Trait, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.table import bound_in, spec_of
 
 _CUTS = frozenset({Trait.RANGES, Trait.SELECTION})
 """Operators that take pieces of a dimension, which may be put together in the right order afterwards."""
@@ -52,6 +52,27 @@ def order_may_not_matter(plan: Plan, readers: Readers, name: str, dim: int) -> b
                 return False
             waiting.extend(entry for entry in made if entry not in seen)
             seen.update(made)
+    return True
+
+
+def is_added_up(plan: Plan, readers: Readers, name: str, dim: int) -> bool:
+    """Return whether all that reads tensor `name` adds or averages it along `dim`, at most after linear functions of each
+    element; what nothing reads is not.
+    """
+    waiting, seen = [(name, dim)], {(name, dim)}
+    while waiting:
+        word, place = waiting.pop()
+        if word in plan.outputs or not readers.get(word):
+            return False
+        for operator in readers[word]:
+            bound = bound_in(operator, plan.tensors) if isinstance(operator, Compute) and not operator.in_place else None
+            index = bound.operands[0][place] if bound is not None and place < len(bound.operands[0]) else ""
+            if bound is None or not index or index in bound.whole or bound.linear != (frozenset({0}),):
+                return False
+            names = zip(operator.outputs, bound.outputs, strict=False) if isinstance(operator, Compute) else ()
+            made = {(output, held.index(index)) for output, held in names if index in held} - seen
+            seen |= made
+            waiting += made
     return True
 
 

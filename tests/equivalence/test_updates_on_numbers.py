@@ -89,3 +89,19 @@ def test_a_step_by_a_part_of_the_gradient_is_refuted(by: str, outcome: Outcome) 
 def test_a_step_of_which_the_plan_does_not_say_what_divides_the_gradient_shows_nothing() -> None:
     twice = ONE.replace("sum(a)", "mean(a)") + STEP + "end copy_(e!, w)\n"
     assert Idiom(twice, DIVIDED.format(by=" divide unknown"), ()).verdict().outcome is Outcome.UNKNOWN
+
+
+def _of_weight(text: str) -> str:
+    """Return a plan that says of which weight its state is."""
+    return "\n".join(f"{line} of w" if line.startswith("state e") else line for line in text.splitlines()) + "\n"
+
+
+def test_states_that_are_said_to_be_of_a_weight_are_no_copies_where_they_are_written_otherwise() -> None:
+    """The plan was refuted against itself: what is left in the state went by the name of the weight."""
+    idiom = IDIOMS["an average of weights"]
+    reference = _of_weight(idiom.reference)
+    assert Idiom(reference, reference, ()).verdict().outcome is not Outcome.REFUTED
+    assert Idiom(reference, _of_weight(idiom.plan), ()).verdict().outcome is not Outcome.REFUTED
+    assert Idiom(ONE + STEP, _of_weight(idiom.plan), ()).verdict().outcome is not Outcome.REFUTED
+    for wrong in (("0.01)", "0.02)"), (", lr=0.1)", ", lr=0.2)")):
+        assert Idiom(reference, _of_weight(idiom.plan).replace(*wrong), ()).verdict().outcome is Outcome.REFUTED

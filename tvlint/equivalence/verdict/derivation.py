@@ -122,7 +122,7 @@ def _expected(world: World, case: Case, derived: Derived) -> Expected | list[Def
         if value is None or not value.clean or value.box != tuple((0, size) for size in whole_shape(tensor)):
             defects.append(_odd_gradient(f"what the reference puts in the place of `{name}` is not understood", rank))
         elif left.setdefault(tensor.logical or name, value) is not value:
-            defects.append(_odd_gradient(f"the reference writes `{tensor.logical}` anew under two names", rank))
+            defects.append(_odd_gradient(f"the reference writes `{tensor.logical or name}` anew under two names", rank))
     weights = [tensor for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT]
     lacks = not gradients and any(tensor.requires_grad for tensor in weights if (tensor.logical or tensor.name) in shapes)
     if defects or not derived.finished or len(losses) != len(returned) or not losses or lacks:

@@ -42,11 +42,12 @@ def compare_runs(
         return many
     expected = _gradients_of(reference, alone.found)
     invented = max(alone.invented, many.invented)
-    left = {full_name(reference, name): value for (_, name), value in alone.found.left.items()}
+    left = {_left_name(reference, name): value for (_, name), value in alone.found.left.items()}
     otherwise = _left_otherwise(parallel, left, many.found)
     if isinstance(otherwise, NotRun):
         return NotRun(f"the plans {invented}") if invented else otherwise
-    updated = {name for name in left if name in {full_name(parallel, held) for _, held in many.found.left}}
+    written = ({full_name(plan, name) for _, name in run.found.left} for plan, run in ((reference, alone), (parallel, many)))
+    updated = set.intersection(*written)
     parts = parallel.mesh.size * micro_batches_of(parallel) if is_generated(parallel, reference) else 0
     different = otherwise or _other_gradient(parallel, expected, many.found, updated, parts)
     if isinstance(different, NotRun):
@@ -62,6 +63,17 @@ def compare_runs(
 
 def full_name(plan: Plan, name: str) -> str:
     return plan.tensors[name].logical or name
+
+
+def _left_name(plan: Plan, name: str) -> str:
+    """Return by what a weight or a state goes that is left: a state of a weight, which may be no copy of it, by both names."""
+    full = full_name(plan, name)
+    return f"{full}: {name}" if _is_of_weight(plan, name) else full
+
+
+def _is_of_weight(plan: Plan, name: str) -> bool:
+    of = plan.tensors.get(plan.tensors[name].logical)
+    return plan.tensors[name].role is Role.STATE and of is not None and of.role is Role.WEIGHT
 
 
 def _gradients_of(reference: Plan, alone: Result) -> dict[str, Array]:
@@ -81,9 +93,13 @@ def _left_otherwise(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
     A reason where they write others anew, or hold no pieces of the reference's; None where they leave what it does.
     """
     errors: dict[str, dict[int, float]] = {}
+    weights = {full_name(plan, name) for _, name in many.left if plan.tensors[name].role is Role.WEIGHT}
+    matched: dict[str, str] = {}
     for (rank, name), value in many.left.items():
-        right = expected.get(full_name(plan, name))
-        if right is None:
+        full = full_name(plan, name)
+        matched[name] = next((each for each in (_left_name(plan, name), full) if each in expected), "")
+        right = expected.get(matched[name])
+        if right is None or (_is_of_weight(plan, name) and matched[name] == full and full in weights):
             continue
         first = rank % plan.replication.stride if plan.replication.count > 1 else rank
         try:
@@ -94,11 +110,11 @@ def _left_otherwise(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
             return NotRun(f"`{name}` has another shape than the reference's")
         if not is_close(value, piece, float(abs(right).max(initial=0))):
             errors.setdefault(name, {})[rank] = float(abs(value - piece).max())
-    if not expected.keys() <= {full_name(plan, name) for _, name in many.left}:
+    if not expected.keys() <= {*matched.values()}:
         return NotRun("the plans write other weights or states anew")
     if not errors:
         return None
-    scales = {name: float(abs(expected[full_name(plan, name)]).max(initial=0)) for name in errors}
+    scales = {name: float(abs(expected[matched[name]]).max(initial=0)) for name in errors}
     name = max(errors, key=lambda of: max(errors[of].values()) / max(scales[of], _NOTHING))
     error = max(errors[name].values())
     if not error > _CERTAIN * max(scales[name], _NOTHING):

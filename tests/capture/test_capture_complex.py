@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from capture.test_capture_proofs import Line, lines_of, path_of, proof, prover_alone, written
+from capture.test_capture_reading import capture
 
 from tvlint.findings import Outcome
+from tvlint.readers.capture.following import follow
 from tvlint.readers.capture.lifting.program import Apply, Program, Ref, Type, references
 from tvlint.readers.capture.pairs import Pairs
 from tvlint.readers.capture.tapes.tape import Mark
@@ -105,3 +107,22 @@ def test_other_operators_on_pairs_are_not_followed(base: str, operands: tuple[An
     assert made(base, *operands) is None
     assert Pairs(Program(0), Mark()).of("mul", {"self": Ref("v0"), "other": 2}, [True], (2,)) is None
     assert Pairs(Program(0), Mark()).of("add", {"self": Ref("v0"), "other": Ref("v0"), "alpha": 2}, [True, True], (2,)) is None
+
+
+def test_the_order_in_which_arguments_are_recorded_says_nothing() -> None:
+    """A pair in the place of two numbers, and they in its place, would give another product of the same shape."""
+    shapes = {0: ([], "complex64"), 1: ([2], "float32"), 2: ([2], "complex64")}
+    windows = [
+        {"tensor": number, "storage": number, "offset": 0, "shape": shape, "stride": [1] * len(shape), "dtype": dtype}
+        for number, (shape, dtype) in shapes.items()
+    ]
+    operands = [("self", {"t": 0}), ("other", {"t": 1})]
+    products = []
+    for arguments in (operands, operands[::-1]):
+        line = {"op": "aten.mul.Tensor", "arguments": dict(arguments), "outputs": [2]}
+        product = follow(capture(*windows, line).tapes[0]).nodes[-1]
+        assert isinstance(product, Apply)
+        products.append(product.arguments["self"])
+    pair, other = products
+    assert pair == Ref("v0")
+    assert other == Ref("v1")

@@ -123,6 +123,19 @@ def test_a_flat_weight_with_weights_that_do_not_fit_is_an_error(kind: str, tmp_p
     assert message.endswith("do not lie in it one after the other")
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda line: {**line, "group": [0, 1, 2]}, "is read, gathered or reduced in another way than is followed here"),
+        (lambda line: {**line, "flat": [{**each, "name": "one"} for each in line["flat"]]}, "a weight lies twice in"),
+        (lambda line: {**line, "flat": [{**each, "shape": [1] * 100} for each in line["flat"]]}, "an array of 100 elements"),
+    ],
+)
+def test_flat_weights_that_no_program_holds_are_errors(change: Callable[[Line], Line], message: str, tmp_path: Path) -> None:
+    ((found, _),) = problems(tmp_path, [change(line) if "flat" in line else line for line in lines_of(NAME)])
+    assert message in found
+
+
 def scattered(handle: str = "", **changed: Any) -> tuple[Program, FlatWeight, str]:
     """Return a program that scatters two gradients that are joined, and divides its range of the sum."""
     program = Program(0)

@@ -50,6 +50,8 @@ def recorded(name: str) -> Capture:
         ([WINDOW, {"name": "w", "role": "weigth", "of": 0}], "`weigth` is not `weight` or `buffer` or `input`", 4),
         ([{"op": "aten.mm.default", "arguments": {"self": {"t": 7}}, "outputs": []}], "there is no tensor 7", 3),
         ([{"op": "aten.mm.default", "arguments": {"self": {}}, "outputs": []}], "a value of more than one kind", 3),
+        ([{"op": "narrow", "arguments": {}, "outputs": []}], "`narrow` is no operator of torch", 3),
+        ([{**WINDOW, "shape": [1] * 33, "stride": [1] * 33}], "an array of 33 elements where 0 to 32 belong", 3),
         ([WINDOW, {"root": 0, "values": "%"}], "the values are no base64", 4),
         ([WINDOW, {**WINDOW, "offset": 1}], "tensor 0 stands twice", 4),
         ([{"given": 0, "dtype": "float32", "bytes": 4}] * 2, "storage 0 stands twice", 4),

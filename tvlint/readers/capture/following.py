@@ -231,7 +231,8 @@ class _Follower(Collectives):
         windows = [self.tape.windows[number] for number in event.writes or event.outputs]
         if len(windows) == len(event.outputs) == 1 and not event.writes and event.outputs[0] in self.tape.pairs:
             arguments = {key: self._argument(each, mark) for key, each in event.arguments.items()}
-            are_pairs = [number in self.tape.pairs for number in tensors_in(tuple(event.arguments.values()))]
+            operands = tuple(event.arguments[name] for name in ("self", "other") if name in event.arguments)
+            are_pairs = [number in self.tape.pairs for number in tensors_in(operands)]
             found = Pairs(self.program, mark).of(base, arguments, are_pairs, windows[0].shape)
             made += [] if found is None else [found]
         read = tuple(Ref(self.read(number, mark)) for number in tensors_in(tuple(event.arguments.values())))

@@ -49,11 +49,13 @@ def without_flat_weights(capture: Capture, programs: Sequence[Program]) -> list[
     if not any(flats):
         return list(programs)
     wholes = [_copied(program) for program in programs]
+    every = [flat for known in flats for flat in known.values()]
     try:
+        for flat in every:
+            _check_held(flat, flats)
         places = [_with_weights(program, known, programs) for program, known in zip(wholes, flats, strict=True)]
-        for known in flats:
-            for flat in known.values():
-                _check_alike(flat, flats, places)
+        for flat in every:
+            _check_gathered(flat, places)
         for program, known in zip(wholes, flats, strict=True):
             _with_gradients(program, known, programs)
     except NotFlatError as error:
@@ -89,16 +91,18 @@ def _flat_weight(named: Named, tape: Tape) -> FlatWeight:
     return FlatWeight(named, prod(tape.windows[named.window].shape), tape.rank, places)
 
 
-def _check_alike(
-    flat: FlatWeight, flats: Sequence[Mapping[str, FlatWeight]], places: Sequence[Mapping[str, list[int]]]
-) -> None:
-    """Raise NotFlatError where the ranks of a group do not hold ranges of one flat weight, or do not gather it at once."""
+def _check_held(flat: FlatWeight, flats: Sequence[Mapping[str, FlatWeight]]) -> None:
+    """Raise NotFlatError where the ranks of a group do not hold ranges of one flat weight."""
     for member in flat.group:
         known = flats[member].get(flat.name) if member < len(flats) else None
         if known is None or (known.laid, known.group, known.size) != (flat.laid, flat.group, flat.size):
             raise NotFlatError(flat.name, None)
-        if places[member].get(flat.name) != places[flat.rank].get(flat.name):
-            raise NotFlatError(flat.name, None)
+
+
+def _check_gathered(flat: FlatWeight, places: Sequence[Mapping[str, list[int]]]) -> None:
+    """Raise NotFlatError where the ranks of a group do not gather a flat weight at once."""
+    if any(places[member].get(flat.name) != places[flat.rank].get(flat.name) for member in flat.group):
+        raise NotFlatError(flat.name, None)
 
 
 def _with_weights(program: Program, flats: Mapping[str, FlatWeight], every: Sequence[Program]) -> dict[str, list[int]]:

@@ -199,6 +199,8 @@ class _Rank:
             )
             return self._flat(named, line) if "flat" in line else named
         if "op" in line:
+            if "." not in line["op"]:
+                raise self._fail(f"`{line['op']}` is no operator of torch, which names a module")
             arguments = {name: self._argument(value) for name, value in line["arguments"].items()}
             outputs, writes = (tuple(map(self._known, line.get(key, ()))) for key in ("outputs", "writes"))
             self._overwritten(line["op"], arguments, writes)
@@ -233,6 +235,8 @@ class _Rank:
         behind = any(each.at < end for each, end in zip(laid, ends, strict=False)) or ends[-1] > len(group) * prod(window.shape)
         if self.rank not in group or len({*group}) < len(group) or len(window.shape) != 1 or not is_flat(window) or behind:
             raise self._fail(f"the weights in `{named.name}` do not lie in it one after the other")
+        if len({each.name for each in laid}) < len(laid):
+            raise self._fail(f"a weight lies twice in `{named.name}`")
         return replace(named, flat=laid, group=group)
 
     def _gradient(self, line: dict[str, Any]) -> Gradient:

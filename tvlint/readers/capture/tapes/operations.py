@@ -15,7 +15,7 @@ def base_of(op: str) -> str:
 
 def giving(op: str) -> str:
     """Return the operator of `aten` that gives as a result what `op` writes."""
-    module, base, *overload = op.split(".") if "." in op else ("", op)
+    module, base, *overload = op.split(".")
     named = [name for name in overload if name not in ("out", "default") and not name.endswith("_out")] or ["default"]
     return ".".join((module, base.rstrip("_") if not base.startswith("_") else base.removesuffix("_"), *named))
 

@@ -105,3 +105,12 @@ def test_states_that_are_said_to_be_of_a_weight_are_no_copies_where_they_are_wri
     assert Idiom(ONE + STEP, _of_weight(idiom.plan), ()).verdict().outcome is not Outcome.REFUTED
     for wrong in (("0.01)", "0.02)"), (", lr=0.1)", ", lr=0.2)")):
         assert Idiom(reference, _of_weight(idiom.plan).replace(*wrong), ()).verdict().outcome is Outcome.REFUTED
+
+
+def test_a_weight_that_is_copied_from_its_master_when_a_step_begins_is_what_the_master_is() -> None:
+    head, step = _of_weight(ONE), "end g = mul(grad(w), 0.1)\nend n = sub({0}, g)\nend copy_({0}!, n)\n"
+    early, late = head.replace("h = ", "copy_(w!, e) || none\nh = "), head + "end copy_(w!, e)\n"
+    reference = head + step.format("w")
+    assert Idiom(reference, early + step.format("e"), ()).verdict().outcome is not Outcome.REFUTED
+    for wrong in (early + step.format("e").replace("0.1", "0.2"), late + step.format("e")):
+        assert Idiom(reference, wrong, ()).verdict().outcome is Outcome.REFUTED

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from fractions import Fraction
 
-from tvlint.analyses.dataflow.def_use import reads
+from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.numbers.closeness import is_close
@@ -16,9 +16,10 @@ from tvlint.equivalence.verdict.numbers.returned import is_same_returned
 from tvlint.equivalence.verdict.numbers.run import Run, held_places, run_parallel, run_reference
 from tvlint.equivalence.verdict.numbers.whole_values import Whole
 from tvlint.equivalence.verdict.pairing import Case
-from tvlint.ir.operators import Backward, Communicate, ReduceGradients, Update
+from tvlint.ir.operators import Backward, Communicate, Compute, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.field import Array
+from tvlint.ops.usual_calls import as_copy
 from tvlint.replay.memory import Memory
 from tvlint.replay.run import Result
 
@@ -76,6 +77,21 @@ def _is_of_weight(plan: Plan, name: str) -> bool:
     return plan.tensors[name].role is Role.STATE and of is not None and of.role is Role.WEIGHT
 
 
+def _made_anew(plan: Plan) -> set[str]:
+    """Return the weights that are copied from something before they are read: what is left in them is read by no next step."""
+    copied, read_before, read = set[str](), set[str](), set[str]()
+    for program in plan.programs:
+        given = set[str]()
+        for operator in (operator for step in program.steps for operator in plan.segments[step.segment].operators):
+            copy = as_copy(operator, plan.tensors) if isinstance(operator, Compute) else operator
+            read_before.update({*reads(copy)} - given)
+            read.update(reads(copy))
+            if copy is not operator:
+                given.update(writes(copy))
+        copied |= given
+    return {name for name in (copied & read) - read_before if plan.tensors[name].role is Role.WEIGHT}
+
+
 def _gradients_of(reference: Plan, alone: Result) -> dict[str, Array]:
     """Return the gradients of the reference by the full names of weights."""
     return {full_name(reference, name): gradient * reference.undivided for (_, name), gradient in alone.gradients.items()}
@@ -93,9 +109,10 @@ def _left_otherwise(plan: Plan, expected: Mapping[str, Array], many: Result) -> 
     A reason where they write others anew, or hold no pieces of the reference's; None where they leave what it does.
     """
     errors: dict[str, dict[int, float]] = {}
-    weights = {full_name(plan, name) for _, name in many.left if plan.tensors[name].role is Role.WEIGHT}
-    matched: dict[str, str] = {}
-    for (rank, name), value in many.left.items():
+    anew, matched = _made_anew(plan), dict[str, str]()
+    kept = [(place, value) for place, value in many.left.items() if place[1] not in anew]
+    weights = {full_name(plan, name) for (_, name), _ in kept if plan.tensors[name].role is Role.WEIGHT}
+    for (rank, name), value in kept:
         full = full_name(plan, name)
         matched[name] = next((each for each in (_left_name(plan, name), full) if each in expected), "")
         right = expected.get(matched[name])

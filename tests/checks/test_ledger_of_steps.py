@@ -539,3 +539,12 @@ program
 def test_backward_goes_on_with_what_it_is_given(outer: str, inner: str, given: str, rules: set[str]) -> None:
     text = PASSED_ON.format(outer=outer, inner=inner, given=given)
     assert {finding.rule for finding in findings_of_text(text)} == rules
+
+
+def test_gradients_that_are_added_up_are_reduced_with_the_last_micro_batch() -> None:
+    text = STEPS.format("  update w, u").replace("h, y) -> ()", "h, y) -> (grad(u), grad(w))")
+    text = text.replace("end reduce () -> ()", "end reduce (grad(u), grad(w)) -> ()").replace(
+        "run end", "run end micro-batch 1"
+    )
+    assert "grad(w)) -> ()" in text
+    assert findings_of_text(text) == []

@@ -33,8 +33,12 @@ class Unused:
 
 
 def unused(plan: Plan) -> Iterator[Unused]:
-    """Yield the gradients that backwards give for all micro-batches and other segments read for some, the first of each."""
+    """Yield the gradients that backwards give for all micro-batches and other segments read for some, the first of each.
+
+    What adds up the gradients of a weight over micro-batches is read once, with the last.
+    """
     seen = set[tuple[str, str]]()
+    added = {tensor.gradient for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT}
     for program in plan.programs:
         made: dict[tuple[str, str], set[int]] = {}
         read: dict[str, set[int]] = {}
@@ -44,7 +48,7 @@ def unused(plan: Plan) -> Iterator[Unused]:
             for name in taken:
                 read.setdefault(name, set()).add(step.micro_batch)
             for name in given if segment.phase is Phase.BACKWARD and step.micro_batch >= 0 else ():
-                if name in plan.tensors and plan.tensors[name].role is Role.GRADIENT:
+                if name in plan.tensors and name not in added and plan.tensors[name].role is Role.GRADIENT:
                     made.setdefault((step.segment, name), set()).add(step.micro_batch)
         for (segment_name, name), batches in made.items():
             by = read.get(name, set())

@@ -486,6 +486,17 @@ def test_gradients_that_are_put_in_the_place_of_those_in_a_flat_one_are_an_error
     assert done.stderr.startswith("flat.py:12: error: the gradient of a part of a flat weight is replaced by another tensor")
 
 
+@pytest.mark.parametrize(("held", "is_captured"), [("[model.weight]", False), ("[{'params': [each]} for each in ALL]", True)])
+def test_an_optimizer_of_some_weights_in_a_flat_one_is_an_error(held: str, is_captured: bool, tmp_path: Path) -> None:
+    """Its step would be compared with one of all of them."""
+    given = held.replace("ALL", "model.parameters()")
+    (tmp_path / "flat.py").write_text(FLAT.replace("SGD(model.parameters()", f"SGD({given}"))
+    done = tvlint("capture", "-o", str(tmp_path), "--", "torchrun", "--nproc-per-node", "2", "flat.py", cwd=tmp_path)
+    assert done.returncode == (0 if is_captured else 2), done.stderr
+    place = "flat.py:12: error: an optimizer steps some of the weights in a flat weight and leaves others"
+    assert is_captured or done.stderr.startswith(place), done.stderr
+
+
 @pytest.mark.parametrize("named", ["parts", ":parts/..", "{folder}/parts"])
 def test_a_program_imports_from_the_folders_that_its_launch_names(named: str, tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -63,6 +63,16 @@ def check_gradient(flat: torch.Tensor) -> None:
         raise LaunchError(
             "the gradient of a part of a flat weight is replaced by another tensor, which is not followed",
             "change gradients in place, or shard the model with `fully_shard` of `torch.distributed.fsdp`",
+        )
+
+
+def check_optimizer(flat: torch.Tensor, held: Container[int]) -> None:
+    """Raise LaunchError where an optimizer holds some of the trained weights in a flat one, and leaves others."""
+    parts = [part for part in getattr(flat, "_params", None) or () if part.requires_grad]
+    if any(id(part) in held for part in parts) and any(id(part) not in held for part in parts):
+        raise LaunchError(
+            "an optimizer steps some of the weights in a flat weight and leaves others, which is not followed",
+            "give them all to one optimizer, or shard the model with `fully_shard` of `torch.distributed.fsdp`",
         )
 
 

@@ -15,7 +15,7 @@ from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tvlint.capture.flat_weights import check_gradient, flat_weights, is_flat, parts_of
+from tvlint.capture.flat_weights import check_gradient, check_optimizer, flat_weights, is_flat, parts_of
 from tvlint.capture.launch import LaunchError
 from tvlint.capture.megatron_weights import fill, pieces_of, says_pieces
 from tvlint.capture.recorder import Recorder
@@ -240,6 +240,8 @@ class Step:
     def _before_update(self, optimizer: Any, *_: Any) -> None:
         if self.stepping is None:
             self.stepping, self.phase_before = optimizer, self.recorder.phase
+            for key in self._weights_of(optimizer) & self.weights.keys():
+                check_optimizer(self.weights[key].tensor, _held_by(optimizer))
             self.begun |= self._weights_of(optimizer)
             self.before_update(self._left())
             self.clipped = self._clipped(self._weights_of(optimizer))
@@ -350,13 +352,17 @@ class Step:
 
     def _weights_of(self, optimizer: Any) -> frozenset[int]:
         """Return the weights that an optimizer holds, flat ones for their parts."""
-        held = (id(each) for group in getattr(optimizer, "param_groups", ()) for each in group["params"])
-        return frozenset(self.parts.get(key, key) for key in held)
+        return frozenset(self.parts.get(key, key) for key in _held_by(optimizer))
 
     def finish(self) -> None:
         """Record no more."""
         self.recorder.recording = False
         self.finished = True
+
+
+def _held_by(optimizer: Any) -> frozenset[int]:
+    """Return the tensors that an optimizer holds."""
+    return frozenset(id(each) for group in getattr(optimizer, "param_groups", ()) for each in group["params"])
 
 
 def _holds_weights(optimizer: Optimizer) -> bool:

@@ -10,8 +10,8 @@ from shared import ROOT
 
 from tests.callers_environment import is_the_callers
 
-OF_THE_TESTS = {"PATH", "TVLINT_CACHE_KEY", "OPENBLAS_NUM_THREADS"}
-"""What the tests set for all, and what says nothing about what tvlint does."""
+OF_THE_TESTS = {"PATH", "PYTHONPATH", "TVLINT_CACHE_KEY", "OPENBLAS_NUM_THREADS"}
+"""What the tests set for all, and what says nothing about what tvlint does: where programs and modules are found."""
 
 
 def read_names() -> Iterator[str]:

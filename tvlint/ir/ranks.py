@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from tvlint.ir.mesh import Mesh
+if TYPE_CHECKING:
+    from tvlint.ir.mesh import Mesh
 
 
 def runs_of(ranks: Iterable[int]) -> list[tuple[int, int]]:

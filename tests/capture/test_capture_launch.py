@@ -112,6 +112,11 @@ def words(sizes: dict[str, int]) -> str:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
+        (f"torchrun --nproc-per-node {'9' * 5000} train.py", f"`--nproc-per-node {'9' * 80}` is no number of processes"),
+        (
+            f"torchrun --nproc-per-node 64 train.py {TENSOR} {'9' * 5000}",
+            "64 ranks are more than the 16 that are started on one machine",
+        ),
         ("torchrun --nproc-per-node 8 --nnodes 32 train.py", "256 ranks are more than the 16 that are started on one machine"),
         (
             f"torchrun --nproc-per-node 64 train.py {STAGES} 16 --pipeline-model-parallel-layout E|t*14|L",

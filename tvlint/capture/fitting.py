@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import lcm, prod
 
-from tvlint.capture.launch import Launch, LaunchError
+from tvlint.capture.launch import Launch, LaunchError, number_in
 
 LARGEST_WORLD = 16
 """More ranks than these are not started on one machine."""
@@ -97,7 +97,7 @@ def _size(arguments: Sequence[str], name: str) -> int:
     for place, word in enumerate(arguments):
         if _is_option(word, name):
             value = word.partition("=")[2] or (arguments[place + 1] if place + 1 < len(arguments) else "")
-            found = int(value) if value.isascii() and value.isdigit() else 0
+            found = number_in(value)
     return found
 
 

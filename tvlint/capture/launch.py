@@ -126,6 +126,12 @@ def _torchrun(words: Sequence[str], environment: tuple[tuple[str, str], ...]) ->
 
 def _count(given: dict[str, str], name: str) -> int:
     value = given.get(name, "1").rpartition(":")[2]
-    if not value.isascii() or not value.isdigit() or int(value) < 1:
-        raise LaunchError(f"`--{name} {value}` is no number of processes", f"write `--{name}` with a number")
-    return int(value)
+    count = number_in(value)
+    if not count:
+        raise LaunchError(f"`--{name} {value[:80]}` is no number of processes", f"write `--{name}` with a number")
+    return count
+
+
+def number_in(text: str) -> int:
+    """Return the count that a text is; 0 where it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

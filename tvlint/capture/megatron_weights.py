@@ -82,15 +82,21 @@ def _name(shard: Any) -> str:
 _WORDS = "word_embeddings.weight"
 
 
-def fill(piece: Piece) -> None:
-    """Fill a piece with its part of the numbers that the name of the weight gives.
+def fill(root: nn.Module) -> None:
+    """Fill the pieces of weights of a module with their parts of the numbers that the names of the weights give.
 
-    Ranks and the reference then start from the same weights, in whatever order each makes its own. A weight of one number
-    throughout, as those of norms, stays near it. The numbers of words are ten times as large as others: what layers add is much
-    the same for all tokens, and routers would send them to the same experts.
+    Ranks and the reference then start from the same weights, in whatever order each makes its own. The numbers of words are ten
+    times as large where the model has experts: what layers add is much the same for all tokens, and routers would send them
+    to the same ones.
     """
+    has_experts = bool(getattr(getattr(_inner(root), "config", None), "num_moe_experts", None))
+    for piece in pieces_of(root):
+        _fill(piece, 1.0 if has_experts and piece.name.endswith(_WORDS) else 0.1)
+
+
+def _fill(piece: Piece, scale: float) -> None:
+    """Fill a piece. A weight of one number throughout, as those of norms, stays near it."""
     seed = int.from_bytes(hashlib.sha256(piece.name.encode()).digest()[:6], "little")
-    scale = 1.0 if piece.name.endswith(_WORDS) else 0.1
     numbers = scale * torch.randn(tuple(piece.whole), generator=torch.Generator().manual_seed(seed))
     for dim, (start, size) in enumerate(zip(piece.start, piece.data.shape, strict=True)):
         numbers = numbers.narrow(dim, start, size)

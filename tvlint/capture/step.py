@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from tvlint.capture.flat_weights import check_gradient, check_optimizer, flat_weights, is_flat, parts_of
 from tvlint.capture.launch import LaunchError
-from tvlint.capture.megatron_weights import fill, pieces_of, says_pieces
+from tvlint.capture.megatron_weights import fill, says_pieces
 from tvlint.capture.recorder import Recorder
 from tvlint.capture.weights import State, clipped_gradient_of, gradient_of, leaves_of, local_part, meshes, named_state, state_of
 
@@ -120,8 +120,7 @@ class Step:
         """Let the weights begin with the numbers that their names give."""
         self.replace("weights filled with numbers that their names give")
         with torch.no_grad(), _disable_current_modes():
-            for piece in pieces_of(root):
-                fill(piece)
+            fill(root)
 
     def name_state(self, root: nn.Module) -> None:
         """Record the names of the parameters and buffers of a module that is called from outside of any other."""

@@ -9,6 +9,8 @@ from itertools import accumulate
 from math import prod
 
 from tvlint.readers.capture.lifting.program import Apply, End, Exchange, Node, Program, Ref, makes, reads
+from tvlint.readers.capture.tapes.operations import base_of
+from tvlint.readers.capture.tapes.spelling import IN_PIECES
 from tvlint.readers.capture.tapes.tape import Laid, Mark, Named
 
 
@@ -154,9 +156,9 @@ class FlatGradient:
 
     def _is_elementwise(self, node: Apply) -> bool:
         """Return whether each element of a result is made of those in its place in what is read, which are all of its shape."""
-        base = node.op.split(".")[1] if node.op.startswith("aten.") else ""
+        base = base_of(node.op) if node.op.startswith("aten.") else ""
         alike = all(self.program.shape(name) == self.program.shape(node.outputs[0]) for name in reads(node))
-        return base in ("mul", "div", "add", "_to_copy") and len(node.outputs) == 1 and alike
+        return (base in IN_PIECES or base == "_to_copy") and len(node.outputs) == 1 and alike
 
     def _applied(self, node: Apply, sources: Mapping[str, str]) -> str:
         """Return what an operator makes of parts of what it reads."""

@@ -13,7 +13,7 @@ UNWRITTEN = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new
 """Operators whose results hold nothing yet."""
 
 IN_PIECES = frozenset({"mul", "div", "add", "sub", "neg"})
-"""Operators that work on each piece of a flat buffer by itself when they overwrite it with one number's help."""
+"""Operators that work on each piece of a flat buffer by itself, with one number's help or with the same piece of another."""
 
 FOREACH = "_foreach_"
 """What the name of an operator on lists of tensors begins with."""

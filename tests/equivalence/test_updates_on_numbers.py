@@ -15,6 +15,8 @@ ONE = HEAD.format(tp="") + "l: f32[] = sum(a)\n"
 RANKS = "mesh tp=2\n" + HEAD.format(tp=" tp:S(0)") + "l0: f32[] = sum(a)\nl = all-reduce(l0) over tp\n"
 STEP = "end sgd_step(w!, grad(w), lr=0.1)\n"
 WHOLE_NORM = "end n0 = pow(grad(w), 2)\nend n1: f32[] = sum(n0)\n"
+TWICE = "end c = mul(grad(w), 2.0)\n"
+IN_PLACE = "end mul_(grad(w)!, 2.0)\nend mul_(e!, 0.9)\nend add_(e!, grad(w))\nend sub_(w!, e)\n"
 CLIP = "end n = sqrt(n1)\nend d = add(n, 1e-06)\nend c = div(grad(w), d)\nend sgd_step(w!, c, lr=0.1)\n"
 
 IDIOMS = {
@@ -36,6 +38,18 @@ IDIOMS = {
             ("c = div(grad(w), d)", "c = div(grad(w), n2)"),
         ),
     ),
+    "momentum by methods that overwrite": Idiom(
+        ONE + TWICE + "end e2 = mul(e, 0.9)\nend e3 = add(e2, c)\nend copy_(e!, e3)\nend w2 = sub(w, e3)\nend copy_(w!, w2)\n",
+        RANKS + IN_PLACE,
+        (
+            ("end mul_(grad(w)!, 2.0)\n", ""),
+            ("end mul_(e!, 0.9)\nend add_(e!, grad(w))\n", "end add_(e!, grad(w))\nend mul_(e!, 0.9)\n"),
+            ("end add_(e!, grad(w))\nend sub_(w!, e)\n", "end sub_(w!, e)\nend add_(e!, grad(w))\n"),
+            ("sub_(w!, e)", "add_(w!, e)"),
+            ("sub_(w!, e)", "sub_(w!, e, alpha=2)"),
+            ("end mul_(e!, 0.9)\n", "end mul_(e!, 0.9)\nend mul_(e!, 0.9)\n"),
+        ),
+    ),
 }
 
 
@@ -54,6 +68,22 @@ def test_the_message_says_what_is_left() -> None:
     name = "an average of weights"
     verdict = IDIOMS[name].verdict(*IDIOMS[name].wrong[0])
     assert "what is left in `e` on every rank is another one in 3 runs" in verdict.reasons[0].message
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("sub_(w!, e)", "sub(w, e)"),
+        ("sub_(w!, e)", "rsub_(w!, e)"),
+        ("add_(e!, grad(w))", "lt_(e!, grad(w))"),
+        ("end mul_(grad(w)!, 2.0)\n", "end g = identity(grad(w))\nend mul_(g!, 2.0)\n"),
+        ("end mul_(e!, 0.9)\n", "end f = identity(e)\nend mul_(f!, 0.9)\n"),
+    ],
+)
+def test_methods_that_are_no_function_of_their_operand_alone_are_not_understood(before: str, after: str) -> None:
+    verdict = IDIOMS["momentum by methods that overwrite"].verdict(before, after)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "unsupported-operator" in {reason.name for reason in verdict.reasons}
 
 
 SEEN = {

@@ -15,9 +15,10 @@ from math import prod
 from tvlint.ir.operators import Compute, Literal, Operand, Value
 from tvlint.ir.plan import Tensor
 from tvlint.ops.annotations.declared import PREFIX
-from tvlint.ops.spec import MisfitError
+from tvlint.ops.families.elementwise import holds_whole_numbers
+from tvlint.ops.spec import MisfitError, Trait
 from tvlint.ops.spelling import OF_ANOTHER_ORDER, OF_FLAGS, spellings, without_overload
-from tvlint.ops.table import spec_of
+from tvlint.ops.table import bound_in, has_trait, spec_of
 
 _MODULES = frozenset({"torch", "nn", "functional", "F", "aten", "ops", "Tensor", "operator", "prims", "special", "_C", "_nn"})
 _ALIASES = {
@@ -75,6 +76,27 @@ def as_copy(operator: Compute, tensors: Mapping[str, Tensor]) -> Compute:
         return operator
     op, how = ("torch.clone", {}) if target.dtype == source.dtype else ("torch.Tensor.to", {"dtype": target.dtype})
     return replace(operator, op=op, inputs=(taken,), attributes=how, outputs=(into,), in_place=())
+
+
+def as_new(operator: Compute, tensors: Mapping[str, Tensor]) -> Compute:
+    """Return a method that overwrites its operand (`w.mul_(x)`, `w.copy_(x)`) as the function that gives the operand anew.
+
+    A method that the table has no function for is returned as it is, as is one that draws, that gives flags or another shape,
+    or whose operand may hold no real numbers.
+    """
+    if operator.outputs or operator.in_place != (0,) or not isinstance(name := operator.inputs[0], str):
+        return operator
+    copy, target = as_copy(operator, tensors), tensors.get(name)
+    op = without_overload(operator.op)
+    if copy is not operator or not op.endswith("_") or op.endswith("__") or target is None:
+        return copy
+    if spec_of(op) is not None or has_trait(op[:-1], Trait.COMPARISON) or not target.dtype or holds_whole_numbers(target.dtype):
+        return operator
+    new = replace(operator, op=op[:-1], outputs=(name,), in_place=())
+    bound = bound_in(new, tensors)
+    if bound is None or bound.draws is not None or len(bound.outputs) != 1 or bound.outputs[0] != bound.operands[0]:
+        return operator
+    return new
 
 
 @cache

@@ -34,7 +34,7 @@ from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 from tvlint.ops.field import Array
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
-from tvlint.ops.usual_calls import as_copy, as_of_flags
+from tvlint.ops.usual_calls import as_new, as_of_flags
 from tvlint.replay.collectives import combine, exchange
 from tvlint.replay.memory import Memory
 from tvlint.replay.operators import NotReplayedError, forward, gradients, in_shape
@@ -411,11 +411,11 @@ class _Rank:
         return np.where(mask != 0, 0.0, -np.inf) if dtype == "bool" else mask
 
     def _compute(self, operator: Compute) -> Turns[None]:
-        operator = as_copy(as_of_flags(operator, self.plan.tensors), self.plan.tensors)
+        operator = as_new(as_of_flags(operator, self.plan.tensors), self.plan.tensors)
         operands = yield from self._operands(operator)
         if operator.in_place and not operator.outputs:
             overwritten = tuple(str(operator.inputs[place]) for place in operator.in_place)
-            operator = replace(operator, op=operator.op.removesuffix("_"), outputs=overwritten, in_place=())
+            operator = replace(operator, outputs=overwritten, in_place=())
         declared = [self.plan.tensors[name].shape if name in self.plan.tensors else None for name in operator.outputs]
         results = self._forward(operator, operands, declared)
         for name, value in zip(operator.outputs, results, strict=True):

@@ -13,6 +13,10 @@ def is_kept(plan: Plan, name: str) -> bool:
     return name in plan.tensors and plan.tensors[name].role in (Role.WEIGHT, Role.STATE)
 
 
+def is_gradient(plan: Plan, name: str) -> bool:
+    return name in plan.tensors and plan.tensors[name].role is Role.GRADIENT
+
+
 def seen_elsewhere(plan: Plan) -> str:
     """Return what is overwritten and may be seen under another name afterwards; empty where nothing is."""
     if any(tensor.storage for tensor in plan.tensors.values()):

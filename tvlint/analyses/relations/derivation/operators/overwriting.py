@@ -10,7 +10,7 @@ from tvlint.ir.operators import Collective, Communicate, Compute, Operand, Opera
 from tvlint.ir.plan import Phase, Role, Segment
 from tvlint.ops.spec import Family, Trait
 from tvlint.ops.table import spec_of
-from tvlint.ops.usual_calls import as_copy
+from tvlint.ops.usual_calls import as_new
 
 _SHARES = frozenset(
     {
@@ -28,19 +28,20 @@ _SHARES = frozenset(
 
 
 def as_function(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> Compute:
-    """Return an operator that overwrites operands as the function that gives them anew, after the backward pass.
-
-    Before, gradients need what forward operators read, and the operator is what it is.
+    """Return an operator that overwrites operands as the function that gives them anew, after the backward pass, or as soon as
+    it overwrites gradients of weights alone. Before, gradients need what forward operators read.
     """
-    once = segment.phase in (Phase.REDUCE, Phase.OPTIMIZER) and not operator.outputs
+    over = [operator.inputs[position] for position in operator.in_place if 0 <= position < len(operator.inputs)]
+    alone = segment.phase is Phase.BACKWARD and not machine.world.many_micro_batches
+    of_weights = alone and all(isinstance(name, str) and name in machine.weight_of for name in over)
+    once = (of_weights or segment.phase in (Phase.REDUCE, Phase.OPTIMIZER)) and not operator.outputs
     roots = [rank.shares.get(name, name) for name in operator.inputs if isinstance(name, str)] if operator.in_place else []
     if once and len(set(roots)) == len(roots):
-        operator = as_copy(operator, machine.plan.tensors)
+        operator = as_new(operator, machine.plan.tensors)
     spec = spec_of(operator.op)
-    names = [operator.inputs[position] for position in operator.in_place if 0 <= position < len(operator.inputs)]
-    if not names or not once or spec is None or spec.family is not Family.INDEXED:
+    if not operator.in_place or not once or spec is None or spec.family is not Family.INDEXED:
         return operator
-    given = tuple(name for name in names if isinstance(name, str))
+    given = tuple(name for name in over if isinstance(name, str))
     if len(set(given)) < len(operator.in_place):
         return operator
     return replace(operator, outputs=given, in_place=())

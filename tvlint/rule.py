@@ -21,7 +21,7 @@ class RuleKind(Enum):
     """From the analysis that a page with a `message:` is about (`tvlint/checks/pages.py`), else from the function `check` in
     `tvlint/checks/<topic>/<rule_name>.py`."""
     SCHEDULE = "schedule"
-    """From the function `check` in `tvlint/checks/<topic>/<rule_name>.py`, over a pipeline schedule."""
+    """From the analysis of a pipeline schedule that the page's `message:` is about (`tvlint/checks/schedule/pages.py`)."""
     PROOF = "proof"
     """From the proof: a reason why a verdict is not Proved. Plan rules are such reasons too where both can say the same."""
     INPUT = "input"

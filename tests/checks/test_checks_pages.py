@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tvlint import checks
 from tvlint.checks import OF_RELATIONS
+from tvlint.checks.schedule.pages import SOURCES
 from tvlint.rule import RuleKind
 from tvlint.rulebook.pages import load_rules
 
@@ -16,9 +17,12 @@ RULES = [rule for rule in load_rules().values() if rule.kind in (RuleKind.PLAN, 
 def test_every_page_has_a_check_or_words_and_every_check_a_page() -> None:
     modules = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.py") if path.stem != "__init__"}
     checked = [rule for rule in RULES if not rule.message and rule.name not in OF_RELATIONS]
-    assert modules - {"pages"} == {f"{rule.topic}/{rule.name}".replace("-", "_") for rule in checked}
+    assert modules - {"pages", "schedule/pages", "schedule/messages"} == {
+        f"{rule.topic}/{rule.name}".replace("-", "_") for rule in checked
+    }
 
 
-def test_words_come_with_help_and_are_of_plan_rules() -> None:
+def test_words_come_with_help_and_every_schedule_rule_has_both() -> None:
     assert [rule.name for rule in RULES if bool(rule.message) != bool(rule.help)] == []
-    assert {rule.kind for rule in RULES if rule.message} == {RuleKind.PLAN}
+    assert {rule.name for rule in RULES if rule.kind is RuleKind.SCHEDULE} == SOURCES.keys()
+    assert all(rule.message for rule in RULES if rule.kind is RuleKind.SCHEDULE)

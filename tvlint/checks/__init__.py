@@ -75,6 +75,10 @@ def load_check(rule: Rule) -> Callable[[Any], Iterator[Finding]]:
 
     A page with a message of its own says how the defects of its name are reported that an analysis finds.
     """
+    if rule.kind is RuleKind.SCHEDULE:
+        from tvlint.checks.schedule.pages import findings_of_schedule
+
+        return partial(findings_of_schedule, rule=rule)
     if rule.name in OF_RELATIONS:
         return lambda _: iter(())
     if rule.message:

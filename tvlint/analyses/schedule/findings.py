@@ -1,16 +1,16 @@
-"""Faults of pipeline stages and micro-batches as findings, once per root cause."""
+"""Defects of a schedule as its rules report them, once per root cause."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from tvlint.analyses.schedule.coverage import Fault, FaultKind
 from tvlint.analyses.schedule.facts import ScheduleFacts
 from tvlint.analyses.schedule.steps import BACKWARDS, Step, numbered
-from tvlint.findings import Finding, Related
+from tvlint.findings import Related
 from tvlint.ir.location import Location
 from tvlint.ir.schedule import ActionKind
-from tvlint.rule import Rule
 
 MAXIMAL_RELATED = 8
 MAXIMAL_FINDINGS = 100
@@ -24,10 +24,20 @@ _MISSING = {
 """What would have to be there."""
 
 
-def coverage(facts: ScheduleFacts, rule: Rule, sentences: dict[FaultKind, str], help: str) -> Iterator[Finding]:
-    """Yield one finding for the pipeline stages that have the same fault with the same micro-batches.
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A defect where it is seen, on pipeline ranks; `words` are what the page of its rule may name."""
 
-    A sentence holds `{stages}` and `{micro_batches}`. What a stray explains is left to the rule about the stray.
+    location: Location
+    ranks: tuple[int, ...]
+    words: Mapping[str, object]
+    related: tuple[Related, ...] = ()
+
+
+def coverage(facts: ScheduleFacts, sentences: Mapping[FaultKind, str]) -> Iterator[Sighting]:
+    """Yield one defect for the pipeline stages that have the same fault with the same micro-batches.
+
+    A sentence holds `{}` for the micro-batches. What a stray explains is left to the rule about the stray.
     """
     by_stage: dict[tuple[FaultKind, int], list[Fault]] = {}
     for fault in facts.faults:
@@ -40,13 +50,11 @@ def coverage(facts: ScheduleFacts, rule: Rule, sentences: dict[FaultKind, str], 
         alike.setdefault((kind, tuple(fault.micro_batch for fault in faults)), []).append(faults)
     for (kind, micro_batches), groups in alike.items():
         stages = [group[0].stage for group in groups]
-        sentence = sentences[kind].format(
-            stages=numbered("pipeline stage", stages), micro_batches=numbered("micro-batch", micro_batches)
-        )
+        what = sentences[kind].format(numbered("micro-batch", micro_batches))
         at = [place for group in groups for place in places(facts, group[0])]
         ranks = sorted({rank for group in groups if (rank := _rank(facts, group[0])) is not None})
         related = tuple(Related("the same stands here", place) for place in at[1 : MAXIMAL_RELATED + 1])
-        yield rule.finding(sentence, at[0], help, related, tuple(ranks))
+        yield Sighting(at[0], tuple(ranks), {"stages": numbered("pipeline stage", stages), "what": what}, related)
 
 
 def _explained(facts: ScheduleFacts, faults: list[Fault]) -> bool:
@@ -73,8 +81,8 @@ def _rank(facts: ScheduleFacts, fault: Fault) -> int | None:
     return fault.steps[0].rank if fault.steps else facts.placement.rank(fault.stage, fault.micro_batch)
 
 
-def each(rule: Rule, steps: Iterable[Step], say: Callable[[Step, str], str], help: str) -> Iterator[Finding]:
-    """Yield one finding for the steps of each rank, pipeline stage and kind; `say(first, more)` is the sentence."""
+def each(steps: Iterable[Step], say: Callable[[Step], Mapping[str, object]] = lambda _: {}) -> Iterator[Sighting]:
+    """Yield one defect for the steps of each rank, pipeline stage and kind; `say(first)` are words beside those of a step."""
     alike: dict[tuple[int, int, str], list[Step]] = {}
     for step in steps:
         alike.setdefault((step.rank, step.stage, step.kind.value), []).append(step)
@@ -83,4 +91,6 @@ def each(rule: Rule, steps: Iterable[Step], say: Callable[[Step, str], str], hel
         others = len(group) - 1 + (left if number == MAXIMAL_FINDINGS else 0)
         more = f" (and {others:,} more like it)" if others else ""
         related = tuple(Related(f"{step} is another one", step.location) for step in group[1 : MAXIMAL_RELATED + 1])
-        yield rule.finding(say(group[0], more), group[0].location, help, related, (group[0].rank,))
+        step = group[0]
+        words = {"step": step, "rank": step.rank, "stage": step.stage, "micro_batch": step.micro_batch, "more": more}
+        yield Sighting(step.location, (step.rank,), {**words, **say(step)}, related)

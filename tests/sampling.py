@@ -10,4 +10,9 @@ import pytest
 
 def sampled(cases: Iterable[Any], every: int) -> list[Any]:
     """Return the cases as parameters, all but every `every`-th marked as heavy."""
-    return [case if at % every == 0 else pytest.param(case, marks=pytest.mark.heavy) for at, case in enumerate(cases)]
+    return sampled_tuples([(case,) for case in cases], every)
+
+
+def sampled_tuples(cases: Iterable[tuple[Any, ...]], every: int) -> list[Any]:
+    """Return the cases, each of several arguments, as parameters, all but every `every`-th marked as heavy."""
+    return [pytest.param(*case, marks=[pytest.mark.heavy] if at % every else []) for at, case in enumerate(cases)]

@@ -11,6 +11,7 @@ import pytest
 from capture.test_capture_proofs import Line, lines_of, path_of, proof, prover_alone, written
 from capture.test_capture_reading import capture
 
+from tests.sampling import sampled
 from tvlint.findings import Outcome
 from tvlint.readers.capture.following import follow
 from tvlint.readers.capture.lifting.program import Apply, Program, Ref, Type, references
@@ -45,7 +46,7 @@ def is_of_pairs(line: Line, op: str, complex_tensors: set[int]) -> bool:
         ("aten.conj_physical.default", "aten.clone.default"),
     ],
 )
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", sampled([1, 2], 2))
 def test_another_operator_on_complex_numbers_is_not_proved(
     op: str, other: str, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

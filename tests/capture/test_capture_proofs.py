@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from shared import ROOT
 
-from tests.sampling import sampled
+from tests.sampling import sampled, sampled_tuples
 from tvlint.equivalence.verdict.prove import is_proved
 from tvlint.findings import Outcome, Problem, Verdict
 from tvlint.run.proof.captures import different_gradients, read_captures
@@ -209,7 +209,7 @@ def test_an_average_over_ranks_that_is_a_sum_is_refuted(tmp_path: Path, monkeypa
     assert "wrong-gradient-scale" in {own.name for own in verdict.reasons if own.refutes}
 
 
-@pytest.mark.parametrize("reference", ["accumulation_alone_4", "accumulation_alone_8"])
+@pytest.mark.parametrize("reference", sampled(["accumulation_alone_4", "accumulation_alone_8"], 2))
 def test_wrong_programs_are_refuted_by_a_reference_that_accumulates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str
 ) -> None:
@@ -261,11 +261,18 @@ def test_a_fault_in_data_parallelism_is_refuted(name: str, reason: str, message:
 
 @pytest.mark.parametrize(
     ("name", "reason", "line"),
-    [
-        ("missing_forward_sum", "missing-allreduce", "return x + y + self.down_bias"),
-        ("missing_gradient_sum", "missing-gradient-reduction", "y = SumOverRanks.apply(nn.functional.linear(h, self.down))"),
-        ("doubled_gradient", "other-recorded-gradient", "gradient = gradient * 2 if WORLD > 1 else gradient.clone()"),
-    ],
+    sampled_tuples(
+        [
+            ("missing_forward_sum", "missing-allreduce", "return x + y + self.down_bias"),
+            (
+                "missing_gradient_sum",
+                "missing-gradient-reduction",
+                "y = SumOverRanks.apply(nn.functional.linear(h, self.down))",
+            ),
+            ("doubled_gradient", "other-recorded-gradient", "gradient = gradient * 2 if WORLD > 1 else gradient.clone()"),
+        ],
+        3,
+    ),
 )
 def test_a_fault_in_the_program_is_refuted_at_its_line(name: str, reason: str, line: str) -> None:
     verdict = proof(path_of(name))
@@ -361,7 +368,7 @@ def test_a_gradient_of_a_norm_of_one_head_a_rank_that_is_not_summed_is_not_prove
     assert proof(written(tmp_path, kept), "normed_heads_reference").outcome is not Outcome.PROVED
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("alone", sampled([True, False], 2))
 def test_scores_of_a_head_that_are_scaled_otherwise_are_refuted(
     alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -626,7 +633,8 @@ def test_a_program_that_never_updates_its_weights_is_not_proved(tmp_path: Path) 
     assert "no-updates" in {own.name for own in verdict.reasons}
 
 
-@pytest.mark.parametrize("name", sampled(["tensor_parallel_mlp", "accumulation_fsdp"], 2))
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["tensor_parallel_mlp", "accumulation_fsdp"])
 def test_shapes_and_results_that_fit_nothing_end_in_a_verdict_or_in_an_error(name: str, tmp_path: Path) -> None:
     reference = "mlp" if name == "tensor_parallel_mlp" else "accumulation_reference"
     lines = lines_of(name)

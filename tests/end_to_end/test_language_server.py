@@ -201,6 +201,7 @@ def test_a_text_that_is_too_large_says_so(client: Client, name: str, text: str, 
         pytest.param((), "[budget]\nfile-cpu = 1\n", marks=pytest.mark.heavy),
     ],
 )
+@pytest.mark.heavy
 def test_a_text_that_needs_more_than_the_budget_says_so(tmp_path: Path, options: tuple[str, ...], project: str) -> None:
     (tmp_path / "tvlint.toml").write_text(project)
     needs = "the text needs more than 1 seconds of processor time"

@@ -11,7 +11,7 @@ from oracle.generate import Pair, Way, pair, random_pair
 from oracle.mutate import mutants
 
 from tests.equivalence.attacks.test_wrong_plans import changed
-from tests.sampling import sampled
+from tests.sampling import sampled, sampled_tuples
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.given.equal_replicas import equal_replicas
 from tvlint.analyses.relations.derivation.given.trusted_inputs import inputs_of
@@ -196,7 +196,7 @@ def test_correct_plans_are_proved_folded_as_they_are_written(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("of_one_replica", "without_repairs")
-@pytest.mark.parametrize(("made", "every"), [(PAIRS[0], 61), (PAIRS[1], 83), (PAIRS[2], 97)], ids=named)
+@pytest.mark.parametrize(("made", "every"), sampled_tuples([(PAIRS[0], 61), (PAIRS[1], 83), (PAIRS[2], 97)], 3), ids=named)
 def test_broken_plans_have_the_verdict_of_the_written_plan(made: Pair, every: int) -> None:
     plan = spread(made.parallel, "sum")
     for number, mutant in enumerate(mutants(plan)):
@@ -295,19 +295,22 @@ def test_what_is_folded(changes: list[tuple[str, str]]) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    {
-        "a weight in pieces": [("w2 f32[8,16] tp:S(1)", "w2 f32[8,16] tp:S(1) dp:S(0)")],
-        "an input that all have": [("t  f32[16,8] dp:S(0)", "t  f32[16,8]")],
-        "pieces in another order": [("t  f32[16,8] dp:S(0)", "t  f32[16,8] dp:S(0, order=[[3],[2],[1],[0]])")],
-        "a gather": [("  l = all", "  gz = all-gather(z, dim=0) over dp\n  l = all")],
-        "a piece of its own": [("  l = all", "  cz = chunk(z, dim=1) over dp\n  l = all")],
-        "a maximum": [("  l = all", "  mz = all-reduce max(z) over dp\n  l = all")],
-        "a root": [("  l = all", "  bz = broadcast(z, root=0) over tp\n  l = all")],
-        "numbers of ranks": [("reduce-gradients w1, w2 over dp", "reduce-gradients w1, w2 over ranks 0,2,4,6")],
-        "a peer": [("  l = all", "  send z to dp+1\n  l = all")],
-        "a program of its own": [("program\n", "program dp=0\n"), ("  update w1, w2\n", "  update w1, w2\n" + OTHERS)],
-        "folded already": [("dp=4 tp=2", "dp=4 tp=2\nreplicate dp"), ("f32[16,8] dp:S(0)", "f32[4,8]")],
-    }.values(),
+    sampled(
+        {
+            "a weight in pieces": [("w2 f32[8,16] tp:S(1)", "w2 f32[8,16] tp:S(1) dp:S(0)")],
+            "an input that all have": [("t  f32[16,8] dp:S(0)", "t  f32[16,8]")],
+            "pieces in another order": [("t  f32[16,8] dp:S(0)", "t  f32[16,8] dp:S(0, order=[[3],[2],[1],[0]])")],
+            "a gather": [("  l = all", "  gz = all-gather(z, dim=0) over dp\n  l = all")],
+            "a piece of its own": [("  l = all", "  cz = chunk(z, dim=1) over dp\n  l = all")],
+            "a maximum": [("  l = all", "  mz = all-reduce max(z) over dp\n  l = all")],
+            "a root": [("  l = all", "  bz = broadcast(z, root=0) over tp\n  l = all")],
+            "numbers of ranks": [("reduce-gradients w1, w2 over dp", "reduce-gradients w1, w2 over ranks 0,2,4,6")],
+            "a peer": [("  l = all", "  send z to dp+1\n  l = all")],
+            "a program of its own": [("program\n", "program dp=0\n"), ("  update w1, w2\n", "  update w1, w2\n" + OTHERS)],
+            "folded already": [("dp=4 tp=2", "dp=4 tp=2\nreplicate dp"), ("f32[16,8] dp:S(0)", "f32[4,8]")],
+        }.values(),
+        4,
+    ),
 )
 def test_what_is_not_folded(changes: list[tuple[str, str]]) -> None:
     plan = plan_of(everywhere_changed(WRITTEN, changes))

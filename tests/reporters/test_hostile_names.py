@@ -141,7 +141,7 @@ def is_readable(document: Any) -> bool:
         return False
 
 
-@pytest.mark.parametrize("fixture", sampled(FIXTURES, 4), ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("fixture", sampled(FIXTURES, 8), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_no_name_of_a_plan_reaches_a_person_raw(fixture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(json_writer.write(plan_of(fixture)))
     shapes: dict[tuple[str, ...], set[str]] = {}

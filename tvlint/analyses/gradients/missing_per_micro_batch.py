@@ -68,8 +68,9 @@ def left_out(plan: Plan) -> Iterator[LeftOut]:
     """
     weights = frozenset(name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT)
     given = {name: tuple(_given(plan, name, weights)) for name in plan.segments}
+    taken = {name: tuple(_taken(segment, weights)) for name, segment in plan.segments.items()}
     for program in plan.programs:
-        for weight, batches in _uses(plan, program, given).items():
+        for weight, batches in _uses(plan, program, given, taken).items():
             lacking = {
                 batch: next(((segment, index) for segment, index, gives in uses.values() if not gives), None)
                 for batch, uses in batches.items()
@@ -95,31 +96,40 @@ def _given(plan: Plan, name: str, weights: frozenset[str]) -> Iterator[tuple[str
                 yield operand, operator.forward.outputs, index, bool(gradient)
 
 
+def _taken(segment: Segment, weights: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Yield the weights that the operators of a segment take, with the outputs of each."""
+    for index, operator in enumerate(segment.operators):
+        if isinstance(operator, Compute):
+            for operand in (name for name in operator.inputs if isinstance(name, str) and name in weights):
+                yield operand, operator.outputs, index
+
+
 def _uses(
-    plan: Plan, program: Program, given: dict[str, tuple[tuple[str, tuple[str, ...], int, bool], ...]]
+    plan: Plan,
+    program: Program,
+    given: dict[str, tuple[tuple[str, tuple[str, ...], int, bool], ...]],
+    taken: dict[str, tuple[tuple[str, tuple[str, ...], int], ...]],
 ) -> dict[str, dict[int, Uses]]:
+    """Return the uses of each weight in each micro-batch; of those of a forward segment, those that nothing takes backward for
+    this micro-batch, but for others.
+    """
     found: dict[str, dict[int, Uses]] = {}
-    for step in program.steps:
-        segment = plan.segments.get(step.segment)
-        if segment is None or segment.phase is not Phase.BACKWARD or step.micro_batch < 0:
+    with_gradient = set[tuple[str, tuple[str, ...]]]()
+    steps = [(step, plan.segments[step.segment]) for step in program.steps if step.segment in plan.segments]
+    for step, segment in steps:
+        if segment.phase is not Phase.BACKWARD or step.micro_batch < 0:
             continue
         for weight, outputs, index, gives in given[step.segment]:
             uses = found.setdefault(weight, {}).setdefault(step.micro_batch, {})
             before = uses.get(outputs)
             if before is None or (gives and not before[2]):
                 uses[outputs] = (step.segment, index, gives)
-    for step in program.steps:
-        segment = plan.segments.get(step.segment)
-        if segment is not None and segment.phase is Phase.FORWARD and step.micro_batch >= 0:
-            _use_forward(segment, step.micro_batch, found)
-    return found
-
-
-def _use_forward(segment: Segment, micro_batch: int, found: dict[str, dict[int, Uses]]) -> None:
-    """Add the uses of weights in a forward segment that nothing takes backward for this micro-batch, but for others."""
-    for index, operator in enumerate(segment.operators):
-        if not isinstance(operator, Compute):
+            if gives:
+                with_gradient.add((weight, outputs))
+    for step, segment in steps:
+        if segment.phase is not Phase.FORWARD or step.micro_batch < 0:
             continue
-        for weight in (name for name in operator.inputs if isinstance(name, str) and name in found):
-            if any(uses.get(operator.outputs, ("", 0, False))[2] for uses in found[weight].values()):
-                found[weight].setdefault(micro_batch, {}).setdefault(operator.outputs, (segment.name, index, False))
+        for weight, outputs, index in taken[step.segment]:
+            if (weight, outputs) in with_gradient:
+                found[weight].setdefault(step.micro_batch, {}).setdefault(outputs, (segment.name, index, False))
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import TypeGuard
@@ -53,12 +53,15 @@ class Scattered:
 def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
     """Yield the steps of weights whose gradient has not changed since their last step, each once."""
     owners, seen = weight_gradients(plan), set[Where]()
-    for program in plan.programs:
+    steps = _in_segments(plan, lambda operator: bool(_stepped(operator)))
+    stepped_names = {name for found in steps.values() for _, each in found for pair in _stepped(each).items() for name in pair}
+    followed = stepped_names | {name for name, weight in owners.items() if weight in stepped_names}
+    changing = _in_segments(plan, lambda operator: bool(_stepped(operator)) or not followed.isdisjoint(_changes(operator)))
+    for program in plan.programs if followed else ():
         last: dict[str, tuple[Where, str]] = {}
         stepped_with: dict[str, set[str]] = {}
-        for where, operator in _run(plan, program):
-            stepped = {str(operator.inputs[0]): str(operator.inputs[1])} if _is_step(operator) else {}
-            stepped |= dict.fromkeys(operator.weights, "") if isinstance(operator, Update) else {}
+        for where, operator in _run(changing, program):
+            stepped = _stepped(operator)
             named = Counter(operator.weights) if isinstance(operator, Update) and where not in seen else {}
             for weight in (weight for weight, times in named.items() if times > 1):
                 seen.add(where)
@@ -70,9 +73,8 @@ def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
                     yield SteppedAgain(weight, where, first, program.ranks)
                 last[weight] = where, gradient
                 stepped_with.setdefault(gradient, set()).add(weight)
-            changed = set() if stepped else set(writes(operator))
+            changed = set() if stepped or not last else set(_changes(operator))
             changed |= {owners[name] for name in changed if name in owners}
-            changed |= set(operator.weights) if isinstance(operator, ReduceGradients) else set()
             for name in changed:
                 last.pop(name, None)
                 for weight in stepped_with.pop(name, ()):
@@ -82,10 +84,10 @@ def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
 
 def shared_states(plan: Plan) -> Iterator[SharedState]:
     """Yield the steps that take the state of another weight, of as many numbers as either weight has, each once."""
-    seen = set[tuple[str, str]]()
-    for program in plan.programs:
+    seen, steps = set[tuple[str, str]](), _in_segments(plan, _is_step)
+    for program in plan.programs if steps else ():
         owners: dict[str, tuple[str, Where]] = {}
-        for where, operator in _run(plan, program):
+        for where, operator in _run(steps, program):
             if not _is_step(operator):
                 continue
             weight = str(operator.inputs[0])
@@ -98,13 +100,15 @@ def shared_states(plan: Plan) -> Iterator[SharedState]:
 
 def scattered(plan: Plan) -> Iterator[Scattered]:
     """Yield the steps of a rank's piece of a weight that all ranks hold, whose pieces nothing puts together, each once."""
+    if not _in_segments(plan, _is_step):
+        return
     operators = [each for segment in plan.segments.values() for each in segment.operators]
     read = {name for operator in operators if not _is_step(operator) for name in reads(operator)} | set(plan.outputs)
     written = {name for operator in operators for name in writes(operator)}
-    seen = set[Where]()
+    seen, followed = set[Where](), _in_segments(plan, lambda operator: isinstance(operator, Communicate) or _is_step(operator))
     for program in plan.programs:
         pieces: dict[str, tuple[str, Where]] = {}
-        for where, operator in _run(plan, program):
+        for where, operator in _run(followed, program):
             if isinstance(operator, Communicate) and operator.kind is Collective.CHUNK:
                 weights = zip(operator.outputs, operator.inputs, strict=False)
                 pieces |= {piece: (weight, where) for piece, weight in weights if _is_weight(plan, weight)}
@@ -115,10 +119,32 @@ def scattered(plan: Plan) -> Iterator[Scattered]:
                 yield Scattered(weight, stepped, where, first, program.ranks)
 
 
-def _run(plan: Plan, program: Program) -> Iterable[tuple[Where, Operator]]:
-    """Return the operators that the program runs, in order, in all micro-batches."""
-    steps = (step.segment for step in program.steps if step.segment in plan.segments)
-    return (((name, index), operator) for name in steps for index, operator in enumerate(plan.segments[name].operators))
+def _in_segments(plan: Plan, is_followed: Callable[[Operator], bool]) -> dict[str, list[tuple[Where, Operator]]]:
+    """Return the operators of each segment that are followed, of segments that have any."""
+    found: dict[str, list[tuple[Where, Operator]]] = {}
+    for name, segment in plan.segments.items():
+        for index, operator in enumerate(segment.operators):
+            if is_followed(operator):
+                found.setdefault(name, []).append(((name, index), operator))
+    return found
+
+
+def _run(followed: dict[str, list[tuple[Where, Operator]]], program: Program) -> Iterator[tuple[Where, Operator]]:
+    """Yield those operators of segments that the program runs, in order, in all micro-batches."""
+    for step in program.steps:
+        yield from followed.get(step.segment, ())
+
+
+def _stepped(operator: Operator) -> dict[str, str]:
+    """Return the weights that the operator steps, with the gradient that it names (none: empty)."""
+    if isinstance(operator, Update):
+        return dict.fromkeys(operator.weights, "")
+    return {str(operator.inputs[0]): str(operator.inputs[1])} if _is_step(operator) else {}
+
+
+def _changes(operator: Operator) -> tuple[str, ...]:
+    """Return the tensors that the operator makes or reduces."""
+    return operator.weights if isinstance(operator, ReduceGradients) else writes(operator)
 
 
 def _is_step(operator: Operator) -> TypeGuard[Compute]:

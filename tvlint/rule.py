@@ -47,6 +47,20 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class Sighting:
+    """A defect where it is seen, and the ranks that have it; `words` are what the page of its rule may name.
+
+    `about` are the names by which a defect of a plan is known again.
+    """
+
+    location: Location
+    ranks: tuple[int, ...]
+    words: Mapping[str, object]
+    related: tuple[Related, ...] = ()
+    about: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One mistake that tvlint knows, named after the defect.
 
@@ -89,6 +103,11 @@ class Rule:
             return f"{before}{heading}{UNDECIDED}\n\n{after}"
         before, heading, after = self.body.partition("\n## Example\n")
         return f"{before}{WHY}{UNDECIDED}\n{heading}{after}"
+
+    def said_of(self, seen: Sighting) -> Finding:
+        """Return the finding of a defect in the words of the page."""
+        message, help = self.message.format_map(seen.words), self.help.format_map(seen.words)
+        return self.finding(message, seen.location, help, seen.related, seen.ranks, seen.about)
 
     def finding(
         self,

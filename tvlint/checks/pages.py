@@ -10,6 +10,7 @@ from typing import Any
 from tvlint.analyses.communication.all_to_all_gradients import Astray, astray
 from tvlint.analyses.communication.hazards import Hazard, hazards
 from tvlint.analyses.communication.ring_attention import RingDefect, ring_defects
+from tvlint.analyses.communication.unmatched_p2p import unmatched
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.lost_weights import Lost, lost_weights
 from tvlint.analyses.dataflow.made_twice import MadeTwice, made_twice
@@ -39,8 +40,10 @@ from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gather
 from tvlint.analyses.gradients.written_out_steps import TooEarly, Unchanged, too_early, unchanged
 from tvlint.analyses.inference.annotations import FalseAnnotation, false_annotations
 from tvlint.analyses.inference.declared_shapes import Stated, unexplained
+from tvlint.checks.plan import exchanges, steps
 from tvlint.findings import Finding, Related
-from tvlint.rule import Rule
+from tvlint.ir.operators import Receive, Send
+from tvlint.rule import Rule, Sighting
 
 _NAMED = re.compile(r"`{(\w+)}`")
 
@@ -99,6 +102,26 @@ SOURCES: Mapping[str, Source] = {
     "weight-without-effect": Source(Lost, lambda facts: lost_weights(facts.plan)),
     "weight-updated-twice": Source(SteppedAgain, lambda facts: stepped_again(facts.plan)),
     "wrong-shape-claim": Source(Stated, unexplained),
+    "buffer-in-flight": Source(Sighting, exchanges.buffers_in_flight),
+    "cross-stream-access": Source(Sighting, exchanges.accesses_across_streams),
+    "misordered-message": Source(Sighting, exchanges.messages_out_of_order),
+    "collective-order-mismatch": Source(Sighting, exchanges.orders_that_differ),
+    "missing-collective-member": Source(Sighting, exchanges.absent_members),
+    "interleaved-communicators": Source(Sighting, exchanges.opposite_orders),
+    "send-needs-buffering": Source(Sighting, exchanges.cycles_unless_buffered),
+    "send-recv-deadlock": Source(Sighting, exchanges.cycles_of_messages),
+    "unmatched-send": Source(Sighting, lambda facts: unmatched(facts, Send)),
+    "unmatched-receive": Source(Sighting, lambda facts: unmatched(facts, Receive)),
+    "update-before-final-gradient": Source(Sighting, steps.early_updates),
+    "reducer-before-last-backward": Source(Sighting, steps.early_reducers),
+    "wrong-loss-scale": Source(Sighting, steps.scaled_losses),
+    "tied-gradient-not-reduced": Source(Sighting, steps.tied_apart),
+    "expert-exchange-not-undone": Source(Sighting, exchanges.undone_exchanges),
+    "ring-attention-step-missing": Source(Sighting, exchanges.rings_cut_short),
+    "ring-attention-values-not-rotated": Source(Sighting, exchanges.values_left_behind),
+    "dtype-mismatch": Source(Sighting, steps.dtype_misfits),
+    "shape-mismatch": Source(Sighting, steps.shape_misfits),
+    "shards-not-divisible": Source(Sighting, steps.undivided_shards),
 }
 """By rule, of those whose pages have a message."""
 
@@ -112,6 +135,9 @@ def findings_as_page_says(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield the defects of `rule` in the words of its page, whose `{...}` are fields of the defect."""
     source = SOURCES[rule.name]
     for defect in source.find(facts):
+        if isinstance(defect, Sighting):
+            yield rule.said_of(defect)
+            continue
         given = {field.name: getattr(defect, field.name) for field in fields(defect)}
         segment, index = given.get("where") or (given["segment"], given.get("index"))
         place = facts.start(segment) if index is None else facts.place(segment, index)

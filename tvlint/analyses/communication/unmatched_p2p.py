@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tvlint.analyses.communication.calls import Call, Site, location_of, traffic
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Related
-from tvlint.ir.location import Location
-from tvlint.ir.operators import Operator, Receive, Send
+from tvlint.ir.operators import Receive, Send
 from tvlint.ir.ranks import describe
+from tvlint.rule import Sighting
 
 
-@dataclass(frozen=True, slots=True)
-class Loose:
-    """An operator some of whose runs have no counterpart, with what messages say of it."""
-
-    operator: Operator
-    location: Location
-    ranks: tuple[int, ...]
-    peers: str
-    times: str
-    hint: str
-    related: tuple[Related, ...]
-
-
-def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Loose]:
+def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Sighting]:
     """Yield the sends (or receives) that are left over, one per operator."""
     loose: dict[Site, list[Call]] = {}
     calls = [call for pair in traffic(facts).channels.values() for call in pair[0 if kind is Send else 1]]
@@ -42,7 +28,11 @@ def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Loose]
         times = f" for micro-batch {', '.join(map(str, runs[:4]))}" if runs and facts.plan.micro_batches > 1 else ""
         related, hint = _crossing(facts, found[0])
         place = facts.place(site.segment, site.index, site.operator)
-        yield Loose(site.operator, place, ranks, _words(facts, site.operator, peers), times, hint, related)
+        words = {
+            "tensor": site.operator.tensor, "peers": _words(facts, site.operator, peers), "ranks": facts.who(ranks),
+            "times": times, "hint": hint,
+        }  # fmt: skip
+        yield Sighting(place, facts.fold.everywhere(ranks), words, related, (site.operator.tensor,))
 
 
 def _target(call: Call) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from tvlint.analyses.schedule.coverage import Fault, FaultKind
 from tvlint.analyses.schedule.facts import ScheduleFacts
@@ -11,6 +10,7 @@ from tvlint.analyses.schedule.steps import BACKWARDS, Step, numbered
 from tvlint.findings import Related
 from tvlint.ir.location import Location
 from tvlint.ir.schedule import ActionKind
+from tvlint.rule import Sighting
 
 MAXIMAL_RELATED = 8
 MAXIMAL_FINDINGS = 100
@@ -22,16 +22,6 @@ _MISSING = {
     FaultKind.NO_WEIGHT_GRADIENT: (ActionKind.WEIGHT_GRADIENT,),
 }
 """What would have to be there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """A defect where it is seen, on pipeline ranks; `words` are what the page of its rule may name."""
-
-    location: Location
-    ranks: tuple[int, ...]
-    words: Mapping[str, object]
-    related: tuple[Related, ...] = ()
 
 
 def coverage(facts: ScheduleFacts, sentences: Mapping[FaultKind, str]) -> Iterator[Sighting]:

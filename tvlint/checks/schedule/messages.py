@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tvlint.analyses.schedule.facts import ScheduleFacts
-from tvlint.analyses.schedule.findings import Sighting, each
+from tvlint.analyses.schedule.findings import each
 from tvlint.analyses.schedule.messages import Message, message_of
 from tvlint.analyses.schedule.order import crossed
 from tvlint.analyses.schedule.steps import Step, numbered
 from tvlint.analyses.schedule.waits import WAITS
 from tvlint.findings import Related
 from tvlint.ir.schedule import ActionKind
+from tvlint.rule import Sighting
 
 
 def early_sends(facts: ScheduleFacts) -> Iterator[Sighting]:

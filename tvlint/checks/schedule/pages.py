@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tvlint.analyses.schedule.coverage import FaultKind
 from tvlint.analyses.schedule.facts import ScheduleFacts
-from tvlint.analyses.schedule.findings import Sighting, coverage, each
+from tvlint.analyses.schedule.findings import coverage, each
 from tvlint.analyses.schedule.order import Deadlock, crossed
 from tvlint.analyses.schedule.stage_placement import Shape
 from tvlint.analyses.schedule.steps import Step, words
@@ -15,7 +15,7 @@ from tvlint.checks.schedule import messages
 from tvlint.findings import Finding, Related
 from tvlint.ir.ranks import describe
 from tvlint.ir.schedule import ActionKind
-from tvlint.rule import Rule
+from tvlint.rule import Rule, Sighting
 
 _MAXIMAL_GAPS = 20
 _MAXIMAL_SHOWN = 8
@@ -23,9 +23,7 @@ _MAXIMAL_SHOWN = 8
 
 def findings_of_schedule(facts: ScheduleFacts, rule: Rule) -> Iterator[Finding]:
     """Yield the defects of `rule` in the words of its page, whose `{...}` are words of the defect."""
-    for seen in SOURCES[rule.name](facts):
-        message, help = rule.message.format_map(seen.words), rule.help.format_map(seen.words)
-        yield rule.finding(message, seen.location, help, seen.related, seen.ranks)
+    yield from map(rule.said_of, SOURCES[rule.name](facts))
 
 
 def _early_reductions(facts: ScheduleFacts) -> Iterator[Sighting]:

@@ -1,1 +1,0 @@
-"""Rules on what a plan declares of its tensors."""

@@ -1,1 +1,0 @@
-"""Rules on values and the operators that take them."""

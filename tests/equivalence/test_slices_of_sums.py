@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.equivalence.test_text_plans import verdict_on
-from tvlint.analyses.relations.terms.sums_of_products import Algebra
+from tvlint.analyses.relations.terms.joined_sums import Algebra
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.equivalence.verdict.attempt import Attempt, attempt_proof
 from tvlint.equivalence.verdict.pairing import Case, pair

@@ -16,7 +16,7 @@ from tests.equivalence.test_text_plans import verdict_on
 from tests.ops.test_arithmetic_forms import Arithmetic
 from tvlint.analyses.relations.terms import arithmetic, layouts
 from tvlint.analyses.relations.terms.expressions import TooLargeError, finer
-from tvlint.analyses.relations.terms.sums_of_products import Algebra
+from tvlint.analyses.relations.terms.joined_sums import Algebra
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.equivalence.verdict.prove import prove

@@ -23,11 +23,11 @@ from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION, SEE
 from tvlint.analyses.relations.terms.expressions import ONE, SUM_OF_PRODUCTS, Expression, TooLargeError
 from tvlint.analyses.relations.terms.flags import are_flags, flag, is_of_flags, logarithm, of_band, ones_and_zeros
 from tvlint.analyses.relations.terms.formulas import Arithmetic, TapeRows, symbols
+from tvlint.analyses.relations.terms.joined_sums import Algebra
 from tvlint.analyses.relations.terms.layouts import in_any_layout
 from tvlint.analyses.relations.terms.loss_identities import CLASSES, is_restricted
 from tvlint.analyses.relations.terms.product_normal_form import NONE, constant_of, times
 from tvlint.analyses.relations.terms.ranges import moved_ranges
-from tvlint.analyses.relations.terms.sums_of_products import Algebra
 from tvlint.analyses.relations.terms.tape import Indices, Tape, Variable
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.ops.spec import OpSpec, Trait, UnsupportedError

@@ -25,9 +25,9 @@ from tvlint.analyses.relations.terms.expressions import (
     TooLargeError,
     is_flag,
 )
+from tvlint.analyses.relations.terms.joined_sums import Algebra
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Pattern, bare
-from tvlint.analyses.relations.terms.sums_of_products import Algebra
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import EQUAL, has_trait, spec_of

@@ -65,7 +65,7 @@ _OF_ZERO = {name: rational(value) for name, value in AT_ZERO.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Algebra(TermsAtIndices):
+class Products(TermsAtIndices):
     """Arithmetic on expressions over one table of terms."""
 
     def multiplied(self, one: Expression, other: Expression) -> Expression:
@@ -557,7 +557,7 @@ class Algebra(TermsAtIndices):
             raise TooLargeError
         shape, slot = tuple(prod(terms.shape[term][dim] for dim in group) for group in groups), slots[0] if slots else -1
         if (term, tuple(counts)) not in terms.apart:
-            plain = Algebra(terms)._joined_again(term, groups)
+            plain = type(self)(terms)._joined_again(term, groups)
             if plain is not None and (terms.shape[plain], terms.slot[plain]) == (shape, slot):
                 return plain
             terms.apart.add((term, tuple(counts)))

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from tvlint.analyses.relations.terms.expressions import CIRCLE, ONE, Expression, TooLargeError
+from tvlint.analyses.relations.terms.joined_sums import Algebra
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, rational
-from tvlint.analyses.relations.terms.sums_of_products import Algebra
 from tvlint.ops.field import AT_ZERO
 
 Indices: TypeAlias = frozenset[int]

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 GRADIENT_SUM = "gradient-sum"
 PIECES = "pieces"
 """Pieces of dimensions of a term, one after the other: which dimensions, and their pieces (`transfer/index_maps.py`)."""
+
+
+RangeOfSum: TypeAlias = tuple[int, tuple[int, Fraction], int, int]
+"""A term with a constant, and the range of its last dimension over which a sum adds it up."""
 
 
 class Telling(Enum):
@@ -54,6 +58,10 @@ class Terms:
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
         self.slices: dict[tuple[int, int, int, int], tuple[int, tuple[int, ...], tuple[int, Fraction]]] = {}
         """Slices of sums of products, by term, dimension and ends: the term, which dimensions it has, and the constant."""
+        self.wider: dict[int, tuple[RangeOfSum, ...]] = {}
+        """Sums over ranges of an index, by term: as what each index that is summed is one."""
+        self.asks = True
+        """Whether a new normal form asks something of its operands; not while it only says otherwise what is there already."""
         self.apart: set[tuple[int, tuple[Any, ...]]] = set()
         """Terms whose dimensions could not be joined: in groups of so many neighbouring ones each, or with each dimension in a
         place of such a group of them and of others.
@@ -129,6 +137,8 @@ class Terms:
 
         What is the reference's condition as well takes nothing from it.
         """
+        if not self.asks:
+            return
         required = self.term((condition,), (term,), self.shape[term], self.slot[term])
         if self.foreign(required):
             self.restricted.add(required)

@@ -1,0 +1,170 @@
+"""Sums over ranges of an index that lie side by side, as one sum over all of them.
+
+A rank sums what it holds of an index: powers of its scores, what its experts give, a block of keys. Where such sums are added,
+to each other or over ranks, they are the sum over the ranges together, and over the index where these make it up. What is
+summed over a range is written on that range's slices of weights and inputs, so that it is first written on these themselves,
+with an index in the place of the range; that this is what it was is shown by slicing it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tvlint.analyses.relations.terms.expressions import (
+    FUNCTION,
+    SLICE,
+    SUM_OF_PRODUCTS,
+    TOTAL,
+    Addend,
+    Expression,
+    Factor,
+    TooLargeError,
+)
+from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare
+from tvlint.analyses.relations.terms.sums_of_products import Products
+from tvlint.analyses.relations.terms.terms import RangeOfSum
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An addend that is a sum over a range: its place among the addends, and where the range begins and ends."""
+
+    place: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What addends have in common that are sums of one value over ranges of an index, which is its last dimension."""
+
+    constant: Constant
+    others: tuple[Factor, ...]
+    value: int
+    of_value: Constant
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Algebra(Products):
+    """Arithmetic on expressions over one table of terms, in which sums over ranges are put together where they are added."""
+
+    def added(self, *parts: Expression) -> Expression:
+        """Return the sum."""
+        made = Products.added(self, *parts)
+        if len(made) < 2:
+            return made
+        kinds: dict[_Kind, list[_Part]] = {}
+        for place, addend in enumerate(made):
+            for kind, part in self._kinds(addend, place):
+                kinds.setdefault(kind, []).append(part)
+        for kind, found in kinds.items():
+            runs = _runs(sorted(found, key=lambda part: (part.start, part.stop)))
+            if len(runs) < len(found):
+                gone = {part.place for part in found}
+                rest = tuple(addend for place, addend in enumerate(made) if place not in gone)
+                return self.added(rest, *(self._sum_over(kind, run[0].start, run[-1].stop) for run in runs))
+        return made
+
+    def _kinds(self, addend: Addend, place: int) -> Iterator[tuple[_Kind, _Part]]:
+        """Yield as what an addend is a sum over a range of an index."""
+        constant, factors = addend
+        for number, (term, pattern, power) in enumerate(factors):
+            if not self._is_sum(term, power):
+                continue
+            others = (*factors[:number], *factors[number + 1 :])
+            for value, of_value, start, stop in self._wider(term):
+                yield _Kind(constant, others, value, of_value, pattern), _Part(place, start, stop)
+
+    def _sum_over(self, kind: _Kind, start: int, stop: int) -> Expression:
+        """Return the addends of a kind as one sum over a range."""
+        size = self.terms.shape[kind.value][-1]
+        index = self._new_index(size)
+        value = self.scaled(self.of_term(kind.value, (*kind.pattern, index)), kind.of_value)
+        if (start, stop) != (0, size):
+            part = self._new_index(stop - start)
+            value, index = self.sliced(value, index, start, stop, part), part
+        return self.multiplied(((kind.constant, kind.others),), self.total(value, frozenset({index})))
+
+    def _wider(self, term: int) -> tuple[RangeOfSum, ...]:
+        """Return the values that a sum adds up over ranges of their last dimensions, by each index that it sums."""
+        known = self.terms.wider
+        if term not in known:
+            asks, self.terms.asks = self.terms.asks, False
+            try:
+                known[term] = tuple(Algebra(self.terms)._as_ranges(term))
+            finally:
+                self.terms.asks = asks
+        return known[term]
+
+    def _as_ranges(self, term: int) -> Iterator[RangeOfSum]:
+        """Yield what `_wider` returns. It asks nothing of its operands, since it stands for values that have been asked."""
+        shape, slot = self.terms.shape[term], self.terms.slot[term]
+        places = list(range(len(shape)))
+        self.sizes.update((dim, (size, dim == slot)) for dim, size in enumerate(shape))
+        factors, summed = self._unfolded(term, [(dim,) for dim in places], frozenset())
+        for index in sorted(index for index in summed if not self.sizes[index][1]):
+            try:
+                whole, ranges = self._new_index(0), set[tuple[int, int, int]]()
+                value = self._widened(((NONE, tuple(factors)),), index, whole, ranges)
+                value = self.total(value, summed - {index})
+                ((start, stop, _),) = ranges
+                made, constant = self.as_term(value, [*places, whole])
+                again = self.total(self.sliced(value, whole, start, stop, index), frozenset({index}))
+                if self.as_term(again, places) == (term, NONE):
+                    yield made, constant, start, stop
+            except TooLargeError:
+                continue
+
+    def _widened(self, one: Expression, index: int, whole: int, ranges: set[tuple[int, int, int]]) -> Expression:
+        """Return the expression with the index of which `index` is a range. Raises TooLargeError where it is none."""
+        found: list[Expression] = []
+        for constant, factors in one:
+            made: Expression = ((constant, self._powers(factor for factor in factors if index not in factor[1])),)
+            for term, pattern, power in factors:
+                if index in pattern:
+                    wider = self._widened_factor(term, pattern, index, whole, ranges)
+                    made = self.multiplied(made, self._raised(wider, power))
+            found.append(made)
+        return Products.added(self, *found)
+
+    def _widened_factor(
+        self, term: int, pattern: Pattern, index: int, whole: int, ranges: set[tuple[int, int, int]]
+    ) -> Expression:
+        """Return a factor on what it takes ranges of, with all of the index."""
+        head, operands, places = self.terms.keys[term], self.terms.operands[term], [(place,) for place in pattern]
+        if pattern.count(index) > 1:
+            raise TooLargeError
+        if head[0] == SLICE and head[1] == pattern.index(index):
+            size = self.terms.shape[operands[0]][head[1]]
+            ranges.add((head[2], head[3], size))
+            if len(ranges) > 1:
+                raise TooLargeError
+            self.sizes[whole] = (size, False)
+            return self.of_term(operands[0], [whole if place == index else place for place in pattern])
+        if head[0] == TOTAL:
+            inner, gone = self._unfolded(term, places, frozenset())
+            return self.total(self._widened(((NONE, tuple(inner)),), index, whole, ranges), gone)
+        if head[0] == FUNCTION:
+            below, constant = bare(self.terms, operands[0])
+            return self._applied(
+                head[1], self._widened(self.scaled(self.placed(below, places), constant), index, whole, ranges)
+            )
+        if head[0] == SUM_OF_PRODUCTS:
+            return self._widened(self.placed(term, places), index, whole, ranges)
+        raise TooLargeError
+
+
+def _runs(parts: list[_Part]) -> list[list[_Part]]:
+    """Return ranges, in order, as runs of which each begins where the one before ends; alone where some overlap."""
+    if any(after.start < before.stop for before, after in pairwise(parts)):
+        return [[part] for part in parts]
+    runs: list[list[_Part]] = []
+    for part in parts:
+        if runs and runs[-1][-1].stop == part.start:
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return runs

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tests.builders.operation_counts import operations
+from tests.sampling import sampled
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.lost_weights import lost_weights
 from tvlint.analyses.gradients.optimizer_steps import scattered, shared_states, stepped_again
@@ -85,7 +86,7 @@ CASES: dict[str, tuple[Callable[[Plan], Iterable[object]], Body]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("name", sampled(list(CASES), 3))
 def test_twice_as_many_operators_take_twice_the_operations(name: str) -> None:
     analysis, body = CASES[name]
     counts = []

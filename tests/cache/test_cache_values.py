@@ -35,6 +35,7 @@ def test_a_report_comes_back_as_it_was(report: Report) -> None:
     assert data.isascii()
 
 
+@pytest.mark.heavy
 @given(REPORTS)
 @settings(max_examples=150)
 def test_every_value_of_a_report_comes_back_as_it_was(report: Report) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from shared import ROOT
 
+from tests.sampling import sampled_tuples
 from tvlint.findings import Outcome, Report
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
@@ -127,7 +128,7 @@ def in_place_on_the_other(line: Line) -> Line:
 
 @pytest.mark.parametrize(
     ("program", "reference", "change", "message"),
-    [
+    sampled_tuples([
         (
             "pipeline_messages", "pipeline_messages_reference",
             window(lambda line: (line["tensor"], line["storage"], line["shape"]) == (56, 42, [8]), dtype="int64"),
@@ -166,7 +167,7 @@ def in_place_on_the_other(line: Line) -> Line:
             "accumulation_ddp", "accumulation_reference",
             lambda line: {**line, "op": "add_"} if line.get("op") == "aten.add_.Tensor" else line, "",
         ),
-    ],
+    ], 3),
 )  # fmt: skip
 def test_what_no_program_records_is_not_proved(
     program: str, reference: str, change: Change, message: str, tmp_path: Path

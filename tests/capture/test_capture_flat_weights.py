@@ -51,6 +51,7 @@ def test_another_reduction_of_flat_gradients_is_refuted_by_the_proof_alone(
     assert outcomes(tmp_path, lines) == {Outcome.REFUTED}
 
 
+@pytest.mark.heavy
 def test_no_capture_that_lacks_a_gather_or_a_reduction_of_flat_weights_is_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

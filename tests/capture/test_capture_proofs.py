@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from shared import ROOT
 
-from tests.sampling import sampled, sampled_tuples
+from tests.sampling import sampled_tuples
 from tvlint.equivalence.verdict.prove import is_proved
 from tvlint.findings import Outcome, Problem, Verdict
 from tvlint.run.proof.captures import different_gradients, read_captures
@@ -209,7 +209,8 @@ def test_an_average_over_ranks_that_is_a_sum_is_refuted(tmp_path: Path, monkeypa
     assert "wrong-gradient-scale" in {own.name for own in verdict.reasons if own.refutes}
 
 
-@pytest.mark.parametrize("reference", sampled(["accumulation_alone_4", "accumulation_alone_8"], 2))
+@pytest.mark.heavy
+@pytest.mark.parametrize("reference", ["accumulation_alone_4", "accumulation_alone_8"])
 def test_wrong_programs_are_refuted_by_a_reference_that_accumulates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str
 ) -> None:
@@ -368,7 +369,8 @@ def test_a_gradient_of_a_norm_of_one_head_a_rank_that_is_not_summed_is_not_prove
     assert proof(written(tmp_path, kept), "normed_heads_reference").outcome is not Outcome.PROVED
 
 
-@pytest.mark.parametrize("alone", sampled([True, False], 2))
+@pytest.mark.heavy
+@pytest.mark.parametrize("alone", [True, False])
 def test_scores_of_a_head_that_are_scaled_otherwise_are_refuted(
     alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,13 +452,16 @@ def counts_of_one_rank(lines: list[Line]) -> list[Line]:
 
 @pytest.mark.parametrize(
     ("name", "reference", "change", "message"),
-    [
-        ("token_counts", "token_counts_reference", counts_of_one_rank, "is 2 times the reference's"),
-        ("sharded_heads", "sharded_heads_reference", other_reductions, "is 2 times the reference's"),
-        ("fully_sharded", "fully_sharded_reference", other_reductions, "is 2 times the reference's"),
-        ("mixed_precision", "mixed_precision_reference", other_reductions, "is 2 times the reference's"),
-        ("pipeline_1f1b", "pipeline_reference", other_divisions, "is 4 times the reference's"),
-    ],
+    sampled_tuples(
+        [
+            ("token_counts", "token_counts_reference", counts_of_one_rank, "is 2 times the reference's"),
+            ("sharded_heads", "sharded_heads_reference", other_reductions, "is 2 times the reference's"),
+            ("fully_sharded", "fully_sharded_reference", other_reductions, "is 2 times the reference's"),
+            ("mixed_precision", "mixed_precision_reference", other_reductions, "is 2 times the reference's"),
+            ("pipeline_1f1b", "pipeline_reference", other_divisions, "is 4 times the reference's"),
+        ],
+        3,
+    ),
 )
 def test_another_scale_of_gradients_is_refuted_by_the_plan_alone(
     name: str,
@@ -505,6 +510,7 @@ def other_orders(lines: list[Line]) -> list[Line]:
     return [{**own, "group": own["group"][::-1]} if "group" in own else own for own in lines]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("change", [other_dimensions, other_orders])
 def test_what_a_gradient_or_a_group_is_not_is_unknown_by_the_plan_alone(
     change: Callable[[list[Line]], list[Line]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -524,6 +530,7 @@ def with_another_end(lines: list[Line], at: int, **changed: Any) -> list[Line]:
     return [{**own, **changed} if i == at else own for i, own in enumerate(lines)]
 
 
+@pytest.mark.heavy
 def test_an_end_of_a_message_in_another_communicator_meets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prover_alone(monkeypatch)
     lines = lines_of("pipeline_1f1b")

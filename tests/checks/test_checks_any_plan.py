@@ -12,6 +12,7 @@ import pytest
 from tests.builders.correct_programs import PROGRAMS
 from tests.builders.plan_findings import findings_of_plan, findings_of_text
 from tests.checks.test_scenarios import SCENARIOS
+from tests.sampling import sampled
 from tvlint.analyses.dataflow.def_use import reads
 from tvlint.ir.operators import Collective, Communicate, Group, Operator, Peer, Receive, Send
 from tvlint.ir.plan import Plan, Program, Step
@@ -66,7 +67,7 @@ def _garbled(plan: Plan, chance: random.Random) -> Plan:
     return garbled
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, 3))
 def test_a_garbled_plan_gives_findings_only(name: str) -> None:
     chance = random.Random(name)
     plan = _plan(name)
@@ -160,7 +161,7 @@ def _damaged(text: str, drawn: random.Random) -> str:
     return "\n".join(lines if kind == 3 else [*lines[:one], *lines[one + 1 :]])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20), 3))
 def test_checks_end_on_damaged_scenarios(seed: int) -> None:
     drawn = random.Random(seed)
     judged = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.plan_findings import findings_of_plan
+from tests.sampling import sampled
 from tests.shared import SHARED, needs_shared
 from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
 
@@ -33,7 +34,7 @@ DEFECTS = {
 
 
 @needs_shared
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("name", sampled(DEFECTS, 3))
 def test_the_defect_is_named(name: str) -> None:
     assert SHARED is not None
     path = SHARED / "plans" / "broken" / f"{name}.pkl.xz"

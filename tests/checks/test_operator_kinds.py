@@ -7,7 +7,6 @@ import re
 import pytest
 
 from tests.builders.plan_findings import findings_of_plan, findings_of_text
-from tests.sampling import sampled
 from tests.shared import ROOT
 from tvlint.findings import Severity
 from tvlint.ops.annotations.declared import Declared
@@ -137,7 +136,8 @@ def test_what_sounds_like_a_recurrence_is_unknown(name: str) -> None:
 NAMES_OF_PLANS = ["step", "attention", "conv", "recurrence", "function", "codes", "experts"]
 
 
-@pytest.mark.parametrize("plan", sampled(PLANS, 4), ids=NAMES_OF_PLANS)
+@pytest.mark.heavy
+@pytest.mark.parametrize("plan", PLANS, ids=NAMES_OF_PLANS)
 def test_a_name_with_more_letters_than_a_known_one_is_unknown(plan: str) -> None:
     names = {name.rsplit(".", 1)[-1] for row in (*SPECS, *KERNELS) for name in (row.name, *row.signatures)}
     words = {name.strip("_").replace("-", "_") for name in names}

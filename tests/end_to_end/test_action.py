@@ -14,6 +14,7 @@ import pytest
 from shared import ROOT
 
 from tests.builders.action_runner import ACTION, STEPS, new_runner, run, shim
+from tests.sampling import sampled_tuples
 from tvlint import __version__
 from tvlint.home import HOME
 
@@ -81,29 +82,32 @@ def test_what_a_change_alters_is_annotated_and_summed_up(runner: Path) -> None:
 
 @pytest.mark.parametrize(
     ("inputs", "message"),
-    [
-        ({"prove": "yes"}, "prove: `true` or `false`, not `yes`"),
-        ({"prove": "True"}, "prove: `true` or `false`, not `True`"),
-        ({"upload": "yes"}, "upload: `true` or `false`, not `yes`"),
-        ({"prove": ""}, "prove: `true` or `false`, not ``"),
-        ({"capture_python": "-c"}, "capture-python: a Python, not `-c`"),
-        ({"capture_python": "bin/none"}, "has no `tvlint[capture]`; install it there"),
-        ({"capture_python": "python", "prove": "false"}, "capture-python: not without proofs"),
-        ({"capture_python": "python", "cache_key": "k" * 16}, "capture-python: not with cache-key"),
-        ({"fail_on": "errors"}, "fail-on: `error`, `warning` or `note`, not `errors`"),
-        ({"sarif": ""}, "sarif: the path of a file, not ``"),
-        ({"sarif": "a\n::error::b"}, "sarif: the path of a file, not `a%0A::error::b`"),
-        ({"new_from": "--output=x"}, "new-from: a git revision, not `--output=x`"),
-        ({"new_from": "no-such-branch"}, "no revision `no-such-branch`"),
-        ({"category": "a\nb"}, "category: a name, not `a%0Ab`"),
-        ({"compare": "--output=x"}, "compare: a git revision, not `--output=x`"),
-        ({"compare": "no-such-branch"}, "`no-such-branch` is neither a file nor a revision"),
-        ({"working_directory": "nowhere"}, "working-directory: no folder `nowhere`"),
-        ({"working_directory": ".."}, "working-directory: `..` lies outside of the workspace"),
-        ({"working_directory": "out"}, "working-directory: `out` lies outside of the workspace"),
-        ({"sarif": "nowhere/x.sarif"}, "cannot write `nowhere/x.sarif`"),
-        ({"sarif": "out.sarif"}, "`out.sarif` is not written: a link that leads out of the checkout"),
-    ],
+    sampled_tuples(
+        [
+            ({"prove": "yes"}, "prove: `true` or `false`, not `yes`"),
+            ({"prove": "True"}, "prove: `true` or `false`, not `True`"),
+            ({"upload": "yes"}, "upload: `true` or `false`, not `yes`"),
+            ({"prove": ""}, "prove: `true` or `false`, not ``"),
+            ({"capture_python": "-c"}, "capture-python: a Python, not `-c`"),
+            ({"capture_python": "bin/none"}, "has no `tvlint[capture]`; install it there"),
+            ({"capture_python": "python", "prove": "false"}, "capture-python: not without proofs"),
+            ({"capture_python": "python", "cache_key": "k" * 16}, "capture-python: not with cache-key"),
+            ({"fail_on": "errors"}, "fail-on: `error`, `warning` or `note`, not `errors`"),
+            ({"sarif": ""}, "sarif: the path of a file, not ``"),
+            ({"sarif": "a\n::error::b"}, "sarif: the path of a file, not `a%0A::error::b`"),
+            ({"new_from": "--output=x"}, "new-from: a git revision, not `--output=x`"),
+            ({"new_from": "no-such-branch"}, "no revision `no-such-branch`"),
+            ({"category": "a\nb"}, "category: a name, not `a%0Ab`"),
+            ({"compare": "--output=x"}, "compare: a git revision, not `--output=x`"),
+            ({"compare": "no-such-branch"}, "`no-such-branch` is neither a file nor a revision"),
+            ({"working_directory": "nowhere"}, "working-directory: no folder `nowhere`"),
+            ({"working_directory": ".."}, "working-directory: `..` lies outside of the workspace"),
+            ({"working_directory": "out"}, "working-directory: `out` lies outside of the workspace"),
+            ({"sarif": "nowhere/x.sarif"}, "cannot write `nowhere/x.sarif`"),
+            ({"sarif": "out.sarif"}, "`out.sarif` is not written: a link that leads out of the checkout"),
+        ],
+        3,
+    ),
 )
 def test_what_stops_it_is_an_annotation_and_stands_in_the_summary(runner: Path, inputs: dict[str, str], message: str) -> None:
     workspace = runner / "workspace"
@@ -207,6 +211,7 @@ def test_a_job_of_several_folders_installs_once(tmp_path: Path) -> None:
     assert [STEPS[name].get("if") for name in named] == [condition, condition, None]
 
 
+@pytest.mark.heavy
 def test_what_was_proved_is_kept_where_a_key_is_given(runner: Path) -> None:
     """The step before restores the folder that the main step fills; entries of another key are as good as none."""
     names = [step.get("name") for step in ACTION["runs"]["steps"]]

@@ -11,6 +11,7 @@ import pytest
 from shared import ROOT
 
 from tests.builders.checkout import commit_all
+from tests.sampling import sampled
 from tvlint.cli import main
 from tvlint.cli.arguments import build
 from tvlint.cli.init import HOOKS, STEP
@@ -65,7 +66,7 @@ def test_init_makes_a_gate_that_is_green_and_catches_the_next_mistake(here: Path
     assert "`tvlint.toml` is the project file already" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", sampled(FORMATS, 3))
 def test_a_report_in_the_checkout_is_no_launch(here: Path, capsys: pytest.CaptureFixture[str], format: str) -> None:
     """The next run finds the reports of the last one, which quote options and show lines of launches."""
     script = here / "jobs" / "train.sh"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
+from tests.sampling import sampled
 from tvlint.cli import main
 
 CLEAN = sorted(path.name for path in (ROOT / "fixtures" / "clean").iterdir())
@@ -37,7 +38,7 @@ def test_clean_inputs_stay_silent(name: str, check: Run) -> None:
     assert [line for line in text.splitlines() if not re.match(r"note: .* (could not be evaluated in|silenced \()", line)] == []
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("name", sampled(BROKEN, 3))
 def test_broken_inputs_show_their_mistake(name: str, check: Run, golden: Callable[[str, str], None]) -> None:
     """The folder is named after the rule, or the reason of a proof, that finds it."""
     code, text = check(ROOT / "fixtures" / "broken" / name, "--fail-on", "warning")

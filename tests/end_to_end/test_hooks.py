@@ -12,6 +12,7 @@ import yaml
 from shared import ROOT
 
 from tests.builders.checkout import commit_all, copy_of_checkout, run_clean
+from tests.sampling import sampled
 from tvlint.cli.arguments import parse
 
 HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
@@ -105,7 +106,9 @@ WRONG = (ROOT / "fixtures" / "tour" / "train.sh").read_text()
 EVIL = ("--config=evil.toml", "-ohtml:pwned.sh", "--output=json:pwned.json", "--no-prove", "--help", "--select=missing-wait")
 
 
-@pytest.mark.parametrize("args", [(), ("--fail-on=warning",), ("--fail-on", "warning"), ("--fail-on=note", "--"), ("--",)])
+@pytest.mark.parametrize(
+    "args", sampled([(), ("--fail-on=warning",), ("--fail-on", "warning"), ("--fail-on=note", "--"), ("--",)], 3)
+)
 @pytest.mark.parametrize("evil", EVIL)
 def test_a_file_named_like_an_option_is_no_option(tmp_path: Path, evil: str, args: tuple[str, ...]) -> None:
     (tmp_path / "train.sh").write_text(WRONG)

@@ -55,6 +55,7 @@ def test_a_killed_run_leaves_the_baseline_and_the_cache_whole(project: Path) -> 
     assert not [path.name for path in project.iterdir() if path.suffix not in (".sh", ".toml", ".json") and path.is_file()]
 
 
+@pytest.mark.heavy
 def test_runs_at_the_same_time_say_the_same(project: Path) -> None:
     expected = ended(project, "check", "--no-cache", "-o", "concise")[:2]
     processes = [started(project, "check", "-o", "concise") for _ in range(2)]

@@ -13,6 +13,7 @@ from shared import ROOT
 pytest.importorskip("pygls", reason="pygls is not installed")
 
 from tests.builders.language_client import Client
+from tests.sampling import sampled_tuples
 
 SCRIPT = """\
 # 😀 ranks
@@ -89,12 +90,23 @@ def test_findings_come_as_one_types(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "rule"),
-    [
-        ("args.yaml", "MODEL_ARGS:\n  --num-layers: 25\n  --pipeline-model-parallel-size: 2\n", "layers-not-divisible-by-pp"),
-        ("tp.plan", (ROOT / "fixtures/tour/dp2-tp2-broken.plan").read_text(), "partial-through-nonlinear"),
-        ("ds.json", '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 7}}\n', "zero-stage-out-of-range"),
-        ("old.csv", "0F0,0F1,0BW0,0B1,0W1\n1F0,1BW0,1F1,1BW1\n", "schedule-old-spelling"),
-    ],
+    sampled_tuples(
+        [
+            (
+                "args.yaml",
+                "MODEL_ARGS:\n  --num-layers: 25\n  --pipeline-model-parallel-size: 2\n",
+                "layers-not-divisible-by-pp",
+            ),
+            ("tp.plan", (ROOT / "fixtures/tour/dp2-tp2-broken.plan").read_text(), "partial-through-nonlinear"),
+            (
+                "ds.json",
+                '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 7}}\n',
+                "zero-stage-out-of-range",
+            ),
+            ("old.csv", "0F0,0F1,0BW0,0B1,0W1\n1F0,1BW0,1F1,1BW1\n", "schedule-old-spelling"),
+        ],
+        3,
+    ),
 )
 def test_every_kind_of_text_is_judged(client: Client, name: str, text: str, rule: str) -> None:
     assert rule in codes(client.open(name, text))

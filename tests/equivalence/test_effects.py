@@ -6,6 +6,7 @@ import pytest
 
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
+from tests.sampling import sampled
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.ops.annotations.declared import Declared
@@ -93,7 +94,7 @@ def test_the_plan_is_proved_without_a_call() -> None:
     assert verdict_on(PARALLEL, REFERENCE).outcome is Outcome.PROVED
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", sampled(PLACES, 3))
 @pytest.mark.parametrize("call", UNKNOWN)
 def test_a_call_that_nobody_knows_leaves_the_plan_unknown_and_is_named(call: str, place: str) -> None:
     verdict = verdict_on(with_call(PARALLEL, place, call), REFERENCE)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders.numbers import on_numbers_of
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
+from tests.sampling import sampled, sampled_tuples
 from tvlint.equivalence.verdict.numbers.outcome import Difference
 from tvlint.findings import Outcome
 
@@ -773,12 +774,12 @@ IDIOMS = {
 }
 
 
-@pytest.mark.parametrize("name", IDIOMS)
+@pytest.mark.parametrize("name", sampled(IDIOMS, 3))
 def test_an_idiom_is_proved(name: str) -> None:
     numbers_of_proved(IDIOMS[name])
 
 
-@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
+@pytest.mark.parametrize(("name", "before", "after"), sampled_tuples(twins(IDIOMS), 3))
 def test_its_wrong_twins_are_refuted(name: str, before: str, after: str) -> None:
     assert isinstance(on_numbers_of(*IDIOMS[name].plans(before, after)), Difference)
     assert IDIOMS[name].verdict(before, after).outcome is Outcome.REFUTED

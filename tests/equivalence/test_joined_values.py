@@ -8,6 +8,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
 from tests.equivalence.test_attention import plans
+from tests.sampling import sampled, sampled_tuples
 from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
 from tvlint.equivalence.verdict.prove import is_proved
 
@@ -485,12 +486,12 @@ l = add(c, m, alpha=0.001)
 }
 
 
-@pytest.mark.parametrize("name", IDIOMS)
+@pytest.mark.parametrize("name", sampled(IDIOMS, 3))
 def test_an_idiom_is_proved(name: str) -> None:
     assert isinstance(numbers_of_proved(IDIOMS[name]), Agreement)
 
 
-@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
+@pytest.mark.parametrize(("name", "before", "after"), sampled_tuples(twins(IDIOMS), 3))
 def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
     pair = IDIOMS[name].plans(before, after)
     assert isinstance(on_numbers_of(*pair), Difference)

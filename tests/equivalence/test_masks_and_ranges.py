@@ -10,6 +10,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
 from tests.equivalence.test_text_plans import verdict_on
+from tests.sampling import sampled, sampled_tuples
 from tvlint.equivalence.verdict.numbers.outcome import Difference
 from tvlint.findings import Outcome
 
@@ -497,12 +498,12 @@ end update w, g, b
 }
 
 
-@pytest.mark.parametrize("name", IDIOMS)
+@pytest.mark.parametrize("name", sampled(IDIOMS, 3))
 def test_an_idiom_is_proved(name: str) -> None:
     numbers_of_proved(IDIOMS[name])
 
 
-@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
+@pytest.mark.parametrize(("name", "before", "after"), sampled_tuples(twins(IDIOMS), 3))
 def test_its_wrong_twins_are_not(name: str, before: str, after: str) -> None:
     outcome = IDIOMS[name].verdict(before, after).outcome
     assert outcome is not Outcome.PROVED

@@ -7,6 +7,7 @@ from oracle.compare import compare
 
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
+from tests.sampling import sampled_tuples
 from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
@@ -60,13 +61,16 @@ def test_a_rank_normalises_the_groups_of_its_channels(ranks: int, groups: int, p
 
 @pytest.mark.parametrize(
     ("ranks", "groups", "placement"),
-    [
-        (2, 4, "tp:S(0)"),
-        (2, 1, "tp:S(0)"),
-        (4, 2, "tp:S(0)"),
-        (8, 1, "tp:S(0)"),
-        (2, 2, "tp:S(0, order=[[0,2,4,6],[1,3,5,7]])"),
-    ],
+    sampled_tuples(
+        [
+            (2, 4, "tp:S(0)"),
+            (2, 1, "tp:S(0)"),
+            (4, 2, "tp:S(0)"),
+            (8, 1, "tp:S(0)"),
+            (2, 2, "tp:S(0, order=[[0,2,4,6],[1,3,5,7]])"),
+        ],
+        3,
+    ),
 )
 def test_channels_that_are_no_groups_of_all_are_not_normalised_alike(ranks: int, groups: int, placement: str) -> None:
     assert verdict_on(normalised(ranks, groups, placement), NORMALISED).outcome is Outcome.REFUTED
@@ -88,6 +92,7 @@ program
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("groups", [", groups=2", ", groups=1", ""])
 def test_groups_of_several_channels_on_a_rank_are_not_refuted(groups: str) -> None:
     ranks = 2 if "2" in groups else 4

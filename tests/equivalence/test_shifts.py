@@ -8,6 +8,7 @@ import pytest
 from oracle.compare import compare
 
 from tests.equivalence.attacks.test_micro_batches_and_replicas import plan
+from tests.sampling import sampled
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 
@@ -27,7 +28,7 @@ REFERENCE = f"weight h f32[6,4]\nweight w f32[4,4]\ninput t i64[6]\nloss l\nprog
 WAYS = {"amax": "all-reduce max", "sum": "all-reduce", "mean": "all-reduce avg"}
 
 
-@pytest.mark.parametrize("statistic", WAYS)
+@pytest.mark.parametrize("statistic", sampled(WAYS, 3))
 @pytest.mark.parametrize("way", [*WAYS.values(), "all-reduce min"])
 def test_a_shift_of_another_statistic_is_not_refuted(statistic: str, way: str) -> None:
     own = plan(SHARED_CLASSES.replace("amax", statistic).replace("all-reduce max", way))

@@ -18,6 +18,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
+from tests.sampling import sampled
 from tvlint.equivalence.sizes.factors import FactorTable
 from tvlint.equivalence.sizes.shrink import shrink
 from tvlint.equivalence.verdict import pairing
@@ -59,7 +60,7 @@ def read(path: Path) -> tuple[Plan, Plan]:
     return found.kinds[0], found.reference
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", sampled(RIGHT, 3))
 def test_right_folders_agree_with_smaller_sizes(name: str) -> None:
     case = smaller(*read(FOLDERS / name))
     assert isinstance(case, pairing.Case)
@@ -177,6 +178,7 @@ def test_a_pair_that_is_too_large_is_run_with_smaller_sizes() -> None:
     assert found.sizes[51200] == 8
 
 
+@pytest.mark.heavy
 @needs_shared
 def test_generated_code_of_a_large_vocabulary_agrees() -> None:
     assert SHARED is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.equivalence.idiom import Idiom, assert_wrong_mutants_are_not_proved, numbers_of_proved, twins
+from tests.sampling import sampled_tuples
 from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.equivalence.verdict.sorted_rows import without_sorted_rows
 from tvlint.findings import Outcome
@@ -46,7 +47,7 @@ def test_sorted_rows_are_rows(name: str) -> None:
     assert isinstance(numbers_of_proved(IDIOMS[name]), Agreement)
 
 
-@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
+@pytest.mark.parametrize(("name", "before", "after"), sampled_tuples(twins(IDIOMS), 3))
 def test_rows_in_another_order_are_not(name: str, before: str, after: str) -> None:
     assert IDIOMS[name].verdict(before, after).outcome is not Outcome.PROVED
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.used_plans import in_use
+from tests.sampling import sampled_tuples
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
 from tvlint.readers.plan_text.reader import read
@@ -69,21 +70,24 @@ def test_the_parallel_mlp_is_proved() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "name"),
-    [
-        ("y = all-reduce(p) over tp", "y = identity(p)", "missing-allreduce"),
-        ("y = all-reduce(p) over tp", "y0 = all-reduce(p) over tp\n  y = all-reduce(y0) over tp", "scaled-value"),
-        ("y = all-reduce(p) over tp", "y = all-reduce(p) over dp", "mismatched-shards"),
-        ("y = all-reduce(p) over tp", "y = all-reduce max(p) over tp", "wrong-reduce-op"),
-        ("softmax(y, dim=1)", "softmax(y, dim=0)", "split-dimension"),
-        ("a = gelu(h)", "a = relu(h)", "other-operator"),
-        ("weight b1 f32[16]   tp:S(0)", "weight b1 f32[16]", "mismatched-shards"),
-        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, w2 over dp", "missing-gradient-reduction"),
-        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp divide 2", "wrong-gradient-scale"),
-        ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp,tp", "mismatched-shards"),
-        ("_, grad(w1), grad(b1) = backward h (dh)", "_, grad(w1), _ = backward h (dh)", "missing-gradient"),
-        ("l = all-reduce(l0) over dp", "l = identity(l0)", "incomplete-output"),
-        ("input  x  f32[8,8]  dp:S(0)", "input  x  f32[8,8]", "wrong-gradient-scale"),
-    ],
+    sampled_tuples(
+        [
+            ("y = all-reduce(p) over tp", "y = identity(p)", "missing-allreduce"),
+            ("y = all-reduce(p) over tp", "y0 = all-reduce(p) over tp\n  y = all-reduce(y0) over tp", "scaled-value"),
+            ("y = all-reduce(p) over tp", "y = all-reduce(p) over dp", "mismatched-shards"),
+            ("y = all-reduce(p) over tp", "y = all-reduce max(p) over tp", "wrong-reduce-op"),
+            ("softmax(y, dim=1)", "softmax(y, dim=0)", "split-dimension"),
+            ("a = gelu(h)", "a = relu(h)", "other-operator"),
+            ("weight b1 f32[16]   tp:S(0)", "weight b1 f32[16]", "mismatched-shards"),
+            ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, w2 over dp", "missing-gradient-reduction"),
+            ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp divide 2", "wrong-gradient-scale"),
+            ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp,tp", "mismatched-shards"),
+            ("_, grad(w1), grad(b1) = backward h (dh)", "_, grad(w1), _ = backward h (dh)", "missing-gradient"),
+            ("l = all-reduce(l0) over dp", "l = identity(l0)", "incomplete-output"),
+            ("input  x  f32[8,8]  dp:S(0)", "input  x  f32[8,8]", "wrong-gradient-scale"),
+        ],
+        3,
+    ),
 )
 @pytest.mark.usefixtures("without_repairs")
 def test_one_wrong_line_is_not_proved_and_says_why(before: str, after: str, name: str) -> None:
@@ -195,6 +199,7 @@ def test_the_repair_of_a_shared_program_names_the_axis() -> None:
     assert verdict.reasons[0].repair == "all-reduce `p` over `tp` after `linear`"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("declared", "outcome"), [("dp:P(avg)", Outcome.PROVED), ("dp:P", Outcome.REFUTED)])
 def test_a_mean_that_every_replica_returns_of_its_own_part_is_declared_an_average(declared: str, outcome: Outcome) -> None:
     reference = REFERENCE.replace("l = sum(s)", "l = mean(s)")
@@ -223,6 +228,7 @@ def test_a_partial_sum_is_told_with_the_axis_that_holds_its_parts_where_that_is_
     assert " is a partial sum of `linear`, over a part" in verdict_on(alike).reasons[0].message
 
 
+@pytest.mark.heavy
 def test_a_gradient_is_told_with_the_axis_that_holds_its_parts() -> None:
     reasons = verdict_on(
         PARALLEL.replace("mesh dp=2 tp=2", "mesh tp=2 dp=4").replace("w1, b1, w2 over dp", "b1, w2 over dp")

@@ -190,10 +190,12 @@ def test_a_declared_operator_is_proved_under_that_assumption(folder: Path) -> No
     assert "`my.silu` is the function its declaration describes" in said
 
 
+@pytest.mark.heavy
 def test_a_declaration_that_forbids_a_split_does_not_prove_it(folder: Path) -> None:
     assert verdict(folder, Declared("silu", "a b^ -> a b^"))[0] is not Outcome.PROVED
 
 
+@pytest.mark.heavy
 def test_an_operator_that_is_the_same_as_a_known_one_is_proved_against_it(folder: Path) -> None:
     same = Declared("silu", same_as="torch.nn.functional.silu")
     (folder.parent / "reference.plan").write_text((FOLDER / "reference.plan").read_text())

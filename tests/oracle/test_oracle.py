@@ -16,6 +16,7 @@ from oracle.mutate import mutants
 from oracle.pieces import box_of
 from tests.equivalence.test_attention import plans
 from tests.oracle.test_oracle_layers_and_losses import CASES as FURTHER_CASES
+from tests.sampling import sampled
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.mesh import Axis, Mesh
@@ -132,7 +133,7 @@ def test_gradients_are_finite_differences(
             assert (total(up) - total(down)) / 2e-6 == pytest.approx(gradient[index], rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sampled(range(40), 3))
 def test_generated_plans_train_the_model_of_their_reference(seed: int) -> None:
     made = random_pair(seed)
     found = compare(made.reference, made.parallel)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sampled
 from tvlint.findings import Finding
 from tvlint.ir.configuration import Configuration, SettingValue, Unknown
 from tvlint.readers.document import ReadError
@@ -139,7 +140,7 @@ def test_what_json_refuses_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"a":' * 100_000, "[" + "0," * 500_000 + "0]", '"' + "\\" * 99_999, "9" * 10**6]
+    "text", sampled(["[" * 100_000, '{"a":' * 100_000, "[" + "0," * 500_000 + "0]", '"' + "\\" * 99_999, "9" * 10**6], 3)
 )
 def test_hostile_json_ends(text: str) -> None:
     try:

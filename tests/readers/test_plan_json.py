@@ -169,6 +169,7 @@ LEAVES = st.one_of(
 KEYS = sorted({path[-1] for paths in PATHS for path in paths if path and isinstance(path[-1], str)} | {"", "reduce", "x"})
 
 
+@pytest.mark.heavy
 @settings(max_examples=150)
 @given(st.data())
 def test_the_reader_and_the_schema_accept_the_same_documents(data: st.DataObject) -> None:

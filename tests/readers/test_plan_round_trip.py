@@ -9,6 +9,7 @@ import pytest
 from shared import SHARED, needs_shared
 
 from tests.builders.plan_equality import assert_same_plan
+from tests.sampling import sampled
 from tvlint.ir.plan import Plan
 from tvlint.readers.plan_json import reader as plan_json
 from tvlint.readers.plan_text import reader as plan_text
@@ -113,7 +114,7 @@ def test_there_are_fixtures() -> None:
 
 
 @needs_shared
-@pytest.mark.parametrize("pattern", REAL)
+@pytest.mark.parametrize("pattern", sampled(REAL, 3))
 def test_real_plans_survive(pattern: str) -> None:
     from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
 

@@ -54,6 +54,7 @@ def test_only_the_escapes_make_what_is_written() -> None:
     assert {path for path in makers if not path.startswith("reporters/escape/")} == set()
 
 
+@pytest.mark.heavy
 def test_only_the_writer_of_outputs_writes_to_streams() -> None:
     writing = set()
     for path, module in modules():

@@ -72,6 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("identity")
 
 
+@pytest.mark.heavy
 @settings(max_examples=15)
 @given(
     st.lists(st.tuples(st.integers(0, len(SCRIPT) - 1), st.sampled_from(["", "# a note", "    # another"])), max_size=4),
@@ -130,6 +131,7 @@ def cases(report: Report) -> set[str | None]:
     return {case.get("name") for case in suites.iter("testcase") if case.get("name") != "rules not evaluated"}
 
 
+@pytest.mark.heavy
 @settings(max_examples=15)
 @given(st.lists(st.integers(2, len(SCRIPT) - 1), max_size=4), st.sampled_from(["new.sh", "sub/train.sh"]))
 def test_a_renamed_script_with_more_lines_keeps_its_baseline_cases_and_changes(folder: Path, at: list[int], name: str) -> None:

@@ -130,6 +130,7 @@ def test_a_line_of_any_length_is_recognised_in_linear_time(part: str) -> None:
 EXPORTS = "".join(f"export A{number}=\n" for number in range(4000))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "text",
     [
@@ -149,6 +150,7 @@ def test_starts_with_much_that_is_exported_cost_no_more_than_a_script_is_worth(t
     assert process_time() - begun < 10
 
 
+@pytest.mark.heavy
 def test_a_script_that_takes_too_much_work_keeps_no_other_from_being_judged(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "heavy.sh").write_text("echo $NL\n" + "a\n" * 450_000)

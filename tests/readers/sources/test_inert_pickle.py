@@ -350,6 +350,7 @@ def test_corrupt_packed_data_are_an_error_or_other_data(kind: str) -> None:
     assert unpacked != b"abc" * 1000
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", PACKERS)
 def test_a_decompression_bomb_is_refused(kind: str) -> None:
     packed = PACKERS[kind](bytes(80 << 20))

@@ -16,7 +16,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 from shared import ROOT
 
-from tests.sampling import sampled
+from tests.sampling import sampled, sampled_tuples
 from tvlint.findings import Problem
 from tvlint.run.process.budget import Budget
 from tvlint.run.process.worker import Steps, supervise, value_of
@@ -75,13 +75,16 @@ def test_steps_that_need_little_give_their_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("work", "budget", "message"),
-    [
-        (loop, QUICK, "the file needs more than 0.3 seconds of processor time"),
-        (lambda: time.sleep(60), Budget(file_wall=0.3), "the file needs more than 0.3 seconds"),
-        (end(signal.SIGSEGV), Budget(), "the file needs more stack (SIGSEGV) than there is"),
-        (end(signal.SIGKILL), Budget(), "the file needs more than 8,192 MiB of memory"),
-        (lambda: (lambda again: again(again))(lambda again: again(again)), Budget(), None),
-    ],
+    sampled_tuples(
+        [
+            (loop, QUICK, "the file needs more than 0.3 seconds of processor time"),
+            (lambda: time.sleep(60), Budget(file_wall=0.3), "the file needs more than 0.3 seconds"),
+            (end(signal.SIGSEGV), Budget(), "the file needs more stack (SIGSEGV) than there is"),
+            (end(signal.SIGKILL), Budget(), "the file needs more than 8,192 MiB of memory"),
+            (lambda: (lambda again: again(again))(lambda again: again(again)), Budget(), None),
+        ],
+        3,
+    ),
     ids=["processor", "clock", "stack", "killed by the system", "recursion"],
 )
 def test_a_step_that_takes_too_much_is_a_problem_and_the_others_are_done_once(
@@ -113,6 +116,7 @@ def test_memory_that_others_took_is_not_held_against_a_step(tmp_path: Path) -> N
     assert begun == ["others", "innocent", "innocent"]
 
 
+@pytest.mark.heavy
 def test_when_the_run_has_no_time_left_every_further_file_says_so(tmp_path: Path) -> None:
     works: dict[str, Work] = {"a": loop, "b": loop, "c": lambda: "quick", "d": lambda: "quick"}
     found, _ = outcome(tmp_path, works, Budget(file_cpu=1.5, run_cpu=2.5))

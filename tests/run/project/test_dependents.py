@@ -195,6 +195,7 @@ def test_what_many_files_open_is_remembered(tree: Path, monkeypatch: pytest.Monk
     assert len(seen) == MANY - 1
 
 
+@pytest.mark.heavy
 def test_what_was_read_before_the_budget_ended_is_not_read_again(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TVLINT_CACHE_KEY", "a key of the tests of dependents")
     monkeypatch.setattr(module, "LONG", 0.0)

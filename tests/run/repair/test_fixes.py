@@ -157,6 +157,7 @@ def test_unsafe_fixes_are_made_only_when_asked_for(capsys: pytest.CaptureFixture
     assert "--num-layers 24" in Path("train.sh").read_text()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("options", [(), ("--unsafe-fixes",)], ids=["safe", "unsafe"])
 def test_one_mistake_in_many_launches_is_repaired_in_all_at_once_as_it_is_one_by_one(
     monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]

@@ -54,6 +54,7 @@ def test_a_comment_silences_a_reason_at_its_place(project: Path, capsys: pytest.
     assert run(capsys, *CHECK, "--no-ignore-comments") == (1, NOTHING, ["refuted"])
 
 
+@pytest.mark.heavy
 def test_gaps_that_are_left_are_unknown(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = WRONG.replace("  dh = backward a (da)\n", "  dh = frobnicate(da)\n")
     (project / "parallel.plan").write_text(wrong)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
+from tests.sampling import sampled
 from tvlint.findings import Outcome, Report
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.folder import opened
@@ -73,7 +74,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", list(CHANGES))
+@pytest.mark.parametrize("name", sampled(list(CHANGES), 3))
 def test_what_generated_code_does_otherwise_is_not_read_as_if_it_did_not(name: str, tmp_path: Path) -> None:
     before, after = CHANGES[name]
     folder = tmp_path / "code"
@@ -214,6 +215,7 @@ def test_an_asynchronous_reducer_is_waited_for_after_it_starts(tmp_path: Path) -
     assert "reducer-before-last-backward" in {one.rule for one in found if one.location.path == str(path)}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("wrong", ["(4, 8), dtype=torch.float32", "(8, 2), dtype=torch.float32", "(2, 8), dtype=torch.float16"])
 def test_what_a_receiver_states_of_a_message_counts_and_what_its_sender_states_is_not_read(tmp_path: Path, wrong: str) -> None:
     for rank, is_right in ((0, True), (2, False)):

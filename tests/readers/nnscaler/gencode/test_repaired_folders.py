@@ -37,7 +37,7 @@ def _first_reason(folder: Path) -> Reason:
     return report.verdicts[0].reasons[0]
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", sampled(MISTAKES, 3))
 def test_a_reducer_is_mended(name: str, tmp_path: Path) -> None:
     ranks, before, after, line, repair = MISTAKES[name]
     folder = tmp_path / "folder"

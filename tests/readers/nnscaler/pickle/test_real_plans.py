@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from shared import SHARED, needs_shared
 
+from tests.sampling import sampled
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Receive, Send
 from tvlint.ir.plan import Plan, Role, Segment
 from tvlint.readers.nnscaler.pickle.reader import EXCHANGED, read
@@ -110,7 +111,7 @@ GOOD = sorted(path.name.removesuffix(".pkl.xz") for path in PLANS.glob("good/*.x
 
 
 @needs_shared
-@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("name", sampled(GOOD, 3))
 def test_a_correct_plan_is_well_formed(name: str) -> None:
     plan = shared_plan(f"good/{name}")
     missing = {name for segment in plan.segments.values() for name in undefined(plan, segment)}
@@ -263,7 +264,7 @@ def test_the_large_plans(path: Path) -> None:
 
 
 @needs_shared
-@pytest.mark.parametrize("name", DEGREES)
+@pytest.mark.parametrize("name", sampled(DEGREES, 3))
 def test_backward_collectives_inside_a_segment_are_an_assumption(name: str) -> None:
     plan = shared_plan(name)
     inside = [own for own in plan.segments.values() if {Backward, Communicate} <= set(map(type, own.operators))]

@@ -17,7 +17,7 @@ The gradient of a weight adds up over the micro-batches under one name: the one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -175,3 +175,11 @@ class Plan:
     """Where the file says that the plan returns a value, in formats that have such a place."""
     assumed: tuple[str, ...] = ()
     """What the file leaves to code around it, in words that verdicts list among their assumptions."""
+
+    def operators(self) -> Iterator[Operator]:
+        """Yield the operators of all segments."""
+        return (operator for segment in self.segments.values() for operator in segment.operators)
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the steps of all programs."""
+        return (step for program in self.programs for step in program.steps)

@@ -13,11 +13,10 @@ from tvlint.ops.table import meant
 
 def claims_declarations(plan: Plan) -> Compute | None:
     """Return an operator of a file with the name of a declared one, which only a configuration may give; None without one."""
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            this_operator = operator.forward if isinstance(operator, Backward) else operator
-            if isinstance(this_operator, Compute) and this_operator.op.startswith(PREFIX):
-                return this_operator
+    for operator in plan.operators():
+        this_operator = operator.forward if isinstance(operator, Backward) else operator
+        if isinstance(this_operator, Compute) and this_operator.op.startswith(PREFIX):
+            return this_operator
     return None
 
 

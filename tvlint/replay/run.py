@@ -158,7 +158,7 @@ class _World:
 
 def _without_use(plan: Plan) -> set[str]:
     """Return the gradients that nothing makes of values of which nothing is differentiated: they are zero."""
-    operators = [each_operator for segment in plan.segments.values() for each_operator in segment.operators]
+    operators = list(plan.operators())
     differentiated = {name for operator in operators if isinstance(operator, Backward) for name in operator.forward.inputs}
     declared = {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of}
     ends = {*differentiated, *plan.outputs}
@@ -169,7 +169,7 @@ def _roots(plan: Plan) -> set[str]:
     """Return the gradients that start: those of what is returned, and those that nothing makes and that are only taken where
     they start, at the value that they are named after, or at what a collective puts that together from.
     """
-    operators = [each_operator for segment in plan.segments.values() for each_operator in segment.operators]
+    operators = list(plan.operators())
     made_of: dict[str, set[str]] = {}
     for operator in operators:
         if isinstance(operator, Communicate):

@@ -84,7 +84,7 @@ def _defects(facts: Facts) -> Iterator[RingDefect]:
     plan = facts.plan
     if not any(has(segment.operators, {Receive}) for segment in plan.segments.values()):
         return
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    operators = list(plan.operators())
     named = any(isinstance(operator, Compute) and is_attention(operator) for operator in operators)
     if not named and not any(isinstance(operator, Compute) and _raises(operator) for operator in operators):
         return

@@ -90,11 +90,10 @@ def names_in(plan: Plan) -> set[str]:
     """Return all names of tensors in operators, and those outside of segments for what operators take in or give."""
     inside = {name: names_inside(segment) for name, segment in plan.segments.items()}
     found = set().union(*inside.values())
-    for program in plan.programs:
-        for step in program.steps:
-            segment = plan.segments[step.segment]
-            for names, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
-                found.update(outer for name, outer in zip(names, outside, strict=True) if name in inside[step.segment])
+    for step in plan.steps():
+        segment = plan.segments[step.segment]
+        for names, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
+            found.update(outer for name, outer in zip(names, outside, strict=True) if name in inside[step.segment])
     return found
 
 

@@ -20,7 +20,7 @@ class Owners:
 
 def owners(plan: Plan) -> Owners:
     """Return the gradients of the plan by what they are the gradients of."""
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    operators = list(plan.operators())
     weights = _made_of_weights(plan, operators)
     of_weights: set[str] = set()
     of_data: set[str] = set()

@@ -22,7 +22,7 @@ class Lost:
 
 def lost_weights(plan: Plan) -> Iterator[Lost]:
     """Yield the weights of which nothing reaches a result, in plans that say what they return, each once."""
-    steps = [step for program in plan.programs for step in program.steps if step.segment in plan.segments]
+    steps = [step for step in plan.steps() if step.segment in plan.segments]
     results = {*plan.outputs, *plan.losses}
     if not results or any(step.inputs is not None or step.outputs is not None for step in steps):
         return

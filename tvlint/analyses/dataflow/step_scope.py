@@ -10,7 +10,7 @@ _ENDS = ReduceGradients | Update | Wait | Record | Await
 
 def micro_batches_of(plan: Plan) -> int:
     """Return how many micro-batches the plan runs, counted from its steps."""
-    found = {step.micro_batch for program in plan.programs for step in program.steps if step.micro_batch >= 0}
+    found = {step.micro_batch for step in plan.steps() if step.micro_batch >= 0}
     return max(1, len(found))
 
 

@@ -82,7 +82,7 @@ class _Walk:
 
 def misread_codes(plan: Plan) -> Iterator[Misread]:
     """Yield the operators that take codes back with a scale that has nothing to do with theirs, each once."""
-    computes = (each for segment in plan.segments.values() for each in segment.operators if isinstance(each, Compute))
+    computes = (each for each in plan.operators() if isinstance(each, Compute))
     if not any(is_quantisation(operator) or any(_is_low(plan, name) for name in operator.outputs) for operator in computes):
         return
     seen = set[tuple[str, int, str]]()

@@ -33,7 +33,7 @@ def extremes_of_gradients(plan: Plan) -> Iterator[Extreme]:
 
     Of reducers in generated code the reader of that code says it.
     """
-    run = dict.fromkeys(step.segment for program in plan.programs for step in program.steps if step.segment in plan.segments)
+    run = dict.fromkeys(step.segment for step in plan.steps() if step.segment in plan.segments)
     operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
     is_read = plan.format == "nnscaler-gencode"
     found = [at for at in operators if _takes_extreme(at[2]) and not (is_read and isinstance(at[2], ReduceGradients))]

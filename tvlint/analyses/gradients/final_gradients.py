@@ -33,7 +33,7 @@ def final_axes(facts: Facts) -> frozenset[str]:
 
 
 def _run(plan: Plan) -> Iterator[str]:
-    steps = dict.fromkeys(step.segment for program in plan.programs for step in program.steps)
+    steps = dict.fromkeys(step.segment for step in plan.steps())
     yield from (name for name in steps if name in plan.segments)
 
 

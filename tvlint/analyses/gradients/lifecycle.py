@@ -122,7 +122,7 @@ def tied(facts: Facts) -> tuple[Tied, ...]:
 
 def _tied(facts: Facts) -> Iterator[Tied]:
     plan = facts.plan
-    if not any(_changes_weights(operator) for segment in plan.segments.values() for operator in segment.operators):
+    if not any(_changes_weights(operator) for operator in plan.operators()):
         return
     owners = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
     made: dict[str, dict[int, tuple[str, int]]] = {}

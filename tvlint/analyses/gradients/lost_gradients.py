@@ -34,7 +34,7 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
     A value that two operators read has two gradients, and what goes on is their sum. Nothing is said of a plan that uses what
     nothing makes, which may be a misspelt gradient, or of a value whose gradients are all lost: what goes on is of another one.
     """
-    steps = [step for program in plan.programs for step in program.steps if step.segment in plan.segments]
+    steps = [step for step in plan.steps() if step.segment in plan.segments]
     if any(step.inputs is not None or step.outputs is not None for step in steps) or any(True for _ in missing(plan)):
         return
     run = dict.fromkeys(step.segment for step in steps)

@@ -102,7 +102,7 @@ def scattered(plan: Plan) -> Iterator[Scattered]:
     """Yield the steps of a rank's piece of a weight that all ranks hold, whose pieces nothing puts together, each once."""
     if not _in_segments(plan, _is_step):
         return
-    operators = [each for segment in plan.segments.values() for each in segment.operators]
+    operators = list(plan.operators())
     read = {name for operator in operators if not _is_step(operator) for name in reads(operator)} | set(plan.outputs)
     written = {name for operator in operators for name in writes(operator)}
     seen, followed = set[Where](), _in_segments(plan, lambda operator: isinstance(operator, Communicate) or _is_step(operator))

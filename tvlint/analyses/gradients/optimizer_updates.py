@@ -22,7 +22,7 @@ def updated_weights(plan: Plan) -> frozenset[str]:
     """Return the weights that a step of the plan changes, by an update, a written-out step or in place."""
     found: set[str] = set()
     weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
-    run = {step.segment for program in plan.programs for step in program.steps}
+    run = {step.segment for step in plan.steps()}
     for name in run & plan.segments.keys():
         for operator in plan.segments[name].operators:
             if isinstance(operator, Update):
@@ -51,7 +51,7 @@ class WithoutGradient:
 def without_gradients(plan: Plan) -> Iterator[WithoutGradient]:
     """Yield the weights that are updated and never get a gradient, in plans whose backward gives others one, each once."""
     owners, made = weight_gradients(plan), set[str]()
-    run = {step.segment for program in plan.programs for step in program.steps} & plan.segments.keys()
+    run = {step.segment for step in plan.steps()} & plan.segments.keys()
     operators = [(name, index, each) for name in sorted(run) for index, each in enumerate(plan.segments[name].operators)]
     for _, _, operator in operators:
         if isinstance(operator, Backward | Communicate | Compute):
@@ -89,7 +89,7 @@ def frozen_steps(plan: Plan) -> Iterator[FrozenStep]:
     stepped = {name for name in updated_weights(plan) if plan.tensors[name].role is Role.WEIGHT}
     frozen = {name for name in stepped if plan.tensors[name].requires_grad is False}
     owners = weight_gradients(plan) if frozen else {}
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators] if frozen else []
+    operators = list(plan.operators()) if frozen else []
     given = {owners[name] for operator in operators for name in writes(operator) if name in owners}
     for program in plan.programs if frozen else ():
         for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):

@@ -110,7 +110,7 @@ def stale_scales(plan: Plan) -> Iterator[Stale]:
     magnitude to the scale goes through a buffer of several numbers.
     """
     seen = set()
-    computes = (each for segment in plan.segments.values() for each in segment.operators if isinstance(each, Compute))
+    computes = (each for each in plan.operators() if isinstance(each, Compute))
     if not any(_quantises(plan, operator) for operator in computes):
         return
     for program in plan.programs:

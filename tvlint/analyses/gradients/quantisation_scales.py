@@ -29,7 +29,7 @@ class Foreign:
 
 def foreign_scales(plan: Plan) -> Iterator[Foreign]:
     """Operators that take codes of several ranks together with the own rank's scale, once each."""
-    computes = (each for segment in plan.segments.values() for each in segment.operators if isinstance(each, Compute))
+    computes = (each for each in plan.operators() if isinstance(each, Compute))
     if not any(is_quantisation(operator) for operator in computes):
         return
     seen: set[Where] = set()

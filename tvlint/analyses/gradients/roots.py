@@ -23,9 +23,7 @@ def made(plan: Plan) -> frozenset[str]:
 
 
 def _made(plan: Plan) -> Iterator[str]:
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            yield from writes(operator)
-    for program in plan.programs:
-        for step in program.steps:
-            yield from step.outputs or ()
+    for operator in plan.operators():
+        yield from writes(operator)
+    for step in plan.steps():
+        yield from step.outputs or ()

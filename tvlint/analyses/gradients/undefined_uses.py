@@ -61,7 +61,7 @@ def unmade(plan: Plan) -> Iterator[Unmade]:
 
     A gradient that nothing makes is zero, or starts there; a rank may make an output of another type than is declared.
     """
-    run = {step.segment for program in plan.programs for step in program.steps}
+    run = {step.segment for step in plan.steps()}
     left = set[str]()
     for segment in (segment for name, segment in plan.segments.items() if name in run):
         made = {name for operator in segment.operators for name in writes(operator)} | set(segment.inputs)
@@ -69,7 +69,7 @@ def unmade(plan: Plan) -> Iterator[Unmade]:
             if name not in made and not _needs_no_maker(plan, name):
                 left.add(name)
                 yield Unmade(name, segment.name)
-    named = _named(plan).union(*(step.outputs or () for program in plan.programs for step in program.steps))
+    named = _named(plan).union(*(step.outputs or () for step in plan.steps()))
     named |= {shared_name(name) for name in named}
     yield from (Unmade(name) for name in plan.outputs if name not in named | left and not _needs_no_maker(plan, name))
 
@@ -86,8 +86,8 @@ def near(plan: Plan, name: str) -> str:
 
 def _named(plan: Plan) -> set[str]:
     """Return the names that operators of the plan make, and those of what its steps take in."""
-    made = {name for segment in plan.segments.values() for operator in segment.operators for name in writes(operator)}
-    return made.union(*(step.inputs or () for program in plan.programs for step in program.steps))
+    made = {name for operator in plan.operators() for name in writes(operator)}
+    return made.union(*(step.inputs or () for step in plan.steps()))
 
 
 def _is_misspelt(plan: Plan, name: str, named: Callable[[], set[str]]) -> bool:

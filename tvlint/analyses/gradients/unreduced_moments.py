@@ -33,7 +33,7 @@ def unshared(plan: Plan, known: AbstractSet[str]) -> Iterator[Unshared]:
 
     Those whose steps are `known` are left out.
     """
-    if any(step.inputs is not None or step.outputs is not None for program in plan.programs for step in program.steps):
+    if any(step.inputs is not None or step.outputs is not None for step in plan.steps()):
         return
     inputs = [tensor for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
     for axis in (axis.name for axis in plan.mesh.axes if axis.size > 1):

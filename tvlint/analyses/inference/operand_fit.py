@@ -146,7 +146,7 @@ def _values_of_other_keys(plan: Plan, operator: Compute) -> MisfitError | None:
 
 def _scattered(plan: Plan) -> frozenset[str]:
     """Return the weights whose gradients reducers scatter, so that the rank keeps a piece of each."""
-    operators = (operator for segment in plan.segments.values() for operator in segment.operators)
+    operators = plan.operators()
     reducers = (operator for operator in operators if isinstance(operator, ReduceGradients) and operator.scatter)
     return frozenset(name for reducer in reducers for name in reducer.weights)
 

@@ -67,7 +67,7 @@ def _undivided(plan: Plan, tensor: Tensor) -> Undivided | None:
 def _places(plan: Plan) -> dict[str, tuple[str, int, bool]]:
     """Return where the ranks first meet each name, and whether it is made there."""
     found: dict[str, tuple[str, int, bool]] = {}
-    for segment in dict.fromkeys(step.segment for program in plan.programs for step in program.steps):
+    for segment in dict.fromkeys(step.segment for step in plan.steps()):
         for index, operator in enumerate(plan.segments[segment].operators if segment in plan.segments else ()):
             weights = operator.weights if isinstance(operator, ReduceGradients | Update) else ()
             for name in (*reads(operator), *overwritten(operator), *weights):

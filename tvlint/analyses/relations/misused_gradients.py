@@ -208,7 +208,7 @@ def _bucket_of(terms: Terms, term: int) -> tuple[int, int, int] | None:
 
 def _copied(plan: Plan) -> dict[str, str]:
     """Return by state the weight into which it is copied, in whatever type and shape, where it is one."""
-    run = (operator for segment in plan.segments.values() for operator in segment.operators)
+    run = plan.operators()
     operators = [operator for operator in run if isinstance(operator, Compute | Communicate)]
     made = {name: operator.inputs for operator in operators for name in operator.outputs}
     found: dict[str, set[str]] = {}

@@ -80,12 +80,7 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
     for rank, loss, value in ((rank, loss, held.get(loss)) for rank, held in environments for loss in facts.plan.losses):
         times = None if value is None else _odd(alone, value.term, _factor(alone, value))
         if times is not None:
-            made = next(
-                operator
-                for segment in alone.plan.segments.values()
-                for operator in segment.operators
-                if loss in writes(operator)
-            )
+            made = next(operator for operator in alone.plan.operators() if loss in writes(operator))
             found.setdefault((loss, "", _Misfit(times)), (made, set()))[1].add(rank)
     for step, misfit in _of_steps(alone):
         found.setdefault((step.name, step.weight, misfit), (step.operator, set()))[1].add(step.rank)
@@ -355,12 +350,7 @@ def _elements(alone: Alone, term: int) -> tuple[list[int], int]:
 
 def _averages(plan: Plan) -> bool:
     """Return whether the plan averages gradients over ranks, or divides them as it reduces them."""
-    reducers = (
-        operator
-        for segment in plan.segments.values()
-        for operator in segment.operators
-        if isinstance(operator, ReduceGradients)
-    )
+    reducers = (operator for operator in plan.operators() if isinstance(operator, ReduceGradients))
     divided = any(reducer.reduce == "avg" or reducer.divisor > 1 for reducer in reducers)
     return divided or any(collective.reduce == "avg" for collective in collectives(plan))
 

@@ -58,10 +58,9 @@ class _Known:
         self.values: dict[tuple[str, int | str], dict[Any, None]] = {}
         self.alike: dict[Hashable, dict[str, None]] = {}
         for each_plan in (reference, plan):
-            for segment in each_plan.segments.values():
-                for operator in segment.operators:
-                    if isinstance(operator, Compute):
-                        self._note(operator, each_plan is reference)
+            for operator in each_plan.operators():
+                if isinstance(operator, Compute):
+                    self._note(operator, each_plan is reference)
 
     def _note(self, operator: Compute, refers: bool) -> None:
         if refers:
@@ -249,29 +248,27 @@ def _with_gradient(plan: Plan, name: str, gradient: str) -> dict[int, list[Opera
     """Return the gradient operators of what makes the tensor, with the gradient that it did not have."""
     return {
         id(operator): [replace(operator, inputs=tuple(gradient if of == name else given for of, given in pairs))]
-        for segment in plan.segments.values()
-        for operator in segment.operators
+        for operator in plan.operators()
         if isinstance(operator, Backward) and name in operator.forward.outputs
         for pairs in [[*zip(operator.forward.outputs, operator.inputs, strict=False)]]
     }
 
 
 def _backwards(plan: Plan, changed: Mapping[int, Sequence[Operator]]) -> list[Backward]:
-    operators = (operator for segment in plan.segments.values() for operator in segment.operators)
+    operators = plan.operators()
     return [operator for operator in operators if isinstance(operator, Backward) and id(operator.forward) in changed]
 
 
 def _gradients(plan: Plan) -> dict[str, str]:
     """Return the name of the gradient of every tensor that has one."""
     found: dict[str, str] = {}
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            if isinstance(operator, Backward):
-                tensors = [operand for operand in operator.forward.inputs if isinstance(operand, str)]
-                pairs = chain(
-                    zip(tensors, operator.outputs, strict=False), zip(operator.forward.outputs, operator.inputs, strict=False)
-                )
-                found.update((name, gradient) for name, gradient in pairs if gradient)
+    for operator in plan.operators():
+        if isinstance(operator, Backward):
+            tensors = [operand for operand in operator.forward.inputs if isinstance(operand, str)]
+            pairs = chain(
+                zip(tensors, operator.outputs, strict=False), zip(operator.forward.outputs, operator.inputs, strict=False)
+            )
+            found.update((name, gradient) for name, gradient in pairs if gradient)
     return found
 
 

@@ -51,7 +51,7 @@ class Renames:
     def _of_step(self) -> set[str]:
         """Return what is made by runs of no micro-batch alone."""
         batches: dict[str, set[bool]] = {}
-        for step in (step for program in self._plan.programs for step in program.steps):
+        for step in self._plan.steps():
             batches.setdefault(step.segment, set()).add(step.micro_batch < 0)
         made: dict[bool, set[str]] = {True: set(), False: set()}
         for name, once in batches.items():

@@ -19,7 +19,7 @@ from tvlint.ops.table import spec_of
 
 def without_repeated_runs(plan: Plan) -> Plan:
     """Return the plan without runs that make what is there already; the plan itself where it has none."""
-    steps = [step for program in plan.programs for step in program.steps]
+    steps = list(plan.steps())
     if any(step.segment not in plan.segments for step in steps) or not any(map(_runs_again, plan.programs)):
         return plan
     programs = tuple(

@@ -48,7 +48,7 @@ def unused_tensors(plan: Plan) -> dict[Key, Tensor]:
 def _idle(plan: Plan) -> Iterator[Defect]:
     """Yield segments that no program runs, ranks of the mesh that run none, and communicators that nothing names."""
     first = plan.programs[0].ranks[0]
-    run = {step.segment for program in plan.programs for step in program.steps}
+    run = {step.segment for step in plan.steps()}
     for name in plan.segments.keys() - run:
         yield Defect("unused-segment", False, f"no program runs the segment `{name}`", first, name)
     axis = plan.replication.axis if plan.replication.count > 1 else ""
@@ -56,7 +56,7 @@ def _idle(plan: Plan) -> Iterator[Defect]:
     for rank in range(plan.mesh.size) if len(ranks) * plan.replication.count < plan.mesh.size else ():
         if rank not in ranks and (not axis or plan.mesh.coordinates(rank)[axis] == 0):
             yield Defect("idle-rank", False, "no program runs on {ranks} of the mesh", rank)
-    used = {communicator_of(operator)[0] for segment in plan.segments.values() for operator in segment.operators}
+    used = {communicator_of(operator)[0] for operator in plan.operators()}
     for group in plan.communicators:
         if group.name and group.name not in used:
             yield Defect("unused-communicator", False, f"nothing communicates by `{group.name}`", first)

@@ -92,14 +92,13 @@ def shrink(
 def _of_replicas(plan: Plan, inputs: Inputs) -> Axis | None:
     """Return the axis along which replicas are equal, each with its own part of the batch; None where ranks are named."""
     groups = [*plan.communicators]
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            if isinstance(operator, Communicate | ReduceGradients):
-                groups.append(operator.group)
-            if (isinstance(operator, Send | Receive) and operator.peer.rank is not None) or (
-                isinstance(operator, Communicate) and operator.root is not None
-            ):
-                return None
+    for operator in plan.operators():
+        if isinstance(operator, Communicate | ReduceGradients):
+            groups.append(operator.group)
+        if (isinstance(operator, Send | Receive) and operator.peer.rank is not None) or (
+            isinstance(operator, Communicate) and operator.root is not None
+        ):
+            return None
     found = None if any(group.ranks for group in groups) else equal_replicas(plan, inputs)
     return None if found is None else next(axis for axis in plan.mesh.axes if axis.name == found[0])
 
@@ -117,10 +116,9 @@ def _other_numbers(parallel: Plan, reference: Plan) -> str:
     lacking = next((stated for stated in right if stated not in found), None)
     if lacking is not None:
         return f"the reference states numbers of `{lacking[0]}` that the plan does not"
-    for segment in parallel.segments.values():
-        for operator in segment.operators:
-            if isinstance(operator, ReduceGradients) and operator.divisor not in (0, 1):
-                return "a reducer of the plan divides by a number"
+    for operator in parallel.operators():
+        if isinstance(operator, ReduceGradients) and operator.divisor not in (0, 1):
+            return "a reducer of the plan divides by a number"
     return ""
 
 
@@ -302,20 +300,19 @@ class _Sizes:
             self.table.equate([each for factors in here for each in factors], [each for factors in there for each in factors])
 
     def _operators(self, at: int, kept: set[int]) -> None:
-        for segment in self.plans[at].segments.values():
-            for operator in segment.operators:
-                if isinstance(operator, Compute):
-                    self._compute(at, operator, kept)
-                elif isinstance(operator, Backward):
-                    self._compute(at, operator.forward, kept)
-                    operands = [each for each in operator.forward.inputs if isinstance(each, str)]
-                    for one, other in (
-                        *zip(operator.inputs, operator.forward.outputs, strict=False),
-                        *zip(operator.outputs, operands, strict=False),
-                    ):
-                        self._alike(at, one, other)
-                elif isinstance(operator, Communicate):
-                    self._communicate(at, operator)
+        for operator in self.plans[at].operators():
+            if isinstance(operator, Compute):
+                self._compute(at, operator, kept)
+            elif isinstance(operator, Backward):
+                self._compute(at, operator.forward, kept)
+                operands = [each for each in operator.forward.inputs if isinstance(each, str)]
+                for one, other in (
+                    *zip(operator.inputs, operator.forward.outputs, strict=False),
+                    *zip(operator.outputs, operands, strict=False),
+                ):
+                    self._alike(at, one, other)
+            elif isinstance(operator, Communicate):
+                self._communicate(at, operator)
 
     def _compute(self, at: int, operator: Compute, kept: set[int]) -> None:
         names = [name for name in (*operator.inputs, *operator.outputs) if isinstance(name, str)]
@@ -403,12 +400,11 @@ class _Sizes:
         """Let what a step calls by another name be as long as what the segment calls it."""
         plan = self.plans[at]
         pairs: set[tuple[str, str]] = set()
-        for program in plan.programs:
-            for step in program.steps:
-                segment = plan.segments[step.segment]
-                names_in, names_out = step.outside(segment)
-                pairs.update(zip(segment.inputs, names_in, strict=False))
-                pairs.update(zip(segment.outputs, names_out, strict=False))
+        for step in plan.steps():
+            segment = plan.segments[step.segment]
+            names_in, names_out = step.outside(segment)
+            pairs.update(zip(segment.inputs, names_in, strict=False))
+            pairs.update(zip(segment.outputs, names_out, strict=False))
         for one, other in sorted(pairs):
             if one != other:
                 self._alike(at, one, other)

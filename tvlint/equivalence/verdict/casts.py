@@ -36,13 +36,12 @@ def _relied_on(plan: Plan) -> Iterator[str]:
 
     A cast to other numbers keeps what such numbers, whole numbers and flags are.
     """
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            cast = operator.forward if isinstance(operator, Backward) else operator
-            if not isinstance(cast, Compute) or _plain(cast, plan.tensors) is cast:
-                continue
-            operand, *others = (each for each in cast.inputs if isinstance(each, str))
-            yield from (*others, *([operand] if holds_whole_numbers(type_of_cast(cast, plan.tensors)) else []))
+    for operator in plan.operators():
+        cast = operator.forward if isinstance(operator, Backward) else operator
+        if not isinstance(cast, Compute) or _plain(cast, plan.tensors) is cast:
+            continue
+        operand, *others = (each for each in cast.inputs if isinstance(each, str))
+        yield from (*others, *([operand] if holds_whole_numbers(type_of_cast(cast, plan.tensors)) else []))
 
 
 def with_flags(plan: Plan) -> Plan:

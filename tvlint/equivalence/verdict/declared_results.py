@@ -32,7 +32,7 @@ def has_declared_shapes(plan: Plan, operator: Compute) -> bool:
 
 def otherwise_declared(plan: Plan) -> str:
     """Return which result is declared to have another shape than its operator gives; empty where none is."""
-    operators = (operator for segment in plan.segments.values() for operator in segment.operators)
+    operators = plan.operators()
     for operator in (operator for operator in operators if isinstance(operator, Compute)):
         for name, shape in zip(operator.outputs, _shapes(plan, operator) or (), strict=False):
             declared = plan.tensors[name].shape if name in plan.tensors else shape
@@ -79,10 +79,9 @@ def have_declared_types(plan: Plan, names: Iterable[str]) -> bool:
     What is declared to hold whole numbers or flags is known to do so; of the rest nothing else is known.
     """
     makers: dict[str, list[Operator]] = {}
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            for name in writes(operator):
-                makers.setdefault(name, []).append(operator)
+    for operator in plan.operators():
+        for name in writes(operator):
+            makers.setdefault(name, []).append(operator)
     waiting, seen = list(names), set[str]()
     while waiting:
         name = waiting.pop()

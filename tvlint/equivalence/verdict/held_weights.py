@@ -75,7 +75,7 @@ def _with_weight(reference: Plan, weight: Tensor, held: _Shape, views: Sequence[
     name = weight.name
     gradients = [each for each, tensor in reference.tensors.items() if tensor.gradient_of == name]
     known = {name, *gradients}
-    operators = [operator for segment in reference.segments.values() for operator in segment.operators]
+    operators = list(reference.operators())
     strange = any(_is_strange(operator, name, known) for operator in operators)
     if strange or weight.storage or weight.region is not None or len(gradients) > 1 or known.intersection(reference.outputs):
         return None

@@ -88,9 +88,7 @@ def _has_pieces(plan: Plan, rank: int) -> bool:
 
 def _cuts(plan: Plan) -> bool:
     """Return whether the plan takes slices of what it computes."""
-    computes = (
-        operator for segment in plan.segments.values() for operator in segment.operators if isinstance(operator, Compute)
-    )
+    computes = (operator for operator in plan.operators() if isinstance(operator, Compute))
     return any(has_trait(compute.op, Trait.RANGES) for compute in computes)
 
 
@@ -134,7 +132,7 @@ def _shifts(plan: Plan, readers: Readers, defect: Defect) -> bool:
         return place.kind is Collective.ALL_REDUCE and all(_is_shift(readers, name) for name in place.outputs)
     if not isinstance(place, Compute) or defect.actual or not _is(place, "exp"):
         return False
-    common = [operator for part in plan.segments.values() for operator in part.operators if isinstance(operator, Communicate)]
+    common = [operator for operator in plan.operators() if isinstance(operator, Communicate)]
     totals = {name for operator in common if operator.kind is Collective.ALL_REDUCE for name in operator.outputs}
     return any(place in after for name in totals for after in _shifted(readers, name))
 
@@ -232,7 +230,7 @@ class _Flow:
     """The operators that read each tensor, which of them are unknown, and what they make comes to."""
 
     def __init__(self, plan: Plan) -> None:
-        operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+        operators = list(plan.operators())
         self.unknown = {id(operator) for operator in operators if not _is_understood(plan, operator)}
         self._received = tuple(operator.tensor for operator in operators if isinstance(operator, Receive))
         lasting = {name for name, tensor in plan.tensors.items() if tensor.role in (Role.WEIGHT, Role.STATE)}
@@ -242,13 +240,12 @@ class _Flow:
             for name in uses(operator):
                 self._readers.setdefault(name, []).append(operator)
         self._renamed: dict[str, set[str]] = {}
-        for program in plan.programs:
-            for step in program.steps:
-                segment = plan.segments[step.segment]
-                for inner, outer in zip(segment.outputs, step.outputs or (), strict=False):
-                    self._renamed.setdefault(inner, set()).add(outer)
-                for inner, outer in zip(segment.inputs, step.inputs or (), strict=False):
-                    self._renamed.setdefault(outer, set()).add(inner)
+        for step in plan.steps():
+            segment = plan.segments[step.segment]
+            for inner, outer in zip(segment.outputs, step.outputs or (), strict=False):
+                self._renamed.setdefault(inner, set()).add(outer)
+            for inner, outer in zip(segment.inputs, step.inputs or (), strict=False):
+                self._renamed.setdefault(outer, set()).add(inner)
         self._shown: dict[int, bool] = {}
 
     def takers(self, defect: Defect) -> list[Operator]:

@@ -39,13 +39,13 @@ class _Padded:
 
 def without_padded_classes(plan: Plan) -> Plan:
     """Return the plan with slices in the place of what sets the last classes to minus infinity; itself where it has none."""
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    operators = list(plan.operators())
     computed = [operator for operator in operators if isinstance(operator, Compute)]
     losses = [each for each in computed if has_trait(each.op, Trait.CLASS_LOSS)]
     made = {name for each in computed if has_trait(each.op, Trait.MASKING) for name in each.outputs}
     if made.isdisjoint(operand for loss in losses for operand in loss.inputs[:1] if isinstance(operand, str)):
         return plan
-    if any(step.inputs is not None or step.outputs is not None for program in plan.programs for step in program.steps):
+    if any(step.inputs is not None or step.outputs is not None for step in plan.steps()):
         return plan
     padded = [found for segment in plan.segments.values() for found in _found(plan, segment)]
     for found in padded[:1] if len({each.count for each in padded}) == 1 else ():

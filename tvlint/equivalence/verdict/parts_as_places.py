@@ -67,12 +67,11 @@ def _instead(operator: Operator, parted: Mapping[int, _Parted]) -> Operator:
 
 def _parted(plan: Plan) -> Iterator[_Parted]:
     users: dict[str, list[Operator]] = {}
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            taken = operator.forward.inputs if isinstance(operator, Backward) else ()
-            for name in dict.fromkeys((*names_of(operator), *(each for each in taken if isinstance(each, str)))):
-                users.setdefault(name, []).append(operator)
-    steps = [step for program in plan.programs for step in program.steps]
+    for operator in plan.operators():
+        taken = operator.forward.inputs if isinstance(operator, Backward) else ()
+        for name in dict.fromkeys((*names_of(operator), *(each for each in taken if isinstance(each, str)))):
+            users.setdefault(name, []).append(operator)
+    steps = list(plan.steps())
     shared = {*plan.outputs, *(name for step in steps for name in (*(step.inputs or ()), *(step.outputs or ())))}
     renamed = {step.segment for step in steps if step.inputs is not None or step.outputs is not None}
     shared.update(name for each in renamed for name in (*plan.segments[each].inputs, *plan.segments[each].outputs))

@@ -37,16 +37,16 @@ class _OtherwiseUsedError(Exception):
 
 def without_sorted_rows(plan: Plan) -> Plan:
     """Return the plan that computes with rows as they were; the plan itself where it sorts none, or they are used otherwise."""
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    operators = list(plan.operators())
     sorts = any(isinstance(operator, Compute) and has_trait(operator.op, Trait.ORDER) for operator in operators)
-    renames = any(step.inputs is not None or step.outputs is not None for program in plan.programs for step in program.steps)
+    renames = any(step.inputs is not None or step.outputs is not None for step in plan.steps())
     if not sorts or renames:
         return plan
     others = (each for each in operators if not (isinstance(each, Compute) and has_trait(each.op, Trait.ORDER)))
     read = Counter(name for operator in others if not isinstance(operator, Backward) for name in uses(operator))
     rows, segments = _Rows(plan, times_written(plan), read), dict(plan.segments)
     try:
-        for name in dict.fromkeys(step.segment for program in plan.programs for step in program.steps):
+        for name in dict.fromkeys(step.segment for step in plan.steps()):
             segment = plan.segments[name]
             instead = [rows.instead(operator) for operator in segment.operators]
             inputs, outputs = (

@@ -13,16 +13,15 @@ from tvlint.ir.plan import Plan, Segment
 
 def times_written(plan: Plan) -> Counter[str]:
     """Return how often each name is made."""
-    return Counter(name for segment in plan.segments.values() for each in segment.operators for name in writes(each))
+    return Counter(name for each in plan.operators() for name in writes(each))
 
 
 def times_used(plan: Plan) -> Counter[str]:
     """Return how often each name is made, or a gradient goes through what makes it."""
     times = times_written(plan)
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            if isinstance(operator, Backward):
-                times.update(operator.forward.outputs)
+    for operator in plan.operators():
+        if isinstance(operator, Backward):
+            times.update(operator.forward.outputs)
     return times
 
 
@@ -31,7 +30,7 @@ def without_unread(plan: Plan, segment: Segment, operators: list[Operator], name
     others = (each for other in plan.segments.values() if other is not segment for each in other.operators)
     read = Counter(plan.outputs)
     read.update(name for operator in (*operators, *others) for name in reads(operator))
-    if any(step.outputs is not None for program in plan.programs for step in program.steps):
+    if any(step.outputs is not None for step in plan.steps()):
         read.update(segment.outputs)
     kept, gone = list[Operator](), set[str]()
     for operator in reversed(operators):

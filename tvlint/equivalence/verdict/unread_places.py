@@ -22,11 +22,11 @@ _ALONG = ("dim", "axis")
 
 def without_unread_places(plan: Plan) -> Plan:
     """Return the plan with `amax` for `max`, and `amin` for `min`, whose places nothing reads; itself where it has none."""
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    operators = list(plan.operators())
     if not any(_gives_places(operator) for operator in operators):
         return plan
     read = {name for operator in operators for name in (*uses(operator), *_backwards(operator))}.union(plan.outputs)
-    steps = [step for program in plan.programs for step in program.steps]
+    steps = list(plan.steps())
     read.update(name for step in steps for name in (*(step.inputs or ()), *(step.outputs or ())))
     renamed = {step.segment for step in steps if step.outputs is not None}
     segments = {}

@@ -13,7 +13,6 @@ def with_named_tensors(plan: Plan) -> Plan:
     named = {*plan.outputs, *names_in(plan)}
     for segment in plan.segments.values():
         named.update(segment.inputs, segment.outputs)
-    for program in plan.programs:
-        for step in program.steps:
-            named.update(step.inputs or (), step.outputs or ())
+    for step in plan.steps():
+        named.update(step.inputs or (), step.outputs or ())
     return replace(plan, tensors={name: tensor for name, tensor in plan.tensors.items() if name in named})

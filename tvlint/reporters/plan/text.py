@@ -86,7 +86,7 @@ def _head(plan: Plan) -> Iterator[str]:
             follows = (replication.count, replication.stride) == (plan.mesh.axes[position].size, stride)
         spelled = "" if follows else f" count {replication.count} stride {replication.stride}"
         yield f"replicate {words.name(replication.axis)}{spelled}"
-    last = max((step.micro_batch for program in plan.programs for step in program.steps), default=0)
+    last = max((step.micro_batch for step in plan.steps()), default=0)
     if plan.micro_batches != max(last + 1, 1):
         yield f"micro-batches {plan.micro_batches}"
     for group in plan.communicators:

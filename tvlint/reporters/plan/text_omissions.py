@@ -17,9 +17,8 @@ _EVERYWHERE = (Role.WEIGHT, Role.BUFFER, Role.STATE)
 def implied_segments(plan: Plan) -> frozenset[str]:
     """Return the segments that need no line of their own, because the operators in the programs imply them."""
     uses: dict[str, int] = {}
-    for program in plan.programs:
-        for step in program.steps:
-            uses[step.segment] = uses.get(step.segment, 0) + 1
+    for step in plan.steps():
+        uses[step.segment] = uses.get(step.segment, 0) + 1
     plain = {
         name for name, segment in plan.segments.items()
         if uses.get(name) == 1 and segment.pipeline_stage < 0 and not segment.mirror and not segment.checkpointed

@@ -136,7 +136,7 @@ def _ignored_targets(recorded: Recorded) -> Compute | None:
     The mean over a rank's own targets is that over all targets only where every rank has as many that count.
     """
     given = [array for array in recorded.given.values() if array is not None and array.dtype.kind == "i"]
-    for operator in (operator for segment in recorded.plan.segments.values() for operator in segment.operators):
+    for operator in recorded.plan.operators():
         if not isinstance(operator, Compute) or operator.attributes.get("reduction") != "mean":
             continue
         ignored = operator.attributes.get("ignore_index")
@@ -412,7 +412,7 @@ def _other_weights(different: Mapping[str, tuple[float, list[int]]], by_clipping
 
 def _use_of(weight: str, plan: Plan) -> Location:
     """Return the first line of the program that uses a weight; its capture where none is known."""
-    for operator in (operator for segment in plan.segments.values() for operator in segment.operators):
+    for operator in plan.operators():
         place = operator.source
         if weight in getattr(operator, "inputs", ()) and place is not None and place.line is not None:
             return place

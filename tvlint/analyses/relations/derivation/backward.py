@@ -160,7 +160,7 @@ def reach_nothing(machine: Machine, rank: RankState, operator: Backward) -> None
 def computes(machine: Machine, forward: Compute) -> bool:
     """Return whether the plan runs an operator of these outputs, rather than naming it for its gradient only."""
     if not machine.made:
-        this_operator = (operator for segment in machine.plan.segments.values() for operator in segment.operators)
+        this_operator = machine.plan.operators()
         machine.made.update(operator.outputs for operator in this_operator if isinstance(operator, Compute))
     return forward.outputs in machine.made
 

@@ -82,7 +82,7 @@ def derive(
         if tensor.gradient_of and tensor.gradient_of not in machine.forward_of.get(tensor.name, ()):
             machine.forward_of.setdefault(tensor.name, []).append(tensor.gradient_of)
     results = returned(machine)
-    for step in (step for program in plan.programs for step in program.steps if step.outputs is not None):
+    for step in (step for step in plan.steps() if step.outputs is not None):
         segment = plan.segments[step.segment]
         if segment.phase is Phase.DATA:
             machine.loaded.update(step.outputs or ())

@@ -224,7 +224,7 @@ def _unnamed_results(plan: Plan) -> tuple[str, ...]:
     """
     given = [tensor for tensor in plan.tensors.values() if tensor.role is not Role.ACTIVATION]
     parts = any(isinstance(on, Partial) for tensor in given for on in (tensor.placements or {}).values())
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    operators = list(plan.operators())
     made = {name for operator in operators for name in writes(operator)}
     given_names = {tensor.name for tensor in given}
     if plan.losses or parts or any(name not in made | given_names for operator in operators for name in reads(operator)):
@@ -252,7 +252,7 @@ def results_of(plan: Plan) -> tuple[str, ...]:
     """Return what the plan returns; of one that says nothing of that, the values that none of its operators reads."""
     if plan.outputs:
         return plan.outputs
-    operators = [operator for segment in plan.segments.values() for operator in segment.operators]
+    operators = list(plan.operators())
     read = {name for operator in operators for name in reads(operator)}
     made = (name for operator in operators if not isinstance(operator, Backward) for name in writes(operator))
     return tuple(name for name in dict.fromkeys(made) if name not in read)

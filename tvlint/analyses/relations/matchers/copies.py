@@ -59,7 +59,7 @@ def _not_addends(projection: Projection, by_name: Mapping[str, Mapping[int, list
 
 def _written(plan: Plan) -> set[str]:
     """Return what operators give, which copies into their operand do not."""
-    return {name for segment in plan.segments.values() for operator in segment.operators for name in writes(operator)}
+    return {name for operator in plan.operators() for name in writes(operator)}
 
 
 def _is_addend(plan: Plan, name: str, axis: str) -> bool:

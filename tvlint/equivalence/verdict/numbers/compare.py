@@ -191,7 +191,7 @@ def _other_gradient(
 
 def _undivided(plan: Plan) -> set[str]:
     """Return the weights whose gradients go through a reducer of which the plan does not say by what it divides."""
-    operators = (operator for segment in plan.segments.values() for operator in segment.operators)
+    operators = plan.operators()
     return {
         name
         for operator in operators
@@ -221,13 +221,7 @@ def _with_first(difference: Difference, plan: Plan, alone: Run, many: Run) -> Di
     batch of one rank.
     """
     right = {name: value for _, _, name, value in alone.given}
-    completed = {
-        name
-        for segment in plan.segments.values()
-        for operator in segment.operators
-        if isinstance(operator, Communicate)
-        for name in operator.inputs
-    }
+    completed = {name for operator in plan.operators() if isinstance(operator, Communicate) for name in operator.inputs}
     for rank, operator, name, value in many.given:
         known = right.get(name)
         if known is None or known.shape != value.shape or name in completed or isinstance(operator, Backward):

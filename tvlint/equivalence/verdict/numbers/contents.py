@@ -141,7 +141,7 @@ _WAYS: dict[str, dict[str, Callable[[Array], Array]]] = {
 
 def names_read(plan: Plan, role: Role) -> set[str]:
     """Return the full names of the tensors of a role that operators read."""
-    operators = (operator for segment in plan.segments.values() for operator in segment.operators)
+    operators = plan.operators()
     tensors = (plan.tensors[name] for operator in operators for name in reads(operator) if name in plan.tensors)
     return {tensor.logical or tensor.name for tensor in tensors if tensor.role is role}
 
@@ -149,9 +149,7 @@ def names_read(plan: Plan, role: Role) -> set[str]:
 def _looked_up_inputs(plan: Plan) -> set[str]:
     """Return the full names of the inputs that are indices of rows of weights, classes of losses or choices of experts."""
     found: set[str] = set()
-    computed = [
-        operator for segment in plan.segments.values() for operator in segment.operators if isinstance(operator, Compute)
-    ]
+    computed = [operator for operator in plan.operators() if isinstance(operator, Compute)]
     for each_operator in reversed(computed):
         names = [operand for operand in each_operator.inputs if isinstance(operand, str)]
         if has_trait(each_operator.op, *_KEEP_ELEMENTS) and found.intersection(each_operator.outputs):

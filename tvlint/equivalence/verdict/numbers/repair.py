@@ -55,11 +55,10 @@ def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool], near: Sequen
 
 def _edits(case: Case, near: set[tuple[str, int | None]]) -> Iterator[Candidate[Plan]]:
     statements: dict[Hashable, list[Operator]] = {}
-    for segment in case.parallel.segments.values():
-        for each_operator in segment.operators:
-            key = _statement(each_operator)
-            if key is not None:
-                statements.setdefault(key, []).append(each_operator)
+    for each_operator in case.parallel.operators():
+        key = _statement(each_operator)
+        if key is not None:
+            statements.setdefault(key, []).append(each_operator)
     yield from _reduced_otherwise(case.parallel, statements)
     yield from _reducers(case.parallel, [operator for group in statements.values() for operator in group])
     yield from _constants(case, statements)

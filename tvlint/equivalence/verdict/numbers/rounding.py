@@ -46,14 +46,13 @@ def _is_wide(tensor: Tensor) -> bool:
 
 def _narrowing(plan: Plan) -> Iterator[tuple[Compute, str]]:
     """Yield the casts of wide tensors to narrow types, with the type."""
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            if not isinstance(operator, Compute) or not has_trait(operator.op, Trait.CONVERSION):
-                continue
-            dtype, operand = type_of_cast(operator, plan.tensors), operator.inputs[0]
-            before = plan.tensors.get(operand) if isinstance(operand, str) else None
-            if dtype in _NARROW and before is not None and before.dtype in _WIDE and len(operator.outputs) == 1:
-                yield operator, dtype
+    for operator in plan.operators():
+        if not isinstance(operator, Compute) or not has_trait(operator.op, Trait.CONVERSION):
+            continue
+        dtype, operand = type_of_cast(operator, plan.tensors), operator.inputs[0]
+        before = plan.tensors.get(operand) if isinstance(operand, str) else None
+        if dtype in _NARROW and before is not None and before.dtype in _WIDE and len(operator.outputs) == 1:
+            yield operator, dtype
 
 
 def _rounded(operator: Operator, narrow: dict[int, str]) -> Iterator[Operator]:

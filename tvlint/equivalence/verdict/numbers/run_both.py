@@ -268,14 +268,13 @@ def _inconclusive(parallel: Plan, reference: Plan, any_numbers: bool, of_update:
             return "a segment runs twice for one micro-batch"
         if of_update and (seen := seen_elsewhere(plan)):
             return seen
-        for segment in plan.segments.values():
-            for operator in segment.operators:
-                if isinstance(operator, Compute) and operator.in_place:
-                    over = (str(operator.inputs[place]) for place in operator.in_place)
-                    if not of_update or not all(is_kept(plan, name) or is_gradient(plan, name) for name in over):
-                        return f"`{operator.op}` overwrites its operand"
-                if of_update and isinstance(operator, ReduceGradients) and not operator.divisor:
-                    return "the plan does not say by what it divides gradients"
-                if not of_update and any(is_kept(plan, name) for name in writes(operator)):
-                    return "the plan writes out how weights are updated"
+        for operator in plan.operators():
+            if isinstance(operator, Compute) and operator.in_place:
+                over = (str(operator.inputs[place]) for place in operator.in_place)
+                if not of_update or not all(is_kept(plan, name) or is_gradient(plan, name) for name in over):
+                    return f"`{operator.op}` overwrites its operand"
+            if of_update and isinstance(operator, ReduceGradients) and not operator.divisor:
+                return "the plan does not say by what it divides gradients"
+            if not of_update and any(is_kept(plan, name) for name in writes(operator)):
+                return "the plan writes out how weights are updated"
     return ""

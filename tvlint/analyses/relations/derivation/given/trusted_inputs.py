@@ -51,11 +51,10 @@ def inputs_of(plan: Plan) -> Inputs:
 
 def _first_inputs(plan: Plan) -> list[Tensor]:
     found: list[Tensor] = []
-    for program in plan.programs:
-        for step in program.steps:
-            segment = plan.segments[step.segment]
-            if segment.phase is Phase.DATA:
-                found.extend(plan.tensors[name] for name in segment.outputs if name in plan.tensors)
+    for step in plan.steps():
+        segment = plan.segments[step.segment]
+        if segment.phase is Phase.DATA:
+            found.extend(plan.tensors[name] for name in segment.outputs if name in plan.tensors)
     return found or [tensor for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
 
 

@@ -24,13 +24,12 @@ def is_well_formed(plan: Plan) -> bool:
         return False
     if not all(program.ranks for program in plan.programs):
         return False
-    for program in plan.programs:
-        for step in program.steps:
-            segment = plan.segments.get(step.segment)
-            if segment is None or len(segment.inputs) != len(step.inputs if step.inputs is not None else segment.inputs):
-                return False
-            if len(segment.outputs) != len(step.outputs if step.outputs is not None else segment.outputs):
-                return False
+    for step in plan.steps():
+        segment = plan.segments.get(step.segment)
+        if segment is None or len(segment.inputs) != len(step.inputs if step.inputs is not None else segment.inputs):
+            return False
+        if len(segment.outputs) != len(step.outputs if step.outputs is not None else segment.outputs):
+            return False
     return True
 
 
@@ -46,7 +45,7 @@ def unclear(plan: Plan) -> str:
                 return f"declares `{name}` as the gradient of `{of}` and as {gradient.role.value}"
             if owners.setdefault(name, of) != of:
                 return f"declares `{name}` as the gradient of `{owners[name]}` and of `{of}`"
-    given = {name for program in plan.programs for step in program.steps for name in step.outputs or ()}
+    given = {name for step in plan.steps() for name in step.outputs or ()}
     given.update(name for segment in plan.segments.values() for name in segment.outputs)
     for name in plan.outputs:
         declared = plan.tensors.get(name)

@@ -62,17 +62,15 @@ class SameValue:
 
     def __init__(self, plan: Plan) -> None:
         self._root: dict[str, str] = {}
-        for segment in plan.segments.values():
-            for operator in segment.operators:
-                if isinstance(operator, Communicate) or (isinstance(operator, Compute) and is_same(operator)):
-                    for name in operator.outputs:
-                        self._join(name, next((operand for operand in operator.inputs if isinstance(operand, str)), name))
-        for program in plan.programs:
-            for step in program.steps:
-                segment = plan.segments[step.segment]
-                for names, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
-                    for inner, outer in zip(names, outside, strict=True):
-                        self._join(inner, outer)
+        for operator in plan.operators():
+            if isinstance(operator, Communicate) or (isinstance(operator, Compute) and is_same(operator)):
+                for name in operator.outputs:
+                    self._join(name, next((operand for operand in operator.inputs if isinstance(operand, str)), name))
+        for step in plan.steps():
+            segment = plan.segments[step.segment]
+            for names, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
+                for inner, outer in zip(names, outside, strict=True):
+                    self._join(inner, outer)
 
     def root(self, name: str) -> str:
         """Return the one name that stands for all that are alike."""

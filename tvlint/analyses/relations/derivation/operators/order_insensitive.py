@@ -25,17 +25,15 @@ Readers: TypeAlias = Mapping[str, Sequence["Operator | None"]]
 def readers_of(plan: Plan) -> Readers:
     """Return who reads what in the plan."""
     found: dict[str, list[Operator | None]] = {}
-    for program in plan.programs:
-        for step in program.steps:
-            for inner, outer in zip(plan.segments[step.segment].outputs, step.outputs or (), strict=False):
-                if inner != outer:
-                    found.setdefault(inner, [None])
-    for segment in plan.segments.values():
-        for operator in segment.operators:
-            names = (operator.tensor,) if isinstance(operator, Send) else getattr(operator, "inputs", ())
-            for name in names:
-                if isinstance(name, str):
-                    found.setdefault(name, []).append(operator)
+    for step in plan.steps():
+        for inner, outer in zip(plan.segments[step.segment].outputs, step.outputs or (), strict=False):
+            if inner != outer:
+                found.setdefault(inner, [None])
+    for operator in plan.operators():
+        names = (operator.tensor,) if isinstance(operator, Send) else getattr(operator, "inputs", ())
+        for name in names:
+            if isinstance(name, str):
+                found.setdefault(name, []).append(operator)
     return found
 
 

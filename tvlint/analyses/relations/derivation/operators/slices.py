@@ -313,18 +313,17 @@ def _of_all(machine: Machine, term: int, attributes: tuple[Any, ...]) -> tuple[i
 
 def _ends_of_positions(machine: Machine) -> Iterator[int]:
     """Yield where the plan ends to count positions."""
-    for segment in machine.plan.segments.values():
-        for operator in segment.operators:
-            spec = spec_of(operator.op) if isinstance(operator, Compute) else None
-            if spec is None or Trait.POSITIONS not in spec.traits or not isinstance(operator, Compute):
-                continue
-            given = tuple(operand for operand in operator.inputs if isinstance(operand, Literal))
-            try:
-                first, step, _, sizes = spec.bind(Call(operator.op, given, operator.attributes)).attributes
-            except UnsupportedError:
-                continue
-            if isinstance(first, int) and isinstance(step, int) and isinstance(sizes, tuple) and isinstance(sizes[0], int):
-                yield first + step * sizes[0]
+    for operator in machine.plan.operators():
+        spec = spec_of(operator.op) if isinstance(operator, Compute) else None
+        if spec is None or Trait.POSITIONS not in spec.traits or not isinstance(operator, Compute):
+            continue
+        given = tuple(operand for operand in operator.inputs if isinstance(operand, Literal))
+        try:
+            first, step, _, sizes = spec.bind(Call(operator.op, given, operator.attributes)).attributes
+        except UnsupportedError:
+            continue
+        if isinstance(first, int) and isinstance(step, int) and isinstance(sizes, tuple) and isinstance(sizes[0], int):
+            yield first + step * sizes[0]
 
 
 def _moved_on(terms: Terms, op: str, attributes: tuple[Any, ...], value: Value) -> tuple[int, Box] | None:

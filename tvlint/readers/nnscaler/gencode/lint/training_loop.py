@@ -20,12 +20,7 @@ def with_loop(reference: Plan, parallel: Plan) -> Plan:
 
     Where the loss is a mean, the loop divides by their number, or by that of micro-batches where reducers average.
     """
-    ways = {
-        operator.reduce
-        for part in parallel.segments.values()
-        for operator in part.operators
-        if isinstance(operator, ReduceGradients)
-    }
+    ways = {operator.reduce for operator in parallel.operators() if isinstance(operator, ReduceGradients)}
     count = parallel.micro_batches * (1 if ways == {"avg"} else parallel.replication.count)
     if count < 2 or (len(ways) > 1 and "avg" in ways):
         return reference

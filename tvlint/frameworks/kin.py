@@ -148,6 +148,8 @@ FRAMEWORKS: Mapping[str, Framework] = {
             # baidu-baige/LoongForge loongforge/train/validators.py:455, :528
             "custom_pipeline_layers": _SPLIT_OF_LAYERS,
             "custom_pipeline_recompute_layers": frozenset({"full-recompute-without-method"}),
+            # CodexDive/Holmes megatron/training/arguments.py:248
+            "hetero_micro_batch_sizes": frozenset({"required-setting-missing"}),
         },
         packages=("megatron.training", "megatron.arguments", "megatron.initialize"),
         folders=("megatronlm",),

@@ -79,8 +79,10 @@ def is_test(path: str, data: bytes) -> bool:
 
 
 def is_yaml(path: str, data: bytes) -> bool:
-    """Return whether the text may be YAML: its name says so, or no line is of another language."""
-    return path.lower().endswith(YAML_NAMES) or OTHER_THAN_YAML.search(data.removeprefix(BYTE_ORDER_MARK)) is None
+    """Return whether the text may be YAML: its name says so, or it is a text and no line is of another language."""
+    if path.lower().endswith(YAML_NAMES):
+        return True
+    return b"\0" not in data and OTHER_THAN_YAML.search(data.removeprefix(BYTE_ORDER_MARK)) is None
 
 
 def is_shell(path: str, data: bytes, named_at: int) -> bool:

@@ -30,6 +30,8 @@ from tvlint.readers.sources.scalar_values import typed
 
 FLAG = Pattern(r"--[A-Za-z][\w.-]*")
 SHORT = Pattern(r"-[A-Za-z][\w-]*")
+DASH = Pattern(r"[\u2010-\u2015\u2212]+(?=[A-Za-z])")
+"""What word processors make of the hyphens before an option."""
 LONGEST = 40
 """Letters of the longest words that are shown as they stand."""
 LONGEST_COMMAND = 24
@@ -44,8 +46,8 @@ BARE = Pattern(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
 class Arguments:
     """The options that a command line sets, in order; `gaps` are the words that may set more, as a message names them.
 
-    `surplus` are words that stand after an option that takes no more of them, each with that option; `short` are options with
-    one hyphen, of which Megatron has none.
+    `surplus` are words that stand after an option that takes no more of them or none that begins so, each with that option;
+    `short` are options with one hyphen, of which Megatron has none.
     """
 
     settings: list[Setting] = field(default_factory=list)
@@ -100,11 +102,17 @@ def _flag(found: Arguments, items: Sequence[Item], item: Word, flag: str, place:
     if rest and not isinstance(rest[0], Text):
         found.gaps.append(_shown(name_span))
         return place
+    if leading_text(rest)[:1].isspace():
+        here = location_of(name_span)
+        found.surplus.append((Setting("", None, flag, here, here), item))
+        return place
     if known is not None and known.kind != "store":
         _store(found, known, flag, name_span, [])
         return place
     values, place = _values(items, place, known)
     _store(found, known, flag, name_span, values)
+    if known is not None and values and isinstance(values[0], Word) and leading_text(values[0].pieces).startswith("="):
+        found.surplus.append((found.settings[-1], values[0]))
     return place
 
 
@@ -121,7 +129,7 @@ def _values(items: Sequence[Item], place: int, known: Option | None) -> tuple[li
 
 def _is_value(item: Item, known: Option | None) -> bool:
     if isinstance(item, Word):
-        return not flag_of(item) and not _is_short(item)
+        return not flag_of(item) and not _is_short(item) and not DASH.match(leading_text(item.pieces))
     if known is None or isinstance(item, Gap):
         return known is not None
     is_one = known.arity is None

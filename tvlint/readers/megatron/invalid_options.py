@@ -14,6 +14,7 @@ from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
 from tvlint.readers.megatron.arguments import VALUELESS
 from tvlint.readers.megatron.detect_framework import SWIFT
+from tvlint.readers.megatron.misplaced_words import misplaced_word
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
 from tvlint.readers.megatron.unknown_options import OF_MEGATRON, distance, unknown_options, unknown_short_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
@@ -38,6 +39,8 @@ SPELLINGS = {
     "window_size": (Pattern(r"[()]*\s*-?\d+(?:\s*,\s*-?\d+)*\s*[()]*"), "two numbers such as `128,0`"),
 }
 """How a value is spelled that the parser converts by itself, and that in words."""
+BLANK = Pattern(r"(?:the +)?(?:path +(?:of|to) +)?your +|[a-z]+ +(?:file|path|dir|directory|folder) +", re.IGNORECASE)
+"""How a value begins that whoever takes the script is to fill in (`LOAD="your checkpoint"`)."""
 UNQUOTED = 'quote what expands to it (`"${ARGS[@]}"`): without quotes the shell splits the text at its blanks'
 TAKEN = ("no value", "one value")
 TRUE = frozenset({"true", "1", "yes", "on"})
@@ -64,6 +67,13 @@ def option_mistakes(
         parser = replace(parser, closed=False)
     yield from unknown_options(configuration, written, program, parser)
     yield from unknown_short_options(configuration, short, program, parser)
+    left: list[tuple[Setting, Word]] = []
+    for setting, word in surplus:
+        misplaced = misplaced_word(setting, word)
+        if misplaced is None:
+            left.append((setting, word))
+        else:
+            yield misplaced
     if not parses_like_megatron(configuration.framework):
         yield from _no_integers(written) if program in SWIFT else ()
         return
@@ -84,7 +94,7 @@ def option_mistakes(
             by_source, known, setting.written
         ):
             yield from _switched(setting)
-    for setting, word in surplus:
+    for setting, word in left:
         known = option(setting.written)
         if parser is not None and known_text(word.pieces) in parser.flags:
             continue
@@ -247,19 +257,34 @@ def _is_switch_of(parser: ParserSource | None, program: str, known: Option, flag
 
 
 def _left_over(setting: Setting, known: Option, word: Word) -> Iterator[Finding]:
-    """Yield the finding about a word too many; a line with `<` (`--save <PATH TO DIRECTORY>`) is a blank to be filled in."""
+    """Yield the finding about a word too many.
+
+    A line with `<` (`--save <PATH TO DIRECTORY>`) is a blank to be filled in. Backslashes before a carriage return have one
+    finding of their own.
+    """
     text = known_text(word.pieces)
     span = span_of(word.pieces)
-    if not text or "<" in span.source.text[span.source.text.rfind("\n", 0, span.start) + 1 : span.start]:
+    if (
+        not text
+        or _is_carriage_return(span)
+        or "<" in span.source.text[span.source.text.rfind("\n", 0, span.start) + 1 : span.start]
+    ):
         return
     message = f"`{setting.written}` takes {TAKEN[known.kind == 'store']}, and `{text[:LONGEST]}` stands after it"
     place = location_of(span)
     if setting.location.path == place.path and _is_split(setting, span):
+        if BLANK.match(f"{setting.value} {text} "):
+            return
         yield Finding("value-after-complete-option", Severity.ERROR, message, place, UNQUOTED)
         return
-    help = "remove it" if text.strip() else "remove the space after the backslash"
+    help = "remove it" if text.strip(" \\") else "remove the space after the backslash"
     fix = Fix("remove it", (Edit(location_of(_with_blanks_before(span)), ""),), is_safe=text.lower() in TRUE)
     yield Finding("value-after-complete-option", Severity.ERROR, message, place, help, fixes=(fix,))
+
+
+def _is_carriage_return(word: Span) -> bool:
+    """Return whether the word is a backslash that escapes a carriage return."""
+    return word.source.text[word.start : word.end + 1] in ("\\\r", "\\\r\n")
 
 
 def _is_split(setting: Setting, word: Span) -> bool:

@@ -120,7 +120,8 @@ def read(path: str, data: bytes) -> Document | None:
     configurations, beyond = _with_cases(evaluation, configurations, version, only_lists)
     findings.update(dict.fromkeys(beyond))
     findings.update(dict.fromkeys(carriage_return(evaluation.source)))
-    findings.update(dict.fromkeys(slips(evaluation, launches)))
+    starts_some = bool(launches) or any(_options(command.words) for command in evaluation.commands)
+    findings.update(dict.fromkeys(slips(evaluation, launches, starts_some)))
     findings.update(dict.fromkeys(_not_followed(evaluation, configurations)))
     return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
 

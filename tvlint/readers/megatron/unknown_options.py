@@ -14,6 +14,7 @@ from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.detect_framework import SWIFT
+from tvlint.readers.megatron.parser_source import OF_MEGATRON as ARGUMENTS
 from tvlint.readers.megatron.parser_source import ParserSource
 
 LONGEST = 80
@@ -44,6 +45,8 @@ SIZES = (
 """Options that almost every launch gives, under this name; one that is short for it stands in its place."""
 FILLER = frozenset({"model", "size", "degree", "use", "enable"})
 """Words that an option is often remembered with or without."""
+SURELY_LONG = 8
+"""A longer name that Megatron has with two hyphens is, with one, no short option of any program."""
 STEM = 4
 """Letters by which a word is known: `embedding` and `embeddings`, `grad` and `gradient`."""
 NOTHING_ALIKE = "remove it, or have the program take it"
@@ -223,10 +226,10 @@ def unknown_short_options(
         flag = setting.written
         if parser is not None and _begins_with_a_short_option(flag, parser):
             continue
-        near = _elsewhere(f"-{flag}")
+        near = f"-{flag}" if is_option(f"-{flag}") else _elsewhere(f"-{flag}")
         if parser is not None and parser.closed:
             yield _finding(setting, f"`{os.path.basename(parser.program)}`", near if near in parser.flags else "")
-        elif is_sure and near and near not in given:
+        elif near and near not in given and (is_sure or (is_option(f"-{flag}") and len(flag) > SURELY_LONG)):
             yield _finding(setting, "Megatron", near)
 
 
@@ -358,8 +361,10 @@ def _size_meant(flag: str) -> str:
 
 
 def _abbreviates(flag: str, parser: ParserSource) -> bool:
-    """Return whether the parser takes the flag for the beginning of one of its own."""
-    return parser.abbreviates and any(name.startswith(flag) for name in parser.flags)
+    """Return whether the parser takes the flag for the beginning of one of its own, and not of several of Megatron's."""
+    longer = [name for name in parser.flags if parser.abbreviates and name.startswith(flag)]
+    of_megatron = [name for name in longer if any(path.endswith(ARGUMENTS) for path in parser.naming.get(name, ()))]
+    return bool(longer) and len({known.dest for name in of_megatron if (known := option(name)) is not None}) < 2
 
 
 def nearest(flag: str, known: Iterable[str]) -> str:

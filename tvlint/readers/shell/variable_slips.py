@@ -1,0 +1,195 @@
+"""Slips in how a script sets and reads its variables, after which it goes on with other values than those meant."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from tvlint.findings import Edit, Finding, Fix, Severity
+from tvlint.ir.patterns import Pattern
+from tvlint.readers.shell.command_tree import CommandTree
+from tvlint.readers.shell.evaluate import Evaluation
+from tvlint.readers.shell.values import Array, Fork, Item, Source, Value, Word, leading_text, location_of, span_of_bytes
+from tvlint.readers.shell.words import split_value
+
+LONGEST = 80
+MOST = 500
+"""Places of each kind that are looked up in the tree, which takes the longer the more statements there are."""
+SPACED = Pattern(rb"^[ \t]*([A-Za-z_]\w*)(?:([ \t]+=)(?=[ \t]|\w)|(=[ \t]+)(?=\d+[ \t]*\r?$))", re.MULTILINE)
+"""A line that reads as an assignment and has blanks beside its sign; of those behind it alone, one of a number."""
+MARKED = Pattern(rb"^[ \t]*(?:(\$)([A-Za-z_]\w*)=|([A-Za-z_]\w*)(:)=)(?=[\w\"'$./])", re.MULTILINE)
+"""A line that reads as an assignment and has a sign too much."""
+DOUBLED = Pattern(rb"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(=)(?=[\w\"'$./])", re.MULTILINE)
+DEFAULT = Pattern(rb"\$\{([A-Za-z_]\w*|\d+)(-:|:(?=\d+\}))([^}\n]*)\}")
+EXPANSION = Pattern(rb"\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?\})")
+NAME = Pattern(rb"[A-Za-z_]\w*")
+SET = Pattern(rb"(?<![\w$])([A-Za-z_]\w*)\+?=")
+READ_IN = Pattern(rb"^[ \t]*(?:source|\.)[ \t]", re.MULTILINE)
+BOUND = Pattern(rb"\b(?:for|read|local|declare)\b[^\n;]*")
+"""What sets the variables that it names, without a sign."""
+INDIRECT = b"${!"
+MOST_LISTS = 50
+"""Of more lists of options that are named nowhere, only the first are looked at."""
+VITAL = frozenset(("--num-layers", "--hidden-size", "--micro-batch-size", "--tensor-model-parallel-size"))
+"""Options that no launch does without."""
+OF_LAUNCHER = frozenset(("--nproc-per-node",))
+LAUNCHERS = frozenset(("torchrun", "torch.distributed.launch", "torch.distributed.run"))
+"""What starts one rank without that."""
+
+
+def variable_slips(evaluation: Evaluation, commands: CommandTree, starts_some: bool) -> Iterator[Finding]:
+    """Yield a finding for each assignment that is none, or sets another value, and for each variable that is misspelled.
+
+    Where the script `starts_some` program with options, lists of options count that no program is given.
+    """
+    source = evaluation.source
+    yield from _spaced(source, commands)
+    yield from _marked(source, commands)
+    yield from _defaults(evaluation, commands)
+    lost = dict(islice(_unread_options(evaluation), MOST_LISTS)) if starts_some else {}
+    misspelled = () if evaluation.unresolved_sources else tuple(_misspelled(evaluation, commands, lost))
+    yield from (finding for _, finding in misspelled)
+    given = frozenset(_flags(word for command in evaluation.commands for word in command.words))
+    meant = {name for name, _ in misspelled}
+    vital = VITAL | OF_LAUNCHER if LAUNCHERS & given else VITAL
+    for name, (start, options) in lost.items():
+        if name not in meant and vital & options - given and commands.is_assignment(start):
+            read = f"${{{name[:LONGEST]}[@]}}" if isinstance(evaluation.variables[name], Array) else f"${name[:LONGEST]}"
+            message = f"the options of `{name[:LONGEST]}` are passed to nothing"
+            place = location_of(span_of_bytes(source, start, start + len(name)))
+            yield Finding("options-not-passed", Severity.ERROR, message, place, f"pass `{read}` to the launch")
+
+
+def _spaced(source: Source, commands: CommandTree) -> Iterator[Finding]:
+    for match in islice(SPACED.finditer(source.data), MOST):
+        command = commands.command(match.start(1) if match[2] else match.end())
+        if command is None or command.start_byte != match.start(1):
+            continue
+        end = match.end(2) if match[2] else match.end(3)
+        after = len(source.data[end:]) - len(source.data[end:].lstrip(b" \t"))
+        blanks = location_of(span_of_bytes(source, match.end(1), end + after))
+        yield _run_as_command(source, match.span(1), "blanks beside `=`", "remove the blanks", Edit(blanks, "="))
+
+
+def _marked(source: Source, commands: CommandTree) -> Iterator[Finding]:
+    for match in islice(MARKED.finditer(source.data), MOST):
+        sign, name = (1, 2) if match[1] else (4, 3)
+        if commands.command(min(match.start(sign), match.start(name))) is not None:
+            mark = match[sign].decode()
+            edit = Edit(location_of(span_of_bytes(source, *match.span(sign))), "")
+            yield _run_as_command(source, match.span(name), f"`{mark}` in it", f"remove the `{mark}`", edit)
+    for match in islice(DOUBLED.finditer(source.data), MOST):
+        if commands.is_assignment(match.start(1)):
+            place = location_of(span_of_bytes(source, *match.span(2)))
+            message = f"the value of `{match[1].decode()[:LONGEST]}` begins with `=`"
+            fix = Fix("remove one `=`", (Edit(place, ""),), is_safe=True)
+            yield Finding("misplaced-equals-sign", Severity.ERROR, message, place, "remove one `=`", fixes=(fix,))
+
+
+def _run_as_command(source: Source, name: tuple[int, int], why: str, help: str, edit: Edit) -> Finding:
+    text = source.data[slice(*name)].decode()[:LONGEST]
+    message = f"`{text}` is not set: with {why} the shell runs a command"
+    place = location_of(span_of_bytes(source, *name))
+    return Finding("assignment-run-as-command", Severity.ERROR, message, place, help, fixes=(Fix(help, (edit,), is_safe=True),))
+
+
+def _defaults(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding]:
+    """Yield a finding for each default whose colon and hyphen are exchanged, or whose hyphen is missing.
+
+    The latter counts of a variable that nothing sets but what the expansion stands in, which so is one of the environment.
+    """
+    source = evaluation.source
+    found = [*islice(DEFAULT.finditer(source.data), MOST)]
+    times = Counter(SET.findall(source.data)) if found else Counter[bytes]()
+    bound = {name for each in BOUND.findall(source.data) for name in NAME.findall(each)} if found else set()
+    for match in found:
+        is_swapped = match[2] == b"-:"
+        before = source.data[max(match.start() - LONGEST, 0) : match.start()].removesuffix(b'"')
+        sets_itself = times[match[1]] == 1 and match[1] not in bound and before.endswith(match[1] + b"=")
+        leaves_none_out = match[1].decode() not in evaluation.variables and match[3] == b"0"
+        if not (is_swapped or sets_itself or leaves_none_out) or not commands.is_expansion(*match.span()):
+            continue
+        place = location_of(span_of_bytes(source, *match.span(2)))
+        shown = f"`{match[0].decode(errors='replace')[:LONGEST]}`"
+        message = f"{shown} begins its default with `:`" if is_swapped else f"{shown} leaves letters out, and has no default"
+        fix = Fix("write `:-`", (Edit(place, ":-"),), is_safe=True)
+        yield Finding("misspelled-default", Severity.ERROR, message, place, "write `:-`", fixes=(fix,))
+
+
+def _unread_options(evaluation: Evaluation) -> Iterator[tuple[str, tuple[int, frozenset[str]]]]:
+    """Yield the variables that hold options and are named nowhere but where they are set, with the first place and the options.
+
+    What is exported, and what is set before another script is read in, may be read elsewhere.
+    """
+    data = evaluation.source.data
+    if INDIRECT in data:
+        return
+    named = Counter(NAME.findall(data))
+    first: dict[bytes, int] = {}
+    for match in SET.finditer(data):
+        first.setdefault(match[1], match.start())
+        named[match[1]] -= 1
+    last = max((match.start() for match in READ_IN.finditer(data)), default=-1)
+    for name, value in evaluation.variables.items():
+        start = first.get(name.encode(), -1)
+        before = data[max(start - LONGEST, 0) : max(start, 0)].rstrip()
+        is_lost = start > last and not named[name.encode()] and not before.endswith((b"export", b"-x"))
+        if is_lost and _is_list(value):
+            yield name, (start, frozenset(_flags(split_value(value))))
+
+
+def _is_list(value: Value) -> bool:
+    words = value.items[:1] if isinstance(value, Array) else split_value(value)[:1]
+    return any(isinstance(word, Word) and leading_text(word.pieces).startswith("--") for word in words)
+
+
+def _flags(words: Iterable[Item]) -> Iterator[str]:
+    """Yield the options among words, those on undecided paths too."""
+    for word in words:
+        if isinstance(word, Word):
+            yield leading_text(word.pieces).partition("=")[0].replace("_", "-")
+        elif isinstance(word, Fork):
+            yield from _flags(chain.from_iterable(word.alternatives))
+
+
+def _misspelled(evaluation: Evaluation, commands: CommandTree, lost: Iterable[str]) -> Iterator[tuple[str, Finding]]:
+    """Yield what was meant and a finding for each variable that is named nowhere but where it is read, and is a variable of the
+    script but for two letters that are swapped, or one of the `lost` ones but for a letter.
+    """
+    source = evaluation.source
+    set_names = {"".join(sorted(name)): name for name in evaluation.variables}
+    read: dict[str, list[re.Match[bytes]]] = {}
+    meant: dict[str, str] = {}
+    for match in EXPANSION.finditer(source.data):
+        name = (match[1] or match[2]).decode()
+        if name not in meant and name not in evaluation.variables:
+            swapped = set_names.get("".join(sorted(name)), "")
+            near = swapped if _are_swapped(name, swapped) else next((each for each in lost if _is_a_letter_off(name, each)), "")
+            meant[name] = near
+        if meant.get(name):
+            read.setdefault(name, []).append(match)
+    counts = Counter(NAME.findall(source.data)) if read else Counter[bytes]()
+    found = ((match, name) for name, places in read.items() if counts[name.encode()] <= len(places) for match in places)
+    for match, name in islice(found, MOST):
+        if commands.is_expansion(*match.span()):
+            place = location_of(span_of_bytes(source, *match.span(2 if match[2] else 1)))
+            message, help = f"the script sets no `{name[:LONGEST]}`", f"did you mean `{meant[name][:LONGEST]}`?"
+            fix = Fix(f"write `{meant[name]}`", (Edit(place, meant[name]),), is_safe=True)
+            yield meant[name], Finding("misspelled-variable", Severity.ERROR, message, place, help, fixes=(fix,))
+
+
+def _are_swapped(name: str, meant: str) -> bool:
+    """Return whether two letters that stand beside each other are all that differs."""
+    differ = [place for place, letters in enumerate(zip(name, meant, strict=False)) if letters[0] != letters[1]]
+    both = len(differ) == 2 and differ[1] == differ[0] + 1
+    return both and len(name) == len(meant) and name[differ[0] : differ[1] + 1].isalpha()
+
+
+def _is_a_letter_off(name: str, meant: str) -> bool:
+    """Return whether one letter is changed, too many or missing."""
+    if len(name) == len(meant):
+        return sum(one != other for one, other in zip(name, meant, strict=True)) == 1
+    short, long = sorted((name, meant), key=len)
+    return len(long) == len(short) + 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import struct
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +15,8 @@ from typing import Any
 import pytest
 from shared import ROOT
 
-from tvlint.readers.capture.assemble import lift_parallel, lift_reference
+from tvlint.ir.plan import Role
+from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference
 from tvlint.readers.capture.following import follow
 from tvlint.readers.capture.lifting.program import Apply, Exchange
 from tvlint.readers.capture.tapes.lines import read_capture
@@ -186,6 +189,22 @@ def test_operators_with_the_arguments_of_others_end_in_a_plan_or_in_an_error_of_
         with suppress(ReadError):
             own = lift_parallel(read_capture("a", "\n".join(map(json.dumps, others)).encode()), alone)
             assert own.plan.programs
+
+
+def test_an_input_whose_samples_are_alike_lies_where_another_one_shows_it() -> None:
+    def lifted(name: str, reference: Lifting | None) -> Lifting:
+        lines = map(json.loads, gzip.decompress((RECORDED / f"{name}.capture.jsonl.gz").read_bytes()).splitlines())
+        rows = {"values": b64encode(8 * struct.pack("8f", *range(8))).decode()}
+        alike = [json.dumps({**line, **rows} if line.get("given") == 6 else line) for line in lines]
+        found = read_capture("a.capture.jsonl.gz", "\n".join(alike).encode())
+        return lift_reference(found) if reference is None else lift_parallel(found, reference)
+
+    parallel = lifted("data_parallel_2_micro_batches", lifted("data_parallel_reference", None))
+    inputs = [whole for whole in parallel.found.wholes.values() if whole.role is Role.INPUT]
+    places = [{(rank, at): held.box[0] for rank, by in whole.held.items() for at, held in by.items()} for whole in inputs]
+    assert len(places) == 2
+    assert places[0] == places[1]
+    assert len({*places[0].values()}) == 4
 
 
 def test_the_schema_file_is_a_schema() -> None:

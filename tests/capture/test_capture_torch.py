@@ -554,21 +554,31 @@ def test_a_gpu_that_a_backward_function_names_by_number_is_the_cpu_and_nccl_has_
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ({"context_parallel_size": 2, "transformer_impl": "local"}, "has no context parallelism"),
-        ({"encoder_seq_length": 512, "decoder_seq_length": 128}, "an encoder and a decoder"),
-    ],
-)
-def test_launches_of_megatron_that_are_not_captured_are_refused(arguments: dict[str, Any], text: str) -> None:
+def test_context_parallelism_of_the_local_layers_of_megatron_is_refused() -> None:
     from types import SimpleNamespace
 
     from tvlint.capture.launch import Launch, LaunchError
     from tvlint.capture.megatron_training import _fit
 
-    with pytest.raises(LaunchError, match=text):
-        _fit(SimpleNamespace(**arguments), Launch(2, "pretrain_gpt.py", ()), print, print)
+    arguments = SimpleNamespace(context_parallel_size=2, transformer_impl="local")
+    with pytest.raises(LaunchError, match="has no context parallelism"):
+        _fit(arguments, Launch(2, "pretrain_gpt.py", ()), print, print)
+
+
+def test_an_encoder_and_a_decoder_are_given_texts_of_their_lengths() -> None:
+    from types import SimpleNamespace
+
+    from tvlint.capture.megatron_training import _batch, _reduce_sequence
+
+    lengths = {"seq_length": None, "encoder_seq_length": 512, "decoder_seq_length": 128}
+    arguments = SimpleNamespace(**lengths, micro_batch_size=2, padded_vocab_size=32)
+    _reduce_sequence(arguments, 16)
+    arguments.seq_length = arguments.encoder_seq_length  # as Megatron sets it when it validates them
+    batch = _batch(0, arguments)
+    encoded, decoded = ("text_enc", "enc_mask"), ("text_dec", "dec_mask", "labels", "loss_mask")
+    assert {tuple(batch[name].shape) for name in encoded} == {(2, 32)}
+    assert {tuple(batch[name].shape) for name in decoded} == {(2, 16)}
+    assert arguments.max_position_embeddings == 32
 
 
 COPIES = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.nn import functional
@@ -21,6 +21,10 @@ def changes(step: Step, replace: Replace) -> Mapping[str, Change]:
     """Return how the modules of Megatron are changed, by their names."""
     return {
         _CORE + "tensor_parallel.random": _random_states,
+        _CORE + "tensor_parallel.data": _batches_of_each_rank,
+        _CORE + "tensor_parallel.inference_layers": _no_layers_for_inference,
+        _CORE + "models.bert.bert_layer_specs": lambda module: _layers_of_bert(module, replace),
+        _CORE + "models.bert.bert_model": _masks_of_bert,
         _CORE + "transformer.torch_norm": lambda module: _norms(module, replace),
         _CORE + "transformer.dot_product_attention": lambda module: megatron_attention.change(module, replace),
         _CORE + "transformer.moe.moe_utils": _experts,
@@ -34,6 +38,37 @@ def _random_states(module: Any) -> None:
     """Keep the states of random numbers of the CPU."""
     module._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
     module._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+
+
+def _batches_of_each_rank(module: Any) -> None:
+    """Let each rank take its batch itself: the ranks that share one have equal ones."""
+    module.broadcast_data = lambda keys, data, datatype, *_, **__: {key: data[key].to(datatype) for key in keys}
+
+
+def _no_layers_for_inference(module: Any) -> None:
+    """Take no layer for one of inference, whose classes are none where TransformerEngine is not installed."""
+    if hasattr(module, "is_inference_column_parallel_linear"):
+        module.is_inference_column_parallel_linear = lambda layer: False
+
+
+def _layers_of_bert(module: Any, replace: Replace) -> None:
+    """Let BERT take Megatron's own layers where it asks for those of TransformerEngine."""
+
+    def local() -> Any:
+        replace("layers of TransformerEngine replaced by Megatron's own")
+        return module.bert_layer_local_spec
+
+    module.get_bert_layer_with_transformer_engine_spec = local
+    module.__getattr__ = lambda name: local() if name == "bert_layer_with_transformer_engine_spec" else _missing(module, name)
+
+
+def _missing(module: Any, name: str) -> NoReturn:
+    raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
+
+
+def _masks_of_bert(module: Any) -> None:
+    """Let the attention of BERT be given masks as Megatron's own layers take them, whatever attention the launch asks for."""
+    module.BertModel._sanity_check_attention_and_get_attn_mask_dimension = lambda model: "b1ss"
 
 
 def _norms(module: Any, replace: Replace) -> None:

@@ -49,6 +49,7 @@ def changes(step: Step, launch: Launch, replace: Tell, reduce: Tell) -> Mapping[
             module, lambda: "transformer_engine" in asked, replace
         ),
         "megatron.core.utils": lambda module: _batches(module, step, replace),
+        "megatron.core.datasets.t5_dataset": lambda module: _masks_of_samples(module, step),
     }
 
 
@@ -60,9 +61,6 @@ def _fit(args: Any, launch: Launch, replace: Tell, reduce: Tell) -> None:
     if getattr(args, "context_parallel_size", 1) > 1 and getattr(args, "transformer_impl", "") == "local":
         text = "Megatron's own attention, which `--transformer-impl local` takes, has no context parallelism"
         raise LaunchError(text, "leave `--transformer-impl local` out")
-    if getattr(args, "decoder_seq_length", None) is not None:
-        text = "a model with an encoder and a decoder, which `--decoder-seq-length` asks for, is not captured"
-        raise LaunchError(text, "capture a model of one sequence")
     for name, value in OUTSIDE_THE_STEP.items():
         _set(args, name, value)
     for name, value in {**ON_CPU, **OF_A_MICRO_BATCH}.items():
@@ -112,7 +110,7 @@ def _reduce(args: Any, launch: Launch, tell: Tell) -> None:
     _reduce_width(args, launch, tensor)
     _reduce_chunks_at_once(args, launch)
     sequence = launch.sizes.sequence or min(args.seq_length or 16, lcm(16, 2 * context, tensor) * _times_for_experts(args))
-    args.seq_length = args.max_position_embeddings = sequence
+    _reduce_sequence(args, sequence)
     args.padded_vocab_size = lcm(32, 8 * tensor)
     args.vocab_size = args.padded_vocab_size - 1
     args.make_vocab_size_divisible_by = args.padded_vocab_size // (1 if launch.single_of else tensor)
@@ -121,6 +119,17 @@ def _reduce(args: Any, launch: Launch, tell: Tell) -> None:
         now = getattr(args, name, None)
         if value not in (None, now):
             tell(f"`{_spelled(name)}` {value} reduced to {now}" if now else f"`{_spelled(name)} {value}` left out")
+
+
+def _reduce_sequence(args: Any, sequence: int) -> None:
+    """Leave a sequence of a length; where an encoder is given a longer one than a decoder, one of twice the length."""
+    args.max_position_embeddings = sequence
+    if args.seq_length is not None or getattr(args, "decoder_seq_length", None) is None:
+        args.seq_length = sequence
+        return
+    times = 2 if args.encoder_seq_length > args.decoder_seq_length else 1
+    args.encoder_seq_length = args.max_position_embeddings = times * sequence
+    args.decoder_seq_length = sequence
 
 
 def _times_for_experts(args: Any) -> int:
@@ -135,7 +144,8 @@ def _times_for_experts(args: Any) -> int:
 
 
 _SIZES = (
-    "num_layers", "num_layers_per_virtual_pipeline_stage", "decoder_first_pipeline_num_layers",
+    "num_layers", "encoder_num_layers", "decoder_num_layers", "encoder_seq_length", "decoder_seq_length",
+    "num_layers_per_virtual_pipeline_stage", "decoder_first_pipeline_num_layers",
     "decoder_last_pipeline_num_layers", "moe_layer_freq", "hidden_size", "ffn_hidden_size", "num_attention_heads",
     "num_query_groups", "kv_channels", "num_experts", "moe_router_topk", "moe_ffn_hidden_size",
     "moe_shared_expert_intermediate_size", "seq_length", "micro_batch_size", "global_batch_size",
@@ -146,6 +156,10 @@ def _reduce_layers(args: Any, launch: Launch) -> None:
     """Leave each pipeline chunk one layer, and where there is but one chunk two."""
     stages = args.pipeline_model_parallel_size
     if getattr(args, "pipeline_model_parallel_layout", None):
+        return
+    if args.num_layers is None:  # an encoder and a decoder, which are not cut into stages
+        for name in ("encoder_num_layers", "decoder_num_layers"):
+            setattr(args, name, min(getattr(args, name, None) or 0, launch.sizes.layers or 2) or None)
         return
     ends = sum(bool(getattr(args, f"account_for_{each}_in_pipeline_split", False)) for each in ("embedding", "loss"))
     within = getattr(args, "num_layers_per_virtual_pipeline_stage", None)
@@ -238,7 +252,7 @@ def _data(module: Any, step: Step, replace: Tell) -> None:
     module.build_train_valid_test_data_iterators = iterators
 
 
-def _samples(args: Any, step: Step) -> Iterator[dict[str, torch.Tensor]]:
+def _samples(args: Any, step: Step) -> Iterator[_Batch]:
     """Yield the micro-batches of this rank, in the order of Megatron's sampler."""
     from megatron.core import parallel_state as state  # type: ignore[import-not-found,unused-ignore]
 
@@ -251,18 +265,38 @@ def _samples(args: Any, step: Step) -> Iterator[dict[str, torch.Tensor]]:
         at += replicas * args.micro_batch_size
 
 
-def _batch(at: int, args: Any) -> dict[str, torch.Tensor]:
-    tokens = torch.stack([_sample(at + number, args) for number in range(args.micro_batch_size)])
-    return {
-        "tokens": tokens[:, :-1].contiguous(),
-        "labels": tokens[:, 1:].contiguous(),
-        "loss_mask": torch.ones(tokens.shape[0], args.seq_length),
-        "position_ids": torch.arange(args.seq_length).repeat(tokens.shape[0], 1),
-    }
+class _Batch(dict[str, torch.Tensor]):
+    """What the scripts of GPT read of a micro-batch, and, where they are asked for, what those of BERT and T5 read."""
+
+    def __init__(self, of_gpt: Mapping[str, torch.Tensor], of_others: Mapping[str, torch.Tensor]) -> None:
+        super().__init__(of_gpt)
+        self.of_others = of_others
+
+    def __missing__(self, name: str) -> torch.Tensor:
+        return self.of_others[name]
 
 
-def _sample(place: int, args: Any) -> torch.Tensor:
-    return torch.randint(0, args.padded_vocab_size, (args.seq_length + 1,), generator=torch.Generator().manual_seed(place))
+def _batch(at: int, args: Any) -> _Batch:
+    """Return the samples of a micro-batch by the names that scripts read them by."""
+    decoded = getattr(args, "decoder_seq_length", None) or args.seq_length
+    text = _samples_at(at, args, args.seq_length).clamp(min=1)  # what is 0 fills up a text
+    next_words = _samples_at(at, args, decoded + 1)
+    whole, whole_decoded = torch.ones_like(text), torch.ones(len(text), decoded)
+    places = torch.arange(args.seq_length).repeat(len(text), 1)
+    tokens, labels = next_words[:, :-1].contiguous(), next_words[:, 1:].contiguous()
+    order = (at + torch.arange(len(text))) % 2
+    of_bert = {"text": text, "types": 2 * places // args.seq_length, "is_random": order, "padding_mask": whole}
+    of_t5 = {"text_enc": text, "text_dec": tokens.clamp(min=1), "enc_mask": whole, "dec_mask": whole_decoded}
+    of_gpt = {"tokens": tokens, "labels": labels, "loss_mask": whole_decoded, "position_ids": places}
+    return _Batch(of_gpt, {**of_bert, **of_t5})
+
+
+def _samples_at(at: int, args: Any, length: int) -> torch.Tensor:
+    return torch.stack([_sample(at + number, args, length) for number in range(args.micro_batch_size)])
+
+
+def _sample(place: int, args: Any, length: int) -> torch.Tensor:
+    return torch.randint(0, args.padded_vocab_size, (length,), generator=torch.Generator().manual_seed(place))
 
 
 def _batches(module: Any, step: Step, replace: Tell) -> None:
@@ -272,6 +306,12 @@ def _batches(module: Any, step: Step, replace: Tell) -> None:
     for name in ("get_batch_on_this_tp_rank", "get_batch_on_this_cp_rank"):
         if hasattr(module, name):
             setattr(module, name, _aside(getattr(module, name), step))
+
+
+def _masks_of_samples(module: Any, step: Step) -> None:
+    """Let masks be given that are made of each sample by itself."""
+    dataset = module.T5MaskedWordPieceDataset
+    dataset.config_attention_mask = staticmethod(_aside(dataset.config_attention_mask, step))
 
 
 def _aside(run: Callable[..., Any], step: Step) -> Callable[..., Any]:

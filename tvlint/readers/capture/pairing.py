@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import prod
 
@@ -23,11 +23,13 @@ class Held:
     """The piece of a whole value that a rank holds in one micro-batch; `sure` says that the numbers show it.
 
     Where the piece lies in `blocks` of one dimension, that dimension of the box says how much of it the rank holds.
+    The `others` are more pieces with the same numbers.
     """
 
     box: Box
     sure: bool
     blocks: Blocks | None = None
+    others: tuple[Held, ...] = field(default=(), compare=False)
 
 
 @dataclass(slots=True)
@@ -179,6 +181,7 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
             names_of_rank[use.value] = name
             if whole.role is Role.INPUT:
                 taken.setdefault(use.mark.micro_batch, set()).add(name)
+        _settle(wholes, rank)
         by_rank.append(names_of_rank)
     _tell_constants(wholes)
     return Found({name: whole for name, whole in wholes.items() if whole.held}, tuple(by_rank), tuple(assumed))
@@ -243,12 +246,11 @@ def _match(
         parts = _in_shapes_of(use.given.numbers, whole)
         boxes = [box for part in parts for box in boxes_of(part, whole)]
         if boxes:
-            return name, Held(_beside(boxes, wholes, rank, micro_batch), True)
+            return name, _any_of([Held(box, True) for box in boxes])
         known = _blocks_beside(wholes, rank, micro_batch)
         pieces = [piece for part in parts for piece in pieces_in_blocks(part, whole, known)]
         if pieces:
-            box = _beside([box for box, _ in pieces], wholes, rank, micro_batch)
-            in_blocks.append((name, Held(box, True, dict(pieces)[box])))
+            in_blocks.append((name, _any_of([Held(box, True, blocks) for box, blocks in pieces])))
     if in_blocks:
         return max(in_blocks, key=lambda piece: piece[1].blocks.size if piece[1].blocks is not None else 0)
     text = f"a value of shape {type.shape} that the step is given is no part of what the reference is given"
@@ -265,11 +267,22 @@ def _in_shapes_of(part: Array, whole: Array) -> list[Array]:
     return [part.reshape(shape) for shape in shapes]
 
 
-def _beside(boxes: Sequence[Box], wholes: Mapping[str, Whole], rank: int, micro_batch: int) -> Box:
-    """Return the box, of several with the same numbers, that lies in the samples of the micro-batch's other inputs."""
-    others = [whole.held[rank][micro_batch].box for whole in wholes.values() if micro_batch in whole.held.get(rank, {})]
-    samples = {box[0] for box in others if box}
-    return next((box for box in boxes if box and box[0] in samples), boxes[0])
+def _any_of(pieces: Sequence[Held]) -> Held:
+    return replace(pieces[0], others=tuple(pieces[1:]))
+
+
+def _settle(wholes: Mapping[str, Whole], rank: int) -> None:
+    """Let pieces of a rank whose numbers stand in several places lie in the samples of others of their micro-batch."""
+    samples: dict[int, set[tuple[int, int]]] = {}
+    of_rank = [whole.held[rank] for whole in wholes.values() if rank in whole.held]
+    for by_micro_batch in of_rank:
+        for micro_batch, held in by_micro_batch.items():
+            if held.box and not held.others:
+                samples.setdefault(micro_batch, set()).add(held.box[0])
+    for by_micro_batch in of_rank:
+        for micro_batch, held in by_micro_batch.items():
+            beside = (each for each in (held, *held.others) if each.box and each.box[0] in samples.get(micro_batch, ()))
+            by_micro_batch[micro_batch] = replace(next(beside, held), others=())
 
 
 def _blocks_beside(wholes: Mapping[str, Whole], rank: int, micro_batch: int) -> list[Blocks]:

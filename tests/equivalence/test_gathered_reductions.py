@@ -8,6 +8,7 @@ from tests.equivalence.idiom import Idiom, assert_wrong_mutants_are_not_proved, 
 from tests.sampling import sampled_tuples
 from tvlint.equivalence.verdict.gathered_reductions import with_reductions_over_ranks
 from tvlint.findings import Outcome
+from tvlint.ir.operators import Collective, Communicate, Compute
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
 
@@ -159,3 +160,63 @@ def test_ranks_that_run_other_segments_are_left_as_they_are() -> None:
     idiom = Idiom(REPORT, text.partition("program\n")[0] + f"program dp=0\n{body}program dp=1\n{other}", ())
     plan, _ = idiom.plans()
     assert with_reductions_over_ranks(plan) is plan
+
+
+LATER = """state s f32[6,4]{cut}
+loss l{part}
+output r
+program
+{gather}h = linear(x, {w})
+q = mul(h, h)
+l: f32[] = sum(q)
+"""
+HELD = "mesh dp=2\nweight w f32[6,4] dp:S(0)\ninput x f32[8,4] dp:S(0)\n"
+HELD += LATER.format(cut=" dp:S(0)", part=" f32[] dp:P", gather="f = all-gather(w, dim=0) over dp\n", w="f")
+ALONE = "weight w f32[6,4]\ninput x f32[8,4]\n" + LATER.format(cut="", part="", gather="", w="w")
+STEPS = {
+    "w": "end m = mul(grad(w), 0.1)\nend u = sub(w, m)\nend w = identity(u)\n",
+    "s": "end s = mul(grad(w), 0.5)\n",
+}
+
+
+@pytest.mark.parametrize("reduction", ["r: f32[] = sum({})", "r: f32[] = amax({})", "t = tanh({})\nend r: f32[] = mean(t)"])
+@pytest.mark.parametrize("name", STEPS)
+def test_what_was_gathered_before_a_step_is_not_what_the_step_leaves(name: str, reduction: str) -> None:
+    gather = f"end g = all-gather({name}, dim=0) over dp\n"
+    reduced, alone = (f"end {reduction.format(each)}\n" for each in ("g", name))
+    plan = HELD + gather + STEPS[name] + reduced
+    assert Idiom(ALONE + alone + STEPS[name], plan, ()).verdict().outcome is Outcome.PROVED
+    assert Idiom(ALONE + STEPS[name] + alone, plan, ()).verdict().outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(("role", "shape", "made"), [
+    ("buffer", "[8,6]", "s = all-gather(q, dim=0) over dp || none\nr: f32[] = sum(s) || none"),
+    ("state", "[8,6]", "s = all-gather(q, dim=0) over dp || none\nr: f32[] = sum(s) || none"),
+    ("buffer", "[]", "s: f32[] = norm(w) || none\nr = pow(s, 2) || none"),
+    ("state", "[]", "s: f32[] = norm(w) || none\nr = pow(s, 2) || none"),
+])  # fmt: skip
+def test_what_stays_behind_the_step_is_not_left_out(role: str, shape: str, made: str) -> None:
+    text = f"{role} s f32{shape}\ninput x f32[8,4]{{cut}}\nweight w f32[6,4]\nloss l{{part}}\noutput r\nprogram\n"
+    text += "h = linear(x, w)\nq = mul(h, h)\nl: f32[] = sum(q)\n"
+    plan = "mesh dp=2\n" + text.format(cut=" dp:S(0)", part=" f32[] dp:P") + made + "\nend reduce-gradients w over dp\n"
+    unwritten = made.replace("s = all-gather(q, dim=0) over dp", "t = identity(q)").replace("s: f32[]", "t: f32[]")
+    reference = text.format(cut="", part="") + unwritten.replace("(s", "(t")
+    assert Idiom(reference, plan, ()).verdict().outcome is not Outcome.PROVED
+
+
+def test_what_fails_on_what_is_gathered_is_not_run_on_pieces() -> None:
+    idiom = IDIOMS["tanh of every element that is gathered"]
+    assert idiom.verdict("t = tanh(g)", "t0 = tanh(g) || none\nt = expand(t0, [8,6])").outcome is Outcome.PROVED
+    assert idiom.verdict("t = tanh(g)", "t0 = tanh(g) || none\nt = expand(t0, [4,6])").outcome is not Outcome.PROVED
+
+
+def test_pieces_of_one_row_are_put_into_another_order_as_the_whole_is() -> None:
+    text = "weight w f32[3,4]\ninput x f32[2,3,4]{cut}\nloss l\noutput r\nprogram\nq = mul(w, w)\nl: f32[] = sum(q)\n"
+    text += 'y = tanh(x) || none\n{gather}r = einsum("abc->cb", {of}) || none\n'
+    gather = "g = all-gather(y, dim=0) over dp || none\n"
+    plan, _ = Idiom(
+        text.format(cut="", gather="", of="y"), "mesh dp=2\n" + text.format(cut=" dp:S(0)", gather=gather, of="g"), ()
+    ).plans()
+    segment = next(iter(with_reductions_over_ranks(plan).segments.values()))
+    assert not any(isinstance(each, Compute) and each.op == "torch.reshape" for each in segment.operators)
+    assert any(isinstance(each, Communicate) and each.kind is Collective.ALL_REDUCE for each in segment.operators)

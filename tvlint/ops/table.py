@@ -41,7 +41,23 @@ LOOKUP, PICK, PICK_IN_RANGE = "embedding", "gather", "masked_gather"
 EQUAL = "eq"
 """Whether two numbers are equal, by its name."""
 
-SPECS: tuple[OpSpec, ...] = (
+
+def _for_all_numbers(spec: OpSpec) -> OpSpec:
+    """Return the operator, which has no meaning where Python does not compute with its constants, or sizes are below zero."""
+
+    def bind(call: Call) -> Bound:
+        try:
+            bound = spec.bind(call)
+        except (ArithmeticError, ValueError) as error:
+            raise UnsupportedError(f"`{call.op}` with its constants: {error}") from None
+        if any(size < 0 for size in bound.sizes.values()):
+            raise UnsupportedError(f"`{call.op}` gives a dimension of a size below zero")
+        return bound
+
+    return replace(spec, bind=bind)
+
+
+SPECS: tuple[OpSpec, ...] = tuple(map(_for_all_numbers, (
     *linear_algebra.SPECS,
     *elementwise.SPECS,
     *selecting.SPECS,
@@ -63,7 +79,7 @@ SPECS: tuple[OpSpec, ...] = (
     *statistics.SPECS,
     *registered.SPECS,
     *inert.SPECS,
-)
+)))  # fmt: skip
 
 _BY_NAME = {key: spec for spec in SPECS for key in (spec.name, *spec.signatures)}
 _BY_FUNCTION = {

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import stream_of
+from tvlint.analyses.dataflow.def_use import stream_of, writes
 from tvlint.analyses.relations.transfer.groups import Groups, spans_replicas
 from tvlint.equivalence.verdict.declared_results import has_declared_shapes
 from tvlint.equivalence.verdict.sorted_rows import OF_PLACES
-from tvlint.equivalence.verdict.unread import times_used, times_written, without_unread
-from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operand, Operator
+from tvlint.equivalence.verdict.unread import times_used, without_unread
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operand, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Role, Segment, Tensor
 from tvlint.ops.spec import Bound
 from tvlint.ops.table import bound_in, has_trait
@@ -32,11 +32,10 @@ def with_reductions_over_ranks(plan: Plan) -> Plan:
     if not any(map(_gathers, plan.segments.values())):
         return plan
     segments, tensors, times = dict(plan.segments), dict(plan.tensors), times_used(plan)
-    written = times_written(plan)
     for name, segment in plan.segments.items():
         if not _gathers(segment) or not _is_in_order(segment):
             continue
-        rewriting = _Rewriting(plan, segment, times, written)
+        rewriting = _Rewriting(plan, segment, times)
         instead = [each for operator in segment.operators for each in rewriting.instead(operator)]
         if rewriting.replaced:
             segments[name], gone = without_unread(plan, segment, instead, rewriting.pieces.keys())
@@ -79,24 +78,27 @@ def is_alike_on_all(plan: Plan, segment: Segment, operator: Communicate) -> bool
 
 @dataclass(frozen=True, slots=True)
 class _Rewriting:
-    """A plan, how often names are made or differentiated, how often written, and of which pieces gathered tensors consist.
+    """A plan, how often names are made or differentiated, and of which pieces gathered tensors consist.
 
-    `pieces` has by name the piece of the rank and the gather; `replaced` what is now reduced over ranks.
+    `pieces` has by name the piece of the rank and the gather, `gathered` what consists of a piece, as long as the piece has the
+    value that was gathered; `replaced` what is now reduced over ranks.
     """
 
     plan: Plan
     segment: Segment
     times: Mapping[str, int]
-    written: Mapping[str, int]
     tensors: dict[str, Tensor] = field(default_factory=dict)
     pieces: dict[str, tuple[str, Communicate]] = field(default_factory=dict)
+    gathered: dict[str, list[str]] = field(default_factory=dict)
     replaced: list[str] = field(default_factory=list)
 
     def instead(self, operator: Operator) -> Iterator[Operator]:
         """Yield what takes the place of an operator."""
+        self._forget(operator)
         if isinstance(operator, Communicate) and is_plain_gather(operator) and self.times[operator.outputs[0]] == 1:
-            if self.written[operator.inputs[0]] == 1 and operator.inputs[0] in self.plan.tensors:
+            if operator.inputs[0] in self.plan.tensors:
                 self.pieces[operator.outputs[0]] = operator.inputs[0], operator
+                self.gathered.setdefault(operator.inputs[0], []).append(operator.outputs[0])
         elif isinstance(operator, Compute) and len(operator.outputs) == 1 and self.times[operator.outputs[0]] == 1:
             names = [operand for operand in operator.inputs if isinstance(operand, str)]
             bound = bound_in(operator, self.plan.tensors) if len(names) == 1 and names[0] in self.pieces else None
@@ -104,6 +106,14 @@ class _Rewriting:
                 yield from self._of_pieces(operator, names[0], bound)
                 return
         yield operator
+
+    def _forget(self, operator: Operator) -> None:
+        """Forget of which pieces what was gathered consists where these have other values behind an operator."""
+        if isinstance(operator, ReduceGradients | Update):
+            self.pieces.clear()
+        for name in writes(operator):
+            for made in self.gathered.pop(name, ()):
+                self.pieces.pop(made, None)
 
     def _of_pieces(self, operator: Compute, name: str, bound: Bound) -> Iterator[Operator]:
         """Yield an operator on what is gathered and the same on the piece of the rank, or the reduction over ranks."""
@@ -120,7 +130,8 @@ class _Rewriting:
         elif (reduce := _reduces(bound, before[dim])) and is_alike_on_all(self.plan, self.segment, gather):
             part = self._named(f"{made}: part", made, self.plan.tensors[made].shape)
             shape = self._shape(part)
-            if prod(shape) == prod(self._shape(piece)):
+            kept = [each for each in before if each in bound.outputs[0]]
+            if prod(shape) == prod(self._shape(piece)) and kept == [each for each in bound.outputs[0] if each in before]:
                 again = (piece, Literal(shape))
                 yield replace(operator, op="torch.reshape", inputs=again, outputs=(part,), attributes={}, annotation="")
             else:

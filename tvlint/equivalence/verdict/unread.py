@@ -8,16 +8,18 @@ from dataclasses import replace
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
-from tvlint.ir.plan import Plan, Segment
+from tvlint.ir.plan import GIVEN, Plan, Segment
 
 
 def times_written(plan: Plan) -> Counter[str]:
-    """Return how often each name is made."""
-    return Counter(name for each in plan.operators() for name in writes(each))
+    """Return how many values each name has: one that is there before the step, and those that operators make."""
+    times = Counter(name for name, tensor in plan.tensors.items() if tensor.role in GIVEN)
+    times.update(name for each in plan.operators() for name in writes(each))
+    return times
 
 
 def times_used(plan: Plan) -> Counter[str]:
-    """Return how often each name is made, or a gradient goes through what makes it."""
+    """Return how many values each name has, those through which a gradient goes twice."""
     times = times_written(plan)
     for operator in plan.operators():
         if isinstance(operator, Backward):

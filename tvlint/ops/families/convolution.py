@@ -402,7 +402,7 @@ def _bind_interpolation(call: Call) -> Bound:
             raise UnsupportedError(f"`{call.op}` of shape {x} with `scale_factor` {scale}")
     else:
         raise UnsupportedError(f"`{call.op}` with `size` {size} and `scale_factor` {scale}")
-    if any(n < 1 or (new % n and n % new) or new > _EXACT * n for n, new in zip(x[2:], result, strict=True)):
+    if any(min(n, new) < 1 or (new % n and n % new) or new > _EXACT * n for n, new in zip(x[2:], result, strict=True)):
         raise UnsupportedError(f"`{call.op}` of positions {x[2:]} to {result}")
     places, found = _names("x", dims), _names("y", dims)
     return Bound(

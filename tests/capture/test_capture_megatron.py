@@ -244,6 +244,46 @@ def between_stages(lines: list[Line]) -> list[int]:
     return [at for at in collectives(lines, "all-reduce") if len({*lines[at]["group"]} & {*group}) == 1]
 
 
+def without_last_waits(lines: list[Line]) -> list[Line]:
+    """Return the lines without the last wait of each rank for a reduction."""
+    last, rank = dict[int, int](), -1
+    for line in lines:
+        rank = line.get("rank", rank)
+        if line.get("communication") in ("all-reduce", "reduce-scatter") and line.get("phase") != "optimizer":
+            last[rank] = line["work"]
+    kept, rank = [], -1
+    for line in lines:
+        rank = line.get("rank", rank)
+        if "wait" not in line or line["wait"] != last[rank]:
+            kept.append(line)
+    return kept
+
+
+def test_a_reduction_that_is_never_waited_for_is_refuted_though_the_program_is_no_plan(tmp_path: Path) -> None:
+    """Gradients that are read in flight are not followed through micro-batches; that they are is a mistake by itself."""
+    lines = without_last_waits(lines_of("megatron_gpt_dp2_distributed_optimizer"))
+    verdict = proof(written(tmp_path, lines), "megatron_gpt_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert [reason.name for reason in verdict.reasons] == ["missing-wait", "unsupported-operator"]
+
+
+def test_recorded_gradients_refute_a_program_that_is_no_plan_and_nothing_proves_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tvlint.readers.capture.reader.first_race", lambda capture: None)
+    lines = without_last_waits(lines_of("megatron_gpt_dp2_distributed_optimizer"))
+    pair = Pair(written(tmp_path, lines), path_of("megatron_gpt_reference"))
+    report = prove_pair(pair)
+    assert not report.verdicts
+    assert [problem.message[:35] for problem in report.problems] == ["a value of one micro-batch is read "]
+    for line in (line for line in lines if "gradient" in line and "values" in line):
+        numbers = [2 * number for (number,) in struct.iter_unpack("<f", base64.b64decode(line["values"]))]
+        line["values"] = base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+    verdict = proof(written(tmp_path, lines), "megatron_gpt_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert [reason.name for reason in verdict.reasons] == ["other-recorded-gradient", "unsupported-operator"]
+
+
 @pytest.mark.parametrize("fault", sampled(reversed(PARTS), 5))
 def test_tied_embeddings_in_parts_that_stages_do_not_sum_are_not_proved(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -180,6 +180,8 @@ def _write_plan(path: str, reference: str) -> int:
     if isinstance(found, Problem):
         return unreadable(found)
     recorded = found[0] if isinstance(found, tuple) else found
+    if recorded.problem is not None:
+        return unreadable(recorded.problem)
     this_replayed = replayed(recorded)
     if this_replayed.problem:
         return unreadable(

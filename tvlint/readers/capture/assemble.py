@@ -8,6 +8,7 @@ from itertools import groupby, product
 from math import gcd
 from operator import itemgetter
 
+from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Operator, Update
@@ -39,12 +40,16 @@ from tvlint.readers.document import ReadError
 
 @dataclass(frozen=True, slots=True)
 class Lifting:
-    """A capture and the plan that it was lifted into, with the names of what each rank was given."""
+    """A capture and the plan that it was lifted into, with the names of what each rank was given.
+
+    `problem` says why the plan has nothing of the program but what it is given.
+    """
 
     capture: Capture
     prepared: tuple[Prepared, ...]
     found: Found
     plan: Plan
+    problem: Problem | None = None
 
 
 def lift_reference(capture: Capture) -> Lifting:
@@ -61,7 +66,7 @@ def lift_reference(capture: Capture) -> Lifting:
 def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     """Return the plan of a capture whose weights and inputs are pieces of the reference's.
 
-    Raises ReadError where there is none.
+    Raises ReadError where they are not, and where no values can be followed.
     """
     capture = without_equal_gathers(with_communicators(capture))
     followed = _followed(capture)
@@ -80,7 +85,11 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     _add_units(prepared, found, reference)
     mesh, placements = _mesh(capture, prepared, found)
     lies = _loss_placements(mesh, placements, found, _is_sum(prepared, reference.prepared[0]))
-    return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
+    try:
+        return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
+    except ReadError as error:
+        given = _given(found, placements, _gradient_dtypes(prepared))
+        return Lifting(capture, prepared, found, Plan(capture.path, "capture", mesh, given, {}, ()), error.problem)
 
 
 def _followed(capture: Capture) -> list[Followed]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.ir.plan import Box, Plan, Role
 from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference, with_constants
@@ -30,7 +31,8 @@ class Recorded:
     the step of an optimizer of torch, by rank and weight, `clipped` those of gradients that it found clipped. `pieces` are
     the boxes of weights that ranks hold, where the gradients are comparable with a reference's. `random` says that the
     program draws random numbers; `defect` is a mistake that the tapes show by themselves: ranks that run different collectives
-    together, or a buffer that is used before it is waited for.
+    together, or a buffer that is used before it is waited for. `problem` says why the plan has nothing of the program but what
+    it is given.
     """
 
     plan: Plan
@@ -42,6 +44,7 @@ class Recorded:
     pieces: Mapping[tuple[int, str], Box]
     random: bool
     defect: TapeDefect | None
+    problem: Problem | None
 
 
 def read(path: str, data: bytes) -> Document:
@@ -95,7 +98,8 @@ def _recorded(lifting: Lifting) -> Recorded:
     defect = different_collectives(lifting.capture) or first_race(lifting.capture)
     programs = [prepared.lifted.program for prepared in lifting.prepared]
     after = {(rank, weight): array for rank, program in enumerate(programs) for weight, array in program.after.items()}
-    return Recorded(lifting.plan, given, completed, losses, after, clipped, pieces, _draws(lifting.capture), defect)
+    draws, problem = _draws(lifting.capture), lifting.problem
+    return Recorded(lifting.plan, given, completed, losses, after, clipped, pieces, draws, defect, problem)
 
 
 def _completed(

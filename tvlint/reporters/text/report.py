@@ -232,6 +232,8 @@ def _counts(verdict: Verdict) -> str:
     parts = [f"{number:,} {name}" for number, name in counts if number]
     cost = [seconds_text(verdict.seconds)] if verdict.seconds else []
     cost += [bytes_text(verdict.peak_bytes)] if verdict.peak_bytes else []
+    if not stages.total:
+        return ", ".join(["nothing was derived", *cost])
     text = f"{counted(stages.total, 'proof stage')} in {counted(stages.classes, 'class')}"
     text += f": {', '.join(parts)}" if parts else ""
     return f"{text}; {', '.join(cost)}" if cost else text

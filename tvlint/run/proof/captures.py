@@ -16,6 +16,7 @@ from tvlint.readers.document import ReadError
 if TYPE_CHECKING:
     from tvlint.ops.field import Array
     from tvlint.readers.capture.reader import Recorded
+    from tvlint.readers.capture.tapes.tape import TapeDefect
 
 ENDINGS = (".capture.jsonl.gz", ".capture.jsonl")
 _TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 0.05, "bfloat16": 0.2}
@@ -66,7 +67,10 @@ def data_of(path: str) -> bytes:
 
 
 def read_captures(parallel: str, reference: str) -> tuple[Recorded, Recorded] | Problem:
-    """Return the plans of a captured program and of its reference, or why there are none."""
+    """Return the plans of a captured program and of its reference, or why there are none.
+
+    Where the program cannot be written as a plan, its recorded numbers are there, with the problem.
+    """
     from tvlint.readers.capture.reader import read_pair
 
     if not is_capture(reference):
@@ -280,6 +284,25 @@ def _without_gradient(parallel: Recorded, reference: Recorded) -> set[str]:
     return lacking | {weight for weight, array in left.items() if array.any()}
 
 
+def judged_without_plan(parallel: Recorded, reference: Recorded, problem: Problem) -> Verdict | Problem:
+    """Return the verdict that tapes and recorded numbers give of a program that is no plan; its problem where they give none.
+
+    What a plan lacks need not be what is wrong with the program, and refutes nothing.
+    """
+    left = _reason("unsupported-operator", False, problem.message, problem.location)
+    verdict = Verdict(reference.plan.path, parallel.plan.path, Outcome.UNKNOWN, reasons=(left,))
+    defect = parallel.defect or reference.defect
+    if defect is not None:
+        return _refuted_by_tapes(verdict, defect)
+    different = different_gradients(parallel, reference)
+    return _refuted(verdict, different, parallel.plan) if different else problem
+
+
+def _refuted_by_tapes(verdict: Verdict, defect: TapeDefect) -> Verdict:
+    reason = replace(_reason(defect.rule, True, defect.message, defect.location), ranks=defect.ranks)
+    return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *verdict.reasons))
+
+
 def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict:
     """Return the verdict on the plans with what the recorded numbers say of it.
 
@@ -290,8 +313,7 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
     """
     defect = parallel.defect or reference.defect
     if defect is not None and not (_is_race(defect.rule) and any(map(_races, verdict.reasons))):
-        reason = replace(_reason(defect.rule, True, defect.message, defect.location), ranks=defect.ranks)
-        return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *verdict.reasons))
+        return _refuted_by_tapes(verdict, defect)
     facts = list(verdict.facts)
     for recorded, name in ((parallel, "parallel plan"), (reference, "reference plan")):
         this_replayed = replayed(recorded)

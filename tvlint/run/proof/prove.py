@@ -17,7 +17,7 @@ from tvlint.ir.plan import Plan
 from tvlint.readers.sources.resource_limits import without_collection
 from tvlint.run.process.aside import Aside
 from tvlint.run.process.session import Progress, Session
-from tvlint.run.proof.captures import different_gradients, is_capture, judged, read_captures
+from tvlint.run.proof.captures import different_gradients, is_capture, judged, judged_without_plan, read_captures
 from tvlint.run.proof.code_repair import with_code_repair
 from tvlint.run.proof.pair import Pair, Plans, read_pair
 
@@ -70,6 +70,12 @@ def _prove_captures(pair: Pair, progress: Progress | None, started: float) -> Re
     if isinstance(found, Problem):
         return Report(problems=(found,))
     parallel, reference = found
+    if parallel.problem is not None:
+        shown = judged_without_plan(parallel, reference, parallel.problem)
+        if isinstance(shown, Problem):
+            return Report(problems=(shown,))
+        shown = replace(shown, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
+        return Report(verdicts=(shown,), checked=(pair.parallel, pair.reference))
     verdict = prove(
         parallel.plan,
         reference.plan,

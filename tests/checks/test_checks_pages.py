@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvlint import checks
-from tvlint.checks import OF_RELATIONS
+from tvlint.analyses.relations.findings import OF_RELATIONS
 from tvlint.checks.schedule.pages import SOURCES
 from tvlint.rule import RuleKind
 from tvlint.rulebook.pages import load_rules
@@ -23,6 +23,7 @@ def test_every_page_has_a_check_or_words_and_every_check_a_page() -> None:
 
 
 def test_words_come_with_help_and_every_schedule_rule_has_both() -> None:
-    assert [rule.name for rule in RULES if bool(rule.message) != bool(rule.help)] == []
+    assert {rule.name for rule in RULES if bool(rule.message) != bool(rule.help)} == OF_RELATIONS
+    assert [rule.name for rule in RULES if rule.message and not rule.help] == []
     assert {rule.name for rule in RULES if rule.kind is RuleKind.SCHEDULE} == SOURCES.keys()
     assert all(rule.message for rule in RULES if rule.kind is RuleKind.SCHEDULE)

@@ -14,47 +14,6 @@ if TYPE_CHECKING:
     from tvlint.analyses.dataflow.facts import Facts
 
 
-OF_RELATIONS = frozenset(
-    [
-        "allreduce-of-shards",
-        "attention-over-local-keys",
-        "bias-added-to-partial",
-        "broadcast-of-partial",
-        "choice-over-shards",
-        "contraction-of-mismatched-shards",
-        "divergent-replicas",
-        "doubled-allreduce",
-        "doubled-gradient-reduction",
-        "gather-of-partial",
-        "gather-of-unsharded",
-        "gradient-sharded-unlike-weight",
-        "loss-over-shards",
-        "mean-by-local-count",
-        "merged-twice",
-        "merges-different-values",
-        "mismatched-shards",
-        "missing-allreduce",
-        "norm-over-shards",
-        "packed-split-across-shards",
-        "partial-through-nonlinear",
-        "partial-times-partial",
-        "pieces-not-in-rank-order",
-        "reduce-scatter-of-replicated",
-        "root-only-result-used",
-        "scan-over-shards",
-        "softmax-over-shards",
-        "state-of-another-shard",
-        "unfounded-claim",
-        "wrong-all-to-all-dim",
-        "wrong-draws",
-        "wrong-gather-dim",
-        "wrong-placement-claim",
-        "wrong-range",
-    ]
-)
-"""The rules whose mistakes the relations alone show."""
-
-
 def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Finding]:
     """Yield what the plan rules among `rules` find, and then what only the relations of the plan show.
 
@@ -73,17 +32,18 @@ def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Findin
 def load_check(rule: Rule) -> Callable[[Any], Iterator[Finding]]:
     """Return the function that checks a plan rule or a schedule rule; it takes the facts of a plan or of a schedule.
 
-    A page with a message of its own says how the defects of its name are reported that an analysis finds.
+    A page with a message of its own says how the defects of its name are reported that an analysis finds. One with a help
+    alone is about what the relations of a plan show.
     """
     if rule.kind is RuleKind.SCHEDULE:
         from tvlint.checks.schedule.pages import findings_of_schedule
 
         return partial(findings_of_schedule, rule=rule)
-    if rule.name in OF_RELATIONS:
-        return lambda _: iter(())
     if rule.message:
         from tvlint.checks.pages import findings_as_page_says
 
         return partial(findings_as_page_says, rule=rule)
+    if rule.help:
+        return lambda _: iter(())
     module = ".".join((__name__, *rule.topic.split("/"), rule.name)).replace("-", "_")
     return partial(import_module(module).check, rule=rule)

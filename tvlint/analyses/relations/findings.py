@@ -48,51 +48,58 @@ _REPEATED = frozenset({"pieces-not-in-rank-order"})
 _NAMED = Pattern(r"`([^`]+)`")
 """What a finding is about is what its message names."""
 
+OF_RELATIONS = frozenset(
+    [
+        "allreduce-of-shards",
+        "attention-over-local-keys",
+        "bias-added-to-partial",
+        "broadcast-of-partial",
+        "choice-over-shards",
+        "contraction-of-mismatched-shards",
+        "divergent-replicas",
+        "doubled-allreduce",
+        "doubled-gradient-reduction",
+        "gather-of-partial",
+        "gather-of-unsharded",
+        "gradient-sharded-unlike-weight",
+        "loss-over-shards",
+        "mean-by-local-count",
+        "merged-twice",
+        "merges-different-values",
+        "mismatched-shards",
+        "missing-allreduce",
+        "norm-over-shards",
+        "packed-split-across-shards",
+        "partial-through-nonlinear",
+        "partial-times-partial",
+        "pieces-not-in-rank-order",
+        "reduce-scatter-of-replicated",
+        "root-only-result-used",
+        "scan-over-shards",
+        "softmax-over-shards",
+        "state-of-another-shard",
+        "unfounded-claim",
+        "wrong-all-to-all-dim",
+        "wrong-draws",
+        "wrong-gather-dim",
+        "wrong-placement-claim",
+        "wrong-range",
+    ]
+)
+"""The rules whose mistakes the relations alone show; their pages have the help."""
+
 _HELP = {
-    "divergent-replicas": "let all ranks compute the value alike",
-    "choice-over-shards": "gather the dimension first, or gather what every rank found and compare that",
-    "scan-over-shards": "gather the dimension first, trade the split for one of channels, or hand on what the shards lack",
-    "wrong-all-to-all-dim": "concatenate along the dimension that is sharded, and split the other",
-    "allreduce-of-shards": "gather the slices, or add up over the ranks that hold parts of a sum",
-    "bias-added-to-partial": "add it after the sum, or on one rank only",
-    "attention-over-local-keys": "gather the keys and values, or exchange heads for the sequence, before",
-    "broadcast-of-partial": "add the partial sums with an all-reduce",
-    "contraction-of-mismatched-shards": "split both operands alike, or gather the one that is split",
-    "doubled-allreduce": "leave out this sum: the value is complete before",
-    "doubled-gradient-reduction": "leave out this reduction, or take the average",
-    "gather-of-partial": "add the partial sums before, with an all-reduce or a reduce-scatter",
-    "gather-of-unsharded": "leave out the gather, or gather over the ranks that hold different pieces",
     "gradient-of-another-tensor": "put each gradient in the place of its own tensor",
-    "gradient-sharded-unlike-weight": "reduce-scatter the gradient along the dimension that the weight is split in",
-    "state-of-another-shard": "split the states as the weight, along the same dimension and in the same order",
-    "loss-over-shards": "gather the classes first, or use a loss that is made for shards of them",
-    "mean-by-local-count": "divide by the number of elements on all ranks",
-    "merged-twice": "merge with the attention over the keys that are missing",
     "gradient-of-another-operator": "go back through the operator that ran, with the operands that it had",
-    "merges-different-values": "merge each result with the log-sum-exp that the same call gives",
     "mismatched-collective": "let all members run the same collective, with the same arguments",
-    "mismatched-shards": "gather or split one operand so that all hold the same indices",
     "missing-gradient-reduction": "sum it over the ranks that share the value",
-    "missing-allreduce": "add it up over the ranks that hold the other parts before it is used",
-    "norm-over-shards": "gather the dimension first, or split another one",
-    "packed-split-across-shards": "split each part on its own (`S(dim, parts=[...])`), or gather before it is taken apart",
-    "partial-through-nonlinear": "add it up over the ranks that hold the other parts before it is used",
-    "partial-times-partial": "add up one of the two before they are multiplied",
-    "pieces-not-in-rank-order": "send and gather the pieces in the order of the ranks",
-    "reduce-scatter-of-replicated": "take the rank's own piece with a chunk: the value is complete before",
-    "root-only-result-used": "use all-reduce or all-gather, or broadcast the result",
     "shape-mismatch": "give sizes and dimensions that the local tensor has",
-    "softmax-over-shards": "gather the dimension first, or put the parts together with the maximum and sum over all ranks",
     "unbalanced-backward": "run the forward operator before, in the same micro-batch",
-    "unfounded-claim": "claim the piece that the rank holds, or add the exchange that is missing",
     "use-before-definition": "produce or receive the value on this rank before it is read",
     "wrong-collective-group": "name the ranks that hold the other parts of the sum, or the group that the rank is in",
-    "wrong-draws": "let the operator draw over the axes that split the value, and over no others (`draws over tp`)",
-    "wrong-gather-dim": "gather along the dimension in which the pieces differ",
-    "wrong-placement-claim": "insert the collective that leads from the one to the other, or correct the claim",
-    "wrong-range": "state the indices that the rank holds",
     "wrong-reduce-op": "sum partial sums, and average what each rank has on its own",
 }
+"""What helps where the relations show what other analyses find too."""
 
 
 @once_per_plan
@@ -149,13 +156,13 @@ def derived_findings(facts: Facts, rules: Mapping[str, Rule], found: Iterable[Fi
         reported_at.update(at)
         others = _also_at([alike[0].location for alike in new[1:]]) if name in _REPEATED else ""
         for alike in new[:1] if others else new:
-            finding = _finding(name, alike, plan, others)
+            finding = _finding(rules[name], alike, plan, others)
             if not finding.related and alone is not None:
                 finding = replace(finding, related=_way_to(facts, alone, members, finding))
             yield finding
 
 
-def _finding(rule: str, alike: Sequence[Reason], plan: Plan, others: str) -> Finding:
+def _finding(rule: Rule, alike: Sequence[Reason], plan: Plan, others: str) -> Finding:
     """Return what a rule finds at one place: an error, or a warning where something may make it right."""
     first = min(alike, key=lambda reason: (bool(reason.unless), reason.ranks))
     ranks = tuple(sorted({rank for reason in alike for rank in reason.ranks}))
@@ -164,7 +171,8 @@ def _finding(rule: str, alike: Sequence[Reason], plan: Plan, others: str) -> Fin
     message = first.message + (f", unless {first.unless}" if first.unless else "")
     message += (f"; the same on {describe(elsewhere, plan.mesh)}" if elsewhere else "") + others
     severity = Severity.WARNING if first.unless else Severity.ERROR
-    return Finding(rule, severity, message, first.location, first.repair or _HELP[rule], first.related, ranks, about=about)
+    help = first.repair or _HELP.get(rule.name, rule.help)
+    return Finding(rule.name, severity, message, first.location, help, first.related, ranks, about=about)
 
 
 def _way_to(facts: Facts, alone: Alone, members: Iterable[Defect], finding: Finding) -> tuple[Related, ...]:
@@ -222,7 +230,7 @@ def _rule_of(facts: Facts, defect: Defect) -> str:
     if defect.name.endswith("mismatched-shards") and facts.plan.mesh.size == 1:
         return "shape-mismatch"
     name = _CALLED.get(defect.name, defect.name)
-    return name if name in _HELP else ""
+    return name if name in OF_RELATIONS or name in _HELP else ""
 
 
 def _claims_region(facts: Facts, operator: Operator | None) -> bool:

@@ -95,10 +95,26 @@ def test_what_is_overwritten_before_the_program_waits_for_it_is_refuted(tmp_path
 
 def test_a_work_that_two_collectives_share_is_waited_for_where_the_program_waits_for_it(tmp_path: Path) -> None:
     lines = lines_of("tensor_parallel_mlp")
-    changed = [{**line, "work": 2} if "communication" in line and line["work"] == 3 else line for line in lines]
+    shared = [{**line, "work": 2} if "communication" in line and line["work"] == 3 else line for line in lines]
+    changed = [line for line in shared if line.get("wait") != 3]
     (verdict,) = report_on(changed, "mlp", tmp_path).verdicts
     assert verdict.outcome is Outcome.REFUTED
     assert "missing-wait" in {reason.name for reason in verdict.reasons if reason.refutes}
+
+
+@pytest.mark.parametrize(("mark", "rule"), [({"node": "MulBackward0"}, "missing-wait"), ({}, "")])
+def test_what_torch_reduces_in_a_backward_pass_is_left_alone_until_its_end(mark: Line, rule: str, tmp_path: Path) -> None:
+    """What the reducer of torch issues it waits for behind the last node; no line of the program says so."""
+    lines = list[Line]()
+    for line in lines_of("data_parallel"):
+        lines.append(line)
+        if line.get("completes"):
+            (bucket,) = line["outputs"]
+            scaled = {"op": "aten.mul_.Tensor", "arguments": {"self": {"t": bucket}, "other": 1.0}, "outputs": [bucket]}
+            lines.append({**scaled, "writes": [bucket], "phase": "backward", "micro_batch": 0, **mark})
+    (verdict,) = report_on(lines, "data_parallel_reference", tmp_path).verdicts
+    assert (verdict.outcome is Outcome.REFUTED) is bool(rule)
+    assert rule in {"", *(reason.name for reason in verdict.reasons if reason.refutes)}
 
 
 def window(is_meant: Callable[[Line], bool], **changed: Any) -> Change:
@@ -159,6 +175,18 @@ def in_place_on_the_other(line: Line) -> Line:
         ),
         ("padded_sentences", "padded_sentences_reference", argument("aten.copy_.default", "self", 3), ""),
         ("accumulation_ddp", "accumulation_reference", in_place_on_the_other, "another tensor than the one that it works on"),
+        (
+            "tensor_parallel_mlp", "mlp",
+            lambda line: {**line, "wait": 99} if line.get("wait") == 0 else line, "nothing was issued that work 99 is",
+        ),
+        (
+            "tensor_parallel_mlp", "mlp",
+            lambda line: {**line, "gradient": "0.up"} if line.get("gradient") == "1.up" else line, "`0.up` has two gradients",
+        ),
+        (
+            "tensor_parallel_mlp", "mlp",
+            lambda line: {**line, "gradient": "0.up"} if line.get("gradient") == "0.up_bias" else line, "number of dimensions",
+        ),
         (
             "loss_scaling", "loss_scaling_reference",
             argument("aten._amp_foreach_non_finite_check_and_unscale_.default", "inv_scale", ...), "without `inv_scale`",

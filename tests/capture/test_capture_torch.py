@@ -79,6 +79,11 @@ def test_the_action_runs_the_launches_of_the_project(fault: bool, tmp_path: Path
 
 FAULTS = {
     "no sum in the forward pass": ("tensor_parallel_mlp.py", "            dist.all_reduce(x)", "            pass"),
+    "a sum that a method of the group issues and nothing waits for": (
+        "tensor_parallel_mlp.py",
+        "            dist.all_reduce(x)",
+        "            dist.group.WORLD.allreduce([x])",
+    ),
     "no sum of gradients": ("tensor_parallel_mlp.py", "            dist.all_reduce(gradient)", "            pass"),
     "a bias on every rank": ("tensor_parallel_mlp.py", "linear(h, self.down))", "linear(h, self.down, self.down_bias))"),
     "another activation": ("tensor_parallel_mlp.py", "gelu(nn", "silu(nn"),

@@ -8,6 +8,7 @@ when it is touched first.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ _DESUGARED = frozenset({"DTensor", "AsyncCollectiveTensor"})
 
 _FRAMES = 6
 """So far above a collective its function of `torch.distributed` is."""
+
+_TORCH = os.path.dirname(torch.__file__)
+_DISPATCHES = ("_compile.py", "eval_frame.py")
+"""Modules of torch between the caller of an operator and the recorder."""
 
 _SILENT = ("prim.", "profiler.")
 _PREPARES = frozenset(
@@ -370,18 +375,17 @@ def _work(result: Any) -> Any:
 
 
 def _issued_in_python() -> bool:
-    """Return whether the collective comes from the functions of `torch.distributed`, after which Python waits.
+    """Return whether the collective comes from the functions of `torch.distributed`, or from code that is not torch's.
 
-    What torch's reducer issues from C++, it waits for in C++, which nothing shows.
+    What torch's reducer issues from C++, it waits for in C++, which nothing shows. Methods of a process group return at once.
     """
     frame: FrameType | None = sys._getframe(2)
-    for _ in range(_FRAMES):
-        if frame is None:
-            return False
-        if frame.f_code.co_filename.endswith("distributed_c10d.py"):
-            return True
+    known: list[str] = []
+    while frame is not None and len(known) < _FRAMES:
+        known.append(frame.f_code.co_filename)
         frame = frame.f_back
-    return False
+    caller = next((path for path in known[1:] if not path.endswith(_DISPATCHES)), _TORCH)
+    return not caller.startswith(_TORCH) or any(path.endswith("distributed_c10d.py") for path in known)
 
 
 def watch_waits(recorder: Recorder) -> None:

@@ -1,6 +1,7 @@
 """Buffers in flight: what the program reads of a collective or message, or writes over it, before it waits.
 
-This is asked of the tape, since passes that lift it put collectives and what reads them together.
+This is asked of the tape, since passes that lift it put collectives and what reads them together. What torch itself issues in a
+backward pass, as its reducer does, it waits for at the end of the pass: until then no node of it may touch the buffer.
 """
 
 from __future__ import annotations
@@ -40,21 +41,27 @@ def first_race(capture: Capture) -> TapeDefect | None:
 
 def _races(tape: Tape, path: str) -> Iterator[TapeDefect]:
     in_flight: dict[int, list[_Issued]] = {}
+    of_torch: dict[int, list[_Issued]] = {}
     for event in tape.events:
         if isinstance(event, Wait):
-            for storage, issued in list(in_flight.items()):
-                left = [each for each in issued if each.event.work != event.work]
-                in_flight[storage] = left
-                if not left:
-                    del in_flight[storage]
+            for known in (in_flight, of_torch):
+                for storage, issued in list(known.items()):
+                    left = [each for each in issued if each.event.work != event.work]
+                    known[storage] = left
+                    if not left:
+                        del known[storage]
             continue
-        for rule, text, issued_at in _conflicts(tape, event, in_flight):
+        within = isinstance(event, Operation | Communication) and bool(event.mark.node)
+        if not within:
+            of_torch.clear()
+        for rule, text, issued_at in (*_conflicts(tape, event, in_flight), *_conflicts(tape, event, of_torch)):
             here = event.mark.place if isinstance(event, Operation | Communication | Root) else None
             yield TapeDefect(rule, f"{text} on rank {tape.rank}", here or issued_at or Location(path), (tape.rank,))
-        if isinstance(event, Communication) and not event.completes and event.mark.phase != "optimizer":
+        if isinstance(event, Communication) and event.mark.phase != "optimizer" and (within or not event.completes):
+            known = of_torch if event.completes else in_flight
             buffers = [(number, True) for number in event.outputs] if event.kind != "send" else []
             for number, written in (*buffers, *((number, False) for number in event.inputs)):
-                in_flight.setdefault(tape.windows[number].storage, []).append(_Issued(event, number, written))
+                known.setdefault(tape.windows[number].storage, []).append(_Issued(event, number, written))
 
 
 def _conflicts(tape: Tape, event: Event, in_flight: dict[int, list[_Issued]]) -> Iterator[tuple[str, str, Location | None]]:

@@ -119,6 +119,9 @@ class _Rank:
         self.types: dict[int, set[str]] = {}
         self.pairs: set[int] = set()
         self.places: dict[int, Location] = {}
+        self.named: dict[str, Window] = {}
+        self.gradients: set[str] = set()
+        self.works: set[int] = set()
         self.events: list[Event] = []
         self.meshes: list[tuple[tuple[Axis, ...], tuple[int, ...]]] = []
         self.number = 0
@@ -197,6 +200,7 @@ class _Rank:
             named = Named(
                 line["name"], line["role"], self._known(line["of"]), line.get("trained", False), whole, placed, begins
             )
+            self.named[named.name] = self.windows[named.window]
             return self._flat(named, line) if "flat" in line else named
         if "op" in line:
             if "." not in line["op"]:
@@ -213,11 +217,17 @@ class _Rank:
         if "communication" in line:
             return self._communication(line)
         if "wait" in line:
-            return Wait(int(line["wait"]), self._mark(line))
+            wait = Wait(int(line["wait"]), self._mark(line))
+            if wait.work not in self.works:
+                raise self._fail(f"nothing was issued that work {wait.work} is")
+            return wait
         if "root" in line:
             start = self._known(line["from"]) if "from" in line else None
             return Root(self._known(line["root"]), start, self._values(line), self._mark(line))
         if "gradient" in line:
+            if line["gradient"] in self.gradients:
+                raise self._fail(f"`{line['gradient']}` has two gradients")
+            self.gradients.add(line["gradient"])
             return self._gradient(line)
         if "update" in line:
             values = {name: self._decoded(text) for name, text in line.get("values", {}).items()}
@@ -240,8 +250,10 @@ class _Rank:
         return replace(named, flat=laid, group=group)
 
     def _gradient(self, line: dict[str, Any]) -> Gradient:
-        placed = _placements(line.get("placements"))
-        return Gradient(line["gradient"], self._known(line["of"]), self._values(line), placed)
+        number, name = self._known(line["of"]), line["gradient"]
+        if name in self.named and len(self.named[name].shape) != len(self.windows[number].shape):
+            raise self._fail(f"the gradient of `{name}` has another number of dimensions than it")
+        return Gradient(name, number, self._values(line), _placements(line.get("placements")))
 
     def _made(self, name: str, given: Iterable[int], outputs: Iterable[int]) -> None:
         """Refuse results of which two elements are one place, unless they are views of what is given."""
@@ -268,6 +280,7 @@ class _Rank:
 
     def _communication(self, line: dict[str, Any]) -> Communication:
         kind, group = line["communication"], _counts(line["group"])
+        self.works.add(int(line["work"]))
         inputs, outputs = (tuple(map(self._known, line[key])) for key in ("inputs", "outputs"))
         if len({*group}) < len(group):
             raise self._fail("a rank stands twice in a group")

@@ -34,6 +34,7 @@ PROGRAMS = {
     "megatron_gpt_experts_alltoall": ("megatron_gpt_experts_reference", "dp 2", "29"),
     "megatron_main_experts_allgather_tp2": ("megatron_main_experts_reference", "tp 2", "29"),
     "megatron_main_experts_alltoall_tp2": ("megatron_main_experts_reference", "tp 2", "29"),
+    "megatron_main_experts_cp2": ("megatron_main_experts_cp2_reference", "cp 2", "19"),
     "megatron_main_eight_experts_tp2_dp2": ("megatron_main_eight_experts_reference", "dp 2 x tp 2", "45"),
     "pretrain_gpt_llama_tp2_dp2": ("pretrain_gpt_llama_reference", "dp 2 x tp 2", "9"),
 }

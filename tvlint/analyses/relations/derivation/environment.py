@@ -241,8 +241,8 @@ def which(machine: Machine, rank: RankState, name: str) -> Opaque | None:
 
 def _has_another_type(machine: Machine, tensor: Tensor, value: Value) -> bool:
     """Return whether the reference has another type for the value; what counts flags is as exact in any."""
-    known = machine.dtypes.setdefault(value.term, tensor.dtype) if tensor.dtype else ""
-    return known != tensor.dtype and not (machine.world.terms.arithmetic and counts_flags(machine.world.terms, value.term))
+    terms, known = machine.world.terms, machine.dtypes.setdefault(value.term, tensor.dtype) if tensor.dtype else ""
+    return known != tensor.dtype and not (terms.arithmetic and counts_flags(terms, terms.whole(value.term)))
 
 
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import (
+    SUMS,
     Await,
     Backward,
     Collective,
@@ -30,8 +31,6 @@ from tvlint.ir.reductions import reduction_named
 from tvlint.ops.spelling import with_second_in_place
 from tvlint.readers.plan_json.positions import pointer
 from tvlint.readers.plan_json.schema_checker import At, FormError
-
-_REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 
 class OperatorBuilder:
@@ -74,7 +73,7 @@ class OperatorBuilder:
         collective = Collective(kind)
         return Communicate(
             collective, tuple(value["inputs"]), tuple(value["outputs"]), self.group(value["group"], (at, "group")),
-            reduction_named(value.get("reduce", "sum" if collective in _REDUCING else "")), _optional(value.get("dim")),
+            reduction_named(value.get("reduce", "sum" if collective in SUMS else "")), _optional(value.get("dim")),
             _optional(value.get("concat_dim")), _optional(value.get("root")), integers(value.get("splits", ())),
             integers(value.get("receive_splits", ())), value.get("dtype", ""), value.get("handle", ""), *common,
         )  # fmt: skip

@@ -4,87 +4,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import MISSING, fields
+from typing import Any, get_args
 
 from tvlint.ir.location import Location
-from tvlint.ir.operators import (
-    Await,
-    Backward,
-    Collective,
-    Communicate,
-    Compute,
-    Group,
-    Literal,
-    Operator,
-    Peer,
-    Receive,
-    Record,
-    ReduceGradients,
-    Send,
-    Update,
-    Value,
-    Wait,
-)
+from tvlint.ir.operators import SUMS, Backward, Communicate, Group, Literal, Operator, Peer, ReduceGradients, Value
 
-_REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
+_LAST = ("handle", "stream", "label")
+"""Members that stand behind all others but the source."""
 
 
 def operator(
     item: Operator, own_path: str, computes: Mapping[int, tuple[str, int]], communicators: Mapping[str, Group]
 ) -> dict[str, Any]:
-    """One operator; `computes` says where computations stand, by identity."""
-    written = _backward(item, own_path, computes) if isinstance(item, Backward) else _operator(item, communicators)
-    for key, text in (("handle", getattr(item, "handle", "")), ("stream", item.stream), ("label", item.label)):
-        if text:
-            written[key] = text
+    """One operator; `computes` says where computations stand, by identity. Members have the names of fields, and none is
+    written that has its default.
+    """
+    written: dict[str, Any] = {"kind": _kind(item)} if not isinstance(item, Backward) else _backward(item, own_path, computes)
+    for name, usual in _MEMBERS[type(item)]:
+        value = getattr(item, name)
+        if name == "reduce" and isinstance(item, Communicate):
+            usual = "sum" if item.kind in SUMS else ""
+        if name not in written and value != usual:
+            written[name] = _member(value, communicators)
     source = _source(item.source, own_path)
     if source is not None:
         written["source"] = source
     return written
 
 
-def _operator(
-    item: Compute | Communicate | Send | Receive | Wait | Record | Await | ReduceGradients | Update,
-    communicators: Mapping[str, Group],
-) -> dict[str, Any]:
-    match item:
-        case Compute():
-            return _compute(item)
-        case Communicate():
-            return _communicate(item, communicators)
-        case Send() | Receive():
-            kind = "send" if isinstance(item, Send) else "receive"
-            written: dict[str, Any] = {"kind": kind, "tensor": item.tensor, "peer": _peer(item.peer)}
-            _add(written, tag=item.tag, communicator=item.communicator, batch=item.batch)
-            return written
-        case Wait():
-            return {"kind": "wait"}
-        case Record() | Await():
-            return {"kind": "record" if isinstance(item, Record) else "await", "event": item.event}
-        case Update():
-            return {"kind": "update", "weights": item.weights}
-        case ReduceGradients():
-            written = {"kind": "reduce-gradients", "weights": item.weights, "group": _group(item.group, communicators)}
-            _add(written, replicated=item.replicated, scatter=item.scatter)
-            if item.reduce != "sum":
-                written["reduce"] = item.reduce
-            if item.divisor != 1:
-                written["divisor"] = item.divisor
-            return written
+def _kind(item: Operator) -> str:
+    if isinstance(item, Communicate):
+        return item.kind.value
+    return "reduce-gradients" if isinstance(item, ReduceGradients) else type(item).__name__.lower()
 
 
-def _add(written: dict[str, Any], **members: Any) -> None:
-    written.update((key, value) for key, value in members.items() if value)
+def _members(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Return the names of the members of a kind of operator, each with its default."""
+    known = {each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in fields(kind)}
+    names = [name for name in known if name not in (*_LAST, "source")]
+    return tuple((name, known[name]) for name in (*names, *_LAST) if name in known)
 
 
-def _compute(item: Compute) -> dict[str, Any]:
-    inputs = [{"constant": _value(operand.value)} if isinstance(operand, Literal) else operand for operand in item.inputs]
-    written: dict[str, Any] = {"kind": "compute", "op": item.op, "inputs": inputs, "outputs": item.outputs}
-    attributes = {key: _value(attribute) for key, attribute in item.attributes.items()}
-    _add(written, attributes=attributes, annotation=item.annotation, in_place=item.in_place)
-    if item.draws_over is not None:
-        written["draws_over"] = item.draws_over
-    return written
+_MEMBERS: Mapping[type, tuple[tuple[str, Any], ...]] = {kind: _members(kind) for kind in get_args(Operator)}
+
+
+def _member(value: object, communicators: Mapping[str, Group]) -> object:
+    match value:
+        case Group():
+            return _group(value, communicators)
+        case Peer():
+            return _peer(value)
+        case Mapping():
+            return {key: _value(constant) for key, constant in value.items()}
+        case tuple():
+            return [{"constant": _value(each.value)} if isinstance(each, Literal) else each for each in value]
+    return value
 
 
 def _backward(item: Backward, own_path: str, computes: Mapping[int, tuple[str, int]]) -> dict[str, Any]:
@@ -95,18 +70,6 @@ def _backward(item: Backward, own_path: str, computes: Mapping[int, tuple[str, i
         forward = operator(item.forward, own_path, computes, {})
     inputs = [name or None for name in item.inputs]
     return {"kind": "backward", "forward": forward, "inputs": inputs, "outputs": [name or None for name in item.outputs]}
-
-
-def _communicate(item: Communicate, communicators: Mapping[str, Group]) -> dict[str, Any]:
-    written: dict[str, Any] = {"kind": item.kind.value, "inputs": item.inputs, "outputs": item.outputs}
-    written["group"] = _group(item.group, communicators)
-    if item.reduce != ("sum" if item.kind in _REDUCING else ""):
-        written["reduce"] = item.reduce
-    for key, number in (("dim", item.dim), ("concat_dim", item.concat_dim), ("root", item.root)):
-        if number is not None:
-            written[key] = number
-    _add(written, splits=item.splits, receive_splits=item.receive_splits, dtype=item.dtype)
-    return written
 
 
 def _group(group: Group, communicators: Mapping[str, Group]) -> dict[str, Any]:
@@ -140,5 +103,5 @@ def _source(source: Location | None, own_path: str) -> dict[str, Any] | None:
     ):  # fmt: skip
         if number is not None:
             written[key] = number
-    _add(written, pointer=source.pointer, text=source.text)
+    written.update((key, text) for key, text in (("pointer", source.pointer), ("text", source.text)) if text)
     return written

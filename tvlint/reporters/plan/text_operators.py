@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import (
+    SUMS,
     Await,
     Backward,
-    Collective,
     Communicate,
     Compute,
     Group,
@@ -23,8 +23,6 @@ from tvlint.ir.operators import (
     Wait,
 )
 from tvlint.reporters.plan import text_words as words
-
-_REDUCING = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ def _backward(item: Backward, around: Surroundings, forward_name: str) -> str:
 
 
 def _communicate(item: Communicate, around: Surroundings) -> str:
-    default = "sum" if item.kind in _REDUCING else ""
+    default = "sum" if item.kind in SUMS else ""
     reduce = f" {words.word_or_string(item.reduce)}" if item.reduce != default else ""
     arguments = list(map(words.name, item.inputs))
     arguments += [f"dim={item.dim}"] if item.dim is not None else []

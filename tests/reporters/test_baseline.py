@@ -86,7 +86,7 @@ def test_what_is_mended_is_said_and_pruned_and_then_new_again(project: Path, cap
     (project / "train.sh").write_text(SCRIPT.replace("47", "48"))
     capsys.readouterr()
     assert main(["check", "--no-cache"]) == 0
-    assert "the baseline holds 1 finding that nothing has now" in capsys.readouterr().err
+    assert "1 finding of the baseline is gone" in capsys.readouterr().err
     assert main(["baseline", "verify"]) == 1
     assert "layers-not-divisible-by-pp" in capsys.readouterr().err
     assert main(["baseline", "prune"]) == 0

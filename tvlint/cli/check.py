@@ -138,9 +138,9 @@ def _from(folder: Path, patterns: list[str]) -> list[str]:
 def _tell(judged: _Judged) -> None:
     """Say what the report does not."""
     if judged.stale:
+        gone, them = ("is", "it") if judged.stale == 1 else ("are", "them")
         stale = counted(judged.stale, "finding")
-        them = "it" if judged.stale == 1 else "them"
-        note(f"the baseline holds {stale} that nothing has now: `tvlint baseline prune` takes {them} out")
+        note(f"{stale} of the baseline {gone} gone: `tvlint baseline prune` removes {them}")
     if judged.elsewhere:
         pairs = counted(judged.elsewhere, "pair")
         note(f"{pairs} of `[[proof]]` with no plan in what was named: `tvlint check` alone proves all")

@@ -26,7 +26,7 @@ def show(options: argparse.Namespace, report: Report, rules: Rules, session: Ses
     found = fixed(report, rules, session, options.unsafe_fixes)
     write_stdout(terminal(_difference(found), colored(options.color)))
     name = "--unsafe-fixes" if options.unsafe_fixes else "--fix"
-    note(f"`{name}` would repair {counted(found.count, 'finding') if found.count else 'none of them'}{_more(found, options)}")
+    note(f"`{name}` would repair {counted(found.count, 'finding') if found.count else 'nothing'}{_more(found, options)}")
     return found.count
 
 
@@ -41,12 +41,14 @@ def make(options: argparse.Namespace, report: Report, rules: Rules, session: Ses
     if found.count:
         note(f"repaired {counted(found.count, 'finding')} in {counted(len(found.contents), 'file')}")
     else:
-        note(f"nothing to repair that leaves no choice{_more(found, options)}")
+        note(f"repaired nothing{_more(found, options)}")
     return found.count
 
 
 def _more(found: Fixed, options: argparse.Namespace) -> str:
-    return "" if found.count or options.unsafe_fixes else "; `--unsafe-fixes` also makes repairs that a person may choose"
+    if found.count or options.unsafe_fixes:
+        return ""
+    return ": no finding has a safe fix; `--unsafe-fixes` also applies fixes that a person has to review"
 
 
 def _difference(found: Fixed) -> Iterator[str | Line]:

@@ -87,7 +87,7 @@ def read_arguments(items: Sequence[Item]) -> Arguments:
             found.short.append(Setting("", None, known_text(item.pieces) or "", here, here))
         elif leading_text(item.pieces) == "" and (hole := next((each for each in item.pieces if isinstance(each, Hole)), None)):
             found.gaps.append(_shown(hole.span))
-        elif place - 1 == after_option and found.settings:
+        elif found.settings and (place - 1 == after_option or DASH.match(leading_text(item.pieces))):
             found.surplus.append((found.settings[-1], item))
     return found
 
@@ -111,7 +111,7 @@ def _flag(found: Arguments, items: Sequence[Item], item: Word, flag: str, place:
         return place
     values, place = _values(items, place, known)
     _store(found, known, flag, name_span, values)
-    if known is not None and values and isinstance(values[0], Word) and leading_text(values[0].pieces).startswith("="):
+    if values and isinstance(values[0], Word) and leading_text(values[0].pieces).startswith("="):
         found.surplus.append((found.settings[-1], values[0]))
     return place
 

@@ -113,8 +113,8 @@ def read(path: str, data: bytes) -> Document | None:
             return Document(path, hydra_overrides.FORMAT, configurations=overrides, findings=tuple(refused))
     only_lists = not configurations
     if only_lists:
-        configurations = of_lists(evaluation, version)
-        findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each)))
+        configurations, surplus = of_lists(evaluation, version)
+        findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each, surplus)))
     if not configurations:
         return None
     configurations, beyond = _with_cases(evaluation, configurations, version, only_lists)
@@ -159,7 +159,7 @@ def _with_cases(
             (configuration, launch.path or launch.program) for configuration, _, launch, _ in launched(this_evaluation, version)
         ]
         for each_configuration, program in found or [
-            (configuration, "") for configuration in (of_lists(this_evaluation, version) if only_lists else ())
+            (configuration, "") for configuration in (of_lists(this_evaluation, version)[0] if only_lists else ())
         ]:
             mistakes.update(dict.fromkeys(option_mistakes(each_configuration, program=program)))
             if TRAINS & each_configuration.settings.keys():
@@ -322,9 +322,13 @@ def _exported(name: str, value: Value, command: Command) -> Setting:
     return Setting(name, known, name, location_of(span), location_of(span))
 
 
-def of_lists(evaluation: Evaluation, version: str) -> list[Configuration]:
-    """Return the one configuration of a script that only sets option lists for another: all lists together, never complete."""
+def of_lists(evaluation: Evaluation, version: str) -> tuple[list[Configuration], list[tuple[Setting, Word]]]:
+    """Return the one configuration of a script that only sets option lists for another: all lists together, never complete.
+
+    Beside it stand the words that belong to no option, each with the option before it.
+    """
     found: dict[str, Setting] = {}
+    surplus: list[tuple[Setting, Word]] = []
     for value in evaluation.variables.values():
         words = split_value(value)
         if not any(option in DISTINCT for option in _options(words)) and len(_options(words)) < 3:
@@ -333,28 +337,22 @@ def of_lists(evaluation: Evaluation, version: str) -> list[Configuration]:
         if isinstance(value, Scalar) and any(isinstance(piece, Text) and LINES.search(piece.text) for piece in value.pieces):
             commands = [command for command in commands_in(value.pieces, lambda _: None) if _options(command)]
         for command in commands:
-            for setting in read_arguments(split_launch(command).arguments).settings:
+            arguments = read_arguments(split_launch(command).arguments)
+            surplus += arguments.surplus
+            for setting in arguments.settings:
                 _add(found, setting)
     if not ({"--" + name.replace("_", "-") for name in found} & DISTINCT):
-        return []
+        return [], []
     framework = framework_of_launch("", evaluation.source.path, [setting.written for setting in found.values()])
     first = min(found.values(), key=lambda setting: (setting.name_location.path, setting.name_location.line or 0))
     if framework == "slime" and (actors := _actors(found)) is not None:
         found["world_size"] = actors
     path = evaluation.source.path
     taken_by = "the launch that takes these lists" if parses_like_megatron(framework) else ""
-    return [
-        Configuration(
-            path,
-            FORMAT,
-            framework,
-            found,
-            complete=False,
-            location=first.name_location,
-            version=version,
-            elsewhere=taken_by,
-        )
-    ]
+    whole = Configuration(
+        path, FORMAT, framework, found, complete=False, location=first.name_location, version=version, elsewhere=taken_by
+    )
+    return [whole], surplus
 
 
 def _add(found: dict[str, Setting], setting: Setting) -> None:

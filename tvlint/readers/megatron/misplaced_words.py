@@ -6,7 +6,7 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.configuration import Setting
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.megatron.arguments import DASH
-from tvlint.readers.shell.values import Span, Word, leading_text, location_of, span_of
+from tvlint.readers.shell.values import Span, Word, before, leading_text, location_of, span_of
 
 LONGEST = 80
 COMMENT = Pattern(r"#+(?:[A-Za-z]|\Z)")
@@ -15,7 +15,8 @@ JOINED = Pattern(r"--[A-Za-z][\w-]*[ \t]+\S")
 
 def misplaced_word(setting: Setting, word: Word) -> Finding | None:
     """Return the finding about a word that is a slip of whoever wrote it; None for any other. `setting` stands before it."""
-    text, span = leading_text(word.pieces), span_of(word.pieces)
+    text = leading_text(word.pieces)
+    span = span_of(before(word.pieces, len(text)) or word.pieces)
     place, shown = location_of(span), f"`{text[:LONGEST]}`"
     if text.startswith("="):
         message = f"`{setting.written}` takes {shown} for its value: a blank stands before `=`"

@@ -162,7 +162,7 @@ def _launches(program: Program, evaluations: Sequence[Evaluation]) -> list[Confi
 
 
 def _lists(evaluations: Sequence[Evaluation]) -> list[Configuration]:
-    found = [of_list for evaluation in evaluations for of_list in of_lists(evaluation, "")]
+    found = [of_list for evaluation in evaluations for of_list in of_lists(evaluation, "")[0]]
     return [replace(each, format=FORMAT, section=f"line {each.location.line}") for each in found if each.location is not None]
 
 

@@ -18,6 +18,7 @@ h3 { font-size: 1rem; margin: 0 0 .5rem; }
 h4 { font-size: .95rem; margin: 0 0 .5rem; font-weight: 600; }
 header p, footer, .soft { color: var(--soft); } footer { margin-top: 2rem; font-size: .85rem; }
 code, pre, svg text { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .88em; }
+code { display: inline-block; max-width: 100%; }
 article { background: var(--card); border: 1px solid var(--line); border-left: 4px solid var(--edge, var(--line));
   border-radius: 6px; padding: 1rem 1.25rem; margin: 0 0 1rem; }
 details { margin-top: .75rem; }

@@ -59,14 +59,14 @@ def _parts(report: Report, baseline: str) -> Iterator[list[str]]:
     unsized = sum(recognised.unsized for recognised in report.recognised if recognised.framework != NNSCALER)
     if unsized:
         yield [
-            f"# How many ranks run where a file does not say it (so in {counted(unsized, 'file')}): batch and groups",
-            "# are judged then, too. A comment `# tvlint: world-size=64` says it of one file.",
+            f"# The number of ranks of files that do not say it ({counted(unsized, 'file')}): tvlint needs it to judge batches",
+            "# and groups. A comment `# tvlint: world-size=64` says it for one file.",
             "# world-size = 64",
         ]
     yield ["# The mildest finding that fails: error, warning or note.", f'fail-on = "{Severity.ERROR.value}"']
     if baseline:
         yield [
-            "# Findings that were here before: counted, and no failure. `tvlint baseline prune` takes out what is fixed.",
+            "# Findings that were here before: they do not fail. `tvlint baseline prune` removes those that are fixed.",
             f"baseline = {json.dumps(baseline)}",
         ]
     else:

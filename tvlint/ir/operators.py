@@ -135,7 +135,7 @@ class Backward:
 class Communicate:
     """One collective, as one member runs it.
 
-    `dim` is the dimension that is gathered, scattered or chunked; all-to-all splits `dim` and concatenates `concat_dim`.
+    `dim` is the dimension that is gathered, scattered or chunked; all-to-all splits `dim` and concatenates `joined_dim`.
     `splits` gives unequal sizes per member (all-to-all: the sizes sent; `receive_splits`: the sizes received). `root` is an
     absolute rank. `handle` names the completion of an asynchronous issue; empty means that it completes here. CHUNK is
     local: the rank keeps the piece of its position in the group.
@@ -156,6 +156,11 @@ class Communicate:
     stream: str = ""
     source: Location | None = None
     label: str = ""
+
+    @property
+    def joined_dim(self) -> int | None:
+        """Return the dimension that an all-to-all concatenates: the one that it splits, where no other is named."""
+        return self.dim if self.concat_dim is None else self.concat_dim
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def exchange(members: Sequence[Communicate], values: Sequence[Array | None], ran
             return list(_parts(given[0 if at_root is None else at_root], first.dim, len(ranks), first.splits))
         case Collective.ALL_TO_ALL:
             sent = [_parts(value, member.dim, len(ranks), member.splits) for value, member in zip(given, members, strict=True)]
-            return [_joined([parts[at] for parts in sent], first.concat_dim) for at in range(len(ranks))]
+            return [_joined([parts[at] for parts in sent], first.joined_dim) for at in range(len(ranks))]
     raise AssertionError(f"a collective of a kind that is not run: {first.kind}")
 
 

@@ -79,7 +79,7 @@ def _exchanges_tokens(operator: object) -> bool:
 
 def _way(operator: Communicate) -> tuple[int | None, int | None]:
     """Return the dimensions along which it splits and joins."""
-    return operator.dim, operator.dim if operator.concat_dim is None else operator.concat_dim
+    return operator.dim, operator.joined_dim
 
 
 def words_of(group: Group) -> str:

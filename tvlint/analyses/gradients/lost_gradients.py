@@ -33,6 +33,7 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
 
     A value that two operators read has two gradients, and what goes on is their sum. Nothing is said of a plan that uses what
     nothing makes, which may be a misspelt gradient, or of a value whose gradients are all lost: what goes on is of another one.
+    One of several losses may train some of the weights alone: what it gives a value no gradient at all leaves none out.
     """
     steps = [step for step in plan.steps() if step.segment in plan.segments]
     if any(step.inputs is not None or step.outputs is not None for step in steps) or any(True for _ in missing(plan)):
@@ -51,9 +52,14 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
     given = [(place, name) for operator in every for place, name in _given(operator) if name]
     goes_on &= {of for (_, of), name in given if name in used}
     asked_for = {place for place, _ in given}
+    starts = _starts(every, made)
+    given_from = {
+        (of, start) for operator in every for (_, of), name in _given(operator) if name for start in starts[id(operator)]
+    }
     for segment, index, operator in operators:
         for (result, of), name in _given(operator):
-            lost = name not in used if name else (result, of) not in asked_for
+            is_left_out = (result, of) not in asked_for and any((of, start) in given_from for start in starts[id(operator)])
+            lost = name not in used if name else is_left_out
             if of in goes_on and lost:
                 yield LostGradient(name, of, result, segment, index)
 
@@ -93,6 +99,19 @@ def _given(operator: Operator) -> Iterator[tuple[tuple[str, str], str]]:
         operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
         for name, of in zip_longest(operator.outputs[: len(operands)], operands, fillvalue=""):
             yield (operator.forward.outputs[0], of), name
+
+
+def _starts(operators: list[Operator], made: set[str]) -> dict[int, frozenset[str]]:
+    """Return for each backward, by identity, the gradients that nothing makes and that it goes on from."""
+    found: dict[int, frozenset[str]] = {}
+    behind: dict[str, frozenset[str]] = {}
+    for operator in operators:
+        new = {name for name in operator.inputs if name and name not in made} if isinstance(operator, Backward) else set[str]()
+        starts = frozenset(new).union(*(behind.get(name, frozenset()) for name in reads(operator)))
+        if isinstance(operator, Backward):
+            found[id(operator)] = starts
+        behind.update(dict.fromkeys(writes(operator), starts))
+    return found
 
 
 def _used(operators: list[Operator]) -> Iterator[str]:

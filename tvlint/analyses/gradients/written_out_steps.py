@@ -205,19 +205,22 @@ class _Ledger:
                 yield Unchanged(into, taken, held.name, where, self.ranks)
 
     def of_another(self) -> Iterator[OfAnother]:
-        """Yield the copies into states that hold what is made of another weight; a number may be the count of all steps."""
+        """Yield the copies into weights and states that hold what is made of the states of another weight, or into states, of
+        another weight; a number may be the count of all steps.
+        """
         for into, _, value, _, where in self.copies:
-            of = self.plan.tensors[into].logical
-            if not self._is(into, Role.STATE) or not self._is(of, Role.WEIGHT) or prod(self.plan.tensors[into].shape) == 1:
+            is_state = self._is(into, Role.STATE)
+            of = self.plan.tensors[into].logical if is_state else into
+            if not self._is(of, Role.WEIGHT) or prod(self.plan.tensors[into].shape) == 1:
                 continue
             ends = self._behind(value, _BY_ELEMENT)
             held = {each.name for each in ends if isinstance(each, _Held) and self._is(each.name, Role.STATE)}
             states = {name for name in held if self._is(self.plan.tensors[name].logical, Role.WEIGHT)}
             others = {name for name in states if self._names(of).isdisjoint(self._names(self.plan.tensors[name].logical))}
             weights = {self._weight_of(each) for each in ends} - {""}
-            if others and into not in held:
+            if others and into not in held and (is_state or others == held):
                 yield OfAnother(of, into, min(others), where, self.ranks)
-            elif weights and all(self._names(of).isdisjoint(self._names(weight)) for weight in weights):
+            elif is_state and weights and all(self._names(of).isdisjoint(self._names(weight)) for weight in weights):
                 yield OfAnother(of, into, min(weights), where, self.ranks)
 
     def local_statistics(self) -> Iterator[LocalStatistic]:
@@ -261,6 +264,8 @@ class _Ledger:
                 kept = [each for each, other in zip(operands, _others(operator.outputs), strict=False) if other]
                 self.products.append((wanted[0], (*given, *kept), where))
             given = (*given, *operands, *map(self._value, operator.forward.outputs))
+        elif isinstance(operator, Communicate) and operator.root is not None and operator.root not in self.ranks:
+            given = ()
         elif isinstance(operator, Communicate) and operator.kind in SUMS:
             ends = [end for value in given for end in self._behind(value, _LOCAL)]
             whole = [end for end in ends if isinstance(end, _Made) and end.given and _has(end.operator, {Trait.REDUCTION})]

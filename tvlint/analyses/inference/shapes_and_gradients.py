@@ -226,8 +226,7 @@ def _collective_shape(operator: Communicate, shape: tuple[int, ...], size: int) 
         case Collective.REDUCE_SCATTER | Collective.SCATTER | Collective.CHUNK:
             return tuple(result) if scale(operator.dim, False) else None
         case Collective.ALL_TO_ALL:
-            other = operator.concat_dim if operator.concat_dim is not None else operator.dim
-            return tuple(result) if scale(operator.dim, False) and scale(other, True) else None
+            return tuple(result) if scale(operator.dim, False) and scale(operator.joined_dim, True) else None
         case Collective.BARRIER:
             return None
 

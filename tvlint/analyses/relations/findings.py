@@ -83,7 +83,6 @@ OF_RELATIONS = frozenset(
         "wrong-draws",
         "wrong-gather-dim",
         "wrong-placement-claim",
-        "wrong-range",
     ]
 )
 """The rules whose mistakes the relations alone show; their pages have the help."""
@@ -97,6 +96,7 @@ _HELP = {
     "unbalanced-backward": "run the forward operator before, in the same micro-batch",
     "use-before-definition": "produce or receive the value on this rank before it is read",
     "wrong-collective-group": "name the ranks that hold the other parts of the sum, or the group that the rank is in",
+    "wrong-range": "state the indices that the rank holds",
     "wrong-reduce-op": "sum partial sums, and average what each rank has on its own",
 }
 """What helps where the relations show what other analyses find too."""

@@ -6,10 +6,8 @@ up, that is a lookup in the range `start:stop` where for every whole number `v`
 
     f(v) = v - start and m(v) = 1, for v in start:stop;      f(v) is a row and m(v) = 0, for every other v.
 
-`f` and `m` are made element by element of one tensor of indices, by sums with constants, comparisons, flags, choices by
-flags, and bounds. A sum takes each operand as often as 1, 0 or -1. Both are then linear on pieces, with slopes that are whole
-numbers, and these pieces end between the sum of all constants and its negative. They are computed for every `v` up to beyond
-these ends, so that what is found holds for all.
+`f` and `m` are made as `replay.lookups` says, so they are linear on pieces. They are computed for every `v` up to beyond the
+ends of these, so that what is found holds for all.
 
 A lookup takes the place of its operators only where nothing could see the difference: all of them, and what makes index and
 mask, are on the default stream; nothing is changed in place; what they read and make is made once and has no other reader;
@@ -23,7 +21,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import prod
 
 from tvlint.analyses.dataflow.def_use import reads, stream_of, uses, writes
 from tvlint.analyses.relations.derivation.given.trusted_inputs import region
@@ -31,16 +28,10 @@ from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.declared_results import has_declared_shapes
 from tvlint.ir.operators import Backward, Compute, Literal, Operator, Update, Value
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
-from tvlint.ops.field import Array
-from tvlint.ops.spec import Call, Family, Trait, UnsupportedError
-from tvlint.ops.table import LOOKUP, PICK, PICK_IN_RANGE, has_trait, spec_of
-from tvlint.replay.operators import NotReplayedError, forward
-
-_MOST = 1 << 22
-"""Masks with larger constants are not decided."""
-
-_MOST_OPERATORS = 32
-"""What makes an index or a mask of more operators is not looked at, nor are more views of what is looked up."""
+from tvlint.ops.spec import UnsupportedError
+from tvlint.ops.table import PICK, PICK_IN_RANGE, spec_of
+from tvlint.replay.lookups import MOST, Lookups, OfIndices, factor_of, made_once
+from tvlint.replay.operators import NotReplayedError
 
 _RUNS = (Phase.FORWARD, Phase.BACKWARD)
 
@@ -83,25 +74,12 @@ def _overwrites(segment: Segment) -> bool:
     return segment.phase in _RUNS and any(changes)
 
 
-def _made_once(segment: Segment) -> dict[str, Compute]:
-    """Return what makes each name that one operator makes, of what was there before it and is the same later."""
-    times = Counter(name for each_operator in segment.operators for name in writes(each_operator))
-    made: dict[str, Compute] = {}
-    there: set[str] = set()
-    for operator in segment.operators:
-        early = any(times[name] > 1 or (times[name] and name not in there) for name in reads(operator))
-        there.update(writes(operator))
-        if isinstance(operator, Compute) and not early and not stream_of(operator):
-            made.update((name, operator) for name in operator.outputs if name and times[name] == 1)
-    return made
-
-
 def _found(plan: Plan, program: Program, segment: Segment) -> Iterator[_Masked]:
     """Yield the masked lookups of a segment."""
     computed = [operator for operator in segment.operators if isinstance(operator, Compute)]
-    made = _made_once(segment)
+    made = made_once(segment)
     for last in (operator for operator in computed if not stream_of(operator)):
-        scene = _Scene(plan, program, made)
+        scene = _Scene(plan, made, program)
         for place, name in enumerate(last.inputs):
             chain = scene.chain(name) if isinstance(name, str) else ()
             found = scene.masked(chain, last, place) if chain else None
@@ -111,30 +89,10 @@ def _found(plan: Plan, program: Program, segment: Segment) -> Iterator[_Masked]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
-    """Where masked lookups are looked for: a plan, the ranks, and what makes each name."""
+class _Scene(Lookups):
+    """Where masked lookups are looked for: a plan, what makes each name, and the ranks."""
 
-    plan: Plan
     program: Program
-    made: Mapping[str, Compute]
-
-    def shape(self, name: str) -> tuple[int, ...] | None:
-        tensor = self.plan.tensors.get(name)
-        return tensor.shape if tensor is not None else None
-
-    def chain(self, name: str) -> tuple[Compute, ...]:
-        """Return the lookup that `name` is, and the views of it in between."""
-        found: list[Compute] = []
-        while (operator := self.made.get(name)) is not None and len(operator.outputs) == 1 and len(found) < _MOST_OPERATORS:
-            spec = spec_of(operator.op)
-            found.insert(0, operator)
-            if spec is None or spec.name in (LOOKUP, PICK):
-                return tuple(found) if spec is not None else ()
-            first = operator.inputs[0] if operator.inputs else None
-            if not _is_view(operator) or not isinstance(first, str):
-                return ()
-            name = first
-        return ()
 
     def masked(self, chain: tuple[Compute, ...], last: Compute, place: int) -> _Masked | None:
         """Return the masked lookup that ends with `last`, which takes what was looked up as operand `place`."""
@@ -193,86 +151,18 @@ class _Scene:
             except Mismatch:
                 yield -1, -1
 
-    def made_of(self, name: str) -> _OfIndices | None:
-        """Return how `name` is made, element by element, of one tensor of indices; None where it is not, or by too many."""
-        order: list[tuple[Compute, tuple[str, ...]]] = []
-        sources: set[str] = set()
-        stack, seen, done = [(name, False)], set[str](), set[str]()
-        while stack:
-            word, below_is_done = stack.pop()
-            below = self._operands(word)
-            if below_is_done:
-                done.add(word)
-                order.append((self.made[word], tuple(below or ())))
-            elif word in seen:
-                if word not in done:
-                    return None  # it is made of itself
-            elif below is None:
-                sources.add(word)
-                seen.add(word)
-                done.add(word)
-            else:
-                seen.add(word)
-                stack.append((word, True))
-                stack.extend((each_name, False) for each_name in below)
-            if len(seen) > _MOST_OPERATORS:
-                return None
-        return _OfIndices(sources.pop(), tuple(order)) if len(sources) == 1 else None
 
-    def _operands(self, name: str) -> list[str] | None:
-        """Return what `name` is made of, one element of each; None where it is not made so, and stands for itself."""
-        operator = self.made.get(name)
-        if operator is None or len(operator.outputs) != 1:
-            return None
-        names = [operand for operand in operator.inputs if isinstance(operand, str)]
-        shapes = [self.shape(each_name) for each_name in (*names, name)]
-        if not names or any(shape is None for shape in shapes):
-            return None
-        if _is_view(operator):
-            before, after = (shape or () for shape in shapes[-2:])
-            return names if prod(before) == prod(after) and _without_last(before) == _without_last(after) else None
-        if len(set(shapes)) > 1 or not has_trait(operator.op, *_BY_ELEMENT):
-            return None
-        return names
-
-
-@dataclass(frozen=True, slots=True)
-class _OfIndices:
-    """Whole numbers or flags that operators make, in this order and of these tensors, of one tensor of indices."""
-
-    source: str
-    order: tuple[tuple[Compute, tuple[str, ...]], ...]
-
-    def end(self) -> int:
-        """Return the sum of the magnitudes of all constants, each as often as what it is added to is used.
-
-        Raises UnsupportedError where a sum multiplies an operand.
-        """
-        ends = {self.source: 0}
-        for operator, below in self.order:
-            total = int(min(_constants(operator, len(below)), _MOST)) + 1 + sum(ends[name] for name in below)
-            ends[operator.outputs[0]] = min(total, 2 * _MOST)
-        return ends[self.order[-1][0].outputs[0]] if self.order else 0
-
-    def values(self, every: Array) -> Array:
-        """Return what is made of each of these indices."""
-        found = {self.source: every}
-        for operator, below in self.order:
-            found[operator.outputs[0]] = _value(operator, [found[name] for name in below])
-        return found[self.order[-1][0].outputs[0]] if self.order else every
-
-
-def _range(index: _OfIndices, mask: _OfIndices, last: Compute, place: int, held: int) -> tuple[int, int] | None:
+def _range(index: OfIndices, mask: OfIndices, last: Compute, place: int, held: int) -> tuple[int, int] | None:
     """Return the range in which the masked lookup looks up; None where it is none, or where that is not decided."""
     import numpy as np
 
     try:
         ends = index.end() + mask.end() + held + 2
-        if ends > _MOST:
+        if ends > MOST:
             return None
         every = np.arange(-ends, ends + 1).astype(float)
         row = index.values(every)
-        factor = _factor(last, place, mask.values(every))
+        factor = factor_of(last, place, mask.values(every))
     except (NotReplayedError, UnsupportedError):
         return None
     if factor is None or not np.all((factor == 0) | (factor == 1)) or not np.all((row >= 0) & (row < held)):
@@ -281,72 +171,6 @@ def _range(index: _OfIndices, mask: _OfIndices, last: Compute, place: int, held:
     if len(inside) != held or not np.array_equal(row[factor == 1], inside - inside[0]):
         return None
     return int(inside[0]), int(inside[0]) + held
-
-
-def _constants(operator: Compute, count: int) -> float:
-    """Return the sum of the magnitudes of the constants of an operator of `count` tensors: of a sum, what it makes of zeros.
-
-    Raises UnsupportedError for a sum that multiplies an operand with anything but 1, 0 and -1.
-    """
-    import numpy as np
-
-    if not has_trait(operator.op, Trait.SUM):
-        given = [operand.value for operand in operator.inputs if isinstance(operand, Literal)] + [*operator.attributes.values()]
-        return sum(abs(each) for each in given if isinstance(each, int | float) and not isinstance(each, bool))
-    at_zero, *at_ones = (
-        float(forward(operator, [np.full((1,), float(place == one)) for place in range(count)], [(1,)])[0][0])
-        for one in range(-1, count)
-    )
-    if any(abs(at_one - at_zero) not in (0, 1) for at_one in at_ones):
-        raise UnsupportedError(f"`{operator.op}` multiplies an operand")
-    return abs(at_zero)
-
-
-def _value(operator: Compute, operands: list[Array]) -> Array:
-    """Return what an operator by element makes; UnsupportedError where that need not be linear on pieces."""
-    import numpy as np
-
-    if _is_view(operator):
-        return operands[0]
-    flags = [bool(np.all((operand == 0) | (operand == 1))) for operand in operands]
-    if has_trait(operator.op, Trait.SCALING) and not (
-        has_trait(operator.op, Trait.PRODUCT) and len(operands) == 2 and any(flags)
-    ):
-        raise UnsupportedError(f"`{operator.op}` of whole numbers")
-    if has_trait(operator.op, Trait.CONVERSION):
-        if not flags[0]:
-            raise UnsupportedError(f"`{operator.op}` of whole numbers")
-        return operands[0]
-    return forward(operator, operands, [operands[0].shape])[0]
-
-
-_BY_ELEMENT = (Trait.SUM, Trait.COMPARISON, Trait.MASKING, Trait.SCALING, Trait.CONVERSION, Trait.BOUNDED)
-
-
-def _is_view(operator: Compute) -> bool:
-    spec = spec_of(operator.op)
-    if spec is None or Trait.TRANSPOSE in spec.traits:
-        return False
-    return spec.family is Family.RESHAPE or Trait.VIEW in spec.traits
-
-
-def _without_last(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return shape[:-1] if shape[-1:] == (1,) else shape
-
-
-def _factor(last: Compute, place: int, flags: Array) -> Array | None:
-    """Return what `last` multiplies its operand `place` with, by flags; None where it is not linear in that."""
-    import numpy as np
-
-    spec = spec_of(last.op)
-    if spec is None or not has_trait(last.op, Trait.MASKING, Trait.SCALING):
-        return None
-    tensors = [at for at, operand in enumerate(last.inputs) if not isinstance(operand, Literal)]
-    given = tuple(operand if isinstance(operand, Literal) else flags.shape for operand in last.inputs)
-    bound = spec.bind(Call(last.op, given, last.attributes, (flags.shape,)))
-    if frozenset({tensors.index(place)}) not in bound.linear:
-        return None
-    return forward(last, [np.ones(flags.shape) if at == place else flags for at in tensors], [flags.shape])[0]
 
 
 class _Uses:

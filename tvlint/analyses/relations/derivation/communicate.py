@@ -369,7 +369,7 @@ def _counts_for_all(machine: Machine, operator: Communicate, value: Value) -> bo
     shape, of = terms.shape[value.term], terms.operands[value.term]
     merged = (*shape[:split], prod(shape[split : split + 2]), *shape[split + 2 :])
     is_view = has_trait(str(terms.keys[value.term][0]), Trait.VIEW) and len(of) == 1 and terms.shape[of[0]] == merged
-    return is_view and operator.concat_dim is not None and operator.concat_dim % len(value.box) == split + 1
+    return is_view and operator.joined_dim is not None and operator.joined_dim % len(value.box) == split + 1
 
 
 def _with_gaps(machine: Machine, operator: Communicate, members: Members, pieces: Sequence[Value]) -> dict[int, Slot] | None:
@@ -381,7 +381,7 @@ def _with_gaps(machine: Machine, operator: Communicate, members: Members, pieces
     if not exchanges and operator.kind is not Collective.ALL_GATHER:
         return None
     rank = len(pieces[0].box)
-    term, dim = terms.whole(pieces[0].term), ((operator.concat_dim if exchanges else operator.dim) or 0) % rank
+    term, dim = terms.whole(pieces[0].term), ((operator.joined_dim if exchanges else operator.dim) or 0) % rank
     bounds = [piece.box[dim] for piece in pieces]
     if terms.keys[term][0] in _GIVEN or terms.slot[term] == dim or term != pieces[0].term or bounds != sorted(bounds):
         return None
@@ -486,7 +486,7 @@ def _shape_of(operator: Communicate) -> tuple[object, ...]:
     return (
         operator.kind,
         operator.dim,
-        operator.concat_dim,
+        operator.joined_dim,
         operator.root,
         operator.reduce or "sum",
         operator.splits,

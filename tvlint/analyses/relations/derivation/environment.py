@@ -144,6 +144,8 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
     tensor = machine.plan.tensors.get(name)
     if name in rank.renewed:
         return rank.renewed[name]
+    if name in rank.stepped and machine.alone:
+        return declared_value(machine, rank, name)
     if name in rank.stepped:
         raise Mismatch(
             "updated-weight", f"uses `{name}` after an optimizer step that the plan does not write out", refutes=False

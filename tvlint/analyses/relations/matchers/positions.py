@@ -1,4 +1,4 @@
-"""Positions that a rank counts from another place than that of the shard they meet."""
+"""Positions that a rank counts, and rows that it takes of a table, from another place than that of the shard they meet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.terms.terms import Terms
-from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.analyses.relations.transfer.index_maps import Pieces, joined
 from tvlint.ir.operators import Compute
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -21,7 +21,7 @@ _DEEPEST = 64
 
 
 def misplaced_positions(projection: Projection) -> Iterator[Defect]:
-    """Yield what combines a shard element by element with what the rank computes from positions of other indices.
+    """Yield what combines a shard element by element with what the rank computes from positions or rows of other indices.
 
     Its sizes are those of the shard, so that the whole values do not fit each other: the relations say nothing of its result.
     """
@@ -46,42 +46,55 @@ def _misplaced(projection: Projection, operator: Compute, rank: int) -> str:
     names = [name for name in operator.inputs if isinstance(name, str)]
     known = [value for name in names if (value := held.get(name)) is not None and value.clean]
     for shard, other in permutations(known) if len(known) == len(names) == 2 else ():
-        for back in range(1 if len(shard.box) == 1 else 2, min(len(shard.box), len(other.box)) + 1):
+        for back in range(1, min(len(shard.box), len(other.box)) + 1):
             pieces, low_high = values.pieces_of(shard)[-back], other.box[-back]
             size, counted = terms.shape[terms.whole(shard.term)][-back], terms.shape[other.term][-back]
             if low_high != (0, counted) or counted == size or pieces == ((0, size),) or counted == 1:
                 continue
-            start = _first_position(terms, other, len(other.box) - back)
-            if start is not None and pieces != ((start, start + counted),):
-                indices = ", ".join(f"{low}:{high}" for low, high in pieces)
-                text = f"{name_of(operator)} on {{ranks}} combines indices {indices} of {size} of one operand"
-                return f"{text} with values computed from positions {start}:{start + counted}"
+            taken, of = _indices(terms, other.term, len(other.box) - back, size)
+            is_packed = back == 1 < len(shard.box) and of == "positions"
+            if taken and not is_packed and pieces != taken:
+                text = f"{name_of(operator)} on {{ranks}} combines indices {_listed(pieces)} of {size} of one operand"
+                return f"{text} with values computed from {of} {_listed(taken)}"
     return ""
 
 
-def _first_position(terms: Terms, value: Value, dim: int) -> int | None:
-    """Return from which number on the positions count that a value is computed of along a dimension.
+def _listed(pieces: Pieces) -> str:
+    return ", ".join(f"{low}:{high}" for low, high in pieces)
 
-    None where it is of none, and where something is added on the way, which may be where the shard begins, or a rest is taken.
+
+def _indices(terms: Terms, term: int, dim: int, size: int, joined_here: bool = False) -> tuple[Pieces, str]:
+    """Return the positions that a value is computed from along a dimension, or the indices of a value of at least `size`, one
+    behind the other, and which of the two.
+
+    Nothing where it is of none, where something is added on the way, which may be where the shard begins, or a rest is taken.
     """
-    waiting, seen = [(value.term, dim)], set[tuple[int, int]]()
+    waiting, seen = [(term, dim)], set[tuple[int, int]]()
     while waiting and len(seen) < _DEEPEST:
-        term, along = waiting.pop()
-        if (term, along) in seen:
+        each, along = waiting.pop()
+        if (each, along) in seen:
             continue
-        seen.add((term, along))
-        head, operands, op = terms.keys[term], terms.operands[term], str(terms.keys[term][0])
+        seen.add((each, along))
+        head, operands, op, counted = terms.keys[each], terms.operands[each], str(terms.keys[each][0]), terms.shape[each][along]
         if has_trait(op, Trait.POSITIONS):
             start, step = head[2][:2]
-            return start if isinstance(start, int) and step == 1 else None
+            return (((start, start + counted),) if isinstance(start, int) and step == 1 else ()), "positions"
+        if has_trait(op, Trait.RANGES) and along < len(head[2]) and isinstance(head[2][along], tuple):
+            start, _, step = head[2][along]
+            is_part = step == 1 and terms.shape[operands[0]][along] >= size
+            return (((start, start + counted),) if is_part else ()), "indices"
         if has_trait(op, Trait.SUM) or (has_trait(op, Trait.RESTRICTED) and has_trait(op, Trait.NONLINEAR)):
-            return None
+            return (), ""
+        if has_trait(op, Trait.JOIN) and sum(terms.shape[operand][along] for operand in operands) == counted:
+            parts = [((), "")] if joined_here else [_indices(terms, operand, along, size, True) for operand in operands]
+            together = all(pieces for pieces, _ in parts) and len({of for _, of in parts}) == 1
+            return (joined(piece for pieces, _ in parts for piece in pieces) if together else ()), parts[0][1]
         if len(head) == 5 and len(head[3]) > len(operands):
             named = head[3][len(operands)][along] if along < len(head[3][len(operands)]) else None
             places = zip(operands, head[3], strict=False)
             waiting += [(operand, names.index(named)) for operand, names in places if named is not None and named in names]
         elif has_trait(op, Trait.VIEW) and len(operands) == 1:
-            before, after = ([at for at, size in enumerate(terms.shape[each]) if size != 1] for each in (operands[0], term))
-            same = [terms.shape[operands[0]][at] for at in before] == [terms.shape[term][at] for at in after]
+            before, after = ([at for at, size in enumerate(terms.shape[each]) if size != 1] for each in (operands[0], each))
+            same = [terms.shape[operands[0]][at] for at in before] == [terms.shape[each][at] for at in after]
             waiting += [(operands[0], before[after.index(along)])] if same and along in after else []
-    return None
+    return (), ""

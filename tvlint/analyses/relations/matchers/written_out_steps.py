@@ -14,9 +14,10 @@ def of_other_weights_and_ranks(projection: Projection) -> Iterator[Defect]:
     plan = projection.facts.plan
     ranks = {rank for program in projection.plan.programs for rank in program.ranks}
     for found in of_another(projection.facts):
-        text = f"`{found.state}`, which is of `{found.weight}`, is overwritten on {{ranks}} "
+        of = f"`{found.state}`, which is of `{found.weight}`," if found.state != found.weight else f"`{found.weight}`"
+        text = f"{of} is overwritten on {{ranks}} "
         text += f"with what is made of `{found.other}`"
-        repair = f"make the states of `{found.weight}` of it and of its gradient"
+        repair = f"make `{found.weight}` and its states of these and of its gradient"
         operator = plan.segments[found.where[0]].operators[found.where[1]]
         for rank in sorted(ranks.intersection(found.ranks)):
             yield at(operator, found.where[0], Defect("state-of-another-shard", True, text, rank, repair=repair))

@@ -252,7 +252,7 @@ def _side_by_side(world: World, pieces: Sequence[Value], dim: int) -> Value | No
 
 def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], members: Sequence[int]) -> dict[int, Value]:
     split = _dim(operator, pieces[0])
-    concat = operator.concat_dim
+    concat = operator.joined_dim
     if concat is None or not -len(pieces[0].box) <= concat < len(pieces[0].box):
         raise Mismatch("wrong-dimension", f"concatenates along dimension {concat}", refutes=True)
     concat %= len(pieces[0].box)

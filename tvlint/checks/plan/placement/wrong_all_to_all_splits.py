@@ -63,7 +63,7 @@ def _overfilled(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:
         operator = call.operator
         if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL or len(operator.inputs) != 1:
             return None, ""
-        if operator.concat_dim not in (None, operator.dim) or (operator.receive_splits and not operator.splits):
+        if operator.joined_dim != operator.dim or (operator.receive_splits and not operator.splits):
             return None, ""
         sent[rank] = operator.splits
     count = len(meeting.members)

@@ -101,7 +101,7 @@ def exchanged(machine: Machine, operator: Communicate, given: Mapping[int, Opaqu
         return {}
     members = sorted(given)
     one = _made(
-        machine, (operator.kind, operator.reduce, operator.dim, operator.concat_dim), [given[member] for member in members]
+        machine, (operator.kind, operator.reduce, operator.dim, operator.joined_dim), [given[member] for member in members]
     )
     if one is None:
         return {}

@@ -1,0 +1,152 @@
+"""wrong-range: a lookup in a shard of rows that shifts and masks indices by another range than the rank holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.relations.derivation.given.trusted_inputs import region, whole_shape
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.findings import Finding
+from tvlint.ir.operators import SUMS, Communicate, Compute, Operator
+from tvlint.ir.plan import Plan, Role, Segment
+from tvlint.ops.field import Array
+from tvlint.ops.spec import UnsupportedError
+from tvlint.ops.table import LOOKUP, spec_of
+from tvlint.replay.lookups import MOST, Lookups, OfIndices, factor_of, is_view, made_once
+from tvlint.replay.operators import NotReplayedError
+from tvlint.rule import Rule
+
+
+def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
+    """Yield the lookups in shards of rows whose results are added up over ranks, and that do not give each row once."""
+    seen = set[tuple[str, int]]()
+    for program in facts.plan.programs:
+        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in facts.plan.segments):
+            for index, wrong in _wrong(facts.plan, facts.plan.segments[name], program.ranks):
+                if (name, index) not in seen:
+                    seen.add((name, index))
+                    operator = facts.plan.segments[name].operators[index]
+                    yield rule.finding(
+                        wrong,
+                        facts.place(name, index, operator),
+                        "shift indices by the first row that the rank holds, and set to zero what it looks up for all others",
+                        ranks=facts.fold.everywhere(program.ranks),
+                    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """A lookup in rows of `table` with what is made of `source`, times what `last` makes of `mask`, if anything masks it."""
+
+    operator: Compute
+    table: str
+    index: OfIndices
+    mask: OfIndices | None
+    last: Compute
+    place: int
+
+
+def _wrong(plan: Plan, segment: Segment, ranks: tuple[int, ...]) -> Iterator[tuple[int, str]]:
+    """Yield where a segment looks up what is added up over ranks, and which index gets what it should not."""
+    if not any(map(_is_lookup, segment.operators)) or any(getattr(each, "in_place", ()) for each in segment.operators):
+        return
+    scene = Lookups(plan, made_once(segment))
+    for operator in segment.operators:
+        if isinstance(operator, Communicate) and operator.kind in SUMS and operator.reduce in ("", "sum"):
+            found = _lookup(scene, operator.inputs[0]) if operator.inputs else None
+            text = _misfit(plan, found, ranks) if found is not None else ""
+            if found is not None and text:
+                yield next(at for at, each in enumerate(segment.operators) if each is found.operator), text
+
+
+def _is_lookup(operator: Operator) -> bool:
+    spec = spec_of(operator.op) if isinstance(operator, Compute) and not operator.attributes else None
+    return spec is not None and spec.name == LOOKUP
+
+
+def _lookup(scene: Lookups, name: str) -> _Lookup | None:
+    """Return the lookup that `name` is, with its indices shifted by the plan; None where it is none."""
+    while name in scene.made and is_view(scene.made[name]) and not scene.chain(name):
+        name = str(scene.made[name].inputs[0])
+    last = scene.made.get(name)
+    if last is None:
+        return None
+    places = [at for at, each in enumerate(last.inputs) if isinstance(each, str) and scene.chain(each)]
+    chain = scene.chain(name) or (scene.chain(str(last.inputs[places[0]])) if len(places) == 1 else ())
+    names = [operand for operand in chain[0].inputs if isinstance(operand, str)] if chain else []
+    masks = [each for at, each in enumerate(last.inputs) if isinstance(each, str) and at not in places]
+    if len(names) != 2 or not _is_lookup(chain[0]) or (last not in chain and len(masks) != 1):
+        return None
+    index = scene.made_of(names[0])
+    mask = None if last in chain else scene.made_of(masks[0])
+    if index is None or not index.order or (last not in chain and (mask is None or mask.source != index.source)):
+        return None
+    return _Lookup(chain[0], names[1], index, mask, last, places[0] if places else 0)
+
+
+def _misfit(plan: Plan, found: _Lookup, ranks: tuple[int, ...]) -> str:
+    """Return what one of the indices gets on a rank that it should not; empty where all is right or not decided."""
+    import numpy as np
+
+    table, source = plan.tensors.get(found.table), plan.tensors.get(found.index.source)
+    if table is None or source is None or table.role is not Role.WEIGHT or source.role is not Role.INPUT:
+        return ""
+    count, held = whole_shape(table)[0], table.shape[0]
+    if not held < count <= MOST or not _is_alike(plan, found):
+        return ""
+    every = np.arange(count).astype(float)
+    try:
+        row = found.index.values(every)
+        factor = np.ones(count) if found.mask is None else factor_of(found.last, found.place, found.mask.values(every))
+    except (NotReplayedError, UnsupportedError):
+        return ""
+    if factor is None or not np.all((factor == 0) | (factor == 1)):
+        return ""
+    for rank in ranks:
+        try:
+            start, stop = region(plan, table, rank)[0]
+        except Mismatch:
+            continue
+        text = _wrong_index(found.table, row, factor, (start, stop))
+        if text:
+            return text
+    return ""
+
+
+def _is_alike(plan: Plan, found: _Lookup) -> bool:
+    """Return whether the ranks that hold other rows of the table look up the same indices."""
+    table, source = plan.tensors[found.table], plan.tensors[found.index.source]
+    if source.region is not None or table.region is not None:
+        return source.region is None or source.shape == source.whole
+    placements, given = table.placements or {}, source.placements
+    return given is not None and all(axis not in given or given[axis] == placed for axis, placed in placements.items())
+
+
+def _wrong_index(table: str, row: Array, factor: Array, held: tuple[int, int]) -> str:
+    """Return which index gets what it should not on a rank that holds these rows.
+
+    One index of the first rows that is set to zero may be that of padding.
+    """
+    import numpy as np
+
+    (start, stop), every = held, np.arange(len(row))
+    inside = (every >= start) & (every < stop)
+    rows = f"of `{table}`, of which the rank holds rows {start}:{stop}"
+    beyond = every[(row < 0) | (row >= stop - start)]
+    if len(beyond):
+        at = beyond[0]
+        return f"index {at} is looked up in row {start + int(row[at])} {rows}"
+    other = every[inside & (factor == 1) & (row != every - start)]
+    if len(other):
+        at = other[0]
+        return f"index {at} is given row {start + int(row[at])} {rows}"
+    more = every[~inside & (factor == 1)]
+    if len(more):
+        at = more[0]
+        return f"index {at} is given row {start + int(row[at])} {rows}, and its own on another rank"
+    zero = every[inside & (factor == 0)]
+    if len(zero) > 1 or (len(zero) and start):
+        return f"index {zero[0]} is set to zero, whose row is one {rows}"
+    return ""

@@ -183,6 +183,62 @@ program
   update w
 """
 
+EXPERTS = """mesh ep=2
+weight w f32[2,8,8] ep:S(0)
+input x f32[8,8] ep:S(0)
+loss l f32[] ep:P
+program
+  t: f32[4,8] = all-to-all(x, dim=0) over ep
+  k = my_experts(t, w)
+  q = exp(k)
+  l = sum(q)
+  dq = backward l (grad(l))
+  dk = backward q (dq)
+  _, g = backward k (dk)
+  grad(w) = {{all-reduce(g) over ep|identity(g)}}
+  update w
+"""
+
+OVERFLOW = """mesh tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[4,8]
+loss l f32[] tp:P
+program
+  h = linear(x, w)
+  l = sum(h)
+  dh = backward l (grad(l))
+  _, g = backward h (dh)
+  m = abs(g)
+  f = amax(m)
+  F = {{identity(f)|all-reduce max(f) over tp}}
+  ok = lt(F, 65504.0)
+  c = mul(g, 0.1)
+  u = sub(w, c)
+  n = where(ok, u, w)
+  copy_(w!, n)
+"""
+
+CHUNKS = """mesh pp=2
+weight a f32[8,8]
+weight b f32[8,8]
+weight c f32[8,8]
+weight d f32[8,8]
+input x f32[4,8]
+output y f32[4,8]
+program pp=0
+  h0 = linear(x, a)
+  send h0 to pp+1
+  recv h1: f32[4,8] from pp+1
+  h2 = linear({{h0|h1}}, c)
+  send h2 to pp+1
+program pp=1
+  recv h0: f32[4,8] from pp-1
+  h1 = linear(h0, b)
+  send h1 to pp-1
+  recv h2: f32[4,8] from pp-1
+  y = linear(h2, d)
+"""
+
 DISCRIMINATOR = """mesh dp=2
 weight g f32[8,8]
 weight d f32[8,8]
@@ -238,6 +294,9 @@ program
             id="rows of other ranks are left",
         ),
         pytest.param(FACTORS, "wrong-range", id="a mask as a factor"),
+        pytest.param(EXPERTS, "allreduce-of-shards", id="gradients of different experts added up"),
+        pytest.param(OVERFLOW, "partial-through-nonlinear", id="the overflow of a shard skips its step"),
+        pytest.param(CHUNKS, "weight-without-effect", id="a chunk reads what the chunk before it read"),
         pytest.param(TOKENS, "missing-gradient-reduction", id="an exchange that names one dimension"),
         pytest.param(DISCRIMINATOR, "gradient-left-out", id="one of two losses trains a weight alone"),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import overwritten, reads, uses, with_sources, writes
-from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, Send
 from tvlint.ir.plan import Plan, Role
 
 
@@ -40,9 +40,14 @@ def lost_weights(plan: Plan) -> Iterator[Lost]:
 
 
 def _wanted(operators: list[Operator], results: set[str]) -> set[str]:
-    """Return what results depend on, and what operators read that do more than give results."""
-    wanted = set(results)
+    """Return what results depend on, and what operators read that do more than give results.
+
+    A message is read by whoever reads what is received under its name.
+    """
+    wanted, received = set(results), {operator.tensor for operator in operators if isinstance(operator, Receive)}
     for operator in operators:
+        if isinstance(operator, Send) and operator.tensor in received:
+            continue
         changes = isinstance(operator, Compute) and (not operator.outputs or overwritten(operator))
         if changes or not isinstance(operator, Compute | Communicate):
             wanted |= {*uses(operator), *(operator.forward.outputs if isinstance(operator, Backward) else ())}

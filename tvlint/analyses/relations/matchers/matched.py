@@ -16,6 +16,7 @@ from tvlint.analyses.relations.matchers.piece_order import results_out_of_order
 from tvlint.analyses.relations.matchers.positions import misplaced_positions
 from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.matchers.shards import shards_of_all
+from tvlint.analyses.relations.matchers.unlike_shards import unlike_shards
 from tvlint.analyses.relations.matchers.written_out_steps import of_other_weights_and_ranks
 
 
@@ -31,3 +32,4 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from copies_of_different_values(projection)
     yield from of_other_weights_and_ranks(projection)
     yield from values_made_otherwise(projection)
+    yield from unlike_shards(projection)

@@ -144,7 +144,7 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
     tensor = machine.plan.tensors.get(name)
     if name in rank.renewed:
         return rank.renewed[name]
-    if name in rank.stepped and machine.alone:
+    if name in rank.stepped and machine.alone and not isinstance(operator, Backward):
         return declared_value(machine, rank, name)
     if name in rank.stepped:
         raise Mismatch(

@@ -25,6 +25,8 @@ from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.ir.operators import Backward, Communicate, Compute, Operand, Operator, Receive
 from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.families.elementwise import holds_whole_numbers
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_kind
 
 
 def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:
@@ -144,7 +146,7 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
     tensor = machine.plan.tensors.get(name)
     if name in rank.renewed:
         return rank.renewed[name]
-    if name in rank.stepped and machine.alone and not isinstance(operator, Backward):
+    if name in rank.stepped and machine.alone and not _is_product(operator):
         return declared_value(machine, rank, name)
     if name in rank.stepped:
         raise Mismatch(
@@ -191,6 +193,11 @@ def gradient_value(
         return given
     taken = [(of, value)] if of else [(owner, forward_value(machine, rank, owner)) for owner in owners_of(machine, name)]
     return unmade(machine, rank, operator, name, taken)
+
+
+def _is_product(operator: Operator) -> bool:
+    """Return whether an operator is of a forward or backward pass, to which a weight after its step is another one."""
+    return isinstance(operator, Backward) or (isinstance(operator, Compute) and has_kind(operator.op, Trait.CONTRACTION))
 
 
 def forward_value(machine: Machine, rank: RankState, name: str) -> Slot:

@@ -239,6 +239,22 @@ program pp=1
   y = linear(h2, d)
 """
 
+ROWS = """mesh ep=2
+weight w f32[2,8,8] ep:S(0)
+input x f32[12,8] ep:S(0)
+output y f32[12,8] ep:S(0)
+program ep=0
+  d: f32[5,8] = all-to-all(x, dim=0, splits=[3,3], receive-splits=[3,2]) over ep
+  W = squeeze(w, 0)
+  h = matmul(d, W)
+  y: f32[6,8] = all-to-all(h, dim=0, splits={{[2,3]|[3,2]}}, receive-splits={{[2,4]|[3,3]}}) over ep
+program ep=1
+  d: f32[7,8] = all-to-all(x, dim=0, splits=[2,4], receive-splits=[3,4]) over ep
+  W = squeeze(w, 0)
+  h = matmul(d, W)
+  y: f32[6,8] = all-to-all(h, dim=0, splits={{[4,3]|[3,4]}}, receive-splits={{[3,3]|[2,4]}}) over ep
+"""
+
 DISCRIMINATOR = """mesh dp=2
 weight g f32[8,8]
 weight d f32[8,8]
@@ -297,6 +313,7 @@ program
         pytest.param(EXPERTS, "allreduce-of-shards", id="gradients of different experts added up"),
         pytest.param(OVERFLOW, "partial-through-nonlinear", id="the overflow of a shard skips its step"),
         pytest.param(CHUNKS, "weight-without-effect", id="a chunk reads what the chunk before it read"),
+        pytest.param(ROWS, "expert-exchange-not-undone", id="rows go back by the splits of others"),
         pytest.param(TOKENS, "missing-gradient-reduction", id="an exchange that names one dimension"),
         pytest.param(DISCRIMINATOR, "gradient-left-out", id="one of two losses trains a weight alone"),
     ],

@@ -18,6 +18,9 @@ from tvlint.replay.lookups import MOST, Lookups, OfIndices, factor_of, is_view, 
 from tvlint.replay.operators import NotReplayedError
 from tvlint.rule import Rule
 
+_MOST_VIEWS = 8
+"""So many views are looked through between a mask and the sum over ranks."""
+
 
 def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
     """Yield the lookups in shards of rows whose results are added up over ranks, and that do not give each row once."""
@@ -68,8 +71,9 @@ def _is_lookup(operator: Operator) -> bool:
 
 def _lookup(scene: Lookups, name: str) -> _Lookup | None:
     """Return the lookup that `name` is, with its indices shifted by the plan; None where it is none."""
-    while name in scene.made and is_view(scene.made[name]) and not scene.chain(name):
-        name = str(scene.made[name].inputs[0])
+    if not scene.chain(name):
+        for _ in range(_MOST_VIEWS):
+            name = str(scene.made[name].inputs[0]) if name in scene.made and is_view(scene.made[name]) else name
     last = scene.made.get(name)
     if last is None:
         return None

@@ -330,6 +330,10 @@ def test_a_mistake_is_found_and_its_right_twin_has_no_finding(text: str, rule: s
         ("input ids i64[4]", "input ids i64[8] tp:S(0)"),
         ("  i = masked_fill(i0, out, 0)\n", "  masked_fill_(i0!, out, 0)\n  i = clone(i0)\n"),
         ("below = lt(ids, 0)", "below = lt(ids, 1)"),
+        (
+            VOCABULARY[VOCABULARY.index("program tp=0") :],
+            "program\n  i = view(ids, [4])\n  h = embedding(i, e)\n  y = all-reduce(h) over tp\n",
+        ),
     ],
 )
 def test_a_lookup_is_judged_where_its_rows_and_indices_are_known(was: str, now: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.derivation.given.trusted_inputs import region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
-from tvlint.findings import Finding
+from tvlint.findings import Finding, Severity
 from tvlint.ir.operators import SUMS, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Role, Segment
 from tvlint.ops.field import Array
@@ -17,6 +17,8 @@ from tvlint.ops.table import LOOKUP, spec_of
 from tvlint.replay.lookups import MOST, Lookups, OfIndices, factor_of, is_view, made_once
 from tvlint.replay.operators import NotReplayedError
 from tvlint.rule import Rule
+
+_PADDING = ", unless it is that of padding"
 
 _MOST_VIEWS = 8
 """So many views are looked through between a mask and the sum over ranks."""
@@ -31,12 +33,13 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 if (name, index) not in seen:
                     seen.add((name, index))
                     operator = facts.plan.segments[name].operators[index]
-                    yield rule.finding(
+                    found = rule.finding(
                         wrong,
                         facts.place(name, index, operator),
                         "shift indices by the first row that the rank holds, and set to zero what it looks up for all others",
                         ranks=facts.fold.everywhere(program.ranks),
                     )
+                    yield replace(found, severity=Severity.WARNING) if _PADDING in wrong else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ def _misfit(plan: Plan, found: _Lookup, ranks: tuple[int, ...]) -> str:
         factor = np.ones(count) if found.mask is None else factor_of(found.last, found.place, found.mask.values(every))
     except (NotReplayedError, UnsupportedError):
         return ""
-    if factor is None or not np.all((factor == 0) | (factor == 1)):
+    is_shifted = found.mask is not None or not np.array_equal(row, every)
+    if factor is None or not is_shifted or not np.all((factor == 0) | (factor == 1)):
         return ""
     for rank in ranks:
         try:
@@ -152,5 +156,6 @@ def _wrong_index(table: str, row: Array, factor: Array, held: tuple[int, int]) -
         return f"index {at} is given row {start + int(row[at])} {rows}, and its own on another rank"
     zero = every[inside & (factor == 0)]
     if len(zero) > 1 or (len(zero) and start):
-        return f"index {zero[0]} is set to zero, whose row is one {rows}"
+        padding = _PADDING if len(zero) == 1 else ""
+        return f"index {zero[0]}, whose row is one {rows}, is set to zero{padding}"
     return ""

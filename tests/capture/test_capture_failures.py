@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from tvlint.capture.failures import KernelError, advice, ending
+from tvlint.capture.failures import KernelError, advice, ending, is_left_waiting
 
 LOCAL = "`--transformer-impl transformer_engine` replaced by `local`"
 
@@ -78,3 +78,10 @@ def test_a_process_that_leaves_no_error_says_how_it_ended() -> None:
 )
 def test_an_error_of_something_else_does_not_name_the_layers(error: Exception) -> None:
     assert advice(error, {}, (LOCAL,)) == "run the program by itself on the CPU to see more"
+
+
+def test_a_rank_that_waits_in_vain_is_known_by_the_words_of_gloo() -> None:
+    place = "[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78]"
+    assert is_left_waiting(RuntimeError(f"{place} Timed out waiting 600000ms for recv operation to complete"))
+    assert not is_left_waiting(RuntimeError(f"{place} Connection closed by peer [127.0.0.1]:1234"))
+    assert not is_left_waiting(RuntimeError("Timed out waiting for data"))

@@ -47,6 +47,11 @@ def advice(error: BaseException, environment: Mapping[str, str], replaced: Seque
     return "run the program by itself on the CPU to see more"
 
 
+def is_left_waiting(error: BaseException) -> bool:
+    """Return whether a rank has waited in vain for what another one sends or joins: gloo says so in words alone."""
+    return re.search(r"gloo.*Timed out waiting \d+ms for (recv|send) operation", str(error), re.DOTALL) is not None
+
+
 def ending(code: int) -> str:
     """Return how a process ended that left no error; a negative code is a signal."""
     if code >= 0:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tvlint.capture.failures import advice, ending
+from tvlint.capture.failures import advice, ending, is_left_waiting
 from tvlint.capture.fitting import reductions
 from tvlint.capture.launch import Launch, LaunchError
 
@@ -238,6 +238,10 @@ def _failure(error: BaseException, rank: int, launch: Launch, folder: str, repla
     if isinstance(error, LaunchError):
         return {"message": text, "path": path, "line": line, "help": error.help}
     kind = type(error).__name__
+    if is_left_waiting(error):
+        text = f"rank {rank} waits here for a message or a collective that another rank never sends or joins"
+        help = "look for a send, a receive or a collective that some ranks leave out or run in another order"
+        return {"message": text, "path": path, "line": line, "help": help}
     if isinstance(error, SystemExit):
         text, help = f"rank {rank}: the program ended itself ({text})", _log(folder, rank)
         return {"message": text, "path": path, "line": line, "help": help}

@@ -47,16 +47,36 @@ class Judged:
 
     def __init__(self) -> None:
         self.configurations = 0
-        self._said: dict[str, tuple[Rule, Result]] = {}
+        self._rules: list[Rule] = []
+        self._said: list[Result] = []
+        self._open: set[int] = set()
+        self._readers: dict[str, list[tuple[int, Result]]] = {}
 
-    def judge(self, rule: Rule, values: Values, given: frozenset[str]) -> Result:
-        """Return what `judge` does, of a configuration that gives the settings `given`."""
-        if not given.isdisjoint(read_by(rule)):
-            return judge(rule, values)
-        said = self._said.get(rule.name)
-        if said is None or said[0] is not rule:
-            said = self._said[rule.name] = (rule, judge(rule, values))
-        return said[1]
+    def judge_all(self, rules: list[Rule], values: Values) -> list[tuple[Rule, Result]]:
+        """Return what `judge` says of each rule, of another configuration of the kind."""
+        configuration = values.configuration
+        if rules != self._rules:
+            self._begin(rules, configuration)
+        said = self._said.copy()
+        given = (*configuration.settings, *(ENVIRONMENT + name for name in configuration.environment))
+        asked = {place: is_its_version for name in given for place, is_its_version in self._readers.get(name, ())}
+        for place, is_its_version in asked.items():
+            said[place] = _judge(rules[place], values, is_its_version)
+        for place in self._open - asked.keys():
+            said[place] = self._said[place] = judge(rules[place], values)
+        self._open &= asked.keys()
+        return list(zip(rules, said, strict=True))
+
+    def _begin(self, rules: list[Rule], configuration: Configuration) -> None:
+        """Forget what other rules said; of these, those that do not apply to the kind are satisfied."""
+        self._rules, self._said, self._open, self._readers = rules, [True] * len(rules), set(), {}
+        for place, rule in enumerate(rules):
+            versions = version_range(rule, configuration)
+            is_its_version: Result = versions is not None and holds_for(versions, configuration.version)
+            if is_its_version is not False:
+                self._open.add(place)
+                for name in read_by(rule):
+                    self._readers.setdefault(name, []).append((place, is_its_version))
 
 
 @lru_cache(maxsize=64)
@@ -72,10 +92,8 @@ def judge_all(rules: Iterable[Rule], values: Values) -> list[tuple[Rule, Result]
     configuration = values.configuration
     judged = _judged((values.kind, own_ways(configuration.framework, configuration.settings)))
     judged.configurations += 1
-    if judged.configurations == 1:
-        return [(rule, judge(rule, values)) for rule in rules]
-    given = frozenset({*configuration.settings, *(ENVIRONMENT + name for name in configuration.environment)})
-    return [(rule, judged.judge(rule, values, given)) for rule in rules]
+    listed = list(rules)
+    return [(rule, judge(rule, values)) for rule in listed] if judged.configurations == 1 else judged.judge_all(listed, values)
 
 
 def judge(rule: Rule, values: Values) -> Result:
@@ -85,8 +103,11 @@ def judge(rule: Rule, values: Values) -> Result:
     if versions is None:
         return True
     is_its_version = holds_for(versions, configuration.version)
-    if is_its_version is False:
-        return True
+    return True if is_its_version is False else _judge(rule, values, is_its_version)
+
+
+def _judge(rule: Rule, values: Values, is_its_version: Result) -> Result:
+    """Return what a rule says that applies to the framework, in its version as far as that is known."""
     applies: Result = values.evaluate(parse(rule.when)) if rule.when else True
     if applies is not True:
         return applies is False or applies

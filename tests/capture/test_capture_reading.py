@@ -8,6 +8,7 @@ import struct
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from tvlint.ir.plan import Role
 from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference
 from tvlint.readers.capture.following import follow
 from tvlint.readers.capture.lifting.program import Apply, Exchange
+from tvlint.readers.capture.pairing import Held, Whole, _settle
 from tvlint.readers.capture.tapes.lines import read_capture
 from tvlint.readers.capture.tapes.tape import Capture
 from tvlint.readers.document import ReadError
@@ -205,6 +207,17 @@ def test_an_input_whose_samples_are_alike_lies_where_another_one_shows_it() -> N
     assert len(places) == 2
     assert places[0] == places[1]
     assert len({*places[0].values()}) == 4
+
+
+def test_a_constant_shows_nothing_of_where_an_input_lies() -> None:
+    first, second = (Held(((low, low + 2), (0, 4)), True) for low in (0, 2))
+    wholes = {
+        "constant": Whole("constant", Role.INPUT, (2,), "float32", {0: {0: Held(((0, 2),), True)}}, (2,)),
+        "alike": Whole("alike", Role.INPUT, (4, 4), "int64", {0: {0: replace(first, others=(second,))}}, (2, 4)),
+        "tokens": Whole("tokens", Role.INPUT, (4, 4), "int64", {0: {0: second}}, (2, 4)),
+    }
+    _settle(wholes, 0)
+    assert wholes["alike"].held[0][0] == second
 
 
 def test_the_schema_file_is_a_schema() -> None:

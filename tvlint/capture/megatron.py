@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -53,17 +53,9 @@ def _no_layers_for_inference(module: Any) -> None:
 
 def _layers_of_bert(module: Any, replace: Replace) -> None:
     """Let BERT take Megatron's own layers where it asks for those of TransformerEngine."""
-
-    def local() -> Any:
-        replace("layers of TransformerEngine replaced by Megatron's own")
-        return module.bert_layer_local_spec
-
-    module.get_bert_layer_with_transformer_engine_spec = local
-    module.__getattr__ = lambda name: local() if name == "bert_layer_with_transformer_engine_spec" else _missing(module, name)
-
-
-def _missing(module: Any, name: str) -> NoReturn:
-    raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
+    replace("layers of TransformerEngine replaced by Megatron's own")
+    module.bert_layer_with_transformer_engine_spec = module.bert_layer_local_spec
+    module.get_bert_layer_with_transformer_engine_spec = lambda: module.bert_layer_local_spec
 
 
 def _masks_of_bert(module: Any) -> None:

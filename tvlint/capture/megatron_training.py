@@ -44,11 +44,11 @@ def changes(step: Step, launch: Launch, replace: Tell, reduce: Tell) -> Mapping[
         _TRAINING + "arguments": arguments,
         _TRAINING + "initialize": _initialize,
         _TRAINING + "training": lambda module: _data(module, step, replace),
-        _TRAINING + "utils": lambda module: _batches(module, step, replace),
+        _TRAINING + "utils": lambda module: _batches(module, step),
         "megatron.core.transformer.multi_latent_attention": lambda module: take_whole_projections(
             module, lambda: "transformer_engine" in asked, replace
         ),
-        "megatron.core.utils": lambda module: _batches(module, step, replace),
+        "megatron.core.utils": lambda module: _batches(module, step),
         "megatron.core.datasets.t5_dataset": lambda module: _masks_of_samples(module, step),
     }
 
@@ -68,6 +68,8 @@ def _fit(args: Any, launch: Launch, replace: Tell, reduce: Tell) -> None:
     _reduce(args, launch, reduce)
     if getattr(args, "num_experts", None) and getattr(args, "moe_router_score_function", "") == "softmax":
         _set(args, "moe_router_pre_softmax", args.moe_router_topk == 1 or args.moe_router_pre_softmax, replace)
+    if getattr(args, "moe_token_dispatcher_type", "") == "flex":  # which GPUs alone run
+        _set(args, "moe_token_dispatcher_type", "alltoall", replace)
     if launch.single_of:
         for name, value in OF_REFERENCE.items():
             _set(args, name, value)
@@ -149,7 +151,10 @@ _SIZES = (
     "decoder_last_pipeline_num_layers", "moe_layer_freq", "hidden_size", "ffn_hidden_size", "num_attention_heads",
     "num_query_groups", "kv_channels", "num_experts", "moe_router_topk", "moe_ffn_hidden_size",
     "moe_shared_expert_intermediate_size", "seq_length", "micro_batch_size", "global_batch_size",
+    "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim",
 )  # fmt: skip
+
+_OF_LATENT_ATTENTION = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_head_dim": 8, "qk_pos_emb_head_dim": 4, "v_head_dim": 8}
 
 
 def _reduce_layers(args: Any, launch: Launch) -> None:
@@ -173,8 +178,7 @@ def _reduce_layers(args: Any, launch: Launch) -> None:
     if within and stages > 1:
         args.num_layers_per_virtual_pipeline_stage = (layers + ends) // stages // chunks
     for name in ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"):
-        if getattr(args, name, None) is not None:
-            setattr(args, name, None)
+        _set(args, name, None)
     pattern = getattr(args, "moe_layer_freq", None)
     if isinstance(pattern, list):
         args.moe_layer_freq = pattern[:layers]
@@ -195,6 +199,10 @@ def _reduce_width(args: Any, launch: Launch, tensor: int) -> None:
         raise LaunchError(text, "choose another `--hidden`")
     args.hidden_size, args.kv_channels = hidden, hidden // args.num_attention_heads
     args.ffn_hidden_size = 2 * hidden
+    if getattr(args, "multi_latent_attention", False):
+        for name, most in _OF_LATENT_ATTENTION.items():
+            if getattr(args, name, None):
+                setattr(args, name, min(getattr(args, name), most))
     experts = getattr(args, "num_experts", None)
     if experts:
         args.num_experts = min(experts, lcm(4, 2 * args.expert_model_parallel_size))
@@ -259,9 +267,7 @@ def _samples(args: Any, step: Step) -> Iterator[_Batch]:
     replicas, replica = state.get_data_parallel_world_size(), state.get_data_parallel_rank()
     at = replica * args.micro_batch_size
     while True:
-        with step.aside():
-            batch = _batch(at, args)
-        yield batch
+        yield step.aside()(_batch)(at, args)
         at += replicas * args.micro_batch_size
 
 
@@ -299,24 +305,16 @@ def _sample(place: int, args: Any, length: int) -> torch.Tensor:
     return torch.randint(0, args.padded_vocab_size, (length,), generator=torch.Generator().manual_seed(place))
 
 
-def _batches(module: Any, step: Step, replace: Tell) -> None:
+def _batches(module: Any, step: Step) -> None:
     """Let batches be given to each rank: how ranks pass them on, and which part of the sequence each takes, is no part of
     the step.
     """
     for name in ("get_batch_on_this_tp_rank", "get_batch_on_this_cp_rank"):
         if hasattr(module, name):
-            setattr(module, name, _aside(getattr(module, name), step))
+            setattr(module, name, step.aside()(getattr(module, name)))
 
 
 def _masks_of_samples(module: Any, step: Step) -> None:
     """Let masks be given that are made of each sample by itself."""
     dataset = module.T5MaskedWordPieceDataset
-    dataset.config_attention_mask = staticmethod(_aside(dataset.config_attention_mask, step))
-
-
-def _aside(run: Callable[..., Any], step: Step) -> Callable[..., Any]:
-    def run_aside(*args: Any, **kwargs: Any) -> Any:
-        with step.aside():
-            return run(*args, **kwargs)
-
-    return run_aside
+    dataset.config_attention_mask = staticmethod(step.aside()(dataset.config_attention_mask))

@@ -21,7 +21,7 @@ def _schedules(module: Any, step: Step) -> None:
         kind.step = _begun(kind.step, step)
         for name in _SETS_UP:
             if name in vars(kind):
-                setattr(kind, name, _aside(getattr(kind, name), step))
+                setattr(kind, name, step.aside()(getattr(kind, name)))
 
 
 def _begun(schedule: Any, step: Step) -> Any:
@@ -29,15 +29,5 @@ def _begun(schedule: Any, step: Step) -> Any:
         stages = getattr(self, "_stages", None) or [self._stage]
         step.begin_with([stage.submod for stage in stages], None)
         return schedule(self, *args, **kwargs)
-
-    return run
-
-
-def _aside(method: Any, step: Step) -> Any:
-    """Run a method that passes shapes around, before the first micro-batch."""
-
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with step.aside():
-            return method(self, *args, **kwargs)
 
     return run

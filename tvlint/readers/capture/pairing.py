@@ -272,14 +272,17 @@ def _any_of(pieces: Sequence[Held]) -> Held:
 
 
 def _settle(wholes: Mapping[str, Whole], rank: int) -> None:
-    """Let pieces of a rank whose numbers stand in several places lie in the samples of others of their micro-batch."""
+    """Let pieces of a rank whose numbers stand in several places lie in the samples of others of their micro-batch.
+
+    What the rank holds whole lies in no samples.
+    """
     samples: dict[int, set[tuple[int, int]]] = {}
-    of_rank = [whole.held[rank] for whole in wholes.values() if rank in whole.held]
-    for by_micro_batch in of_rank:
+    of_rank = [(whole, whole.held[rank]) for whole in wholes.values() if rank in whole.held]
+    for whole, by_micro_batch in of_rank:
         for micro_batch, held in by_micro_batch.items():
-            if held.box and not held.others:
+            if held.box and not held.others and whole.local != whole.shape:
                 samples.setdefault(micro_batch, set()).add(held.box[0])
-    for by_micro_batch in of_rank:
+    for _, by_micro_batch in of_rank:
         for micro_batch, held in by_micro_batch.items():
             beside = (each for each in (held, *held.others) if each.box and each.box[0] in samples.get(micro_batch, ()))
             by_micro_batch[micro_batch] = replace(next(beside, held), others=())

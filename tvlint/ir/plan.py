@@ -183,3 +183,9 @@ class Plan:
     def steps(self) -> Iterator[Step]:
         """Yield the steps of all programs."""
         return (step for program in self.programs for step in program.steps)
+
+    def run_by(self, program: Program) -> Iterator[tuple[str, int, Operator]]:
+        """Yield the operators of the segments that a program runs, each once, with their segment and their place in it."""
+        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in self.segments):
+            for index, operator in enumerate(self.segments[name].operators):
+                yield name, index, operator

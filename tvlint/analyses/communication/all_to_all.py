@@ -116,40 +116,39 @@ def _is_expert(operator: Compute, weights: list[Tensor]) -> bool:
 def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
     rank = min(program.ranks, default=0)
     tokens: dict[str, _Tokens] = {}
-    for name in dict.fromkeys(step.segment for step in program.steps if step.segment in facts.plan.segments):
-        for index, operator in enumerate(facts.plan.segments[name].operators):
-            where = (name, index)
-            if isinstance(operator, Communicate):
-                for source, output in zip(operator.inputs, operator.outputs, strict=False):
-                    held = tokens.get(source) or _given(facts.plan.tensors.get(source))
-                    group = facts.fold.declared(operator.group)
-                    key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
-                    way = _way(operator)
-                    back = held.open[-1][3] == way[::-1] if held.open else False
-                    moves = way[0] != way[1] and not held.routed and not (back and held.worked)
-                    if not _exchanges_tokens(operator) or (moves and held.open):
-                        tokens[output] = _passed_on(held, operator, key, frozenset(group.axes) or held.split)
-                        continue
-                    words = words_of(group)
-                    if held.open and held.open[-1][0] == key and back:
-                        rows = (_rows(facts, held, operator, source) if held.worked else "") or _splits(facts, held, operator)
-                        if rows:
-                            _, given, dispatched, _ = held.open[-1]
-                            yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks, rows)
-                        tokens[output] = _Tokens(held.open[:-1], held.worked, held.routed)
-                    elif held.open and held.worked and back:
+    for name, index, operator in facts.plan.run_by(program):
+        where = (name, index)
+        if isinstance(operator, Communicate):
+            for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                held = tokens.get(source) or _given(facts.plan.tensors.get(source))
+                group = facts.fold.declared(operator.group)
+                key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
+                way = _way(operator)
+                back = held.open[-1][3] == way[::-1] if held.open else False
+                moves = way[0] != way[1] and not held.routed and not (back and held.worked)
+                if not _exchanges_tokens(operator) or (moves and held.open):
+                    tokens[output] = _passed_on(held, operator, key, frozenset(group.axes) or held.split)
+                    continue
+                words = words_of(group)
+                if held.open and held.open[-1][0] == key and back:
+                    rows = (_rows(facts, held, operator, source) if held.worked else "") or _splits(facts, held, operator)
+                    if rows:
                         _, given, dispatched, _ = held.open[-1]
-                        yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks)
-                        tokens[output] = _Tokens()
-                    else:
-                        if held.stayed is not None and held.stayed[0] == set(group.axes) and way[0] == way[1]:
-                            yield Unpaired(name, index, source, "", words, "", held.stayed[1], program.ranks)
-                        tokens[output] = _Tokens((*held.open, (key, words, where, way)), False, held.routed)
-            elif isinstance(operator, Compute):
-                yield from _compute(facts, program, operator, where, tokens)
-            elif isinstance(operator, Backward):
-                for output in writes(operator):
-                    tokens.pop(output, None)
+                        yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks, rows)
+                    tokens[output] = _Tokens(held.open[:-1], held.worked, held.routed)
+                elif held.open and held.worked and back:
+                    _, given, dispatched, _ = held.open[-1]
+                    yield Unpaired(name, index, source, given, words, "", dispatched, program.ranks)
+                    tokens[output] = _Tokens()
+                else:
+                    if held.stayed is not None and held.stayed[0] == set(group.axes) and way[0] == way[1]:
+                        yield Unpaired(name, index, source, "", words, "", held.stayed[1], program.ranks)
+                    tokens[output] = _Tokens((*held.open, (key, words, where, way)), False, held.routed)
+        elif isinstance(operator, Compute):
+            yield from _compute(facts, program, operator, where, tokens)
+        elif isinstance(operator, Backward):
+            for output in writes(operator):
+                tokens.pop(output, None)
 
 
 def _splits(facts: Facts, held: _Tokens, back: Communicate) -> str:

@@ -17,7 +17,6 @@ def accumulators(plan: Plan) -> dict[str, str]:
     chosen = {owner: plan.tensors[owner].gradient for owner in owners.values()}
     others: set[str] = set()
     for program in plan.programs:
-        segments = {step.segment for step in program.steps}
-        made = {name for segment in segments for operator in plan.segments[segment].operators for name in writes(operator)}
+        made = {name for _, _, operator in plan.run_by(program) for name in writes(operator)}
         others.update(name for name in made & owners.keys() if name != chosen[owners[name]] and chosen[owners[name]] in made)
     return {name: owner for name, owner in owners.items() if name not in others}

@@ -100,19 +100,18 @@ def still_scaled(plan: Plan) -> Iterator[StillScaled]:
     seen = set[tuple[str, int]]()
     for program in plan.programs:
         walk = _Walk(plan)
-        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
-            for index, operator in enumerate(plan.segments[name].operators):
-                if isinstance(operator, Communicate):
-                    for source, output in zip(operator.inputs, operator.outputs, strict=False):
-                        _keep(walk, source, output)
-                if not isinstance(operator, Compute):
-                    continue
-                walk.curved.clear()
-                _compute(walk, operator)
-                for held, known in walk.curved:
-                    if (name, index) not in seen:
-                        seen.add((name, index))
-                        yield StillScaled(held, known.of, known.scale, canonical_name(operator.op), name, index, program.ranks)
+        for name, index, operator in plan.run_by(program):
+            if isinstance(operator, Communicate):
+                for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                    _keep(walk, source, output)
+            if not isinstance(operator, Compute):
+                continue
+            walk.curved.clear()
+            _compute(walk, operator)
+            for held, known in walk.curved:
+                if (name, index) not in seen:
+                    seen.add((name, index))
+                    yield StillScaled(held, known.of, known.scale, canonical_name(operator.op), name, index, program.ranks)
 
 
 def _is_low(plan: Plan, name: str) -> bool:
@@ -121,18 +120,17 @@ def _is_low(plan: Plan, name: str) -> bool:
 
 def _in_program(plan: Plan, program: Program) -> Iterator[Misread]:
     walk, found, made = _Walk(plan), list[tuple[str, int, str, str, _Coded, bool]](), set[_Coded]()
-    for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
-        for index, operator in enumerate(plan.segments[name].operators):
-            if isinstance(operator, Compute | Communicate):
-                _note_source(walk, operator)
-            if isinstance(operator, Communicate):
-                for source, output in zip(operator.inputs, operator.outputs, strict=False):
-                    _keep(walk, source, output)
-            elif isinstance(operator, Compute):
-                walk.uses.clear()
-                _compute(walk, operator)
-                found += [(name, index, *use) for use in walk.uses]
-            made.update(walk.coded.values())
+    for name, index, operator in plan.run_by(program):
+        if isinstance(operator, Compute | Communicate):
+            _note_source(walk, operator)
+        if isinstance(operator, Communicate):
+            for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                _keep(walk, source, output)
+        elif isinstance(operator, Compute):
+            walk.uses.clear()
+            _compute(walk, operator)
+            found += [(name, index, *use) for use in walk.uses]
+        made.update(walk.coded.values())
     for name, index, codes, scale, known, is_certain in found:
         others = [other for other in made if walk.sources(other.scale) & walk.sources(scale) and other.of != known.of]
         if walk.sources(scale).isdisjoint(walk.sources(known.scale)) and (others or is_certain):

@@ -99,24 +99,23 @@ def _reduced(facts: Facts, program: Program) -> dict[str, _Reduced]:
     owners, updated = weight_gradients(facts.plan), updated_weights(facts.plan)
     chains: dict[str, _Reduced] = {}
     found: dict[str, _Reduced] = {}
-    for name in dict.fromkeys(step.segment for step in program.steps if step.segment in facts.plan.segments):
-        for index, operator in enumerate(facts.plan.segments[name].operators):
-            if isinstance(operator, ReduceGradients):
-                for weight in operator.weights:
-                    found[weight] = _over(facts, operator, found.get(weight, _Reduced()), (name, index))
-                continue
-            if isinstance(operator, Backward):
-                for gradient in owners.keys() & set(writes(operator)):
-                    chains[gradient] = found[owners[gradient]] = _Reduced(where=(name, index))
-                continue
-            source = next((read for read in reads(operator) if read in chains), "")
-            if not source or not isinstance(operator, Communicate | Compute):
-                continue
-            after = _after(facts, operator, chains[source], (name, index))
-            for output in writes(operator):
-                chains[output] = after
-                if output in owners:
-                    found[owners[output]] = after
+    for name, index, operator in facts.plan.run_by(program):
+        if isinstance(operator, ReduceGradients):
+            for weight in operator.weights:
+                found[weight] = _over(facts, operator, found.get(weight, _Reduced()), (name, index))
+            continue
+        if isinstance(operator, Backward):
+            for gradient in owners.keys() & set(writes(operator)):
+                chains[gradient] = found[owners[gradient]] = _Reduced(where=(name, index))
+            continue
+        source = next((read for read in reads(operator) if read in chains), "")
+        if not source or not isinstance(operator, Communicate | Compute):
+            continue
+        after = _after(facts, operator, chains[source], (name, index))
+        for output in writes(operator):
+            chains[output] = after
+            if output in owners:
+                found[owners[output]] = after
     return {weight: each for weight, each in found.items() if weight in facts.plan.tensors and (each.axes or weight in updated)}
 
 

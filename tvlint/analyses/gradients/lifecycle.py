@@ -131,28 +131,26 @@ def _tied(facts: Facts) -> Iterator[Tied]:
     sent: set[str] = set()
     reduced: dict[tuple[str, int], list[Group]] = {}
     for number, program in enumerate(plan.programs):
-        for name in dict.fromkeys(step.segment for step in program.steps):
-            segment = plan.segments.get(name)
-            for index, operator in enumerate(segment.operators) if segment is not None else ():
-                if isinstance(operator, Backward):
-                    for gradient in operator.outputs:
-                        if gradient in owners:
-                            made.setdefault(owners[gradient], {})[number] = (name, index)
-                            forwards[name, index] = ",".join(operator.forward.outputs) + operator.forward.op
-                elif isinstance(operator, Update):
-                    for weight in operator.weights:
-                        updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
-                elif isinstance(operator, Compute) and operator.in_place:
-                    for weight in overwritten(operator):
-                        updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
-                elif isinstance(operator, ReduceGradients):
-                    for weight in operator.weights:
-                        reduced.setdefault((_whole(plan, weight), number), []).append(operator.group)
-                elif isinstance(operator, Communicate):
-                    for weight in {owners[read] for read in reads(operator) if read in owners}:
-                        reduced.setdefault((weight, number), []).append(operator.group)
-                elif isinstance(operator, Send):
-                    sent.update(owners[read] for read in reads(operator) if read in owners)
+        for name, index, operator in plan.run_by(program):
+            if isinstance(operator, Backward):
+                for gradient in operator.outputs:
+                    if gradient in owners:
+                        made.setdefault(owners[gradient], {})[number] = (name, index)
+                        forwards[name, index] = ",".join(operator.forward.outputs) + operator.forward.op
+            elif isinstance(operator, Update):
+                for weight in operator.weights:
+                    updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
+            elif isinstance(operator, Compute) and operator.in_place:
+                for weight in overwritten(operator):
+                    updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
+            elif isinstance(operator, ReduceGradients):
+                for weight in operator.weights:
+                    reduced.setdefault((_whole(plan, weight), number), []).append(operator.group)
+            elif isinstance(operator, Communicate):
+                for weight in {owners[read] for read in reads(operator) if read in owners}:
+                    reduced.setdefault((weight, number), []).append(operator.group)
+            elif isinstance(operator, Send):
+                sent.update(owners[read] for read in reads(operator) if read in owners)
     for weight, places in made.items():
         both = [number for number in places if number in updates.get(weight, {})]
         if weight in sent or len(both) < 2 or _across(facts, weight, both, reduced):
@@ -190,15 +188,14 @@ def averaged(facts: Facts) -> Iterator[Tied]:
     uses: dict[tuple[int, str], set[str]] = {}
     averages: dict[tuple[int, str], tuple[str, int, Group]] = {}
     for number, program in enumerate(plan.programs):
-        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
-            for index, operator in enumerate(plan.segments[name].operators):
-                if isinstance(operator, Backward):
-                    for gradient in operator.outputs:
-                        if gradient in owned:
-                            uses.setdefault((number, owned[gradient]), set()).add(operator.forward.op)
-                elif isinstance(operator, Communicate) and operator.reduce == "avg":
-                    read = [owned[given] for given in operator.inputs if given in owned]
-                    averages |= {(number, weight): (name, index, operator.group) for weight in read}
+        for name, index, operator in plan.run_by(program):
+            if isinstance(operator, Backward):
+                for gradient in operator.outputs:
+                    if gradient in owned:
+                        uses.setdefault((number, owned[gradient]), set()).add(operator.forward.op)
+            elif isinstance(operator, Communicate) and operator.reduce == "avg":
+                read = [owned[given] for given in operator.inputs if given in owned]
+                averages |= {(number, weight): (name, index, operator.group) for weight in read}
     seen = set()
     for (number, weight), (name, index, group) in averages.items():
         ranks = plan.programs[number].ranks
@@ -227,15 +224,13 @@ def unreduced(plan: Plan) -> Iterator[Unreduced]:
     reducers: dict[int, set[str]] = {}
     made: dict[int, dict[str, tuple[str, int]]] = {}
     for number, program in enumerate(plan.programs):
-        for name in dict.fromkeys(step.segment for step in program.steps):
-            segment = plan.segments.get(name)
-            for index, operator in enumerate(segment.operators) if segment is not None else ():
-                if isinstance(operator, ReduceGradients) and operator.replicated:
-                    reducers.setdefault(number, set()).update(operator.weights)
-                elif isinstance(operator, Backward):
-                    for gradient in operator.outputs:
-                        if gradient in owners:
-                            made.setdefault(number, {}).setdefault(owners[gradient], (name, index))
+        for name, index, operator in plan.run_by(program):
+            if isinstance(operator, ReduceGradients) and operator.replicated:
+                reducers.setdefault(number, set()).update(operator.weights)
+            elif isinstance(operator, Backward):
+                for gradient in operator.outputs:
+                    if gradient in owners:
+                        made.setdefault(number, {}).setdefault(owners[gradient], (name, index))
     if not reducers:
         return
     for number, places in made.items():

@@ -92,13 +92,12 @@ def frozen_steps(plan: Plan) -> Iterator[FrozenStep]:
     operators = list(plan.operators()) if frozen else []
     given = {owners[name] for operator in operators for name in writes(operator) if name in owners}
     for program in plan.programs if frozen else ():
-        for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
-            for index, operator in enumerate(plan.segments[name].operators):
-                changed = set(operator.weights) if isinstance(operator, Update) else {*writes(operator), *overwritten(operator)}
-                is_sure = isinstance(operator, Update) or (isinstance(operator, Compute) and is_step(operator))
-                for weight in sorted(frozen & changed if is_sure else frozen & changed & given):
-                    frozen.discard(weight)
-                    yield FrozenStep(weight, name, index, program.ranks)
+        for name, index, operator in plan.run_by(program):
+            changed = set(operator.weights) if isinstance(operator, Update) else {*writes(operator), *overwritten(operator)}
+            is_sure = isinstance(operator, Update) or (isinstance(operator, Compute) and is_step(operator))
+            for weight in sorted(frozen & changed if is_sure else frozen & changed & given):
+                frozen.discard(weight)
+                yield FrozenStep(weight, name, index, program.ranks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +121,11 @@ def forgotten(plan: Plan) -> Iterator[Forgotten]:
         return
     seen: set[str] = set()
     for program in plan.programs:
-        for name in dict.fromkeys(step.segment for step in program.steps):
-            segment = plan.segments.get(name)
-            for index, operator in enumerate(segment.operators) if segment is not None else ():
-                if not isinstance(operator, Backward | Communicate):
-                    continue
-                for gradient in writes(operator):
-                    weight = owners.get(gradient, "")
-                    if weight in lost and weight not in seen and gradient not in plan.outputs:
-                        seen.add(weight)
-                        yield Forgotten(weight, stepped[0], name, index, program.ranks)
+        for name, index, operator in plan.run_by(program):
+            if not isinstance(operator, Backward | Communicate):
+                continue
+            for gradient in writes(operator):
+                weight = owners.get(gradient, "")
+                if weight in lost and weight not in seen and gradient not in plan.outputs:
+                    seen.add(weight)
+                    yield Forgotten(weight, stepped[0], name, index, program.ranks)

@@ -43,8 +43,7 @@ def other_forwards(plan: Plan) -> Iterator[OtherForward]:
 def _in_program(plan: Plan, program: Program) -> Iterator[OtherForward]:
     if any(step.inputs is not None or step.outputs is not None for step in program.steps):
         return
-    run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
-    operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
+    operators = list(plan.run_by(program))
     gradients = [(place, *_taken(place[2])) for place in operators]
     wanted = {name for _, name, taken in gradients if taken}
     near: dict[str, list[_Placed]] = {}

@@ -124,33 +124,32 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
     from_peak: dict[str, frozenset[str]] = {}
     quantised: dict[str, tuple[str, int, str]] = {}
     alike: dict[str, str] = {}
-    for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
-        for index, operator in enumerate(plan.segments[name].operators):
-            if isinstance(operator, Communicate):
-                for source, output in zip(operator.inputs, operator.outputs, strict=False):
-                    from_peak[output] = from_peak.get(source, frozenset())
-            if not isinstance(operator, Compute):
-                continue
-            names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
-            peaks = frozenset().union(*(from_peak.get(name, frozenset()) for name in names))
-            if names and _keeps_peak(operator.op):
-                alike.update(dict.fromkeys(operator.outputs, alike.get(names[0], names[0])))
-            if is_peak(operator) and names:
-                peaks |= {names[0], alike.get(names[0], names[0])}
-            changed = (*writes(operator), *overwritten(operator))
-            if _quantises(plan, operator) and len(names) > 1:
-                scale = names[1]
-                given = plan.tensors.get(scale)
-                if names[0] not in from_peak.get(scale, frozenset()) and given is not None and given.role in _KEPT:
-                    quantised.setdefault(names[0], (name, index, scale))
-                continue
-            for operand in sorted(peaks & quantised.keys()):
-                segment, at, scale = quantised[operand]
-                makes_scale = scale in changed or has_kind(operator.op, Trait.SCALE)
-                if makes_scale and not any(_is_history(plan, name) for name in names):
-                    yield Stale(segment, at, operand, scale, (name, index), program.ranks)
-            for each_name in changed:
-                from_peak[each_name] = frozenset() if _is_history(plan, each_name) else peaks
+    for name, index, operator in plan.run_by(program):
+        if isinstance(operator, Communicate):
+            for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                from_peak[output] = from_peak.get(source, frozenset())
+        if not isinstance(operator, Compute):
+            continue
+        names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+        peaks = frozenset().union(*(from_peak.get(name, frozenset()) for name in names))
+        if names and _keeps_peak(operator.op):
+            alike.update(dict.fromkeys(operator.outputs, alike.get(names[0], names[0])))
+        if is_peak(operator) and names:
+            peaks |= {names[0], alike.get(names[0], names[0])}
+        changed = (*writes(operator), *overwritten(operator))
+        if _quantises(plan, operator) and len(names) > 1:
+            scale = names[1]
+            given = plan.tensors.get(scale)
+            if names[0] not in from_peak.get(scale, frozenset()) and given is not None and given.role in _KEPT:
+                quantised.setdefault(names[0], (name, index, scale))
+            continue
+        for operand in sorted(peaks & quantised.keys()):
+            segment, at, scale = quantised[operand]
+            makes_scale = scale in changed or has_kind(operator.op, Trait.SCALE)
+            if makes_scale and not any(_is_history(plan, name) for name in names):
+                yield Stale(segment, at, operand, scale, (name, index), program.ranks)
+        for each_name in changed:
+            from_peak[each_name] = frozenset() if _is_history(plan, each_name) else peaks
 
 
 _KEPT = (Role.BUFFER, Role.STATE, Role.INPUT)

@@ -45,27 +45,26 @@ def _in_program(plan: Plan, program: Program) -> Iterator[Foreign]:
     """Numbers that follow from the greatest magnitudes, on this rank, of those tensors."""
     coded: dict[str, str] = {}
     joined: dict[str, tuple[str, Where]] = {}
-    for name in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
-        for index, operator in enumerate(plan.segments[name].operators):
-            where = (name, index)
-            if isinstance(operator, Communicate):
-                for source, output in zip(operator.inputs, operator.outputs, strict=False):
-                    if operator.kind in _JOINS and source in coded:
-                        joined[output] = (coded[source], where)
-                    elif operator.kind in _REDUCES:
-                        scales.pop(output, None)
-                continue
-            if not isinstance(operator, Compute):
-                continue
-            names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
-            for codes in names:
-                if codes in joined and joined[codes][0] in names:
-                    scale, at = joined[codes]
-                    yield Foreign(codes, scale, where, at, program.ranks)
-            if is_quantisation(operator) and len(names) > 1:
-                if names[0] in scales.get(names[1], ()):
-                    coded.update(dict.fromkeys(operator.outputs, names[1]))
-            elif is_peak(operator):
-                scales.update(dict.fromkeys(writes(operator), frozenset(names)))
-            elif names and all(name in scales for name in names):
-                scales.update(dict.fromkeys(writes(operator), frozenset().union(*(scales[name] for name in names))))
+    for name, index, operator in plan.run_by(program):
+        where = (name, index)
+        if isinstance(operator, Communicate):
+            for source, output in zip(operator.inputs, operator.outputs, strict=False):
+                if operator.kind in _JOINS and source in coded:
+                    joined[output] = (coded[source], where)
+                elif operator.kind in _REDUCES:
+                    scales.pop(output, None)
+            continue
+        if not isinstance(operator, Compute):
+            continue
+        names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+        for codes in names:
+            if codes in joined and joined[codes][0] in names:
+                scale, at = joined[codes]
+                yield Foreign(codes, scale, where, at, program.ranks)
+        if is_quantisation(operator) and len(names) > 1:
+            if names[0] in scales.get(names[1], ()):
+                coded.update(dict.fromkeys(operator.outputs, names[1]))
+        elif is_peak(operator):
+            scales.update(dict.fromkeys(writes(operator), frozenset(names)))
+        elif names and all(name in scales for name in names):
+            scales.update(dict.fromkeys(writes(operator), frozenset().union(*(scales[name] for name in names))))

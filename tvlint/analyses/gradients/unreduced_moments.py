@@ -63,8 +63,7 @@ class _Flow:
     def of(cls, plan: Plan, program: Program, axis: str, split: AbstractSet[str]) -> _Flow:
         makers: dict[str, list[Operator]] = {}
         users: dict[str, list[Operator]] = {}
-        run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
-        operators = [operator for name in run for operator in plan.segments[name].operators]
+        operators = [operator for _, _, operator in plan.run_by(program)]
         for operator in operators:
             for name in _changes(operator):
                 makers.setdefault(name, []).append(operator)

@@ -39,18 +39,17 @@ def _following(plan: Plan, program: Program, stated: Collection[str]) -> dict[st
     """Return the results of which the program makes another type than is known; not what follows from them in turn."""
     found: dict[str, Tensor] = {}
     follows: set[str] = set()
-    for segment in dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments):
-        for operator in plan.segments[segment].operators:
-            if not isinstance(operator, Compute):
-                continue
-            if not follows.isdisjoint(reads(operator)):
-                follows.update(operator.outputs)
-                continue
-            for name, (shape, dtype) in zip(operator.outputs, implied_types(operator, plan.tensors, plan.mesh), strict=False):
-                known = plan.tensors.get(name)
-                if name not in stated and known is not None and (known.shape, known.dtype) != (shape, dtype):
-                    found.setdefault(name, Tensor(name, shape, dtype, known.role))
-                    follows.add(name)
+    for _, _, operator in plan.run_by(program):
+        if not isinstance(operator, Compute):
+            continue
+        if not follows.isdisjoint(reads(operator)):
+            follows.update(operator.outputs)
+            continue
+        for name, (shape, dtype) in zip(operator.outputs, implied_types(operator, plan.tensors, plan.mesh), strict=False):
+            known = plan.tensors.get(name)
+            if name not in stated and known is not None and (known.shape, known.dtype) != (shape, dtype):
+                found.setdefault(name, Tensor(name, shape, dtype, known.role))
+                follows.add(name)
     return found
 
 
@@ -77,18 +76,18 @@ def _with_types_of(plan: Plan, number: int, types_of_program: Mapping[str, Tenso
     program = plan.programs[number]
     mark = where(program.ranks, plan.mesh)
     run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
+    operators = [operator for _, _, operator in plan.run_by(program)]
     made = {
         name
-        for segment in run
-        for operator in plan.segments[segment].operators
+        for operator in operators
         for name in (*writes(operator), *(reads(operator) if isinstance(operator, Backward) else ()))
     }
     outer = {name for step in program.steps for name in (*(step.inputs or ()), *(step.outputs or ()))}
     names = {name: _marked(name, mark, plan.tensors) for name in sorted(made | outer | types_of_program.keys())}
-    operators = [_renamed(operator, names, {}) for segment in run for operator in plan.segments[segment].operators]
+    renamed = [_renamed(operator, names, {}) for operator in operators]
     stated = {name: plan.tensors[name] for name in types_of_program if name in plan.tensors}
     with_own, without = (
-        derive_tensors({**plan.tensors, **_typed(plan, types, names)}, frozenset(), operators, plan.mesh)
+        derive_tensors({**plan.tensors, **_typed(plan, types, names)}, frozenset(), renamed, plan.mesh)
         for types in (types_of_program, stated)
     )
     changed = {

@@ -87,9 +87,7 @@ def _by_moments(plan: Plan, alone: Alone) -> Iterator[Unreduced]:
 
 def _reduced(plan: Plan, program: Program) -> Iterator[tuple[str, str]]:
     """Yield the weights whose gradients the program reduces at any time, with the axes."""
-    for each_operator in (
-        operator for name in {step.segment for step in program.steps} for operator in plan.segments[name].operators
-    ):
+    for _, _, each_operator in plan.run_by(program):
         group = resolved(plan, each_operator.group) if isinstance(each_operator, ReduceGradients) else None
         if isinstance(each_operator, ReduceGradients) and group is not None:
             along = {axis.name for axis in plan.mesh.axes if not group.ranks or _runs_along(plan, group, axis.name)}

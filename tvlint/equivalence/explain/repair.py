@@ -384,12 +384,8 @@ def _holders(plan: Plan) -> dict[tuple[int, str], tuple[int, ...]]:
     """Return, for each rank and weight that it uses, the ranks that hold the same piece."""
     pieces: dict[tuple[int, str], tuple[str, Box]] = {}
     for program in plan.programs:
-        operators = [
-            operator for name in {step.segment for step in program.steps} for operator in plan.segments[name].operators
-        ]
-        named = {
-            name for operator in operators if isinstance(operator, Compute) for name in operator.inputs if isinstance(name, str)
-        }
+        computed = (operator for _, _, operator in plan.run_by(program) if isinstance(operator, Compute))
+        named = {name for operator in computed for name in operator.inputs if isinstance(name, str)}
         for name in sorted(named):
             tensor = plan.tensors.get(name)
             if tensor is None or tensor.role is not Role.WEIGHT or tensor.gradient == "":

@@ -76,10 +76,8 @@ def _has_pieces(plan: Plan, rank: int) -> bool:
     """
     regions: dict[str, set[object]] = {}
     for program in plan.programs:
-        segments = {step.segment for step in program.steps} if rank in program.ranks else set()
-        for operator in (
-            operator for name in segments for operator in plan.segments[name].operators if isinstance(operator, Compute)
-        ):
+        run = plan.run_by(program) if rank in program.ranks else ()
+        for operator in (operator for _, _, operator in run if isinstance(operator, Compute)):
             for tensor in (plan.tensors[name] for name in operator.inputs if isinstance(name, str) and name in plan.tensors):
                 if tensor.logical and tensor.region is not None:
                     regions.setdefault(tensor.logical, set()).add(tensor.region)

@@ -38,14 +38,13 @@ def taken_with_what_is_complete(case: Case) -> tuple[str, Compute] | None:
 
 def _mixing(plan: Plan, program: Program, known: Mapping[str, Slot]) -> Iterator[tuple[str, Compute]]:
     """Yield the operators that make such a value of values that are none, each with the part that it takes."""
-    for segment in dict.fromkeys(step.segment for step in program.steps):
-        for operator in plan.segments[segment].operators:
-            if not isinstance(operator, Compute) or not any(_is_mixed(known.get(name)) for name in operator.outputs):
-                continue
-            names = [name for name in operator.inputs if isinstance(name, str)]
-            parts = [name for name in names if isinstance(value := known.get(name), Value) and value.leaves]
-            if parts and not any(_is_mixed(known.get(name)) for name in names):
-                yield parts[0], operator
+    for _, _, operator in plan.run_by(program):
+        if not isinstance(operator, Compute) or not any(_is_mixed(known.get(name)) for name in operator.outputs):
+            continue
+        names = [name for name in operator.inputs if isinstance(name, str)]
+        parts = [name for name in names if isinstance(value := known.get(name), Value) and value.leaves]
+        if parts and not any(_is_mixed(known.get(name)) for name in names):
+            yield parts[0], operator
 
 
 def _is_mixed(value: Slot | None) -> bool:

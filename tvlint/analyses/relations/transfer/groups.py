@@ -98,11 +98,10 @@ def not_of_communicator(plan: Plan) -> str:
     known = {communicator.name: communicator for communicator in plan.communicators if communicator.name}
     groups = Groups(plan)
     for program in plan.programs if known else ():
-        for segment in {step.segment for step in program.steps}:
-            for operator in plan.segments[segment].operators:
-                name, whom = communicator_of(operator)
-                if name in known and not all(_has(plan, groups, known[name], whom, rank) for rank in program.ranks):
-                    return name
+        for _, _, operator in plan.run_by(program):
+            name, whom = communicator_of(operator)
+            if name in known and not all(_has(plan, groups, known[name], whom, rank) for rank in program.ranks):
+                return name
     return ""
 
 

@@ -94,10 +94,9 @@ def _unread(plan: Plan, program: Program) -> frozenset[str]:
         for outer, names in ((step.inputs, segment.inputs), (step.outputs, segment.outputs)):
             if outer is not None and outer != names:
                 known.update(outer, names)
-    for name in {step.segment for step in program.steps}:
-        for operator in plan.segments[name].operators:
-            (known if isinstance(operator, Receive) else computed).update(writes(operator))
-            known.update(reads(operator))
+    for _, _, operator in plan.run_by(program):
+        (known if isinstance(operator, Receive) else computed).update(writes(operator))
+        known.update(reads(operator))
     return frozenset(computed - known)
 
 

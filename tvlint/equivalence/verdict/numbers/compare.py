@@ -237,8 +237,7 @@ def _used(plan: Plan) -> Iterable[tuple[int, str]]:
     for program in plan.programs:
         named = {
             name
-            for segment in {step.segment for step in program.steps}
-            for operator in plan.segments[segment].operators
+            for _, _, operator in plan.run_by(program)
             for name in (operator.weights if isinstance(operator, ReduceGradients | Update) else reads(operator))
             if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT
         }

@@ -204,10 +204,7 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
 def _weights_by_program(plan: Plan) -> Iterator[list[str]]:
     """Yield the full names of the weights that each program uses."""
     for program in plan.programs:
-        operators = [
-            operator for name in {step.segment for step in program.steps} for operator in plan.segments[name].operators
-        ]
-        read = dict.fromkeys(name for operator in operators for name in reads(operator))
+        read = dict.fromkeys(name for _, _, operator in plan.run_by(program) for name in reads(operator))
         weights = [plan.tensors[name] for name in read if name in plan.tensors]
         yield [tensor.logical or tensor.name for tensor in weights if tensor.role is Role.WEIGHT]
 

@@ -78,9 +78,7 @@ def size_of(plan: Plan) -> int:
     """Return how many numbers the ranks hold, those of a tensor once on each rank that names it."""
     found = 0
     for program in plan.programs:
-        operators = [
-            operator for name in {step.segment for step in program.steps} for operator in plan.segments[name].operators
-        ]
+        operators = [operator for _, _, operator in plan.run_by(program)]
         named = {name for operator in operators for name in (*reads(operator), *writes(operator)) if name in plan.tensors}
         found += len(program.ranks) * sum(prod(plan.tensors[name].shape) for name in named)
     return found * plan.replication.count

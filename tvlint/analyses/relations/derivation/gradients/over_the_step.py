@@ -69,12 +69,11 @@ def weights_of(plan: Plan, derived: Derived) -> list[tuple[int, Tensor]]:
     seen = {(rank, name) for rank, name in derived.used if name in weights}
     for program in plan.programs:
         named: set[str] = set()
-        for segment in {step.segment for step in program.steps}:
-            for operator in plan.segments[segment].operators:
-                if isinstance(operator, Compute):
-                    named.update([name for name in operator.inputs if isinstance(name, str)])
-                elif isinstance(operator, ReduceGradients):
-                    named.update(operator.weights)
+        for _, _, operator in plan.run_by(program):
+            if isinstance(operator, Compute):
+                named.update([name for name in operator.inputs if isinstance(name, str)])
+            elif isinstance(operator, ReduceGradients):
+                named.update(operator.weights)
         seen.update((rank, name) for name in named if name in weights for rank in program.ranks)
     return [(rank, weights[name]) for rank, name in sorted(seen)]
 

@@ -164,9 +164,7 @@ def _uses(machine: Machine, program: Program) -> Uses:
         for names, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):
             renamed = (inner for inner, outer in zip(names, outside, strict=True) if inner != outer)
             used.differentiated.update(renamed if step.micro_batch <= 0 else ())
-    operators = [
-        operator for name in dict.fromkeys(step.segment for step in program.steps) for operator in plan.segments[name].operators
-    ]
+    operators = [operator for _, _, operator in plan.run_by(program)]
     for operator in operators:
         for name in () if isinstance(operator, Backward) else reads(operator):
             used.readers.setdefault(name, []).append(operator)

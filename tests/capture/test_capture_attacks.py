@@ -176,6 +176,10 @@ def in_place_on_the_other(line: Line) -> Line:
         ("padded_sentences", "padded_sentences_reference", argument("aten.copy_.default", "self", 3), ""),
         ("accumulation_ddp", "accumulation_reference", in_place_on_the_other, "another tensor than the one that it works on"),
         (
+            "flat_gradients", "flat_gradients_reference", window(lambda line: line["tensor"] == 27, dtype="int64"),
+            "a `reduce-scatter` of numbers of one type gives those of another",
+        ),
+        (
             "tensor_parallel_mlp", "mlp",
             lambda line: {**line, "wait": 99} if line.get("wait") == 0 else line, "nothing was issued that work 99 is",
         ),
@@ -185,7 +189,7 @@ def in_place_on_the_other(line: Line) -> Line:
         ),
         (
             "tensor_parallel_mlp", "mlp",
-            lambda line: {**line, "gradient": "0.up"} if line.get("gradient") == "0.up_bias" else line, "number of dimensions",
+            lambda line: {**line, "of": 0} if line.get("gradient") == "0.up_bias" else line, "number of dimensions",
         ),
         (
             "loss_scaling", "loss_scaling_reference",

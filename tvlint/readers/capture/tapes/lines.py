@@ -290,6 +290,9 @@ class _Rank:
             raise self._fail(f"a `{kind}` of {len(inputs)} tensors gives {len(outputs)}")
         if kind in ("all-reduce", "reduce-scatter", "reduce") and not line.get("reduce"):
             raise self._fail(f"a `{kind}` does not say how it reduces")
+        moved = zip(inputs, outputs, strict=True) if len(inputs) == len(outputs) else ((*inputs, *outputs),)
+        if any(len({self.windows[number].dtype for number in numbers}) > 1 for numbers in moved):
+            raise self._fail(f"a `{kind}` of numbers of one type gives those of another")
         self._made(kind, inputs, outputs)
         self._apart(kind, outputs)
         return Communication(

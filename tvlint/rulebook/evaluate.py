@@ -67,7 +67,8 @@ def evaluate(
             reason = holds.reason if isinstance(holds, Unknown) else f"{show(holds)} is neither true nor false"
             more = fill_known(rule.unknown, values.evaluate)
             yield NotEvaluated(rule.name, _whole(configuration), f"{reason}; {more}" if more else reason)
-    yield from _in_cases(configuration, [rule for rule, holds in outcomes if holds is not False], repairs)
+    if configuration.cases:
+        yield from _in_cases(configuration, [rule for rule, holds in outcomes if holds is not False], repairs)
 
 
 def _in_cases(configuration: Configuration, rules: Iterable[Rule], repairs: bool) -> Iterator[Finding]:

@@ -102,6 +102,7 @@ def test_a_slip_is_found_where_it_stands(tmp_path: Path, text: str, expected: tu
         f'A="--bf16"\n{LAUNCH}\n',
         f'A="--nproc_per_node 8"\n{LAUNCH.replace("torchrun --nproc-per-node 8", "python")}\n',
         f'export A="--num-layers 2"\n{LAUNCH}\n',
+        f'ARGS_1="--bf16"\n{LAUNCH} $ARGS_2 $ARGS_12\n',
         f'A="--num-layers 2"\nB=A\n{LAUNCH} ${{!B}}\n',
         f'A="--num-layers 2"\n. ./launch.sh\n{LAUNCH}\n',
         f'SAVE="your output folder"\n{LAUNCH} --save $SAVE\n',

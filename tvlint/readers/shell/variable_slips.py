@@ -188,8 +188,9 @@ def _are_swapped(name: str, meant: str) -> bool:
 
 
 def _is_a_letter_off(name: str, meant: str) -> bool:
-    """Return whether one letter is changed, too many or missing."""
-    if len(name) == len(meant):
-        return sum(one != other for one, other in zip(name, meant, strict=True)) == 1
+    """Return whether one letter is changed, too many or missing; digits tell names apart."""
     short, long = sorted((name, meant), key=len)
-    return len(long) == len(short) + 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
+    at = next((place for place, letters in enumerate(zip(short, long, strict=False)) if letters[0] != letters[1]), len(short))
+    if len(short) == len(long):
+        return short[at + 1 :] == long[at + 1 :] and (short[at : at + 1] + long[at : at + 1]).isalpha()
+    return len(long) == len(short) + 1 and long[at + 1 :] == short[at:] and long[at].isalpha()

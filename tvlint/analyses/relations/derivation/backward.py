@@ -14,7 +14,7 @@ from tvlint.analyses.relations.derivation.gradients.starts import given, uses_on
 from tvlint.analyses.relations.derivation.localisation.localise import blame, tell
 from tvlint.analyses.relations.derivation.localisation.runnable import may_go_back
 from tvlint.analyses.relations.derivation.operators.packed import gradient_in_pieces
-from tvlint.analyses.relations.derivation.operators.slices import moved_gradient
+from tvlint.analyses.relations.derivation.operators.slices import as_all_of, moved_gradient
 from tvlint.analyses.relations.derivation.operators.unknown_operators import attended_gradients
 from tvlint.analyses.relations.derivation.state import Held, Machine, Pulled, RankState, Saved, Slot
 from tvlint.analyses.relations.terms.loss_identities import factor_of
@@ -329,8 +329,10 @@ def evaluated_vjp(
     machine: Machine, saved: Saved, inputs: tuple[Value, ...], position: int, gradients: dict[int, Value]
 ) -> Value | str:
     pieces_of = machine.world.values.pieces_of
+    results = {output: saved.outputs[output] for output in gradients if output < len(saved.outputs)}
+    gradients = {output: as_all_of(machine.world, results.get(output), given) for output, given in gradients.items()}
     for output, gradient in gradients.items():
-        result = saved.outputs[output] if output < len(saved.outputs) else None
+        result = results.get(output)
         if result is not None and pieces_of(result) != pieces_of(gradient):
             raise Mismatch("mismatched-shards", "gets the gradient of another slice than its result", refutes=True)
     if saved.family is Family.IDENTITY:

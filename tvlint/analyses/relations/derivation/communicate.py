@@ -40,6 +40,7 @@ from tvlint.analyses.relations.derivation.operators.order_insensitive import (
     readers_of,
 )
 from tvlint.analyses.relations.derivation.operators.put_in_order import UndecidedError, put_in_order
+from tvlint.analyses.relations.derivation.own_values import with_values_of_their_own
 from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
@@ -100,6 +101,8 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     turn = machine.turns.get((rank.number, channel), 0)
     machine.turns[rank.number, channel] = turn + 1
     table = machine.waiting.setdefault((channel, turn), {})
+    if giving and operator.kind in (Collective.ALL_GATHER, Collective.GATHER):
+        with_values_of_their_own(machine, rank, operator.inputs)
     table[rank.number] = (operator, _given(machine, rank, operator, operator.inputs[0]) if giving else None)
     if giving and machine.alone:
         machine.given.setdefault((channel, turn), {})[rank.number] = which(machine, rank, operator.inputs[0])

@@ -36,6 +36,7 @@ from tvlint.analyses.relations.derivation.operators.unknown_operators import (
     takes_parts,
     why_unknown,
 )
+from tvlint.analyses.relations.derivation.own_values import with_values_of_their_own
 from tvlint.analyses.relations.derivation.state import Copied, Foreign, Machine, RankState, Slot, computed_on
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
@@ -63,7 +64,7 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
     written, operator = operator, as_function(machine, rank, segment, operator)
     stepped = _stepped(machine, rank, operator) if machine.alone and is_step(operator) and spec_of(operator.op) is None else {}
     try:
-        results = forward(machine, rank, operator)
+        results = _on_parts(machine, rank, operator)
     except Mismatch as mismatch:
         blame(machine, rank, written, mismatch)
         sure = machine.alone and mismatch.refutes and is_sure(machine, rank, operator, mismatch)
@@ -95,6 +96,16 @@ def compute(machine: Machine, rank: RankState, segment: Segment, operator: Compu
     if operator is not written:
         forget_what_shares(machine, rank, set(operator.outputs), f"`{written.op}`")
     rank.local.update(stepped)
+
+
+def _on_parts(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:
+    """Return the results of an operator, on values of their own where it does not take parts of others."""
+    try:
+        return forward(machine, rank, operator)
+    except Mismatch:
+        if not with_values_of_their_own(machine, rank, operator.inputs):
+            raise
+        return forward(machine, rank, operator)
 
 
 def _note_copy(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -85,18 +85,27 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         if halves is not None:
             return halves
         alike = filled_alike(machine, spec, form, values)
-        for cuts in (*([alike] if alike else ()), *as_slices(machine, values)):
-            operands = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
-            try:
-                saved = _of_parts(machine, form, spec, tuple(value for value in operands if value is not None))
-            except (Mismatch, UnsupportedError):
-                continue
-            steps = [(cut, (place,)) for place, cut in enumerate(cuts) if cut is not None]
-            steps = [(replace(cut, outputs=(None,)) if cuts is alike else cut, places) for cut, places in steps]
-            order = {place: number - len(steps) for number, (_, (place,)) in enumerate(steps)}
-            last = (saved, tuple(order.get(place, place) for place in range(len(values))))
-            return Saved(saved.op, saved.bound, Family.INDEXED, values, saved.outputs, (*steps, last))
-        raise
+        found = next(of_slices(machine, form, spec, values, alike), None)
+        if found is None:
+            raise
+        return found
+
+
+def of_slices(
+    machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...], alike: tuple[Saved | None, ...] | None = None
+) -> Iterator[Saved]:
+    """Yield the operator's results on operands that are all of a slice each, of what the rank holds of a dimension."""
+    for cuts in (*([alike] if alike else ()), *as_slices(machine, values)):
+        operands = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
+        try:
+            saved = _of_parts(machine, form, spec, tuple(value for value in operands if value is not None))
+        except (Mismatch, UnsupportedError):
+            continue
+        steps = [(cut, (place,)) for place, cut in enumerate(cuts) if cut is not None]
+        steps = [(replace(cut, outputs=(None,)) if cuts is alike else cut, places) for cut, places in steps]
+        order = {place: number - len(steps) for number, (_, (place,)) in enumerate(steps)}
+        last = (saved, tuple(order.get(place, place) for place in range(len(values))))
+        yield Saved(saved.op, saved.bound, Family.INDEXED, values, saved.outputs, (*steps, last))
 
 
 def _is_foreign(machine: Machine, saved: Saved) -> bool:

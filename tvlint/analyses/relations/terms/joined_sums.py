@@ -8,10 +8,12 @@ with an index in the place of the range; that this is what it was is shown by sl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tvlint.analyses.relations.terms.constants import product_of
 from tvlint.analyses.relations.terms.expressions import (
     FUNCTION,
     SLICE,
@@ -24,7 +26,10 @@ from tvlint.analyses.relations.terms.expressions import (
 )
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.sums_of_products import Products
-from tvlint.analyses.relations.terms.terms import RangeOfSum
+from tvlint.analyses.relations.terms.terms import RangeOfSum, Widened
+
+_MOST_ADDENDS = 6
+"""Of what has more addends no longer term is looked for: in deep models each layer adds to all before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,8 @@ class Algebra(Products):
         if len(made) < 2:
             return made
         kinds: dict[_Kind, list[_Part]] = {}
-        for place, addend in enumerate(made):
-            for kind, part in self._kinds(addend, place):
+        for place, number in self._sums_that_are_alike(made):
+            for kind, part in self._kinds(made[place], place, number):
                 kinds.setdefault(kind, []).append(part)
         for kind, found in kinds.items():
             runs = _runs(sorted(found, key=lambda part: (part.start, part.stop)))
@@ -68,15 +73,25 @@ class Algebra(Products):
                 return self.added(rest, *(self._sum_over(kind, run[0].start, run[-1].stop) for run in runs))
         return made
 
-    def _kinds(self, addend: Addend, place: int) -> Iterator[tuple[_Kind, _Part]]:
-        """Yield as what an addend is a sum over a range of an index."""
+    def _sums_that_are_alike(self, one: Expression) -> Iterator[tuple[int, int]]:
+        """Yield the factors, by addend and number, that are sums of as many factors as one that another addend has there."""
+        found: dict[Hashable, list[tuple[int, int]]] = {}
+        for place, (constant, factors) in enumerate(one):
+            for number, (term, pattern, power) in enumerate(factors):
+                if self._is_sum(term, power):
+                    inner = tuple(sorted((len(places), exponent) for places, exponent in self.terms.keys[term][1]))
+                    others = (*factors[:number], *factors[number + 1 :])
+                    found.setdefault((constant, others, pattern, inner), []).append((place, number))
+        for alike in found.values():
+            yield from alike if len(alike) > 1 else ()
+
+    def _kinds(self, addend: Addend, place: int, number: int) -> Iterator[tuple[_Kind, _Part]]:
+        """Yield as what an addend is a sum over a range of an index, by one of its factors."""
         constant, factors = addend
-        for number, (term, pattern, power) in enumerate(factors):
-            if not self._is_sum(term, power):
-                continue
-            others = (*factors[:number], *factors[number + 1 :])
-            for value, of_value, start, stop in self._wider(term):
-                yield _Kind(constant, others, value, of_value, pattern), _Part(place, start, stop)
+        term, pattern, _ = factors[number]
+        others = (*factors[:number], *factors[number + 1 :])
+        for value, of_value, start, stop in self._wider(term):
+            yield _Kind(constant, others, value, of_value, pattern), _Part(place, start, stop)
 
     def _sum_over(self, kind: _Kind, start: int, stop: int) -> Expression:
         """Return the addends of a kind as one sum over a range."""
@@ -118,8 +133,34 @@ class Algebra(Products):
             except TooLargeError:
                 continue
 
+    def all_of(self, term: int, dim: int, start: int, size: int) -> tuple[int, Constant] | None:
+        """Return a term of which another is the indices from `start` on of a dimension of that size; None where none is known.
+
+        It asks nothing of its operands, since the other has asked it of the indices that it has.
+        """
+        shape, slot = self.terms.shape[term], self.terms.slot[term]
+        places, (inner, factor) = list(range(len(shape))), bare(self.terms, term)
+        if slot == dim:
+            return None
+        asks, self.terms.asks = self.terms.asks, False
+        try:
+            self.split([(inner, places)])
+            given, whole, ranges = self.of_term(inner, places), self._new_index(size), set[tuple[int, int, int]]()
+            value = self._widened(given, dim, whole, ranges)
+            stop = start + shape[dim]
+            if ranges - {(start, stop, size)} or self.sliced(value, whole, start, stop, dim) != given:
+                return None
+            made, constant = self.laid_out(value, [*places[:dim], whole, *places[dim + 1 :]])
+            return made, product_of(constant, factor)
+        except TooLargeError:
+            return None
+        finally:
+            self.terms.asks = asks
+
     def _widened(self, one: Expression, index: int, whole: int, ranges: set[tuple[int, int, int]]) -> Expression:
         """Return the expression with the index of which `index` is a range. Raises TooLargeError where it is none."""
+        if len(one) > _MOST_ADDENDS:
+            raise TooLargeError
         found: list[Expression] = []
         for constant, factors in one:
             made: Expression = ((constant, self._powers(factor for factor in factors if index not in factor[1])),)
@@ -134,27 +175,52 @@ class Algebra(Products):
         self, term: int, pattern: Pattern, index: int, whole: int, ranges: set[tuple[int, int, int]]
     ) -> Expression:
         """Return a factor on what it takes ranges of, with all of the index."""
-        head, operands, places = self.terms.keys[term], self.terms.operands[term], [(place,) for place in pattern]
         if pattern.count(index) > 1:
             raise TooLargeError
-        if head[0] == SLICE and head[1] == pattern.index(index):
-            size = self.terms.shape[operands[0]][head[1]]
-            ranges.add((head[2], head[3], size))
-            if len(ranges) > 1:
-                raise TooLargeError
-            self.sizes[whole] = (size, False)
-            return self.of_term(operands[0], [whole if place == index else place for place in pattern])
+        found = self._widened_term(term, pattern.index(index))
+        if found is None:
+            raise TooLargeError
+        made, constant, taken = found
+        ranges.add(taken)
+        if len(ranges) > 1:
+            raise TooLargeError
+        self.sizes[whole] = (taken[2], False)
+        return self.scaled(self.of_term(made, [whole if place == index else place for place in pattern]), constant)
+
+    def _widened_term(self, term: int, dim: int) -> Widened | None:
+        """Return a term on what it takes ranges of, with all of a dimension, found once for all that have it as a factor."""
+        known, key = self.terms.widened, (term, dim)
+        if key not in known:
+            known[key] = None
+            with suppress(TooLargeError):
+                known[key] = Algebra(self.terms)._widen(term, dim)
+        return known[key]
+
+    def _widen(self, term: int, dim: int) -> Widened:
+        """Return what `_widened_term` does. Raises TooLargeError where no term is known."""
+        head, operands = self.terms.keys[term], self.terms.operands[term]
+        if head[0] == SLICE and head[1] == dim:
+            return operands[0], NONE, (head[2], head[3], self.terms.shape[operands[0]][dim])
+        shape, slot = self.terms.shape[term], self.terms.slot[term]
+        places, ranges = [(place,) for place in range(len(shape))], set[tuple[int, int, int]]()
+        self.sizes.update((place, (size, place == slot)) for place, size in enumerate(shape))
+        whole = self._new_index(0)
         if head[0] == TOTAL:
             inner, gone = self._unfolded(term, places, frozenset())
-            return self.total(self._widened(((NONE, tuple(inner)),), index, whole, ranges), gone)
-        if head[0] == FUNCTION:
+            value = self.total(self._widened(((NONE, tuple(inner)),), dim, whole, ranges), gone)
+        elif head[0] == FUNCTION:
             below, constant = bare(self.terms, operands[0])
-            return self._applied(
-                head[1], self._widened(self.scaled(self.placed(below, places), constant), index, whole, ranges)
-            )
-        if head[0] == SUM_OF_PRODUCTS:
-            return self._widened(self.placed(term, places), index, whole, ranges)
-        raise TooLargeError
+            value = self._widened(self.scaled(self.placed(below, places), constant), dim, whole, ranges)
+            value = self._applied(head[1], value)
+        elif head[0] == SUM_OF_PRODUCTS:
+            value = self._widened(self.placed(term, places), dim, whole, ranges)
+        else:
+            raise TooLargeError
+        if not ranges:
+            raise TooLargeError
+        (taken,) = ranges
+        made, constant = self.as_term(value, [*range(dim), whole, *range(dim + 1, len(shape))])
+        return made, constant, taken
 
 
 def _runs(parts: list[_Part]) -> list[list[_Part]]:

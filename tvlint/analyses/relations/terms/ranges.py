@@ -162,6 +162,12 @@ def some_of(terms: Terms, term: int, dim: int, start: int, stop: int) -> int | N
         return None
 
 
+def all_of(terms: Terms, term: int, dim: int, start: int, size: int) -> int | None:
+    """Return a term of which another is the indices from `start` on of a dimension of that size; None where none is known."""
+    found = Algebra(terms).all_of(term, dim, start, size)
+    return None if found is None else times(terms, *found)
+
+
 def is_equal_by_ranges(terms: Terms, one: int, other: int) -> bool:
     """Return whether two terms are equal on each of the ranges at which the first has values side by side, where these make up
     a dimension.

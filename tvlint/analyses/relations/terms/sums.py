@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import prod
+from math import isinf, prod
 
 from tvlint.analyses.relations.terms.constants import inverse_of, product_of, totals_of
 from tvlint.analyses.relations.terms.expressions import (
@@ -32,6 +32,24 @@ from tvlint.analyses.relations.terms.terms import Terms
 
 _MOST_ADDENDS = 64
 _MOST_FACTORS = 64
+
+
+def may_be_infinite(terms: Terms, *given: int) -> bool:
+    """Return whether what terms are made of has the logarithm of a flag, or an infinite constant, outside of a power of e."""
+    known, waiting = terms.infinite, [*given]
+    while waiting:
+        term = waiting[-1]
+        head, operands = terms.keys[term], terms.operands[term]
+        log_of_flag = head == (FUNCTION, "log") and terms.keys[operands[0]][0] == FLAG
+        itself = log_of_flag or (len(head) == 5 and any(isinstance(each, float) and isinf(each) for each in head[2]))
+        below = () if itself or head == (FUNCTION, "exp") else operands
+        left = [operand for operand in below if operand not in known]
+        if left:
+            waiting.extend(left)
+        else:
+            known[term] = itself or any(known[operand] for operand in below)
+            waiting.pop()
+    return any(known[term] for term in given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +118,8 @@ class Sums:
 
     def _give_up_infinities(self, one: Expression) -> None:
         """Raise TooLargeError where what cancels out may be the logarithm of a flag, which is no number."""
-        waiting = [term for _, factors in one for term, _, _ in factors]
-        seen = set(waiting)
-        while waiting:
-            term = waiting.pop()
-            head, operands = self.terms.keys[term], self.terms.operands[term]
-            if head == (FUNCTION, "log") and self.terms.keys[operands[0]][0] == FLAG:
-                raise TooLargeError
-            below = () if head == (FUNCTION, "exp") else [operand for operand in operands if operand not in seen]
-            waiting.extend(below)
-            seen.update(below)
+        if may_be_infinite(self.terms, *(term for _, factors in one for term, _, _ in factors)):
+            raise TooLargeError
 
     def _is_joined(self, one: Expression) -> bool:
         """Return whether every addend is among zeros, so that the sum is values side by side."""
@@ -208,17 +218,18 @@ class Sums:
         self.sizes[index] = (size, False)
         return index
 
-    def _zeros_along(self, factors: Sequence[Factor]) -> frozenset[int]:
+    def _zeros_along(self, factors: Sequence[Factor], alone: bool) -> frozenset[int]:
         """Return the indices along which a product is among zeros, that other factors or values have too."""
-        return frozenset(self._stands_along(factor) for factor in factors) - {-1}
+        return frozenset(self._stands_along(factor, alone) for factor in factors) - {-1}
 
-    def _stands_along(self, factor: Factor) -> int:
-        """Return the index along which a factor is a value among zeros; -1 where it is none."""
+    def _stands_along(self, factor: Factor, alone: bool) -> int:
+        """Return the index along which a factor is a value among zeros; -1 where it is none, or one alone, unless asked for."""
         term, pattern, power = factor
         head = self.terms.keys[term]
         if head[0] != PAD or power != ONE or pattern.count(pattern[head[1]]) != 1:
             return -1
-        return -1 if self.terms.shape[self.terms.operands[term][0]][head[1]] == 1 else pattern[head[1]]
+        is_alone = self.terms.shape[self.terms.operands[term][0]][head[1]] == 1
+        return -1 if is_alone and not alone else pattern[head[1]]
 
     def split(self, operands: Iterable[tuple[int, Sequence[int]]]) -> None:
         """Split indices as finely as any of the terms that have them joins their dimensions."""

@@ -51,6 +51,7 @@ from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.numbers import root_of
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare, rational, times
 from tvlint.analyses.relations.terms.signs import ANY, is_positive, least
+from tvlint.analyses.relations.terms.sums import may_be_infinite
 from tvlint.analyses.relations.terms.terms_at_indices import TermsAtIndices
 from tvlint.ops.field import AT_ZERO
 
@@ -143,7 +144,10 @@ class Products(TermsAtIndices):
         return self._applied(name, one)
 
     def _power_of_e(self, addend: Addend) -> Expression:
-        """Return the power of e of an addend; of a multiple of a logarithm that is a power of what is in the logarithm."""
+        """Return the power of e of an addend; of a multiple of a logarithm that is a power of what is in the logarithm.
+
+        That of a negative is one over that of the positive, where that is not zero.
+        """
         (sign, square), factors = addend
         exponent = root_of(square)
         if exponent is not None and len(factors) == 1 and factors[0][2] == 1:
@@ -152,7 +156,9 @@ class Products(TermsAtIndices):
             log = self.terms.keys[term] == (FUNCTION, "log")
             if log and (is_positive(self.terms, inner[0]) or (addend[0] == NONE and self.terms.keys[inner[0]][0] == FLAG)):
                 return self.power(((NONE, ((inner[0], pattern, ONE),)),), sign * exponent)
-        return self._applied("exp", (addend,))
+        if sign > 0 or may_be_infinite(self.terms, *(term for term, _, _ in factors)):
+            return self._applied("exp", (addend,))
+        return self.power(self._applied("exp", (((1, square), factors),)), -ONE)
 
     def _of_zero(self, name: str) -> Expression:
         """Return what a function is of zero."""
@@ -473,13 +479,13 @@ class Products(TermsAtIndices):
         found = self._ranges(one)
         return None if found is None else (found[0], [*found[1]])
 
-    def _ranges(self, one: Expression) -> tuple[int, _Ranges] | None:
+    def _ranges(self, one: Expression, alone: bool = False) -> tuple[int, _Ranges] | None:
         """Return the index along which values stand side by side, and by range the index of the value there and the value.
 
         What stands at all indices is cut into these ranges, too. None where values stand along several indices, or ranges
         overlap in part.
         """
-        along = [self._zeros_along(factors) for _, factors in one]
+        along = [self._zeros_along(factors, alone) for _, factors in one]
         index = next(iter(frozenset.intersection(*filter(None, along))), -1) if any(along) else -1
         if index < 0:
             return None
@@ -488,7 +494,7 @@ class Products(TermsAtIndices):
         for (constant, factors), here in zip(one, along, strict=True):
             if not here:
                 continue
-            place = next(i for i, factor in enumerate(factors) if self._stands_along(factor) == index)
+            place = next(i for i, factor in enumerate(factors) if self._stands_along(factor, alone) == index)
             (term, pattern, _), rest = factors[place], (*factors[:place], *factors[place + 1 :])
             _, dim, start, _ = self.terms.keys[term]
             (inner,) = self.terms.operands[term]
@@ -526,7 +532,7 @@ class Products(TermsAtIndices):
         if not any(self.terms.keys[term][0] == PAD for _, factors in one for term, _, _ in factors):
             return None
         try:
-            found = self._ranges(one)
+            found = self._ranges(one) or (None if keeps_zero else self._ranges(one, alone=True))
             if found is None:
                 return None
             index, ranges = found

@@ -20,6 +20,9 @@ PIECES = "pieces"
 RangeOfSum: TypeAlias = tuple[int, tuple[int, Fraction], int, int]
 """A term with a constant, and the range of its last dimension over which a sum adds it up."""
 
+Widened: TypeAlias = tuple[int, tuple[int, Fraction], tuple[int, int, int]]
+"""A term with a constant, and the range of a dimension, with its size, of which another term has the indices."""
+
 
 class Telling(Enum):
     """How terms tell what is computed."""
@@ -60,6 +63,10 @@ class Terms:
         """Slices of sums of products, by term, dimension and ends: the term, which dimensions it has, and the constant."""
         self.wider: dict[int, tuple[RangeOfSum, ...]] = {}
         """Sums over ranges of an index, by term: as what each index that is summed is one."""
+        self.widened: dict[tuple[int, int], Widened | None] = {}
+        """Of which longer terms others have a range, by term and dimension."""
+        self.infinite: dict[int, bool] = {}
+        """Whether elements of a term may be infinite: they are made of the logarithm of a flag, or of an infinite constant."""
         self.asks = True
         """Whether a new normal form asks something of its operands; not while it only says otherwise what is there already."""
         self.apart: set[tuple[int, tuple[Any, ...]]] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from tvlint.analyses.relations.terms.ranges import side_by_side, some_of
 from tvlint.analyses.relations.transfer.apply import fold_text
@@ -233,21 +233,19 @@ def _wrong_pieces(bounds: Sequence[tuple[int, int]], ordered: Sequence[tuple[int
 
 
 def _side_by_side(world: World, pieces: Sequence[Value], dim: int) -> Value | None:
-    """Return what slices of different values are that make up a dimension in rank order; None where that has no form."""
+    """Return what slices of different values are together, in rank order; None where that has no form."""
     terms, bounds = world.terms, [piece.box[dim] for piece in pieces]
-    size = terms.shape[pieces[0].term][dim]
-    alike = all(
-        piece.clean and piece.box[:dim] + piece.box[dim + 1 :] == pieces[0].box[:dim] + pieces[0].box[dim + 1 :]
-        for piece in pieces
-    )
-    if not terms.arithmetic or not alike or joined(bounds) != ((0, size),):
+    outside = pieces[0].box[:dim], pieces[0].box[dim + 1 :]
+    alike = all(piece.clean and (piece.box[:dim], piece.box[dim + 1 :]) == outside for piece in pieces)
+    if not terms.arithmetic or not alike:
         return None
     if any(terms.whole(piece.term) != piece.term or terms.slot[piece.term] == dim for piece in pieces):
         return None
-    part = [some_of(terms, piece.term, dim, *piece.box[dim]) for piece in pieces]
-    found = [(term, low) for term, (low, _) in zip(part, bounds, strict=True) if term is not None]
+    part = [some_of(terms, piece.term, dim, low, high) for piece, (low, high) in zip(pieces, bounds, strict=True)]
+    *starts, size = accumulate((high - low for low, high in bounds), initial=0)
+    found = [(term, start) for term, start in zip(part, starts, strict=True) if term is not None]
     term = side_by_side(terms, found, dim, size) if len(found) == len(part) else None
-    return None if term is None else world.values.clean(term, (*pieces[0].box[:dim], (0, size), *pieces[0].box[dim + 1 :]))
+    return None if term is None else world.values.clean(term, (*outside[0], (0, size), *outside[1]))
 
 
 def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], members: Sequence[int]) -> dict[int, Value]:

@@ -15,7 +15,7 @@ from typing import Any
 from tvlint.analyses.relations.derivation.state import Machine, Moved, Saved
 from tvlint.analyses.relations.terms.expressions import is_joined
 from tvlint.analyses.relations.terms.product_normal_form import bare, times
-from tvlint.analyses.relations.terms.ranges import among_zeros, side_by_side, some_of
+from tvlint.analyses.relations.terms.ranges import all_of, among_zeros, side_by_side, some_of
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import Pieces, cut, joined, length
@@ -267,6 +267,19 @@ def _as_slice(world: World, value: Value, dim: int) -> Saved | None:
     made = moved_into(world, value, term, dim, start)
     moved = Moved(dim, False, ((0, stop - start),), ((start, stop),))
     return Saved("slice", None, Family.INDEXED, (value,), (made,), moved=moved)
+
+
+def as_all_of(world: World, value: Value | None, gradient: Value) -> Value:
+    """Return the gradient of all of a value as all of a slice, where it is some indices of something longer."""
+    terms = world.terms
+    if value is None or not terms.arithmetic or terms.sealed < 0 or len(value.box) != len(gradient.box):
+        return gradient
+    of_value, shape = world.values.pieces_of(value), terms.shape[terms.whole(value.term)]
+    for dim, size in enumerate(shape):
+        longer = terms.shape[terms.whole(gradient.term)][dim] != size
+        cut = _as_slice(world, gradient, dim) if longer and of_value[dim] == ((0, size),) else None
+        gradient = gradient if cut is None or cut.outputs[0] is None else cut.outputs[0]
+    return gradient
 
 
 def counted(machine: Machine, case: Case, values: tuple[Value, ...], saved: Saved) -> Saved:
@@ -586,7 +599,9 @@ def _gradient_of_slices(world: World, saved: Saved, moved: Moved, gradients: Map
         size = world.terms.shape[whole(operand.term)][dim]
         term = whole(first.term)
         if (start, stop) != (0, size):
-            padded = among_zeros(world.terms, term, dim, start, size)
+            within = all(start <= low and high <= stop for low, high in ways[dim]) and world.terms.arithmetic
+            padded = all_of(world.terms, term, dim, start, size) if within else None
+            padded = among_zeros(world.terms, term, dim, start, size) if padded is None else padded
             if padded is None:
                 raise Mismatch("undecided-gradient", "has a gradient that has no form that is known", refutes=False)
             term = padded

@@ -1,0 +1,105 @@
+"""What ranks reduce of their parts or of blocks of a dimension, and put together from the results."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
+from tvlint.findings import Outcome
+
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
+ATTENTION = "weight q f32[4,3]\nweight k f32[4,3]\nweight v f32[4,3]\ninput x f32[2,6,3]{cp}\n{mask}loss l\nprogram\n"
+ATTENTION += "a = linear(x, q)\nb = linear(x, k)\nc = linear(x, v)\n"
+ONE = ATTENTION.format(cp="", mask="") + "t = transpose(b, 1, 2)\ns = bmm(a, t)\n"
+SOFTMAX = "p = softmax({s}, dim=-1)\no = bmm(p, c)\nz = tanh(o)\nl: f32[] = sum(z)\n"
+CUT = "b{i} = narrow(bg, 1, {at}, 3)\nc{i} = narrow(cg, 1, {at}, 3)\nt{i} = transpose(b{i}, 1, 2)\ns{i} = bmm(a, t{i})\n"
+GREATEST = "m{i} = amax({s}{i}, dim=-1, keepdim=True) || none\n"
+POWERS = "d{i} = sub({s}{i}, {m})\np{i} = exp(d{i})\nn{i} = sum(p{i}, dim=-1, keepdim=True)\no{i} = bmm(p{i}, c{i})\n"
+RESCALED = "f0 = sub(m1, m) || none\nf = exp(f0) || none\nn3 = mul(n1, f)\no3 = mul(o1, f)\n"
+RESCALED += "n = add(n3, n2)\no4 = add(o3, o2)\no = div(o4, n)\nz = tanh(o)\n"
+RESCALED += "l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp\n"
+
+
+def _online(masks: str = "", s: str = "s") -> str:
+    blocks = CUT.format(i=1, at=0) + CUT.format(i=2, at=3) + masks + GREATEST.format(i=1, s=s) + GREATEST.format(i=2, s=s)
+    blocks += "m = maximum(m1, m2) || none\n" + POWERS.format(i=1, s=s, m="m1") + POWERS.format(i=2, s=s, m="m") + RESCALED
+    return "bg = all-gather(b, dim=1) over cp\ncg = all-gather(c, dim=1) over cp\n" + blocks
+
+
+LAST = "l: f32[] = sum(z)"
+HEAD = "mesh cp=2\n" + ATTENTION.format(cp=" cp:S(1)", mask="")
+END = "end reduce-gradients q, k, v over cp\n"
+MEAN = "weight w f32[4,3]\nweight u f32[2,4]\ninput x f32[2,6,3]{cp}\nloss l\nprogram\nh = linear(x, w)\na = gelu(h)\n"
+ROWS = "y = linear(m, u)\nz = tanh(y)\nl: f32[] = sum(z)\n"
+CLASSES = "weight w f32[6,3]{tp}\ninput x f32[5,3]\nloss l\nprogram\ny = linear(x, w)\n"
+IDIOMS = {
+    "attention block by block": Idiom(
+        ONE + SOFTMAX.format(s="s"),
+        HEAD + _online() + END,
+        (
+            ("o3 = mul(o1, f)", "o3 = identity(o1)"),
+            ("n3 = mul(n1, f)", "n3 = identity(n1)"),
+            ("f0 = sub(m1, m)", "f0 = sub(m, m1)"),
+            ("d2 = sub(s2, m)", "d2 = sub(s2, m2)"),
+            ("b2 = narrow(bg, 1, 3, 3)", "b2 = narrow(bg, 1, 2, 3)"),
+            ("c2 = narrow(cg, 1, 3, 3)", "c2 = narrow(cg, 1, 0, 3)"),
+            ("o4 = add(o3, o2)", "o4 = sub(o3, o2)"),
+            (END, "end reduce-gradients q, v over cp\n"),
+        ),
+    ),
+    "log-sum-exps of shards": Idiom(
+        CLASSES.format(tp="") + "e = logsumexp(y, dim=-1)\nz = tanh(e)\nl: f32[] = mean(z)\n",
+        "mesh tp=3\n" + CLASSES.format(tp=" tp:S(0)") + "e0 = logsumexp(y, dim=-1, keepdim=True)\n"
+        "g = all-gather(e0, dim=1) over tp || chunk\ne = logsumexp(g, dim=-1)\nz = tanh(e)\nl: f32[] = mean(z)\n",
+        (
+            ("e = logsumexp(g, dim=-1)", "e = sum(g, dim=-1)"),
+            ("e0 = logsumexp(y, dim=-1, keepdim=True)", "e0 = sum(y, dim=-1, keepdim=True)"),
+            ("over tp || chunk", "over tp"),
+            ("y = linear(x, w)\ne0", "y0 = linear(x, w)\ny = mul(y0, 1.1)\ne0"),
+        ),
+    ),
+    "means of parts": Idiom(
+        MEAN.format(cp="") + "m = mean(a, dim=1)\n" + ROWS,
+        "mesh cp=2\n" + MEAN.format(cp=" cp:S(1)") + "m0 = mean(a, dim=1, keepdim=True)\n"
+        "g = all-gather(m0, dim=1) over cp || chunk\nm = mean(g, dim=1)\n" + ROWS + "end reduce-gradients w over cp\n",
+        (
+            ("m = mean(g, dim=1)", "m = sum(g, dim=1)"),
+            ("m0 = mean(a, dim=1, keepdim=True)", "m0 = sum(a, dim=1, keepdim=True)"),
+            ("end reduce-gradients w over cp\n", ""),
+            ("over cp || chunk", "over cp"),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_what_is_put_together_is_the_whole(name: str) -> None:
+    assert isinstance(numbers_of_proved(IDIOMS[name]), Agreement)
+
+
+@pytest.mark.parametrize(("name", "before", "after"), twins(IDIOMS))
+def test_what_is_put_together_otherwise_is_not(name: str, before: str, after: str) -> None:
+    verdict = IDIOMS[name].verdict(before, after)
+    assert verdict.outcome is Outcome.REFUTED, [reason.message for reason in verdict.reasons]
+
+
+MASK = "i = arange(6) || none\nr = unsqueeze(i, 1) || none\nj = arange({low}, {high}) || none\nh{n} = gt(j, r) || none\n"
+MASK += "w{n} = masked_fill({s}, h{n}, {fill})\n"
+
+
+@pytest.mark.parametrize(("fill", "outcome"), [("-inf", Outcome.UNKNOWN), ("-1e30", Outcome.PROVED)])
+@pytest.mark.parametrize("given", ["", "e = narrow(w0, 2, 3, 3) || none\nm9 = amax(e, dim=-1) || none\n"])
+def test_a_block_that_may_be_masked_throughout_is_proved_where_its_greatest_score_is_a_number(
+    fill: str, outcome: Outcome, given: str
+) -> None:
+    """The greatest of scores that all are minus infinity is no number when it is subtracted from them.
+
+    It is none either where the reference takes that block, too.
+    """
+    masks = [MASK.format(low=at, high=at + 3, n=n, s=f"s{n}", fill=fill) for n, at in ((1, 0), (2, 3))]
+    text = _online("".join(masks), s="w").partition("\n")[2].partition("\n")[2]
+    text = text.replace("(bg", "(b").replace("(cg", "(c").replace("l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp", LAST)
+    reference = ONE + MASK.format(low=0, high=6, n=0, s="s", fill=fill) + given + SOFTMAX.format(s="w0")
+    assert Idiom(reference, ATTENTION.format(cp="", mask="") + text, ()).verdict().outcome is outcome

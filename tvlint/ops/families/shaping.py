@@ -232,7 +232,7 @@ def _expanded(call: Call, as_wide: Mapping[int, str]) -> Bound:
             sizes[f"wide{i}"] = wanted
             if i >= new:
                 operand[i - new] = ONE
-        elif wanted not in (-1, shape[i - new]):
+        elif not call.outputs and wanted not in (-1, shape[i - new]):
             raise MisfitError(f"`{call.op}` of shape {shape} to {size}", f"dimension {i - new} is {shape[i - new]} long")
         else:
             result.append(operand[i - new])

@@ -290,8 +290,8 @@ def _batch(at: int, args: Any) -> _Batch:
     whole, whole_decoded = torch.ones_like(text), torch.ones(len(text), decoded)
     places = torch.arange(args.seq_length).repeat(len(text), 1)
     tokens, labels = next_words[:, :-1].contiguous(), next_words[:, 1:].contiguous()
-    order = (at + torch.arange(len(text))) % 2
-    of_bert = {"text": text, "types": 2 * places // args.seq_length, "is_random": order, "padding_mask": whole}
+    order, seen = (at + torch.arange(len(text))) % 2, (text % 5 > 0).long()  # other places of each sample
+    of_bert = {"text": text, "types": 2 * places // args.seq_length, "is_random": order, "padding_mask": seen}
     of_t5 = {"text_enc": text, "text_dec": tokens.clamp(min=1), "enc_mask": whole, "dec_mask": whole_decoded}
     of_gpt = {"tokens": tokens, "labels": labels, "loss_mask": whole_decoded, "position_ids": places}
     return _Batch(of_gpt, {**of_bert, **of_t5})

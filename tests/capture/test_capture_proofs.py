@@ -103,6 +103,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("few_rows", "few_rows_reference", "dp 3", "2"),
         ("flexible_attention", "flexible_attention_reference", "dp 2", "1"),
         ("contrastive", "contrastive_reference", "dp 2", "1"),
+        ("two_losses", "two_losses_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -111,6 +112,21 @@ def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micr
     facts = dict(verdict.facts)
     assert (facts["mesh"], facts["micro-batches"]) == (mesh, micro_batches)
     assert facts["recorded gradients"] == "agree with the reference's"
+
+
+@pytest.mark.parametrize("phases", [{"forward", "backward"}, {"backward"}])
+def test_losses_that_are_added_with_another_weight_are_not_proved(
+    phases: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("two_losses")
+    weighted = [line for line in lines if line.get("phase") in phases and 0.1 in line.get("arguments", {}).values()]
+    assert len(weighted) == 2 * len(phases)
+    for line in weighted:
+        line["arguments"] = {name: 0.3 if value == 0.1 else value for name, value in line["arguments"].items()}
+    verdict = proof(written(tmp_path, lines), "two_losses_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert [reason.name for reason in verdict.reasons if reason.refutes]
 
 
 def test_gradients_that_are_unscaled_by_another_factor_are_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,8 +380,8 @@ def test_a_gradient_of_a_norm_of_one_head_a_rank_that_is_not_summed_is_not_prove
     prover_alone(monkeypatch)
     lines = lines_of("normed_heads")
     sums = [at for at, line in enumerate(lines) if line.get("communication") == "all-reduce" and "node" not in line]
-    kept = [line for at, line in enumerate(lines) if at not in sums[-1:] + sums[len(sums) // 2 - 1 : len(sums) // 2]]
-    assert len(kept) == len(lines) - 2
+    kept = without(without(lines, sums[-1]), sums[len(sums) // 2 - 1])
+    assert len(kept) == len(lines) - 4
     assert proof(written(tmp_path, kept), "normed_heads_reference").outcome is not Outcome.PROVED
 
 

@@ -293,12 +293,30 @@ class Emitter:
         if written is None:
             raise CrossingError(node.forward.outputs[0], node.mark)
         inputs = tuple(
-            self.as_shape(value, shape) if value else "" for value, shape in zip(node.inputs, written.results, strict=False)
+            self._gradient_given(value, shape, written.compute) if value else ""
+            for value, shape in zip(node.inputs, written.results, strict=False)
         )
         outputs = tuple(
             self._result(value, shape) if value else "" for value, shape in zip(node.outputs, written.operands, strict=False)
         )
         self._add(Backward(written.compute, inputs, outputs, source=self._place()))
+
+    def _gradient_given(self, value: str, shape: Shape, forward: Compute) -> str:
+        """Return the gradient that goes back through an operator, as a value of its own where a pass starts with it at another.
+
+        A sum of losses gives what a pass starts with to each of them as it is.
+        """
+        given = self.as_shape(value, shape)
+        if self._root(value) not in self.lifted.seeds or not self._roots.isdisjoint(forward.outputs):
+            return given
+        name = self._fresh(shape, self.types[self._root(value)].dtype)
+        self._add(Compute("torch.clone", (given,), (name,), source=self._place()))
+        return name
+
+    @property
+    def _roots(self) -> frozenset[str]:
+        """The names of what backward passes start at."""
+        return frozenset(self.titles.values())
 
     # ---- communication ----
 

@@ -112,6 +112,11 @@ class Compute:
     label: str = ""
     draws_over: tuple[str, ...] | None = None
 
+    @property
+    def tensor_operands(self) -> tuple[str, ...]:
+        """Return the inputs that are tensors, in order."""
+        return tuple([operand for operand in self.inputs if isinstance(operand, str)])
+
 
 @dataclass(frozen=True, slots=True)
 class Backward:

@@ -92,12 +92,12 @@ class Lookups:
                 return None
         return OfIndices(sources.pop(), tuple(order)) if len(sources) == 1 else None
 
-    def _operands(self, name: str) -> list[str] | None:
+    def _operands(self, name: str) -> tuple[str, ...] | None:
         """Return what `name` is made of, one element of each; None where it is not made so, and stands for itself."""
         operator = self.made.get(name)
         if operator is None or len(operator.outputs) != 1:
             return None
-        names = [operand for operand in operator.inputs if isinstance(operand, str)]
+        names = operator.tensor_operands
         shapes = [self.shape(each_name) for each_name in (*names, name)]
         if not names or any(shape is None for shape in shapes):
             return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tvlint.analyses.dataflow.def_use import collectives, writes
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role, Tensor
 from tvlint.ops.spec import Trait
@@ -183,7 +183,7 @@ def _rows(facts: Facts, held: _Tokens, back: Communicate, source: str) -> str:
 def _compute(
     facts: Facts, program: Program, operator: Compute, where: tuple[str, int], tokens: dict[str, _Tokens]
 ) -> Iterator[Unpaired]:
-    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    names = operator.tensor_operands
     tensors = facts.plan.tensors
     roles = {name: tensors[name].role if name in tensors else Role.ACTIVATION for name in names}
     data = [name for name in names if roles.get(name) in (Role.ACTIVATION, Role.INPUT)]

@@ -6,14 +6,14 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tvlint.analyses.communication.calls import Call, traffic
 from tvlint.analyses.dataflow.attention import is_attention
 from tvlint.analyses.dataflow.def_use import has
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
-from tvlint.ir.operators import Communicate, Compute, Literal, Receive, Send
+from tvlint.ir.operators import Communicate, Compute, Receive, Send
 from tvlint.ir.plan import Role
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, has_trait, spec_of
@@ -146,7 +146,7 @@ def _advance(state: _Rank, sent: dict[Call, tuple[str, int]], weights: frozenset
     elif isinstance(operator, Communicate):
         state.holds |= {name: (name, -1) for name in operator.outputs}
     elif isinstance(operator, Compute):
-        tensors = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+        tensors = operator.tensor_operands
         if is_attention(operator):
             state.attended.append(_attention(state, where, operator, tensors[0], tensors[1], tensors[2]))
         elif not weights.intersection(tensors):
@@ -164,7 +164,7 @@ def _attention(
     return _Attention(where, operator, *whose, (query, key, value), normalised)
 
 
-def _written_out(state: _Rank, where: Where, operator: Compute, tensors: list[str]) -> None:
+def _written_out(state: _Rank, where: Where, operator: Compute, tensors: Sequence[str]) -> None:
     """Attention in single operators: queries by keys, an exponential or softmax of that, and that by values."""
     scored = [name for name in tensors if name in state.scores]
     spec = spec_of(operator.op)
@@ -249,7 +249,7 @@ def _summed(state: _Rank) -> Iterator[RingDefect]:
     for where, operator, _ in state.steps:
         if not isinstance(operator, Compute) or not operator.outputs:
             continue
-        parts = [operand for operand in operator.inputs if isinstance(operand, str)]
+        parts = operator.tensor_operands
         if len(parts) == 1 and has_trait(operator.op, Trait.SCALING, Trait.CONVERSION, Trait.VIEW) and parts[0] in results:
             results.setdefault(operator.outputs[0], results[parts[0]])
         merged = [part for part in parts if part in results]

@@ -18,4 +18,4 @@ def is_any_attention(operator: Compute) -> bool:
 
 
 def _has_three(operator: Compute) -> bool:
-    return sum(isinstance(operand, str) for operand in operator.inputs) >= 3
+    return len(operator.tensor_operands) >= 3

@@ -27,10 +27,8 @@ def of_kinds(operators: tuple[Operator, ...], kinds: AbstractSet[type]) -> list[
 def reads(operator: Operator) -> tuple[str, ...]:
     """Return the tensors whose values the operator reads, weights of reducers and optimizer steps left out."""
     if isinstance(operator, Compute):
-        return tuple(name for name in operator.inputs if not isinstance(name, Literal))
-    if isinstance(operator, Communicate):
-        return tuple(name for name in operator.inputs if name)
-    if isinstance(operator, Backward):
+        return operator.tensor_operands
+    if isinstance(operator, Communicate | Backward):
         return tuple(name for name in operator.inputs if name)
     if isinstance(operator, Send):
         return (operator.tensor,)
@@ -43,7 +41,12 @@ def uses(operator: Operator) -> tuple[str, ...]:
     """
     if not isinstance(operator, Backward):
         return reads(operator)
-    return (*reads(operator), *(name for name in operator.forward.inputs if not isinstance(name, Literal)))
+    return (*reads(operator), *operator.forward.tensor_operands)
+
+
+def needs(operator: Operator) -> tuple[str, ...]:
+    """Return what the operator uses, and the results of the forward operator that it is the gradient of."""
+    return (*uses(operator), *operator.forward.outputs) if isinstance(operator, Backward) else uses(operator)
 
 
 def writes(operator: Operator) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import reads, writes
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Role
 
 
@@ -30,7 +30,7 @@ def owners(plan: Plan) -> Owners:
     taken = {name for operator in operators if isinstance(operator, Backward) for name in operator.inputs if name}
     for operator in operators:
         if isinstance(operator, Backward):
-            operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+            operands = operator.forward.tensor_operands
             for gradient, owner in zip(operator.outputs, operands, strict=False):
                 (of_weights if owner in weights else of_data).add(gradient)
     _spread(operators, of_weights)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import overwritten, writes
+from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.gradients.precision import bits, is_code, is_peak, is_quantisation
-from tvlint.ir.operators import Communicate, Compute, Literal
+from tvlint.ir.operators import Communicate, Compute
 from tvlint.ir.plan import Plan, Program
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import canonical_name, has_kind, has_trait
@@ -140,7 +140,7 @@ def _in_program(plan: Plan, program: Program) -> Iterator[Misread]:
 
 def _note_source(walk: _Walk, operator: Compute | Communicate) -> None:
     """Note of which names the results are made; what makes a number of a tensor ends the way back."""
-    names = [name for name in operator.inputs if isinstance(name, str)]
+    names = reads(operator)
     is_end = isinstance(operator, Compute) and is_peak(operator)
     sources = frozenset(names) if is_end else frozenset().union(*(walk.sources(name) for name in names))
     for name in writes(operator):
@@ -158,7 +158,7 @@ def _keep(walk: _Walk, source: str, output: str) -> None:
 
 
 def _compute(walk: _Walk, operator: Compute) -> None:
-    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    names = operator.tensor_operands
     outputs = [name for name in writes(operator) if name]
     flat = [name for name in names if isinstance(name, str)]
     if len(flat) != len(names) or not flat or not outputs:

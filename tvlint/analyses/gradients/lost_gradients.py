@@ -10,7 +10,7 @@ from tvlint.analyses.dataflow.def_use import overwritten, reads, with_sources, w
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.gradients.undefined_uses import missing
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan
 
 
@@ -96,7 +96,7 @@ def _starved(plan: Plan) -> Iterator[LostGradient]:
 def _given(operator: Operator) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield the results and operands of a forward operator by which its backward gives gradients; empty where it gives none."""
     if isinstance(operator, Backward) and any(operator.inputs):
-        operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+        operands = operator.forward.tensor_operands
         for name, of in zip_longest(operator.outputs[: len(operands)], operands, fillvalue=""):
             yield (operator.forward.outputs[0], of), name
 

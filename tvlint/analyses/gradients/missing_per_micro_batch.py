@@ -90,7 +90,7 @@ def _given(plan: Plan, name: str, weights: frozenset[str]) -> Iterator[tuple[str
     for index, operator in enumerate(plan.segments[name].operators):
         if not isinstance(operator, Backward):
             continue
-        operands = [operand for operand in operator.forward.inputs if isinstance(operand, str)]
+        operands = operator.forward.tensor_operands
         for operand, gradient in zip_longest(operands, operator.outputs[: len(operands)], fillvalue=""):
             if operand in weights:
                 yield operand, operator.forward.outputs, index, bool(gradient)
@@ -100,7 +100,7 @@ def _taken(segment: Segment, weights: frozenset[str]) -> Iterator[tuple[str, tup
     """Yield the weights that the operators of a segment take, with the outputs of each."""
     for index, operator in enumerate(segment.operators):
         if isinstance(operator, Compute):
-            for operand in (name for name in operator.inputs if isinstance(name, str) and name in weights):
+            for operand in (name for name in operator.tensor_operands if name in weights):
                 yield operand, operator.outputs, index
 
 

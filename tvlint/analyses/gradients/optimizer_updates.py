@@ -32,7 +32,7 @@ def updated_weights(plan: Plan) -> frozenset[str]:
                     found.update(overwritten(operator))
                 found.update(weights.intersection(operator.outputs))
                 if is_step(operator):
-                    found.update(operand for operand in operator.inputs if isinstance(operand, str))
+                    found.update(operator.tensor_operands)
     storages = {plan.tensors[name].storage for name in found if name in plan.tensors} - {""}
     found.update(name for name, tensor in plan.tensors.items() if tensor.storage in storages)
     return frozenset(found & plan.tensors.keys())

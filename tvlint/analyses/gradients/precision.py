@@ -130,7 +130,7 @@ def _stale(plan: Plan, program: Program) -> Iterator[Stale]:
                 from_peak[output] = from_peak.get(source, frozenset())
         if not isinstance(operator, Compute):
             continue
-        names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+        names = operator.tensor_operands
         peaks = frozenset().union(*(from_peak.get(name, frozenset()) for name in names))
         if names and _keeps_peak(operator.op):
             alike.update(dict.fromkeys(operator.outputs, alike.get(names[0], names[0])))

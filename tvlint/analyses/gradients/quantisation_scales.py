@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.gradients.precision import is_peak, is_quantisation
-from tvlint.ir.operators import Collective, Communicate, Compute, Literal
+from tvlint.ir.operators import Collective, Communicate, Compute
 from tvlint.ir.plan import Plan, Program
 
 _JOINS = (Collective.ALL_GATHER, Collective.GATHER, Collective.ALL_TO_ALL)
@@ -56,7 +56,7 @@ def _in_program(plan: Plan, program: Program) -> Iterator[Foreign]:
             continue
         if not isinstance(operator, Compute):
             continue
-        names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+        names = operator.tensor_operands
         for codes in names:
             if codes in joined and joined[codes][0] in names:
                 scale, at = joined[codes]

@@ -75,7 +75,7 @@ class _Flow:
         for operator in operators:
             if not isinstance(operator, Backward):
                 continue
-            read = {name for name in operator.forward.inputs if isinstance(name, str)}
+            read = set(operator.forward.tensor_operands)
             if read & of_batch and not read & shared:
                 for name in _reached(users, [name for name in writes(operator) if name not in gradients], gradients):
                     gradients[name] = operator

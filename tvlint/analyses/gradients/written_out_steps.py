@@ -14,7 +14,7 @@ from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import is_step
-from tvlint.ir.operators import SUMS, Backward, Collective, Communicate, Compute, Literal, Operator, Update
+from tvlint.ir.operators import SUMS, Backward, Collective, Communicate, Compute, Operator, Update
 from tvlint.ir.placement import Replicate
 from tvlint.ir.plan import Plan, Program, Role
 from tvlint.ops.spec import Family, Trait
@@ -257,7 +257,7 @@ class _Ledger:
         given = tuple(map(self._value, reads(operator)))
         if isinstance(operator, Backward):
             self.goes_back = True
-            tensors = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+            tensors = operator.forward.tensor_operands
             operands = tuple(map(self._value, tensors))
             wanted = [name for name in operator.outputs if name]
             if _has(operator.forward, {Trait.CONTRACTION}) and wanted:

@@ -56,7 +56,7 @@ def _key(operand: object) -> str:
 
 def _wrong(plan: Plan, operator: Compute) -> str:
     """Return what of an annotation is not so; empty where all is, and where that is not known."""
-    names = [name for name in operator.inputs if isinstance(name, str)]
+    names = operator.tensor_operands
     if any(name not in plan.tensors for name in (*names, *operator.outputs)):
         return ""
     given = tuple(operand if isinstance(operand, Literal) else plan.tensors[operand].shape for operand in operator.inputs)

@@ -17,7 +17,6 @@ from tvlint.ir.operators import (
     Collective,
     Communicate,
     Compute,
-    Literal,
     Operator,
     ReduceGradients,
     Update,
@@ -134,7 +133,7 @@ def _converts(plan: Plan, operator: Communicate) -> DtypeError | None:
 
 def _values_of_other_keys(plan: Plan, operator: Compute) -> MisfitError | None:
     """Return what does not fit where a kernel of which only the kind is known attends to keys without their values."""
-    names = [name for name in operator.inputs if isinstance(name, str)][:3]
+    names = operator.tensor_operands[:3]
     shapes = [plan.tensors[name].shape for name in names]
     if not is_any_attention(operator) or len({len(shape) for shape in shapes}) > 1 or len(shapes[0]) < 3:
         return None
@@ -164,7 +163,7 @@ def _other_pieces(plan: Plan, operator: Update, scattered: frozenset[str]) -> It
 
 def _other_shapes(plan: Plan, operator: Backward, kinds: Mapping[str, int]) -> MisfitError | None:
     """Return which gradient has another shape than the value that it is the gradient of, if one has."""
-    operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+    operands = operator.forward.tensor_operands
     for gradients, values in ((operator.inputs, operator.forward.outputs), (operator.outputs, operands)):
         for gradient, of in zip(gradients, values, strict=False):
             if kinds.get(gradient) == kinds.get(of) or gradient not in kinds or of not in kinds:

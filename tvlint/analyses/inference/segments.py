@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from tvlint.analyses.dataflow.def_use import overwritten
+from tvlint.analyses.dataflow.def_use import needs, overwritten, reads, writes
 from tvlint.analyses.inference.accumulation import replaces_gradients
 from tvlint.ir.operators import (
     Await,
     Backward,
     Communicate,
     Compute,
-    Literal,
     Operator,
-    Receive,
     Record,
     ReduceGradients,
-    Send,
     Update,
     Wait,
 )
@@ -37,40 +34,12 @@ class ImplicitSegment:
     micro_batch: int
 
 
-def reads(operator: Operator) -> tuple[str, ...]:
-    """Return the tensors that `operator` reads by name, operands of a backward's forward operator left out."""
-    if isinstance(operator, Compute):
-        return tuple(name for name in operator.inputs if not isinstance(name, Literal))
-    if isinstance(operator, Backward):
-        return tuple(name for name in operator.inputs if name)
-    if isinstance(operator, Communicate):
-        return operator.inputs
-    if isinstance(operator, Send):
-        return (operator.tensor,)
-    return ()
-
-
-def writes(operator: Operator) -> tuple[str, ...]:
-    """Return the tensors that `operator` produces by name."""
-    if isinstance(operator, Compute | Communicate):
-        return operator.outputs
-    if isinstance(operator, Backward):
-        return tuple(name for name in operator.outputs if name)
-    if isinstance(operator, Receive):
-        return (operator.tensor,)
-    return ()
-
-
 def signature(operators: Sequence[Operator], everywhere: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what `operators` read from outside, names visible `everywhere` left out, and all that they produce."""
     inputs: dict[str, None] = {}
     outputs: dict[str, None] = {}
     for operator in operators:
-        names = reads(operator)
-        if isinstance(operator, Backward):
-            forward = operator.forward
-            names += (*reads(forward), *forward.outputs)
-        for name in names:
+        for name in needs(operator):
             if name not in outputs and name not in everywhere:
                 inputs[name] = None
         changed = (name for name in overwritten(operator) if name not in everywhere)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.attention import is_any_attention
-from tvlint.analyses.inference.segments import reads, writes
+from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Value
 from tvlint.ir.plan import Role, Tensor
@@ -84,7 +84,7 @@ def result_types(
 def _made(operator: Compute) -> list[tuple[tuple[int, ...], str]]:
     """Return shape and dtype of a tensor that is made of constants alone."""
     spec = spec_of(operator.op)
-    if spec is None or any(isinstance(operand, str) for operand in operator.inputs):
+    if spec is None or operator.tensor_operands:
         return []
     given = tuple(operand for operand in operator.inputs if isinstance(operand, Literal))
     try:
@@ -161,7 +161,7 @@ def _named_after(name: str, found: Mapping[str, Tensor]) -> str:
 
 def _settle_backward(operator: Backward, found: dict[str, Tensor], undecided: set[str], given: Set[str]) -> bool:
     """Add the gradients that `operator` makes or takes; one that nothing makes, in `given`, is not that of what takes it."""
-    operands = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+    operands = operator.forward.tensor_operands
     pairs = [*zip(operator.inputs, operator.forward.outputs, strict=False), *zip(operator.outputs, operands, strict=False)]
     settled = True
     for gradient, of in pairs:
@@ -242,12 +242,12 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
         return [(found[operator.inputs[0]].shape, cast)]
     if bound is None and is_any_attention(operator):
-        query, _, value = [found[name] for name in operator.inputs if isinstance(name, str)][:3]
+        query, _, value = [found[name] for name in operator.tensor_operands][:3]
         return [((*query.shape[:-1], *value.shape[-1:]), query.dtype)]
     if has_kind(operator.op, Trait.CLASS_LOSS) and operator.attributes.get("reduction", "mean") in ("mean", "sum"):
         first = operator.inputs[0]
         return [((), found[first].dtype)] if isinstance(first, str) and len(operator.outputs) == 1 else []
-    tensors = [found[name] for name in operator.inputs if not isinstance(name, Literal)]
+    tensors = [found[name] for name in operator.tensor_operands]
     is_cast = has_trait(operator.op, Trait.CONVERSION)
     alike = is_cast and operator.op.rsplit(".", 1)[-1] == "type_as"
     if (alike or has_trait(operator.op, Trait.LIKE)) and len(operator.outputs) == 1:
@@ -299,7 +299,7 @@ def _of_whole_numbers(operator: Compute, dtype: str) -> str:
 
 def _check_types(spec: OpSpec, indices: Collection[int], operator: Compute, found: Mapping[str, Tensor]) -> None:
     """Raise DtypeError for operands whose types of numbers the operator does not take together."""
-    dtypes = [found[name].dtype for name in operator.inputs if not isinstance(name, Literal)]
+    dtypes = [found[name].dtype for name in operator.tensor_operands]
     expected = expected_types(spec.traits, dtypes, indices, operator.attributes) if dtypes else ""
     if expected:
         raise DtypeError(f"`{operator.op}` of types {', '.join(dtypes)}", expected)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import overwritten
+from tvlint.analyses.dataflow.def_use import overwritten, reads
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Held
@@ -210,15 +210,15 @@ def _copied(plan: Plan) -> dict[str, str]:
     """Return by state the weight into which it is copied, in whatever type and shape, where it is one."""
     run = plan.operators()
     operators = [operator for operator in run if isinstance(operator, Compute | Communicate)]
-    made = {name: operator.inputs for operator in operators for name in operator.outputs}
+    made = {name: reads(operator) for operator in operators for name in operator.outputs}
     found: dict[str, set[str]] = {}
     for each_operator in operators:
         written = overwritten(each_operator) if isinstance(each_operator, Compute) and len(each_operator.inputs) == 2 else ()
         for weight in (name for name in written if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT):
-            sources, seen = [name for name in each_operator.inputs if name != weight and isinstance(name, str)], set[str]()
+            sources, seen = [name for name in reads(each_operator) if name != weight], set[str]()
             while len(sources) == 1 and sources[0] in made.keys() - seen:
                 seen.add(sources[0])
-                sources = [name for name in made[sources[0]] if isinstance(name, str)]
+                sources = [*made[sources[0]]]
             if len(sources) == 1 and sources[0] in plan.tensors and plan.tensors[sources[0]].role is Role.STATE:
                 found.setdefault(sources[0], set()).add(weight)
     return {state: next(iter(weights)) for state, weights in found.items() if len(weights) == 1}

@@ -385,7 +385,7 @@ def _holders(plan: Plan) -> dict[tuple[int, str], tuple[int, ...]]:
     pieces: dict[tuple[int, str], tuple[str, Box]] = {}
     for program in plan.programs:
         computed = (operator for _, _, operator in plan.run_by(program) if isinstance(operator, Compute))
-        named = {name for operator in computed for name in operator.inputs if isinstance(name, str)}
+        named = {name for operator in computed for name in operator.tensor_operands}
         for name in sorted(named):
             tensor = plan.tensors.get(name)
             if tensor is None or tensor.role is not Role.WEIGHT or tensor.gradient == "":

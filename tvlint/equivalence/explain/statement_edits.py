@@ -103,8 +103,8 @@ def _as_in_the_reference(plan: Plan, known: _Known, group: Sequence[Compute]) ->
     """
     first = group[0]
     there = known.by_results.get(first.outputs) if first.outputs else None
-    tensors = [operand for operand in first.inputs if isinstance(operand, str)]
-    if there is None or sum(isinstance(operand, str) for operand in there.inputs) != len(tensors):
+    tensors = first.tensor_operands
+    if there is None or len(there.tensor_operands) != len(tensors):
         return
     waiting = iter(tensors)
     inputs: tuple[Operand, ...] = tuple(operand if isinstance(operand, Literal) else next(waiting) for operand in there.inputs)
@@ -264,7 +264,7 @@ def _gradients(plan: Plan) -> dict[str, str]:
     found: dict[str, str] = {}
     for operator in plan.operators():
         if isinstance(operator, Backward):
-            tensors = [operand for operand in operator.forward.inputs if isinstance(operand, str)]
+            tensors = operator.forward.tensor_operands
             pairs = chain(
                 zip(tensors, operator.outputs, strict=False), zip(operator.forward.outputs, operator.inputs, strict=False)
             )

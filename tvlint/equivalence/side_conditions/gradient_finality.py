@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvlint.analyses.dataflow.def_use import has, overwritten
+from tvlint.analyses.dataflow.def_use import has, overwritten, uses, writes
 from tvlint.analyses.dataflow.step_scope import only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Defect, at
-from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, ReduceGradients, Send, Update
+from tvlint.ir.operators import Operator, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Program, Role, Step
 
 _ENDS = frozenset({ReduceGradients, Update})
@@ -56,7 +56,7 @@ class Finals:
             return _Touches(operator, reduces=operator.weights)
         if isinstance(operator, Update):
             return _Touches(operator, updates=operator.weights)
-        inputs, outputs = _names(operator)
+        inputs, outputs = uses(operator), writes(operator)
         adds = tuple(self._owner[name] for name in outputs if name in self._owner)
         takes = tuple(self._owner[name] for name in inputs if name in self._owner)
         reads = tuple(name for name in inputs if name in self._weights)
@@ -119,17 +119,3 @@ class Finals:
             and len({(reducer.reduce, reducer.divisor, reducer.group) for reducer in reducers_of_name}) == 1
             if reducers_of_name[0].reduce == "avg" and reducers_of_name[0].divisor == 1
         }
-
-
-def _names(operator: Operator) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the tensors that an operator reads and makes."""
-    if isinstance(operator, Compute):
-        return tuple(name for name in operator.inputs if isinstance(name, str)), operator.outputs
-    if isinstance(operator, Backward):
-        forward = tuple(name for name in operator.forward.inputs if isinstance(name, str))
-        return (*operator.inputs, *forward), operator.outputs
-    if isinstance(operator, Communicate):
-        return operator.inputs, operator.outputs
-    if isinstance(operator, Send):
-        return (operator.tensor,), ()
-    return ((), (operator.tensor,)) if isinstance(operator, Receive) else ((), ())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tvlint.analyses.dataflow.def_use import of_kinds, reads, writes
 from tvlint.analyses.relations.defect import Defect
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive
 from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
 
 
@@ -58,4 +58,4 @@ def _taken(segment: Segment, made: set[tuple[str, ...]]) -> set[str]:
 def _read(operator: Operator, made: set[tuple[str, ...]]) -> Iterator[str]:
     yield from reads(operator)
     if isinstance(operator, Backward) and operator.forward.outputs not in made:
-        yield from (name for name in operator.forward.inputs if not isinstance(name, Literal))
+        yield from operator.forward.tensor_operands

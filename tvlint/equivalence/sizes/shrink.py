@@ -173,7 +173,7 @@ def _loads(plan: Plan, operator: Compute, names: Sequence[str]) -> bool:
 def _bound(plan: Plan, operator: Compute) -> tuple[OpSpec, Bound] | None:
     """Return the row of an operator in the table and what it means of these operands; None where it is not known."""
     spec, tensors = spec_of(operator.op), plan.tensors
-    names = [name for name in (*operator.inputs, *operator.outputs) if isinstance(name, str)]
+    names = [*operator.tensor_operands, *operator.outputs]
     if spec is None or any(name not in tensors for name in names):
         return None
     given = tuple(each if isinstance(each, Literal) else tensors[each].shape for each in operator.inputs)
@@ -305,7 +305,7 @@ class _Sizes:
                 self._compute(at, operator, kept)
             elif isinstance(operator, Backward):
                 self._compute(at, operator.forward, kept)
-                operands = [each for each in operator.forward.inputs if isinstance(each, str)]
+                operands = operator.forward.tensor_operands
                 for one, other in (
                     *zip(operator.inputs, operator.forward.outputs, strict=False),
                     *zip(operator.outputs, operands, strict=False),
@@ -315,7 +315,7 @@ class _Sizes:
                 self._communicate(at, operator)
 
     def _compute(self, at: int, operator: Compute, kept: set[int]) -> None:
-        names = [name for name in (*operator.inputs, *operator.outputs) if isinstance(name, str)]
+        names = [*operator.tensor_operands, *operator.outputs]
         if _loads(self.plans[at], operator, names):
             return
         held = [self.dims[at][name] for name in names if name in self.dims[at]]
@@ -471,7 +471,7 @@ class _Sizes:
 
     def _stated(self, at: int, operator: Compute, tensors: Mapping[str, Tensor]) -> Compute:
         plan = self.plans[at]
-        names = [name for name in (*operator.inputs, *operator.outputs) if isinstance(name, str)]
+        names = [*operator.tensor_operands, *operator.outputs]
         if any(name not in tensors or tensors[name].shape != plan.tensors[name].shape for name in names):
             both = _bound(plan, operator)
             if both is not None and both[0].family is not Family.RESHAPE:
@@ -491,7 +491,7 @@ class _Sizes:
 
 def _with_sizes(plan: Plan, operator: Compute, spec: OpSpec, bound: Bound, tensors: Mapping[str, Tensor]) -> Compute:
     """Return an operator whose sizes and bounds are those of smaller operands and results."""
-    operands = [name for name in operator.inputs if isinstance(name, str)]
+    operands = operator.tensor_operands
     sizes: dict[Value, Value] = {}
     attributes = dict(operator.attributes)
     for words, name in (*zip(bound.operands, operands, strict=True), *zip(bound.outputs, operator.outputs, strict=False)):
@@ -537,7 +537,7 @@ def _means_the_same(plan: Plan, before: Compute, small: Plan, after: Compute) ->
     fields = ("operands", "outputs", "reduced", "averaged", "whole", "linear", "indices", "counts", "masked", "shape_only")
     if any(getattr(bound, name) != getattr(other, name) for name in fields) or bound.sizes.keys() != other.sizes.keys():
         return False
-    operands = [small.tensors[name].shape for name in after.inputs if isinstance(name, str)]
+    operands = [small.tensors[name].shape for name in after.tensor_operands]
     sizes = other.sizes_of(after.op, operands)
     results = [small.tensors[name].shape for name in after.outputs]
     old = [plan.tensors[name].shape for name in before.outputs]

@@ -40,7 +40,7 @@ def _relied_on(plan: Plan) -> Iterator[str]:
         cast = operator.forward if isinstance(operator, Backward) else operator
         if not isinstance(cast, Compute) or _plain(cast, plan.tensors) is cast:
             continue
-        operand, *others = (each for each in cast.inputs if isinstance(each, str))
+        operand, *others = cast.tensor_operands
         yield from (*others, *([operand] if holds_whole_numbers(type_of_cast(cast, plan.tensors)) else []))
 
 
@@ -58,7 +58,7 @@ def with_flags(plan: Plan) -> Plan:
         for operator, instead in zip(segment.operators, segments[name].operators, strict=True)
         if isinstance(operator, Compute) and operator is not instead
     )
-    names = (each for operator in changed for each in operator.inputs if isinstance(each, str))
+    names = (each for operator in changed for each in operator.tensor_operands)
     return replace(plan, segments=segments) if have_declared_types(plan, names) else plan
 
 

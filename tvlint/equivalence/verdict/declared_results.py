@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import writes
+from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.inference.shapes_and_gradients import implied_types
 from tvlint.ir.operators import Communicate, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Role
@@ -99,7 +99,7 @@ def have_declared_types(plan: Plan, names: Iterable[str]) -> bool:
             if _kind(given) != kind:
                 return False
             if isinstance(maker, Communicate) or not has_trait(maker.op, *_SETTLES):
-                waiting += [each for each in maker.inputs if isinstance(each, str)]
+                waiting += reads(maker)
             elif has_trait(maker.op, Trait.CONVERSION):
                 waiting += [each for each in maker.inputs[1:] if isinstance(each, str)]
     return True

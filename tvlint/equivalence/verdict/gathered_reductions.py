@@ -100,7 +100,7 @@ class _Rewriting:
                 self.pieces[operator.outputs[0]] = operator.inputs[0], operator
                 self.gathered.setdefault(operator.inputs[0], []).append(operator.outputs[0])
         elif isinstance(operator, Compute) and len(operator.outputs) == 1 and self.times[operator.outputs[0]] == 1:
-            names = [operand for operand in operator.inputs if isinstance(operand, str)]
+            names = operator.tensor_operands
             bound = bound_in(operator, self.plan.tensors) if len(names) == 1 and names[0] in self.pieces else None
             if bound is not None and not operator.in_place and has_declared_shapes(self.plan, operator):
                 yield from self._of_pieces(operator, names[0], bound)

@@ -78,7 +78,7 @@ def _has_pieces(plan: Plan, rank: int) -> bool:
     for program in plan.programs:
         run = plan.run_by(program) if rank in program.ranks else ()
         for operator in (operator for _, _, operator in run if isinstance(operator, Compute)):
-            for tensor in (plan.tensors[name] for name in operator.inputs if isinstance(name, str) and name in plan.tensors):
+            for tensor in (plan.tensors[name] for name in operator.tensor_operands if name in plan.tensors):
                 if tensor.logical and tensor.region is not None:
                     regions.setdefault(tensor.logical, set()).add(tensor.region)
     return any(len(found) > 1 for found in regions.values())
@@ -96,7 +96,7 @@ def _read_again(readers: Readers, defect: Defect) -> bool:
         return False
     forward = defect.place.forward if isinstance(defect.place, Backward) else defect.place
     spec = spec_of(forward.op)
-    again = [reader for name in forward.inputs if isinstance(name, str) for reader in readers.get(name, ())]
+    again = [reader for name in forward.tensor_operands for reader in readers.get(name, ())]
     return (
         spec is not None
         and Trait.SOFTMAX in spec.traits
@@ -207,7 +207,7 @@ def _is_undone(readers: Readers, defect: Defect) -> bool:
 def _undoes(reader: Operator | None, inverse: frozenset[str], seen: set[str]) -> bool:
     if not isinstance(reader, Compute) or not _is(reader, *inverse):
         return False
-    names = [operand for operand in reader.inputs if isinstance(operand, str)]
+    names = reader.tensor_operands
     return not _is(reader, "mul") or (len(names) == 2 and seen.issuperset(names))
 
 

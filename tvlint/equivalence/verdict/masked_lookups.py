@@ -99,11 +99,11 @@ class _Scene(Lookups):
         spec = spec_of(chain[0].op)
         assert spec is not None
         picks = spec.name == PICK
-        names = [operand for operand in chain[0].inputs if isinstance(operand, str)]
+        names = chain[0].tensor_operands
         if len(names) != 2 or len(last.outputs) != 1 or (chain[0].attributes and not picks):
             return None
         table, indices = names if picks else names[::-1]
-        mask = [operand for operand in last.inputs if isinstance(operand, str) and operand != last.inputs[place]]
+        mask = [operand for operand in last.tensor_operands if operand != last.inputs[place]]
         if len(mask) != 1 or last.in_place:
             return None
         index, flag = self.made_of(indices), self.made_of(mask[0])
@@ -282,7 +282,7 @@ def _change(plan: Plan, found: _Masked, known: _Uses) -> _Change | None:
     inputs: dict[str, tuple[str, ...]] = {places[0]: ()}
     if gradient is not None:
         instead[id(back[-1])] = gradient
-        inputs[places[1]] = tuple(operand for operand in found.lookup.inputs if isinstance(operand, str))
+        inputs[places[1]] = found.lookup.tensor_operands
     return _Change(instead, frozenset(inner | between), inputs)
 
 
@@ -297,7 +297,7 @@ def _gradient(found: _Masked, back: list[Backward]) -> Backward | None:
             return None
     first, last = back[0], back[-1]
     table = str(found.lookup.inputs[0 if found.lookup.op == PICK_IN_RANGE else 1])
-    names = [operand for operand in last.forward.inputs if isinstance(operand, str)]
+    names = last.forward.tensor_operands
     given = dict(zip(names, last.outputs, strict=False))
     if any(gradient and name != table for name, gradient in given.items()):
         return None

@@ -41,7 +41,7 @@ def _mixing(plan: Plan, program: Program, known: Mapping[str, Slot]) -> Iterator
     for _, _, operator in plan.run_by(program):
         if not isinstance(operator, Compute) or not any(_is_mixed(known.get(name)) for name in operator.outputs):
             continue
-        names = [name for name in operator.inputs if isinstance(name, str)]
+        names = operator.tensor_operands
         parts = [name for name in names if isinstance(value := known.get(name), Value) and value.leaves]
         if parts and not any(_is_mixed(known.get(name)) for name in names):
             yield parts[0], operator

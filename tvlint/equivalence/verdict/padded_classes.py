@@ -62,7 +62,7 @@ def _found(plan: Plan, segment: Segment) -> Iterator[_Padded]:
 
     constant: dict[str, Array] = {}
     for operator in segment.operators:
-        names = [operand for operand in operator.inputs if isinstance(operand, str)] if isinstance(operator, Compute) else []
+        names = operator.tensor_operands if isinstance(operator, Compute) else []
         before = {name: constant[name] for name in names if name in constant}
         for name in writes(operator):
             constant.pop(name, None)
@@ -135,7 +135,7 @@ def _with_slice(plan: Plan, found: _Padded) -> Plan:
     """Return the plan with a slice of the scores in the place of the operator."""
     (name,) = found.operator.outputs
     cut = (found.scores, Literal(_DIM), Literal(0), Literal(found.count))
-    names = [operand for operand in found.operator.inputs if isinstance(operand, str)]
+    names = found.operator.tensor_operands
     changed: dict[str, tuple[int, ...]] = {}
     segments: dict[str, Segment] = {}
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from tvlint.analyses.dataflow.def_use import uses, writes
 from tvlint.equivalence.verdict.declared_results import has_declared_shapes
 from tvlint.equivalence.verdict.unread import times_written
-from tvlint.ir.operators import Backward, Compute, Literal, Operator
+from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import GIVEN, Plan
 from tvlint.ops.families.slicing import looked_up_at
 from tvlint.ops.spec import Bound, Family, Trait
@@ -124,7 +124,7 @@ class _Rows:
 
     def _instead(self, operator: Compute) -> Compute:
         """Return an operator, or a copy in the place of what sorts rows or puts them back; note how its results are sorted."""
-        tensors = [name for name in operator.inputs if not isinstance(name, Literal)]
+        tensors = operator.tensor_operands
         for name in tensors:
             self.orders.setdefault(name, None)
         if not any(self.orders.get(name) or name in self.permutations for name in tensors):
@@ -183,7 +183,7 @@ class _Rows:
         for name, order in zip(operator.inputs, results, strict=False):
             if name and self.orders.get(name) != order:
                 raise _OtherwiseUsedError
-        operands = [self.orders.get(name) for name in forward.inputs if not isinstance(name, Literal)]
+        operands = [self.orders.get(name) for name in forward.tensor_operands]
         self._note(operator.outputs, operands, again=True)
 
     def _note(self, names: Sequence[str], orders: Iterable[_Order], again: bool = False) -> None:

@@ -14,7 +14,7 @@ write so what they do with gradients. Norms and stacks of them that nothing read
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tvlint.analyses.dataflow.def_use import stream_of
@@ -68,7 +68,7 @@ class _Rewriting:
     times: Mapping[str, int]
     tensors: dict[str, Tensor] = field(default_factory=dict)
     squares: dict[str, str] = field(default_factory=dict)
-    stacks: dict[str, list[str]] = field(default_factory=dict)
+    stacks: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def instead(self, operator: Operator) -> Iterator[Operator]:
         """Yield what takes the place of an operator."""
@@ -79,7 +79,7 @@ class _Rewriting:
             yield operator
             return
         (made,) = operator.outputs
-        names = [operand for operand in operator.inputs if isinstance(operand, str)]
+        names = operator.tensor_operands
         if self._is_whole_norm(operator, names):
             yield from self._root(operator, names[0])
         elif names and self.squares.keys() >= {*names} and _joins(operator):
@@ -114,7 +114,7 @@ class _Rewriting:
             yield replace(operator, inputs=inputs, outputs=(square,))
         self.squares[made] = square
 
-    def _is_whole_norm(self, operator: Compute, names: list[str]) -> bool:
+    def _is_whole_norm(self, operator: Compute, names: Sequence[str]) -> bool:
         """Return whether an operator is the root of the sum of all squares of a tensor."""
         bound = bound_in(operator, self.plan.tensors) if has_trait(operator.op, Trait.NORM) else None
         made = self.plan.tensors.get(operator.outputs[0])

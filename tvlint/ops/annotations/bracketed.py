@@ -34,7 +34,7 @@ def without_bracketed(operator: Compute, shapes: Mapping[str, Shape]) -> tuple[C
     That it is too where sizes do not follow from the shapes of its operands and the constants that it is given by name.
     """
     said, _ = apart(operator.op)
-    tensors = [operand for operand in operator.inputs if isinstance(operand, str)]
+    tensors = operator.tensor_operands
     if "(" not in said or any(name not in shapes for name in tensors):
         return (operator,)
     inputs = tuple(operand if isinstance(operand, Literal) else shapes[operand] for operand in operator.inputs)

@@ -8,6 +8,7 @@ from itertools import groupby, product
 from math import gcd
 from operator import itemgetter
 
+from tvlint.analyses.dataflow.def_use import needs, writes
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
@@ -25,7 +26,7 @@ from tvlint.readers.capture.lifting.program import Program as Followed
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired, uses_of
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of, whole_box
-from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, makes_of, prepare, reads_of, write_rank
+from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, prepare, write_rank
 from tvlint.readers.capture.rewriting.constant_places import with_constant_places
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.rewriting.flat_weights import without_flat_weights
@@ -510,7 +511,7 @@ def _borders(rank_program: RankProgram, tensors: Mapping[str, Tensor]) -> list[t
     made: dict[tuple[int, str], int] = {}
     for index, run in enumerate(rank_program.runs):
         for operator in run.operators:
-            for name in makes_of(operator):
+            for name in writes(operator):
                 made.setdefault((run.micro_batch, name), index)
     inputs: list[dict[str, None]] = [{} for _ in rank_program.runs]
     outputs: list[dict[str, None]] = [{} for _ in rank_program.runs]
@@ -524,7 +525,7 @@ def _borders(rank_program: RankProgram, tensors: Mapping[str, Tensor]) -> list[t
             elif known is not None and known.role is Role.INPUT:
                 inputs[index][name] = None
         for operator in run.operators:
-            for name in makes_of(operator):
+            for name in writes(operator):
                 if name == LOSS or (name in tensors and tensors[name].role is Role.GRADIENT):
                     outputs[index][name] = None
     return [(tuple(here), tuple(there)) for here, there in zip(inputs, outputs, strict=True)]
@@ -532,7 +533,7 @@ def _borders(rank_program: RankProgram, tensors: Mapping[str, Tensor]) -> list[t
 
 def _reads(run: Run) -> Iterable[str]:
     for operator in run.operators:
-        yield from (name for name in reads_of(operator) if name)
+        yield from (name for name in needs(operator) if name)
 
 
 def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from tvlint.analyses.dataflow.def_use import needs, writes
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
-from tvlint.ir.operators import Backward, Communicate, Compute, Group, Operator, Receive, ReduceGradients, Send
+from tvlint.ir.operators import Group, ReduceGradients
 from tvlint.readers.capture.emit import Emitter, Run, Shape
 from tvlint.readers.capture.lifting.calls import PUT, SELECT
 from tvlint.readers.capture.lifting.dead import with_nothing_in_unread_counts, without_dead
@@ -241,12 +242,12 @@ def write_rank(
 
 def _drop_unread_turns(emitter: Emitter) -> None:
     """Leave out permutations that are read through other permutations alone, which are written as ones of what those are of."""
-    read = {name for run in emitter.runs for operator in run.operators for name in reads_of(operator)}
+    read = {name for run in emitter.runs for operator in run.operators for name in needs(operator)}
     unread = emitter.turned.keys() - read
     for name in unread:
         del emitter.declared[name]
     for run in emitter.runs:
-        run.operators = [each for each in run.operators if unread.isdisjoint(makes_of(each))]
+        run.operators = [each for each in run.operators if unread.isdisjoint(writes(each))]
 
 
 def _reducers(prepared: Prepared) -> tuple[ReduceGradients, ...]:
@@ -265,21 +266,3 @@ def _reducers(prepared: Prepared) -> tuple[ReduceGradients, ...]:
             ReduceGradients((reducer.weight,), group, reducer.reduce, reducer.divisor, scatter=reducer.scatter, source=place)
         )
     return tuple(found)
-
-
-def reads_of(operator: Operator) -> tuple[str, ...]:
-    """Return the names that an operator reads; those that a gradient needs of its computation are among them."""
-    if isinstance(operator, Compute):
-        return tuple(operand for operand in operator.inputs if isinstance(operand, str))
-    if isinstance(operator, Backward):
-        return (*operator.inputs, *reads_of(operator.forward), *operator.forward.outputs)
-    if isinstance(operator, Communicate):
-        return operator.inputs
-    return (operator.tensor,) if isinstance(operator, Send) else ()
-
-
-def makes_of(operator: Operator) -> tuple[str, ...]:
-    """Return the names that an operator makes."""
-    if isinstance(operator, Compute | Backward | Communicate):
-        return tuple(name for name in operator.outputs if name)
-    return (operator.tensor,) if isinstance(operator, Receive) else ()

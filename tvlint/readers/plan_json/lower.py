@@ -187,7 +187,7 @@ def _backward(
 
 def _of_all(operator: Backward, tensors: dict[str, Tensor]) -> Backward:
     """Return the operator with a gradient, or none, for every operand."""
-    operands = [name for name in operator.forward.inputs if isinstance(name, str)]
+    operands = operator.forward.tensor_operands
     return replace(operator, outputs=for_every_operand(operator.outputs, operands, tensors))
 
 

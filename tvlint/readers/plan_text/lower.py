@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvlint.analyses.dataflow.def_use import writes
+from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.local_shapes import whole_shape
 from tvlint.analyses.inference.accumulation import with_reducers
 from tvlint.analyses.inference.per_rank_types import with_own_types
-from tvlint.analyses.inference.segments import reads, signature
+from tvlint.analyses.inference.segments import signature
 from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, for_every_operand, link_gradients
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
@@ -124,7 +124,7 @@ def _resolve(draft: Draft, sections: list[Section]) -> dict[int, list[Operator |
             elif isinstance(item, PendingBackward):
                 items.append(_backward(item, near, everywhere, draft))
             elif isinstance(item, Backward):
-                operands = [operand for operand in item.forward.inputs if isinstance(operand, str)]
+                operands = item.forward.tensor_operands
                 items.append(replace(item, outputs=for_every_operand(item.outputs, operands, draft.tensors)))
             else:
                 items.append(item)
@@ -159,7 +159,7 @@ def _backward(item: PendingBackward, near: list[Section], everywhere: dict[str, 
                 "say `mirror SEGMENT`, give the operator a label, or write it out: `backward (dy) of y = ...`", item.index,
             )  # fmt: skip
         forward = candidates[0]
-    operands = [operand for operand in forward.inputs if isinstance(operand, str)]
+    operands = forward.tensor_operands
     outputs = for_every_operand(item.outputs, operands, draft.tensors)
     if len(outputs) != len(operands):
         written = ", ".join(f"`{name}`" for name in operands)

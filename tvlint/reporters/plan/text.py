@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tvlint.analyses.inference.segments import writes
+from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.inference.shapes_and_gradients import link_gradients
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Plan, Program, Replication, Role, Segment, Step, Tensor
@@ -157,7 +157,7 @@ def _forward_name(
 ) -> str:
     """Return a name by which the reader finds the forward operator of `operator`; empty when there is none."""
     forward = operator.forward
-    operands = [operand for operand in forward.inputs if isinstance(operand, str)]
+    operands = forward.tensor_operands
     if len(operator.outputs) != len(operands) or len(operator.inputs) != len(forward.outputs):
         return ""
     for name in (*forward.outputs[:1], forward.label):

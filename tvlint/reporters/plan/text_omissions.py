@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tvlint.analyses.inference.segments import implicit_segments, reads, writes
+from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.inference.segments import implicit_segments
 from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, link_gradients
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Program, Role, Step

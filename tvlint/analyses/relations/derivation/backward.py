@@ -24,7 +24,7 @@ from tvlint.analyses.relations.transfer.operator_uses import Use, gradient_use
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import reshape_gradient
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, gradient_over_all_keys, merge_gradient
-from tvlint.ir.operators import Backward, Compute, Literal
+from tvlint.ir.operators import Backward, Compute
 from tvlint.ops.spec import Family, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
@@ -68,7 +68,7 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | 
         ran = operator.forward
     if saved is not None and ran is not operator.forward and not same_as_ran(machine, rank, operator, ran, saved):
         saved = of_other_forward(machine, rank, operator, ran, saved)
-    operands = [operand for operand in operator.forward.inputs if not isinstance(operand, Literal)]
+    operands = operator.forward.tensor_operands
     lost = replaced(rank, operator, saved, ran, operands) if saved is not None else ""
     if lost:
         text = f"needs `{lost}` as its forward operator had it, and communication has put something else in it since"
@@ -208,7 +208,7 @@ def same_as_ran(machine: Machine, rank: RankState, operator: Backward, ran: Comp
         literals(forward),
     ):
         return False
-    names = [operand for operand in forward.inputs if not isinstance(operand, Literal)]
+    names = forward.tensor_operands
     try:
         values = [operand_value(machine, rank, operator, name) for name in names]
     except Mismatch:
@@ -247,8 +247,8 @@ def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compu
     form = machine.cases.form(operator.forward, machine.plan.tensors)
     if machine.alone or rank.earlier or ran is None or form.spec is None or form.spec.may_draw or operator.forward.in_place:
         return None
-    known = dict(zip((name for name in ran.inputs if not isinstance(name, Literal)), saved.inputs, strict=False))
-    names = [name for name in operator.forward.inputs if not isinstance(name, Literal)]
+    known = dict(zip(ran.tensor_operands, saved.inputs, strict=False))
+    names = operator.forward.tensor_operands
     values = [known.get(name) for name in names]
     operands = tuple([value for value in values if value is not None])
     if len(operands) < len(values):

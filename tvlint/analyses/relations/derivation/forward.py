@@ -143,7 +143,7 @@ def _before_step(machine: Machine, rank: RankState, operator: Compute, name: str
 
 def beyond(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot, ...]:
     """Return the results as if each operand were complete; empty where the operator does not take these pieces either."""
-    held = {name: rank.local[name] for name in operator.inputs if isinstance(name, str) and name in rank.local}
+    held = {name: rank.local[name] for name in operator.tensor_operands if name in rank.local}
     wanted = {
         name: machine.world.values.clean(value.term, value.box)
         for name, value in held.items()
@@ -174,7 +174,7 @@ def load(machine: Machine, rank: RankState, operator: Compute) -> None:
         give_nothing(rank, operator)
         return
     given = [name for name in operator.outputs if name in tensors and tensors[name].role is Role.INPUT]
-    if spec is not None or any(isinstance(operand, str) for operand in operator.inputs):
+    if spec is not None or operator.tensor_operands:
         text = "computes in a segment that loads data"
         tell(machine, rank, operator, Mismatch("computes-while-loading", text, refutes=False), fatal=True)
     elif not given:
@@ -207,7 +207,7 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     """Return the results of the operator; none where its one operand is a gradient that nothing produces, which is zero."""
     form = machine.cases.form(operator, machine.plan.tensors)
     spec = form.spec
-    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    names = operator.tensor_operands
     inert = spec is not None and spec.family is Family.INERT and not operator.in_place
     if spec is None or operator.in_place or (not operator.outputs and not inert):
         check_operands(machine, rank, operator, names)

@@ -28,7 +28,7 @@ def lone_blocks(projection: Projection) -> Iterator[Defect]:
         if not isinstance(operator, Compute) or len(operator.outputs) != 1 or not operator.outputs[0]:
             continue
         for axis in projection.axes:
-            split = [name for name in operator.inputs if isinstance(name, str) and isinstance(site.on(name, axis), Shard)]
+            split = [name for name in operator.tensor_operands if isinstance(site.on(name, axis), Shard)]
             made = site.on(operator.outputs[0], axis)
             if axis in messaged or len(set(split)) < 2 or not isinstance(made, Blocks) or len(made.dims) < 2:
                 continue

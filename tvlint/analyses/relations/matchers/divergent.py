@@ -98,7 +98,7 @@ def _concerns(operator: Compute) -> bool:
 
 def _key(operator: Compute) -> tuple[object, ...]:
     kind = "function" if _is_function(operator) else operator.op
-    names = tuple(shared_name(name) for name in operator.inputs if isinstance(name, str))
+    names = tuple(shared_name(name) for name in operator.tensor_operands)
     return kind, names, shared_name(operator.outputs[0])
 
 

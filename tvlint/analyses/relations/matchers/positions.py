@@ -43,7 +43,7 @@ def _misplaced(projection: Projection, operator: Compute, rank: int) -> str:
     Heads may be packed in the last of several dimensions, and each counts its features from zero.
     """
     held, terms, values = projection.held.get(rank, {}), projection.alone.world.terms, projection.alone.world.values
-    names = [name for name in operator.inputs if isinstance(name, str)]
+    names = operator.tensor_operands
     known = [value for name in names if (value := held.get(name)) is not None and value.clean]
     for shard, other in permutations(known) if len(known) == len(names) == 2 else ():
         for back in range(1, min(len(shard.box), len(other.box)) + 1):

@@ -27,10 +27,10 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
     plan = projection.plan
     messaged, traded, batch = messaged_axes(projection.facts), traded_axes(plan), batch_axes(plan)
     for site in projection.sites():
-        if not isinstance(site.operator, Compute) or not any(isinstance(name, str) for name in site.operator.inputs):
+        if not isinstance(site.operator, Compute) or not site.operator.tensor_operands:
             continue
         operator = usual(site.operator)
-        names = [name for name in operator.inputs if isinstance(name, str)]
+        names = operator.tensor_operands
         rank, called = len(site.shape(names[0])), name_of(site.operator)
         for axis in projection.axes if rank else ():
             on, rule, text = site.on(names[0], axis), "", ""
@@ -56,7 +56,7 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
                 yield at(site.operator, site.segment.name, found)
 
 
-def _local_keys(site: Site, operator: Compute, names: list[str], axis: str, is_traded: bool) -> str:
+def _local_keys(site: Site, operator: Compute, names: Sequence[str], axis: str, is_traded: bool) -> str:
     """Return the keys or values of which attention needs those of other ranks along an axis; empty where it has them all."""
     queries, keys, values = ([site.on(name, axis) for name in names[:3]] + [None] * 3)[:3]
     rank, row = len(site.shape(names[0])), row_of(operator.op)

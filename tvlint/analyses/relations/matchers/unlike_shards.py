@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.matchers.projection import Projection, Site
-from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Role
 from tvlint.ops.spec import Trait
@@ -34,7 +34,7 @@ def _summed(projection: Projection, site: Site, axis: str) -> tuple[str, str] | 
     maker = site.maker(name) if site.value(name) is None and site.goes_over(operator, axis) else None
     if not isinstance(maker, Backward) or name not in maker.outputs:
         return None
-    operands = [operand for operand in maker.forward.inputs if not isinstance(operand, Literal)]
+    operands = maker.forward.tensor_operands
     place = maker.outputs.index(name)
     weight = projection.plan.tensors.get(operands[place]) if place < len(operands) else None
     if weight is None or weight.role is not Role.WEIGHT or not isinstance((weight.placements or {}).get(axis), Shard):
@@ -50,7 +50,7 @@ def _chosen(site: Site, axis: str) -> tuple[str, str] | None:
     maker = site.maker(condition) if isinstance(condition, str) and site.shape(condition) == () else None
     if not isinstance(maker, Compute) or not has_trait(maker.op, Trait.COMPARISON):
         return None
-    compared = [name for name in maker.inputs if isinstance(name, str)]
+    compared = maker.tensor_operands
     tensors = [name for name in others if isinstance(name, str) and site.shape(name)]
     on = site.on(compared[0], axis) if len(compared) == 1 and len(tensors) == 2 else None
     if not isinstance(on, Partial) or on.reduce not in ("max", "min"):

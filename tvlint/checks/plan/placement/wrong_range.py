@@ -82,7 +82,7 @@ def _lookup(scene: Lookups, name: str) -> _Lookup | None:
         return None
     places = [at for at, each in enumerate(last.inputs) if isinstance(each, str) and scene.chain(each)]
     chain = scene.chain(name) or (scene.chain(str(last.inputs[places[0]])) if len(places) == 1 else ())
-    names = [operand for operand in chain[0].inputs if isinstance(operand, str)] if chain else []
+    names = chain[0].tensor_operands if chain else []
     masks = [each for at, each in enumerate(last.inputs) if isinstance(each, str) and at not in places]
     if len(names) != 2 or not _is_lookup(chain[0]) or (last not in chain and len(masks) != 1):
         return None

@@ -151,7 +151,7 @@ def _looked_up_inputs(plan: Plan) -> set[str]:
     found: set[str] = set()
     computed = [operator for operator in plan.operators() if isinstance(operator, Compute)]
     for each_operator in reversed(computed):
-        names = [operand for operand in each_operator.inputs if isinstance(operand, str)]
+        names = each_operator.tensor_operands
         if has_trait(each_operator.op, *_KEEP_ELEMENTS) and found.intersection(each_operator.outputs):
             found.update(names)
         tables = {name for name in names if name in plan.tensors and plan.tensors[name].role is Role.WEIGHT}

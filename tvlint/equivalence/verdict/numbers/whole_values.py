@@ -53,7 +53,7 @@ def least_index(reference: Plan) -> int:
 
 def lengths_looked_up(plan: Plan, operator: Compute) -> dict[str, int]:
     """Return the lengths of the dimensions in which the operator looks something up, by the tensor that holds the indices."""
-    bound, names = bound_in(operator, plan.tensors), [operand for operand in operator.inputs if isinstance(operand, str)]
+    bound, names = bound_in(operator, plan.tensors), operator.tensor_operands
     if bound is None:
         return {}
     sizes = {

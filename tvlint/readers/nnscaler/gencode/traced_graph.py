@@ -243,7 +243,7 @@ class _Graph:
         """
         declared = self.tensors.declared
         made = [declared[name] for name in operator.outputs if name in declared]
-        needs = any(isinstance(name, str) and name in declared and declared[name].requires_grad for name in operator.inputs)
+        needs = any(name in declared and declared[name].requires_grad for name in operator.tensor_operands)
         numbers = all(tensor.dtype.startswith(("float", "bfloat")) for tensor in made)
         return needs and numbers and bool(made) and not any(tensor.requires_grad for tensor in made)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from tvlint.ir.operators import Compute, Literal
+from tvlint.ir.operators import Compute
 from tvlint.ops.spec import Family
 from tvlint.ops.table import spec_of
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind
@@ -15,7 +15,7 @@ from tvlint.readers.nnscaler.gencode.lower.shapes import Kind
 def reshaped(operator: Compute, traced: Mapping[str, Kind], kinds: Mapping[str, Kind]) -> Compute:
     """Return a view whose sizes fit the operand with all slots; other operators as they are."""
     spec = spec_of(operator.op)
-    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    names = operator.tensor_operands
     if spec is None or spec.family is not Family.RESHAPE or not names or len(operator.outputs) != 1:
         return operator
     if names[0] not in kinds or names[0] not in traced or operator.outputs[0] not in traced:

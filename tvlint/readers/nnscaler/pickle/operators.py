@@ -126,7 +126,7 @@ class Operators:
             required(attributes, "_outputs", "a backward operator"), "the outputs of a backward operator"
         )
         placed_results = _placed([scope.of(name) for name in taken], self._slots(results, forward.outputs))
-        names = [operand for operand in forward.inputs if not isinstance(operand, Literal)]
+        names = forward.tensor_operands
         placed_operands = _placed([scope.of(name) for name in given], self._slots(operands, names))
         return Backward(forward, placed_results, placed_operands, source=forward.source, label=_label(attributes))
 

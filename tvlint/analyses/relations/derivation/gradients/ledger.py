@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.gradients.starts import is_same
 from tvlint.analyses.relations.derivation.state import Machine
@@ -65,7 +66,7 @@ class SameValue:
         for operator in plan.operators():
             if isinstance(operator, Communicate) or (isinstance(operator, Compute) and is_same(operator)):
                 for name in operator.outputs:
-                    self._join(name, next((operand for operand in operator.inputs if isinstance(operand, str)), name))
+                    self._join(name, next(iter(reads(operator)), name))
         for step in plan.steps():
             segment = plan.segments[step.segment]
             for names, outside in zip((segment.inputs, segment.outputs), step.outside(segment), strict=True):

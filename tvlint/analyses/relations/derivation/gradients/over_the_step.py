@@ -71,7 +71,7 @@ def weights_of(plan: Plan, derived: Derived) -> list[tuple[int, Tensor]]:
         named: set[str] = set()
         for _, _, operator in plan.run_by(program):
             if isinstance(operator, Compute):
-                named.update([name for name in operator.inputs if isinstance(name, str)])
+                named.update(operator.tensor_operands)
             elif isinstance(operator, ReduceGradients):
                 named.update(operator.weights)
         seen.update((rank, name) for name in named if name in weights for rank in program.ranks)
@@ -114,7 +114,7 @@ def _check_gradient(machine: Machine, rank: RankState, operator: Update, weight:
 def check_states(machine: Machine, rank: RankState, operator: Compute) -> None:
     """Tell a state of another weight, or another piece than the weight, gradient or state that it is stepped with."""
     tensors = machine.plan.tensors
-    names = [name for name in operator.inputs if isinstance(name, str) and name in tensors]
+    names = [name for name in operator.tensor_operands if name in tensors]
     states = [name for name in names if tensors[name].role is Role.STATE]
     of_another = _state_of_another(machine.plan, names, states)
     if of_another:
@@ -188,7 +188,7 @@ def _in_words(pieces: Sequence[Pieces]) -> str:
 
 def note_step(machine: Machine, rank: RankState, operator: Compute) -> None:
     """Note the gradients that a written-out optimizer step takes, for the weight, or the copy of one, that it changes."""
-    names = [name for name in operator.inputs if isinstance(name, str) and name in machine.plan.tensors]
+    names = [name for name in operator.tensor_operands if name in machine.plan.tensors]
     of_role = {role: [name for name in names if machine.plan.tensors[name].role is role] for role in (Role.WEIGHT, Role.STATE)}
     piece = "" if of_role[Role.WEIGHT] or not names else _weight_of_piece(machine, rank, names[0])
     for held in (of_role[Role.WEIGHT], [piece] if piece else [], of_role[Role.STATE]):

@@ -13,7 +13,7 @@ from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradie
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Program, Role
 from tvlint.ops.spec import Family, Trait
 from tvlint.ops.table import has_trait, spec_of
@@ -134,7 +134,7 @@ def is_differentiated(machine: Machine, rank: RankState, name: str) -> bool:
             ran, saved = rank.saved.get(operator.outputs, (None, None))
             if saved is None or ran != operator:
                 return True
-            operands = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+            operands = operator.tensor_operands
             none = () if saved.bound is None else saved.bound.zero_gradient | saved.bound.shape_only
             if any(operand == word and position not in none for position, operand in enumerate(operands)):
                 waiting.extend(result for result in operator.outputs if result not in seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.def_use import reads
@@ -21,7 +21,7 @@ from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spelling import is_captured, without_overload
 
@@ -217,11 +217,7 @@ def segment_of(machine: Machine, rank: int, operator: Operator) -> str:
 
 def operands_of(machine: Machine, rank: RankState, operator: Operator) -> list[Value]:
     """Return the relations that the operator reads, as far as there are any."""
-    names: Sequence[str] = ()
-    if isinstance(operator, Compute):
-        names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
-    elif isinstance(operator, Backward | Communicate):
-        names = operator.inputs
+    names = reads(operator) if isinstance(operator, Compute | Backward | Communicate) else ()
     held = (rank.local.get(name) or rank.gradients.get(machine.weight_of.get(name, "")) for name in names)
     return [value for value in held if value is not None]
 

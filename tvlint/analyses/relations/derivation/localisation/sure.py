@@ -280,7 +280,7 @@ def _nearest(terms: Terms, term: int) -> Iterator[int]:
 
 def _operand(rank: RankState, operator: Operator, mismatch: Mismatch) -> Value | None:
     """Return the relation of the operand that is at fault, where there is one."""
-    names = [name for name in operator.inputs if isinstance(name, str)] if isinstance(operator, Compute) else []
+    names = operator.tensor_operands if isinstance(operator, Compute) else []
     known = mismatch.operand is not None and mismatch.operand < len(names)
     return rank.local.get(names[mismatch.operand]) if known and mismatch.operand is not None else None
 

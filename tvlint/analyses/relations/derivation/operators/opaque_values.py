@@ -52,19 +52,15 @@ def made_by(machine: Machine, rank: RankState, operator: Operator, name: str, he
     if _is_wrong(machine, operator):
         return None
     if isinstance(operator, Compute) and _is_followed(operator):
-        return _made(machine, _function(operator, operator.outputs.index(name)), map(held, _tensors(operator)))
+        return _made(machine, _function(operator, operator.outputs.index(name)), map(held, operator.tensor_operands))
     if isinstance(operator, Backward) and _is_followed(operator.forward):
         given = [_gradient(machine, operator, at, held) for at, each_input in enumerate(operator.inputs) if each_input]
         head = ("gradient", _function(operator.forward, operator.outputs.index(name)))
-        return _made(machine, head, (*given, *map(held, _tensors(operator.forward))))
+        return _made(machine, head, (*given, *map(held, operator.forward.tensor_operands)))
     if isinstance(operator, Communicate) and operator.kind is Collective.CHUNK and operator.inputs:
         place = machine.groups.members(operator.group, rank.number).place(rank.number)
         return _made(machine, ("piece", place, operator.dim), (held(operator.inputs[0]),))
     return None
-
-
-def _tensors(operator: Compute) -> list[str]:
-    return [name for name in operator.inputs if not isinstance(name, Literal)]
 
 
 def _is_followed(operator: Compute) -> bool:

@@ -79,8 +79,8 @@ def _made(plan: Plan, operator: Operator | None, name: str, dim: int) -> list[tu
     if not isinstance(operator, Compute):
         return None
     spec, tensor = spec_of(operator.op), plan.tensors.get(name)
-    tensors = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
-    if spec is None or tensor is None or tensors != [name]:
+    tensors = operator.tensor_operands
+    if spec is None or tensor is None or tensors != (name,):
         return None
     if spec.family is Family.IDENTITY:
         return [(output, dim) for output in operator.outputs]

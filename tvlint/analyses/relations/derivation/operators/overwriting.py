@@ -35,7 +35,7 @@ def as_function(machine: Machine, rank: RankState, segment: Segment, operator: C
     alone = segment.phase is Phase.BACKWARD and not machine.world.many_micro_batches
     of_weights = alone and all(isinstance(name, str) and name in machine.weight_of for name in over)
     once = (of_weights or segment.phase in (Phase.REDUCE, Phase.OPTIMIZER)) and not operator.outputs
-    roots = [rank.shares.get(name, name) for name in operator.inputs if isinstance(name, str)] if operator.in_place else []
+    roots = [rank.shares.get(name, name) for name in operator.tensor_operands] if operator.in_place else []
     if once and len(set(roots)) == len(roots):
         operator = as_new(operator, machine.plan.tensors)
     spec = spec_of(operator.op)

@@ -85,7 +85,7 @@ def _follow(moved: _Moved, operator: Operator) -> bool:
     moved.read.update(taken)
     if not isinstance(operator, Compute):
         return moved.in_order.issuperset(taken)
-    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    names = operator.tensor_operands
     results = _results(moved, operator, names) if taken and moved.held.keys() >= set(names) else None
     for name in operator.outputs:
         moved.held.pop(name, None)

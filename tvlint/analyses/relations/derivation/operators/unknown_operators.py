@@ -105,7 +105,7 @@ def _attending(
     machine: Machine, rank: RankState, operator: Compute
 ) -> tuple[list[Value], tuple[tuple[Pieces, ...], tuple[Pieces, ...]]]:
     """Return queries, keys and values of a kernel, and the pieces of queries and keys; nothing where the rank may lack some."""
-    held = [rank.local.get(name) for name in operator.inputs if isinstance(name, str)][:3]
+    held = [rank.local.get(name) for name in operator.tensor_operands][:3]
     given = [value for value in held if value is not None and value.clean]
     if len(given) < 3 or not is_any_attention(operator):
         return [], ((), ())
@@ -128,7 +128,7 @@ def takes_parts(machine: Machine, rank: RankState, operator: Compute) -> Mismatc
 
 def other_values(machine: Machine, rank: RankState, operator: Compute) -> Mismatch | None:
     """Return what is wrong with a kernel whose queries, keys and values are of other positions, heads or samples."""
-    names = [name for name in operator.inputs if isinstance(name, str)][:3]
+    names = operator.tensor_operands[:3]
     if len(names) < 3 or not is_any_attention(operator):
         return None
     world, terms = machine.world, machine.world.terms
@@ -169,7 +169,7 @@ def _have_other_heads(machine: Machine, operator: Compute, queries: Value, keys:
 
 def forget_what_it_reaches(machine: Machine, rank: RankState, operator: Compute) -> None:
     """Make unknown all that a call of unknown effect may have changed on the rank."""
-    names = {name for name in operator.inputs if isinstance(name, str)}
+    names = set(operator.tensor_operands)
     if not names or not (operator.outputs or is_step(operator)):
         _forget_all(machine, rank)
         return

@@ -48,7 +48,7 @@ def loss_is_mean(reference: Plan) -> bool:
     while before < len(reached):
         before = len(reached)
         for maker in makers.values():
-            if not reached.isdisjoint(one for one in maker.inputs if isinstance(one, str)):
+            if not reached.isdisjoint(maker.tensor_operands):
                 reached.update(maker.outputs)
     return loss in reached and _is_mean(reference, makers, reached, loss, _DEEPEST)
 
@@ -60,7 +60,7 @@ def _is_mean(plan: Plan, makers: Mapping[str, Compute], reached: Set[str], name:
     spec = spec_of(maker.op) if maker is not None else None
     if maker is None or spec is None or not depth:
         return False
-    tensors = [operand for operand in maker.inputs if not isinstance(operand, Literal)]
+    tensors = maker.tensor_operands
     scaled = spec.name == "mul" or (spec.name == "div" and isinstance(maker.inputs[0], str))
     if spec.name == "mul" and any(isinstance(one, Literal) and one.value == 0 for one in maker.inputs):
         return True  # zero is any multiple of itself
@@ -76,7 +76,7 @@ def _is_mean(plan: Plan, makers: Mapping[str, Compute], reached: Set[str], name:
 
 
 def _bound(plan: Plan, operator: Compute, spec: OpSpec) -> Bound | None:
-    names = [operand for operand in (*operator.inputs, *operator.outputs) if isinstance(operand, str)]
+    names = [*operator.tensor_operands, *operator.outputs]
     if any(name not in plan.tensors for name in names):
         return None
     shapes = tuple(operand if isinstance(operand, Literal) else plan.tensors[operand].shape for operand in operator.inputs)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from tvlint.ir.operators import Backward, Communicate, Compute, Literal, Operator, Receive
+from tvlint.analyses.dataflow.def_use import reads
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive
 from tvlint.readers.nnscaler.gencode.lower.operators import Gradual, Reverse
 
 
@@ -87,8 +88,5 @@ def _written_out(function: Reverse, needed: set[str], mark: str) -> Iterator[Ope
 
 def _operands(operator: Compute | Communicate, constant: Callable[[Compute], frozenset[int]]) -> tuple[str, ...]:
     """Return the tensor operands; an empty name where no gradient flows."""
-    names = tuple(name for name in operator.inputs if not isinstance(name, Literal))
-    if isinstance(operator, Communicate):
-        return names
-    without = constant(operator)
-    return tuple("" if position in without else name for position, name in enumerate(names))
+    without = constant(operator) if isinstance(operator, Compute) else ()
+    return tuple("" if position in without else name for position, name in enumerate(reads(operator)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tvlint.analyses.dataflow.def_use import reads
 from tvlint.ir.operators import Communicate, Compute, Literal, Operator
 from tvlint.ops.families.shaping import AS_WIDE
 from tvlint.ops.spec import ONE, Bound, Family
@@ -54,7 +55,7 @@ def widened(
 
     `made` is what makes each tensor (of `makers`), and `known` its shape, as the numbers in the code say.
     """
-    tensors = [operand for operand in operator.inputs if isinstance(operand, str)]
+    tensors = operator.tensor_operands
     sources = {name: maker for name in tensors if (maker := _expansion(name, made)) is not None}
     if not sources or len(sources) == len(set(tensors)):
         return (operator,)
@@ -87,7 +88,7 @@ def widened_in_place(
     done = set[int]()
     for position, operator in enumerate(operators):
         if isinstance(operator, Compute) and len(operator.inputs) > 1:
-            tensors = [operand for operand in operator.inputs if isinstance(operand, str)]
+            tensors = operator.tensor_operands
             ways = [list(_moved(name, made)) for name in tensors]
             wide = [at for at, way in enumerate(ways) if _expands(made.get(way[-1]))]
             bound = bound_of(operator, known, scalar) if wide and len(wide) < len(ways) else None
@@ -131,7 +132,7 @@ class _Traced:
         maker = self.made.get(name)
         if not isinstance(maker, (Communicate, Compute)):
             return None
-        tensors = [operand for operand in maker.inputs if isinstance(operand, str)]
+        tensors = reads(maker)
         spec = spec_of(maker.op) if isinstance(maker, Compute) else None
         if isinstance(maker, Communicate) or (spec is not None and spec.family is Family.IDENTITY):
             return (tensors[0], dim) if tensors else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from tvlint.ir.operators import Compute, Literal, Operator, Receive, Send, Value
+from tvlint.ir.operators import Compute, Operator, Receive, Send, Value
 from tvlint.readers.nnscaler.gencode.lower.methods import lower
 from tvlint.readers.nnscaler.gencode.lower.operators import Body
 from tvlint.readers.nnscaler.gencode.lower.replica import Replica
@@ -171,7 +171,7 @@ class _Trial:
             known[operator.tensor] = body.stated[operator.tensor]
             return True
         if isinstance(operator, Compute) and bound_of(operator, known, self.scalar) is None:
-            operands = [name for name in operator.inputs if not isinstance(name, Literal)]
+            operands = operator.tensor_operands
             return not all(name in known for name in operands) or not _understood(operator)
         try:
             known.update(results(operator, known, self.scalar))

@@ -108,7 +108,7 @@ def in_its_dimensions(operator: Operator, known: Mapping[str, Kind]) -> tuple[Op
 
 
 def _of(operator: Compute, known: Mapping[str, Kind]) -> list[tuple[str, Kind]]:
-    return [(name, known[name]) for name in operator.inputs if isinstance(name, str) and name in known]
+    return [(name, known[name]) for name in operator.tensor_operands if name in known]
 
 
 def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> dict[str, Kind]:
@@ -190,7 +190,7 @@ def _dtype(operator: Compute, bound: Bound, known: Mapping[str, Kind]) -> str:
     cast = _CASTS.get(operator.op.rsplit(".", 1)[-1])
     if cast:
         return cast
-    names = [operand for operand in operator.inputs if not isinstance(operand, Literal)]
+    names = operator.tensor_operands
     kept = [
         known[name][1]
         for position, name in enumerate(names)

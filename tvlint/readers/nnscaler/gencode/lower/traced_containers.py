@@ -94,7 +94,7 @@ def _chosen(operator: Compute) -> Compute:
 
 def _with_constants(operator: Compute, constants: Mapping[str, Literal]) -> Compute:
     """Return the operator with constants in the place of the objects that stand for them."""
-    if not any(operand in constants for operand in operator.inputs if isinstance(operand, str)):
+    if not any(operand in constants for operand in operator.tensor_operands):
         return operator
     named = {value for value in operator.attributes.values() if isinstance(value, str)}
     inputs: list[Operand] = []

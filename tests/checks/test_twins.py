@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.builders.plan_findings import rules_of_text
+from tests.builders.plan_findings import findings_of_text, rules_of_text
+from tvlint.findings import Severity
 
 _CHOICE = re.compile(r"\{\{(.*?)\|(.*?)\}\}", re.DOTALL)
 
@@ -340,3 +341,18 @@ def test_a_lookup_is_judged_where_its_rows_and_indices_are_known(was: str, now: 
     """Rows that are whole, indices of each rank, memory that changes, and the row of padding say nothing of a range."""
     assert was in VOCABULARY
     assert "wrong-range" not in rules_of_text(VOCABULARY.replace(was, now))
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "severity"),
+    [
+        ("ge(ids, 32)", "ge(ids, 29)", Severity.WARNING),
+        ("ge(ids, 16)", "ge(ids, 13)", Severity.ERROR),
+        ("lt(ids, 16)", "lt(ids, 19)", Severity.ERROR),
+        ("ge(ids, 32)", "ge(ids, 16)", Severity.ERROR),
+    ],
+)
+def test_the_last_rows_of_a_table_may_be_padding(was: str, now: str, severity: Severity) -> None:
+    assert was in VOCABULARY
+    found = findings_of_text(VOCABULARY.replace(was, now))
+    assert {(finding.rule, finding.severity) for finding in found} == {("wrong-range", severity)}

@@ -10,7 +10,7 @@ from tvlint.analyses.relations.derivation.given.trusted_inputs import region, wh
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.findings import Finding, Severity
 from tvlint.ir.operators import SUMS, Communicate, Compute, Operator
-from tvlint.ir.plan import Plan, Role, Segment
+from tvlint.ir.plan import Plan, Role, Segment, Tensor
 from tvlint.ops.field import Array
 from tvlint.ops.spec import UnsupportedError
 from tvlint.ops.table import LOOKUP, spec_of
@@ -112,15 +112,17 @@ def _misfit(plan: Plan, found: _Lookup, ranks: tuple[int, ...]) -> str:
     is_shifted = found.mask is not None or not np.array_equal(row, every)
     if factor is None or not is_shifted or not np.all((factor == 0) | (factor == 1)):
         return ""
+    texts = (_wrong_index(found.table, row, factor, held) for held in dict.fromkeys(_held(plan, table, ranks)))
+    return next(filter(None, texts), "")
+
+
+def _held(plan: Plan, table: Tensor, ranks: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Yield which rows of the table each rank holds."""
     for rank in ranks:
         try:
-            start, stop = region(plan, table, rank)[0]
+            yield region(plan, table, rank)[0]
         except Mismatch:
             continue
-        text = _wrong_index(found.table, row, factor, (start, stop))
-        if text:
-            return text
-    return ""
 
 
 def _is_alike(plan: Plan, found: _Lookup) -> bool:
@@ -135,7 +137,7 @@ def _is_alike(plan: Plan, found: _Lookup) -> bool:
 def _wrong_index(table: str, row: Array, factor: Array, held: tuple[int, int]) -> str:
     """Return which index gets what it should not on a rank that holds these rows.
 
-    One index of the first rows that is set to zero may be that of padding.
+    One index of the first rows that is set to zero may be that of padding, and the last rows of a table are where it is padded.
     """
     import numpy as np
 
@@ -156,6 +158,7 @@ def _wrong_index(table: str, row: Array, factor: Array, held: tuple[int, int]) -
         return f"index {at} is given row {start + int(row[at])} {rows}, and its own on another rank"
     zero = every[inside & (factor == 0)]
     if len(zero) > 1 or (len(zero) and start):
-        padding = _PADDING if len(zero) == 1 else ""
+        is_last = len(row) - len(zero) == zero[0] > start
+        padding = _PADDING if len(zero) == 1 or is_last else ""
         return f"index {zero[0]}, whose row is one {rows}, is set to zero{padding}"
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import Generic, TypeVar
@@ -336,7 +336,7 @@ def _regrouped(plan: Plan, reducers: Sequence[tuple[int, ReduceGradients]], edit
     """Return in words what becomes of the first reducer that stays, or else of the first that goes."""
     changed = [reducer for _, reducer in reducers if id(reducer) in edits]
     first = next((reducer for reducer in changed if edits[id(reducer)]), changed[0])
-    what = f"`{first.weights[0]}`{f' and {len(first.weights) - 1} more' if len(first.weights) > 1 else ''}"
+    what = _first_of(first.weights)
     for right in edits[id(first)]:
         if isinstance(right, ReduceGradients):
             return f"reduce the gradients of {what} over {_on_all_replicas(plan, right.group.ranks)}"
@@ -350,28 +350,40 @@ def _with_reducers(
     known = {(rank, weight) for rank, reducer in reducers for weight in reducer.weights}
     how, divisor = next(((reducer.reduce, reducer.divisor) for _, reducer in reducers), ("sum", 1))
     replicated = plan.replication.count > 1
-    segments, programs, added = dict(plan.segments), [], list[tuple[str, tuple[int, ...]]]()
-    for program in plan.programs:
+    missing: dict[int, list[ReduceGradients]] = {}
+    added: list[tuple[str, tuple[int, ...]]] = []
+    for place, program in enumerate(plan.programs):
         lacking = [
             (weight, ranks)
             for (rank, weight), ranks in holders.items()
             if rank == program.ranks[0] and (len(ranks) > 1 or replicated) and (rank, weight) not in known
         ]
-        if not lacking or len(program.ranks) > 1:
-            programs.append(program)
-            continue
-        name = f"missing reducers of {program.ranks[0]}"
-        operators = tuple(ReduceGradients((weight,), Group(ranks=ranks), how, divisor, replicated) for weight, ranks in lacking)
-        segments[name] = Segment(name, Phase.REDUCE, (), (), operators)
-        ends = [place for place, step in enumerate(program.steps) if plan.segments[step.segment].phase is Phase.OPTIMIZER]
-        end = ends[0] if ends else len(program.steps)
-        programs.append(replace(program, steps=(*program.steps[:end], Step(name, -1), *program.steps[end:])))
-        added += lacking
+        if lacking and len(program.ranks) == 1:
+            groups = ((weight, Group(ranks=ranks)) for weight, ranks in lacking)
+            missing[place] = [ReduceGradients((weight,), group, how, divisor, replicated) for weight, group in groups]
+            added += lacking
     if added:
-        weight, ranks = added[0]
-        more = f" and {len({name for name, _ in added}) - 1} more" if len({name for name, _ in added}) > 1 else ""
-        changed = replace(plan, segments=segments, programs=tuple(programs))
-        yield f"reduce the gradients of `{weight}`{more} over {_on_all_replicas(plan, ranks)}", changed
+        weights = dict.fromkeys(weight for weight, _ in added)
+        words = f"reduce the gradients of {_first_of(weights)} over {_on_all_replicas(plan, added[0][1])}"
+        yield words, with_reducers(plan, missing)
+
+
+def with_reducers(plan: Plan, missing: Mapping[int, Sequence[ReduceGradients]]) -> Plan:
+    """Return the plan with reducers in programs, by their places, before what ends the step."""
+    segments, programs = dict(plan.segments), [*plan.programs]
+    for place, reducers in missing.items():
+        steps, name = programs[place].steps, f"missing reducers of {programs[place].ranks[0]}"
+        segments[name] = Segment(name, Phase.REDUCE, (), (), tuple(reducers))
+        ends = (at for at, step in enumerate(steps) if plan.segments[step.segment].phase is Phase.OPTIMIZER)
+        end = next(ends, len(steps))
+        programs[place] = replace(programs[place], steps=(*steps[:end], Step(name, -1), *steps[end:]))
+    return replace(plan, segments=segments, programs=tuple(programs))
+
+
+def _first_of(weights: Collection[str]) -> str:
+    """Return the first of some weights in words, and how many more there are."""
+    more = f" and {len(weights) - 1} more" if len(weights) > 1 else ""
+    return f"`{next(iter(weights))}`{more}"
 
 
 def _on_all_replicas(plan: Plan, ranks: Sequence[int]) -> str:

@@ -12,13 +12,13 @@ from itertools import combinations, islice
 
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.terms.numbers import number_of
-from tvlint.equivalence.explain.repair import Candidate, Repair, first_proved
+from tvlint.equivalence.explain.repair import Candidate, Repair, first_proved, with_reducers
 from tvlint.equivalence.explain.statement_edits import candidate, statement_edits
 from tvlint.equivalence.verdict.numbers.run_both import gradients_may_agree
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Communicate, Compute, Group, Literal, Operator, ReduceGradients, Value
-from tvlint.ir.plan import Phase, Plan, Role, Segment, Step
+from tvlint.ir.plan import Plan, Role, Segment
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
@@ -123,18 +123,8 @@ def _reducers(plan: Plan, operators: Sequence[Operator]) -> Iterator[Candidate[P
                 for way in _WAYS[:2]:
                     words = f"reduce the gradients of `{weights[0]}`{more} over `{', '.join(chosen)}`"
                     words += "" if way == "sum" else f" by `{way}`"
-                    yield Candidate(words, _with_reducer(plan, ReduceGradients(weights, Group(axes=chosen), way)))
-
-
-def _with_reducer(plan: Plan, reducer: ReduceGradients) -> Plan:
-    """Return the plan with a reducer on every rank, before what ends the step."""
-    name, programs = "missing reducer", []
-    for program in plan.programs:
-        ends = [place for place, step in enumerate(program.steps) if plan.segments[step.segment].phase is Phase.OPTIMIZER]
-        end = ends[0] if ends else len(program.steps)
-        programs.append(replace(program, steps=(*program.steps[:end], Step(name, -1), *program.steps[end:])))
-    segments = {**plan.segments, name: Segment(name, Phase.REDUCE, (), (), (reducer,))}
-    return replace(plan, segments=segments, programs=tuple(programs))
+                    reducer = [ReduceGradients(weights, Group(axes=chosen), way)]
+                    yield Candidate(words, with_reducers(plan, dict.fromkeys(range(len(plan.programs)), reducer)))
 
 
 def _constants(case: Case, statements: Mapping[Hashable, Sequence[Operator]]) -> Iterator[Candidate[Plan]]:

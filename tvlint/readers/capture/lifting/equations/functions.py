@@ -16,6 +16,9 @@ _MADE_ANEW = frozenset({"weight", "bias"})
 
 _OF_GRADIENT = frozenset({"grad_output", "grad_out", "output_mask", "bias_sizes"})
 
+_SAYS_RESULT = ("self_is_result", "is_result")
+"""Flags that say that a gradient's kernel is given the result in the place of the operand."""
+
 _RESULTS: Mapping[str, int] = {"mean": 1, "rstd": 2, "indices": 1, "buffer": 1}
 """Arguments of gradients' kernels that are results of the function, by their places among these."""
 
@@ -153,12 +156,16 @@ def _convolution(lifting: Lifting, node: Apply) -> bool:
 
 
 def _gradient_of(function: str, tensors: tuple[str, ...]) -> Callable[[Lifting, Apply], bool]:
-    """Lift the gradient of the call, of the same operands and options, that autograd names or that is the last of them."""
+    """Lift the gradient of the call, of the same operands and options, that autograd names or that is the last of them.
+
+    A function of one operand that is not called on it, as in a segment that is computed again only as far as gradients need it,
+    is here.
+    """
 
     def lift(lifting: Lifting, node: Apply) -> bool:
         first = lifting.value(node.arguments.get(tensors[0], node.arguments.get("self_or_result")))
         calls = [call for call in lifting.uses.get(str(first), ()) if _is_like(lifting, node, call, function)]
-        forward = nearest(lifting, node, calls)
+        forward = nearest(lifting, node, calls) or _called_anew(lifting, node, function)
         gradient = node.arguments.get("grad_output", node.arguments.get("grad_out"))
         if forward is None or not isinstance(gradient, Ref):
             return False
@@ -166,6 +173,21 @@ def _gradient_of(function: str, tensors: tuple[str, ...]) -> Callable[[Lifting, 
         return bool(outputs) and lifting.gradient(forward, (gradient,), outputs, node.mark)
 
     return lift
+
+
+def _called_anew(lifting: Lifting, node: Apply, function: str) -> Call | None:
+    """Return a call of the function of one operand that a gradient's kernel is given with all options, and no result of it."""
+    row = next((row for row in _FUNCTIONS if row.aten == function and row.tensors == ("self",)), None)
+    known = {"self", "self_or_result", "grad_output", *_SAYS_RESULT}
+    known |= set() if row is None else {*row.options, *row.only}
+    operand = node.arguments.get("self", node.arguments.get("self_or_result"))
+    name, of_result = lifting.value(operand), any(node.arguments.get(flag, False) for flag in _SAYS_RESULT)
+    if row is None or name is None or of_result or not known.issuperset(node.arguments):
+        return None
+    options, gradient = _options(node, row), lifting.value(node.arguments.get("grad_output"))
+    if options is None or gradient is None or lifting.shape(gradient) != lifting.shape(name):
+        return None
+    return lifting.call_of(lifting.temporary(node, row.op, (operand,), lifting.shape(name), **options).name)
 
 
 def _is_like(lifting: Lifting, node: Apply, call: Call, function: str) -> bool:

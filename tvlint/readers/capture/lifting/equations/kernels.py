@@ -8,7 +8,7 @@ from math import prod
 
 from tvlint.ir.operators import Value
 from tvlint.readers.capture.lifting.equations.shapes import PAD, padding_of
-from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, nearest, sizes, whole
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, NotLiftedError, given, nearest, sizes, whole
 from tvlint.readers.capture.lifting.made_again import is_made_again
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
@@ -70,16 +70,32 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     return bool(outputs) and lifting.gradient(forward, (given(node, "grad_out"),), outputs, node.mark)
 
 
-def _of_operand(kernel: str) -> Callable[[Lifting, Apply], bool]:
-    """Lift the gradient of a function of one operand, which is given."""
+def _of_operand(kernel: str, *options: str) -> Callable[[Lifting, Apply], bool]:
+    """Lift the gradient of a function of one operand, which is given, and of these options.
+
+    Where the function is not called on it, as in a segment that is computed again only as far as gradients need it, it is here.
+    """
 
     def lift(lifting: Lifting, node: Apply) -> bool:
-        name = lifting.value(given(node, "self"))
-        calls = [call for call in lifting.uses.get(str(name), ()) if call.op == kernel and call.inputs[0] == Ref(str(name))]
+        operand = given(node, "self")
+        name = lifting.value(operand)
+        if name is None:
+            return False
+        calls = [call for call in lifting.uses.get(name, ()) if call.op == kernel and call.inputs[0] == Ref(name)]
         forward = nearest(lifting, node, calls)
+        if forward is None:
+            known = {option: _option(node, option) for option in options if option in node.arguments}
+            forward = lifting.call_of(lifting.temporary(node, kernel, (operand,), lifting.shape(name), **known).name)
         return forward is not None and lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
 
     return lift
+
+
+def _option(node: Apply, name: str) -> str:
+    argument = given(node, name)
+    if not isinstance(argument, str):
+        raise NotLiftedError(f"`{name}` is no word")
+    return argument
 
 
 def _of_result(kernel: str, argument: str) -> Callable[[Lifting, Apply], bool]:
@@ -97,7 +113,7 @@ def _of_result(kernel: str, argument: str) -> Callable[[Lifting, Apply], bool]:
 
 def _activation_gradient(kernel: str) -> Callable[[Lifting, Apply], bool]:
     """Lift the gradient of an activation whose operand is given, with the same options."""
-    plain = _of_operand(kernel)
+    plain = _of_operand(kernel, "approximate")
 
     def lift(lifting: Lifting, node: Apply) -> bool:
         name = str(lifting.value(given(node, "self")))

@@ -26,6 +26,14 @@ def test_every_reason_that_refutes_is_argued_for() -> None:
     assert rows == sorted((name, ground.name.lower()) for name, ground in REFUTING.items())
 
 
+def test_lemmas_and_definitions_are_numbered_in_order_and_those_that_are_named_are_there() -> None:
+    text = (ROOT / "docs" / "soundness.md").read_text()
+    for letter in "DL":
+        numbers = [int(number) for number in re.findall(rf"^(?:- )?\*\*{letter}(\d+) ", text, re.MULTILINE)]
+        assert numbers == [*range(1, len(numbers) + 1)]
+        assert {int(number) for number in re.findall(rf"\b{letter}(\d+)\b", text)} <= {*numbers}
+
+
 def told(refuting: bool) -> set[str]:
     """Return the names of all that the prover tells; with `refuting` those of what may refute alone.
 

@@ -140,7 +140,7 @@ def test_what_makes_one_does(name: str) -> None:
 
 
 def test_a_verdict_says_that_it_was_run() -> None:
-    name = "a power of one"
+    name = "a leak of one"
     verdict = verdict_on(linear(HARMLESS[name], split=True), linear(HARMLESS[name], split=False))
     assert verdict.outcome is Outcome.UNKNOWN
     assert "the reference's in 3 runs on random numbers" in verdict.reasons[0].message

@@ -103,3 +103,23 @@ def test_a_block_that_may_be_masked_throughout_is_proved_where_its_greatest_scor
     text = text.replace("(bg", "(b").replace("(cg", "(c").replace("l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp", LAST)
     reference = ONE + MASK.format(low=0, high=6, n=0, s="s", fill=fill) + given + SOFTMAX.format(s="w0")
     assert Idiom(reference, ATTENTION.format(cp="", mask="") + text, ()).verdict().outcome is outcome
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "v{n} = div(1.0, u{n}) || none\n",
+        "v{n} = rsqrt(u{n}) || none\n",
+        "v0{n} = log(u{n}) || none\nv{n} = neg(v0{n}) || none\n",
+    ],
+)
+@pytest.mark.parametrize("flags", ["u{n} = ge(j, r) || none\n", "g{n} = ge(j, r) || none\nu{n} = add(g{n}, g{n}) || none\n"])
+def test_a_block_whose_scores_are_all_infinite_is_not_proved(flags: str, made: str) -> None:
+    """One over a flag, and its logarithm, mask as a constant that is minus infinity does."""
+    mask = MASK.partition("h{n}")[0] + flags + made + "w{n} = sub({s}, v{n})\n"
+    masks = [mask.format(low=at, high=at + 3, n=n, s=f"s{n}") for n, at in ((1, 0), (2, 3))]
+    text = _online("".join(masks), s="w").partition("\n")[2].partition("\n")[2]
+    text = text.replace("(bg", "(b").replace("(cg", "(c").replace("l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp", LAST)
+    reference = ONE + mask.format(low=0, high=6, n=0, s="s") + SOFTMAX.format(s="w0")
+    idiom = Idiom(reference, ATTENTION.format(cp="", mask="") + text, ())
+    assert idiom.verdict().outcome is Outcome.UNKNOWN

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isinf, prod
 
 from tvlint.analyses.relations.terms.constants import inverse_of, product_of, totals_of
 from tvlint.analyses.relations.terms.expressions import (
-    FLAG,
     FUNCTION,
     ONE,
     PAD,
@@ -26,22 +25,27 @@ from tvlint.analyses.relations.terms.expressions import (
     orders,
     parts_of,
 )
+from tvlint.analyses.relations.terms.loss_identities import is_restricted
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.signs import is_positive
 from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 _MOST_ADDENDS = 64
 _MOST_FACTORS = 64
 
 
 def may_be_infinite(terms: Terms, *given: int) -> bool:
-    """Return whether what terms are made of has the logarithm of a flag, or an infinite constant, outside of a power of e."""
-    known, waiting = terms.infinite, [*given]
+    """Return whether what terms are made of may be infinite outside of a power of e: an infinite constant, or the logarithm of
+    a flag or of what constants alone make, or one over that.
+    """
+    known, waiting = terms.infinite, [term for term in given if term not in terms.infinite]
     while waiting:
         term = waiting[-1]
         head, operands = terms.keys[term], terms.operands[term]
-        log_of_flag = head == (FUNCTION, "log") and terms.keys[operands[0]][0] == FLAG
-        itself = log_of_flag or (len(head) == 5 and any(isinstance(each, float) and isinf(each) for each in head[2]))
+        itself = len(head) == 5 and any(isinstance(each, float) and isinf(each) for each in head[2])
+        itself = itself or any(_may_be_zero(terms, operand) for operand in _asked(terms, term))
         below = () if itself or head == (FUNCTION, "exp") else operands
         left = [operand for operand in below if operand not in known]
         if left:
@@ -50,6 +54,36 @@ def may_be_infinite(terms: Terms, *given: int) -> bool:
             known[term] = itself or any(known[operand] for operand in below)
             waiting.pop()
     return any(known[term] for term in given)
+
+
+def may_have_infinities(terms: Terms, factors: Sequence[Factor]) -> bool:
+    """Return whether a product may be infinite, as `may_be_infinite` says of terms."""
+    over_zero = any(power < 0 and _may_be_zero(terms, term) for term, _, power in factors)
+    return over_zero or may_be_infinite(terms, *(term for term, _, _ in factors))
+
+
+def _asked(terms: Terms, term: int) -> Iterator[int]:
+    """Yield the operands of a term of which it is no number, or an infinite one, where they are zero."""
+    head, operands = terms.keys[term], terms.operands[term]
+    if head == (FUNCTION, "log") or (len(head) == 5 and is_restricted(terms, term)):
+        yield from operands
+    addends = [(NONE, head[1])] if head[0] == TOTAL else head[1] if head[0] == SUM_OF_PRODUCTS else []
+    powers = [power for _, factors in addends for _, power in factors]
+    yield from (operand for operand, power in zip(operands, powers, strict=False) if power < 0)
+
+
+def _may_be_zero(terms: Terms, term: int) -> bool:
+    """Return whether a value is a flag, or made of constants alone, and not known to be positive."""
+    if is_flag(terms, term) or has_trait(str(terms.keys[term][0]), Trait.COMPARISON):
+        return True
+    waiting, seen = [] if is_positive(terms, term) else [term], {term}
+    while waiting:
+        each = waiting.pop()
+        if not terms.operands[each] and len(terms.keys[each]) < 5 and not is_flag(terms, each):
+            return False
+        waiting += [operand for operand in terms.operands[each] if operand not in seen]
+        seen.update(terms.operands[each])
+    return not is_positive(terms, term)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +151,8 @@ class Sums:
         return tuple(sorted(found, key=lambda addend: (addend[1], addend[0])))
 
     def _give_up_infinities(self, one: Expression) -> None:
-        """Raise TooLargeError where what cancels out may be the logarithm of a flag, which is no number."""
-        if may_be_infinite(self.terms, *(term for _, factors in one for term, _, _ in factors)):
+        """Raise TooLargeError where what cancels out may be the logarithm of a flag or one over it, which is no number."""
+        if any(may_have_infinities(self.terms, factors) for _, factors in one):
             raise TooLargeError
 
     def _is_joined(self, one: Expression) -> bool:

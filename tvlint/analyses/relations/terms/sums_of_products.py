@@ -51,7 +51,7 @@ from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.numbers import root_of
 from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare, rational, times
 from tvlint.analyses.relations.terms.signs import ANY, is_positive, least
-from tvlint.analyses.relations.terms.sums import may_be_infinite
+from tvlint.analyses.relations.terms.sums import may_have_infinities
 from tvlint.analyses.relations.terms.terms_at_indices import TermsAtIndices
 from tvlint.ops.field import AT_ZERO
 
@@ -156,7 +156,7 @@ class Products(TermsAtIndices):
             log = self.terms.keys[term] == (FUNCTION, "log")
             if log and (is_positive(self.terms, inner[0]) or (addend[0] == NONE and self.terms.keys[inner[0]][0] == FLAG)):
                 return self.power(((NONE, ((inner[0], pattern, ONE),)),), sign * exponent)
-        if sign > 0 or may_be_infinite(self.terms, *(term for term, _, _ in factors)):
+        if sign > 0 or may_have_infinities(self.terms, factors):
             return self._applied("exp", (addend,))
         return self.power(self._applied("exp", (((1, square), factors),)), -ONE)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
-from tvlint.ir.operators import Literal, Value
+from tvlint.ir.operators import Compute, Literal, Value
 from tvlint.ops.field import Array, Field, Rows
 from tvlint.ops.keywords import is_refused
 
@@ -179,6 +179,11 @@ class Call:
     attributes: Mapping[str, Value]
     outputs: tuple[Shape, ...] = ()
 
+    @property
+    def shapes(self) -> list[Shape]:
+        """Return the shapes of the operands that are tensors, in order."""
+        return [operand for operand in self.inputs if not isinstance(operand, Literal)]
+
     def shape(self, position: int) -> Shape:
         """Return the shape of operand `position`; raises UnsupportedError when it is missing or a literal."""
         if position >= len(self.inputs):
@@ -226,6 +231,13 @@ class Call:
                 if is_refused(self.op, name):
                     raise MisfitError(f"`{self.op}` with the keyword `{name}`", "the function takes no argument of that name")
                 raise UnsupportedError(f"`{self.op}` has the unknown keyword `{name}`")
+
+
+def call_of(operator: Compute, shape_of: Callable[[str], Shape | None], outputs: tuple[Shape, ...] = ()) -> Call | None:
+    """Return the call of an operator on tensors of such shapes; None where that of an operand is not known."""
+    given = [operand if isinstance(operand, Literal) else shape_of(operand) for operand in operator.inputs]
+    inputs = tuple([operand for operand in given if operand is not None])
+    return Call(operator.op, inputs, operator.attributes, outputs) if len(inputs) == len(given) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from tvlint.ops.families import (
     slicing,
     statistics,
 )
-from tvlint.ops.spec import Bound, Call, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import Bound, Call, Family, OpSpec, Trait, UnsupportedError, call_of
 from tvlint.ops.spelling import HALF_TO_FLOAT, SHARING_A_GRADIENT, spellings, without_overload
 
 LOOKUP, PICK, PICK_IN_RANGE = "embedding", "gather", "masked_gather"
@@ -126,14 +126,18 @@ def scaling_of(op: str, attributes: Sequence[Value]) -> tuple[Value, int] | None
     return (value, -1) if place == 1 else None
 
 
+def call_in(operator: Compute, tensors: Mapping[str, Tensor]) -> Call | None:
+    """Return the call of an operator on operands of the shapes that these tensors have; None where one is not among them."""
+    return call_of(operator, lambda name: tensors[name].shape if name in tensors else None)
+
+
 def bound_in(operator: Compute, tensors: Mapping[str, Tensor]) -> Bound | None:
     """Return what an operator means of operands of the shapes that these tensors have; None where that is not known."""
-    spec = spec_of(operator.op)
-    if spec is None or any(isinstance(each, str) and each not in tensors for each in operator.inputs):
+    spec, call = spec_of(operator.op), call_in(operator, tensors)
+    if spec is None or call is None:
         return None
-    given = tuple(tensors[each].shape if isinstance(each, str) else each for each in operator.inputs)
     try:
-        return spec.bind(Call(operator.op, given, operator.attributes))
+        return spec.bind(call)
     except (UnsupportedError, ValueError):
         return None
 

@@ -41,8 +41,8 @@ from tvlint.ir.operators import (
 )
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import GIVEN, Plan, Role, Tensor
-from tvlint.ops.spec import ONE, Bound, Call, Family, OpSpec, Trait, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import ONE, Bound, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.table import call_in, spec_of
 
 Dims: TypeAlias = list[Factors]
 """The factors of each dimension of a tensor."""
@@ -173,15 +173,13 @@ def _loads(plan: Plan, operator: Compute, names: Sequence[str]) -> bool:
 def _bound(plan: Plan, operator: Compute) -> tuple[OpSpec, Bound] | None:
     """Return the row of an operator in the table and what it means of these operands; None where it is not known."""
     spec, tensors = spec_of(operator.op), plan.tensors
-    names = [*operator.tensor_operands, *operator.outputs]
-    if spec is None or any(name not in tensors for name in names):
+    call = call_in(operator, tensors)
+    if spec is None or call is None or any(name not in tensors for name in operator.outputs):
         return None
-    given = tuple(each if isinstance(each, Literal) else tensors[each].shape for each in operator.inputs)
-    call = Call(operator.op, given, operator.attributes, tuple(tensors[name].shape for name in operator.outputs))
     try:
-        bound = spec.bind(call)
+        bound = spec.bind(replace(call, outputs=tuple(tensors[name].shape for name in operator.outputs)))
         if spec.family is not Family.RESHAPE:
-            bound.sizes_of(operator.op, [shape for shape in given if not isinstance(shape, Literal)])
+            bound.sizes_of(operator.op, call.shapes)
     except (UnsupportedError, ValueError):
         return None
     return spec, bound

@@ -15,7 +15,7 @@ from typing import Any
 from tvlint.equivalence.solver.decide import CannotRunError, Decision, Draw, Refuted, decide
 from tvlint.ir.operators import Literal
 from tvlint.ops.field import Array, Field
-from tvlint.ops.spec import Bound, Call, Names, OpSpec, Shape, UnsupportedError
+from tvlint.ops.spec import Bound, Call, Names, OpSpec, UnsupportedError
 from tvlint.ops.table import spec_of
 
 
@@ -92,7 +92,7 @@ def prove_linear(spec: OpSpec, call: Call, group: frozenset[int], timeout: float
     def claim(draw: Draw, field: Field) -> list[tuple[Array, Array]]:
         bound = spec.bind(call).given_draws()
         one = drawn_operands(bound, call, draw)
-        other = [draw.numbers(f"y{i}", _shapes(call)[i]) if i in group else operand for i, operand in enumerate(one)]
+        other = [draw.numbers(f"y{i}", call.shapes[i]) if i in group else operand for i, operand in enumerate(one)]
         factor = draw.numbers("c", ())
         both = [a + b if i in group else a for i, (a, b) in enumerate(zip(one, other, strict=True))]
         scaled = [factor * a if i in group else a for i, a in enumerate(one)]
@@ -105,19 +105,15 @@ def prove_linear(spec: OpSpec, call: Call, group: frozenset[int], timeout: float
     return decide(claim, timeout)
 
 
-def _shapes(call: Call) -> list[Shape]:
-    return [shape for shape in call.inputs if not isinstance(shape, Literal)]
-
-
 def drawn_operands(bound: Bound, call: Call, draw: Draw, label: str = "x") -> list[Array]:
     """Return numbers, or indices, for each tensor operand of the call."""
     sizes = {
         name: size
-        for names, shape in zip(bound.operands, _shapes(call), strict=False)
+        for names, shape in zip(bound.operands, call.shapes, strict=False)
         for name, size in zip(names, shape, strict=True)
     } | dict(bound.sizes)
     found = []
-    for i, shape in enumerate(_shapes(call)):
+    for i, shape in enumerate(call.shapes):
         if i not in bound.indices:
             found.append(draw.numbers(f"{label}{i}", shape))
             continue
@@ -139,7 +135,7 @@ def _parts(
     spec: OpSpec, call: Call, bound: Bound, name: str, parts: int, operands: Sequence[Array]
 ) -> list[tuple[Call, list[Array], tuple[int, int]]]:
     """For each part: the call that runs on it, its operands, and its size with that of the whole."""
-    shapes = _shapes(call)
+    shapes = call.shapes
     size = next(
         s for names, shape in zip(bound.operands, shapes, strict=False) for n, s in zip(names, shape, strict=True) if n == name
     )

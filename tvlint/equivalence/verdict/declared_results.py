@@ -11,12 +11,12 @@ from math import prod
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.inference.shapes_and_gradients import implied_types
-from tvlint.ir.operators import Communicate, Compute, Literal, Operator
+from tvlint.ir.operators import Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.spec import Call, Family, Shape, Trait, UnsupportedError
-from tvlint.ops.table import bound_in, has_trait, spec_of
+from tvlint.ops.table import bound_in, call_in, has_trait, spec_of
 
 _SETTLES = (Trait.COMPARISON, Trait.CHOICE, Trait.CONVERSION)
 """The type of the result is that of no operand."""
@@ -41,23 +41,15 @@ def otherwise_declared(plan: Plan) -> str:
     return ""
 
 
-def _call(plan: Plan, operator: Compute) -> Call | None:
-    if any(isinstance(each, str) and each not in plan.tensors for each in operator.inputs):
-        return None
-    given = tuple(plan.tensors[each].shape if isinstance(each, str) else each for each in operator.inputs)
-    return Call(operator.op, given, operator.attributes)
-
-
 def _shapes(plan: Plan, operator: Compute) -> tuple[Shape, ...] | None:
     """Return the shapes of the results; None where they are not known."""
-    spec, call, bound = spec_of(operator.op), _call(plan, operator), bound_in(operator, plan.tensors)
+    spec, call, bound = spec_of(operator.op), call_in(operator, plan.tensors), bound_in(operator, plan.tensors)
     if spec is None or call is None or bound is None:
         return None
-    operands = [shape for shape in call.inputs if not isinstance(shape, Literal)]
     try:
         if spec.family is Family.RESHAPE:
-            return (_viewed(call, operands[0]),) if len(operands) == 1 else None
-        sizes = bound.sizes_of(operator.op, operands)
+            return (_viewed(call, call.shapes[0]),) if len(call.shapes) == 1 else None
+        sizes = bound.sizes_of(operator.op, call.shapes)
         return tuple(tuple(sizes[name] for name in names) for names in bound.outputs)
     except (UnsupportedError, ValueError, LookupError):
         return None

@@ -103,7 +103,7 @@ def _small(spec: OpSpec, call: Call, bound: Bound) -> Call | Unknown:
     Every dimension gets one part more than it is split into, or what it has where that is less; one in which the operator
     counts positions keeps its size.
     """
-    shapes = [shape for shape in call.inputs if not isinstance(shape, Literal)]
+    shapes = call.shapes
     sizes = {ONE: 1}
     for names, shape in zip(bound.operands, shapes, strict=False):
         for name, size in zip(names, shape, strict=True):

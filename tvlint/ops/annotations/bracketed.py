@@ -23,7 +23,7 @@ from tvlint.ops.annotations.declared import (
     solved,
     without_brackets,
 )
-from tvlint.ops.spec import Call, Shape, UnsupportedError
+from tvlint.ops.spec import Call, Shape, UnsupportedError, call_of
 
 VIEW = "torch.Tensor.view"
 
@@ -34,13 +34,12 @@ def without_bracketed(operator: Compute, shapes: Mapping[str, Shape]) -> tuple[C
     That it is too where sizes do not follow from the shapes of its operands and the constants that it is given by name.
     """
     said, _ = apart(operator.op)
-    tensors = operator.tensor_operands
-    if "(" not in said or any(name not in shapes for name in tensors):
+    call = call_of(operator, shapes.get)
+    if "(" not in said or call is None:
         return (operator,)
-    inputs = tuple(operand if isinstance(operand, Literal) else shapes[operand] for operand in operator.inputs)
     try:
         annotation = parse(said.split("|")[0])
-        return _between_views(operator, annotation, Call(operator.op, inputs, operator.attributes))
+        return _between_views(operator, annotation, call)
     except (AnnotationError, UnsupportedError):
         return (operator,)
 

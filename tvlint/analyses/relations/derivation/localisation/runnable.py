@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved
 from tvlint.analyses.relations.transfer.collectives import has_sizes_stated
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator
-from tvlint.ops.spec import ONE, Bound, Call, Family, Shape, UnsupportedError
+from tvlint.ir.operators import Collective, Communicate, Compute, Operator
+from tvlint.ops.spec import ONE, Bound, Family, Shape, UnsupportedError, call_of
 from tvlint.ops.table import spec_of
 
 _ALIKE = (
@@ -23,16 +24,15 @@ def may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
     spec = spec_of(operator.op) if isinstance(operator, Compute) else None
     if spec is None or spec.family is not Family.INDEXED or not isinstance(operator, Compute):
         return True
-    inputs = [operand if isinstance(operand, Literal) else _shape(machine, rank, operand) for operand in operator.inputs]
-    known = tuple(each_input for each_input in inputs if each_input is not None)
-    if len(known) < len(inputs):
-        return True
     outputs = tuple(_shape(machine, rank, name) or () for name in operator.outputs)
+    call = call_of(operator, partial(_shape, machine, rank), outputs)
+    if call is None:
+        return True
     try:
-        bound = spec.bind(Call(operator.op, known, operator.attributes, outputs))
+        bound = spec.bind(call)
     except UnsupportedError:
         return False
-    return _fit(bound, [shape for shape in known if isinstance(shape, tuple)])
+    return _fit(bound, call.shapes)
 
 
 def may_go_back(machine: Machine, saved: Saved, gradients: Mapping[int, Value]) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tvlint.ir.operators import Compute, Literal, ReduceGradients
 from tvlint.ir.plan import Phase, Plan, Role
-from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Trait, UnsupportedError
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import ONE, Bound, OpSpec, Trait, UnsupportedError
+from tvlint.ops.table import call_in, spec_of
 
 _PLAIN = frozenset({Trait.CONVERSION, Trait.VIEW})
 _DEEPEST = 64
@@ -76,13 +76,10 @@ def _is_mean(plan: Plan, makers: Mapping[str, Compute], reached: Set[str], name:
 
 
 def _bound(plan: Plan, operator: Compute, spec: OpSpec) -> Bound | None:
-    names = [*operator.tensor_operands, *operator.outputs]
-    if any(name not in plan.tensors for name in names):
+    call = call_in(operator, plan.tensors)
+    if call is None or any(name not in plan.tensors for name in operator.outputs):
         return None
-    shapes = tuple(operand if isinstance(operand, Literal) else plan.tensors[operand].shape for operand in operator.inputs)
     try:
-        return spec.bind(
-            Call(operator.op, shapes, operator.attributes, tuple(plan.tensors[one].shape for one in operator.outputs))
-        )
+        return spec.bind(replace(call, outputs=tuple(plan.tensors[name].shape for name in operator.outputs)))
     except UnsupportedError:
         return None

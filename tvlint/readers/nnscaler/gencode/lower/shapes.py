@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal, Operator, Receive
 from tvlint.ops.annotations.bracketed import without_bracketed
-from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Trait, UnsupportedError, call_of
 from tvlint.ops.table import has_trait, spec_of
 
 Kind: TypeAlias = tuple[tuple[int, ...], str]
@@ -42,14 +42,17 @@ class Contradiction(Exception):
 
 def bound_of(operator: Compute, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> Bound | None:
     """Return the annotation of one use of an operator; None where the table or the operands do not give one."""
-    spec = spec_of(operator.op)
-    shapes = _operands(operator, known)
-    if spec is None or shapes is None:
+    spec, call = spec_of(operator.op), _call(operator, known, scalar)
+    if spec is None or call is None:
         return None
     try:
-        return _bound(spec, Call(operator.op, shapes, operator.attributes, (scalar,) * len(operator.outputs)))
+        return _bound(spec, call)
     except UnsupportedError:
         return None
+
+
+def _call(operator: Compute, known: Mapping[str, Kind], scalar: tuple[int, ...]) -> Call | None:
+    return call_of(operator, lambda name: known[name][0] if name in known else None, (scalar,) * len(operator.outputs))
 
 
 def _bound(spec: OpSpec, call: Call) -> Bound:
@@ -65,18 +68,6 @@ def _bound(spec: OpSpec, call: Call) -> Bound:
             return spec.bind(replace(call, outputs=()))
         except UnsupportedError:
             raise error from None
-
-
-def _operands(operator: Compute, known: Mapping[str, Kind]) -> tuple[tuple[int, ...] | Literal, ...] | None:
-    shapes: list[tuple[int, ...] | Literal] = []
-    for operand in operator.inputs:
-        if isinstance(operand, Literal):
-            shapes.append(operand)
-        elif operand in known:
-            shapes.append(known[operand][0])
-        else:
-            return None
-    return tuple(shapes)
 
 
 _Operator = TypeVar("_Operator", bound=Operator)
@@ -121,11 +112,9 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
         return _communicated(operator, known)
     if not isinstance(operator, Compute) or isinstance(operator, Receive):
         return {}
-    spec = spec_of(operator.op)
-    shapes = _operands(operator, known)
-    if spec is None or shapes is None:
+    spec, call = spec_of(operator.op), _call(operator, known, scalar)
+    if spec is None or call is None:
         return {}
-    call = Call(operator.op, shapes, operator.attributes, (scalar,) * len(operator.outputs))
     try:
         bound = _bound(spec, call)
     except UnsupportedError as error:
@@ -137,7 +126,7 @@ def results(operator: Operator, known: Mapping[str, Kind], scalar: tuple[int, ..
         return dict.fromkeys(operator.outputs, (_viewed(call), dtype))
     if len(bound.outputs) != len(operator.outputs):
         raise Contradiction(f"`{operator.op}` has {len(operator.outputs)} outputs", certain=False)
-    sizes = _sizes(operator.op, bound, [shape for shape in shapes if not isinstance(shape, Literal)])
+    sizes = _sizes(operator.op, bound, call.shapes)
     sizes.update({name: size for name, size in bound.sizes.items() if name not in sizes})
     found: dict[str, Kind] = {}
     for position, (name, names) in enumerate(zip(operator.outputs, bound.outputs, strict=True)):

@@ -109,6 +109,16 @@ def test_a_slip_is_found_where_it_stands(tmp_path: Path, text: str, expected: tu
         f'CMD="{LAUNCH} # ours"\nbash -c "$CMD"\n',
         f"if [[ $N == 4 ]]; then\n  {LAUNCH}\nfi\n",
         f"srun --nproc-per-nodes 8 --tasks-per-nod 3 {LAUNCH}",
+        f'{LAUNCH} --train-args "--lr 1e-4 --bf16"\n',
+        f". ./env.sh\nN=${{N:4}}\n{LAUNCH}\n",
+        f"# N=${{N:4}}\n1=${{1:4}}\n{LAUNCH}\n",
+        f"test -f env.sh && . ./env.sh\nN=${{N:4}}\n{LAUNCH}\n",
+        f'printf -v N abcdef\nN="${{N:4}}"\nmapfile M\nM=${{M:1}}\n{LAUNCH}\n',
+        f"export LD_LIBRARY_PATH=/lib${{LD_LIBRARY_PATH-:/usr/lib}}\n{LAUNCH}\n",
+        f'set -a\nA="--num-layers 2"\nset +a\n{LAUNCH}\n',
+        f'A="--num-layers 2"\n[ -f run.sh ] && . ./run.sh\n{LAUNCH}\n',
+        f'A_1="--num-layers 2"\neval "A=\\$A_$1"\n{LAUNCH} $A\n',
+        f'A_1="--num-layers 2"\ndeclare -n A=A_$1\n{LAUNCH} $A\n',
     ],
 )
 def test_no_slip_is_found_in_right_scripts(tmp_path: Path, text: str) -> None:
@@ -129,6 +139,13 @@ def test_slips_in_many_blocks_are_found_without_a_walk_to_the_root_for_each(tmp_
     started = process_time()
     found = slips_of(tmp_path, f"{LAUNCH}\n" + depth * "{\n" + depth * "--bf16\n" + depth * "}\n")
     assert len(found) == 500
+    assert process_time() - started < 5
+
+
+def test_defaults_that_do_not_end_are_looked_through_once(tmp_path: Path) -> None:
+    """Each may begin another one up to the end of the line."""
+    started = process_time()
+    assert slips_of(tmp_path, f"# {40_000 * '${a-:'}\n{LAUNCH}\n") == []
     assert process_time() - started < 5
 
 

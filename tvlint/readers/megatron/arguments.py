@@ -32,6 +32,8 @@ FLAG = Pattern(r"--[A-Za-z][\w.-]*")
 SHORT = Pattern(r"-[A-Za-z][\w-]*")
 DASH = Pattern(r"[\u2010-\u2015\u2212]+(?=[A-Za-z])")
 """What word processors make of the hyphens before an option."""
+SPACED = Pattern(r"--[A-Za-z][\w.-]*[ \t]")
+"""An option and more in one word, which argparse takes for a value where one is due (`--train-args "--lr 1e-4"`)."""
 LONGEST = 40
 """Letters of the longest words that are shown as they stand."""
 LONGEST_COMMAND = 24
@@ -129,7 +131,8 @@ def _values(items: Sequence[Item], place: int, known: Option | None) -> tuple[li
 
 def _is_value(item: Item, known: Option | None) -> bool:
     if isinstance(item, Word):
-        return not flag_of(item) and not _is_short(item) and not DASH.match(leading_text(item.pieces))
+        text = leading_text(item.pieces)
+        return bool(not FLAG.match(text) or SPACED.match(text)) and not _is_short(item) and not DASH.match(text)
     if known is None or isinstance(item, Gap):
         return known is not None
     is_one = known.arity is None

@@ -22,14 +22,18 @@ SPACED = Pattern(rb"^[ \t]*([A-Za-z_]\w*)(?:([ \t]+=)(?=[ \t]|\w)|(=[ \t]+)(?=\d
 MARKED = Pattern(rb"^[ \t]*(?:(\$)([A-Za-z_]\w*)=|([A-Za-z_]\w*)(:)=)(?=[\w\"'$./])", re.MULTILINE)
 """A line that reads as an assignment and has a sign too much."""
 DOUBLED = Pattern(rb"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(=)(?=[\w\"'$./])", re.MULTILINE)
-DEFAULT = Pattern(rb"\$\{([A-Za-z_]\w*|\d+)(-:|:(?=\d+\}))([^}\n]*)\}")
+DEFAULT = Pattern(rb"\$\{([A-Za-z_]\w*|\d+)(-:|:(?=\d+\}))([^{}\n]*)\}")
 EXPANSION = Pattern(rb"\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?\})")
 NAME = Pattern(rb"[A-Za-z_]\w*")
 SET = Pattern(rb"(?<![\w$])([A-Za-z_]\w*)\+?=")
-READ_IN = Pattern(rb"^[ \t]*(?:source|\.)[ \t]", re.MULTILINE)
-BOUND = Pattern(rb"\b(?:for|read|local|declare)\b[^\n;]*")
-"""What sets the variables that it names, without a sign."""
-INDIRECT = b"${!"
+READ_IN = Pattern(rb"(?:^|[;&|({]|\b(?:then|do|else))[ \t]*(?:source|\.)[ \t]", re.MULTILINE)
+NAMED = Pattern(rb"^[ \t]*#[^\n]*|([A-Za-z_]\w*)", re.MULTILINE)
+"""A comment or a name."""
+INDIRECT = Pattern(
+    rb"\$\{!|\b(?:declare|local|typeset)[ \t]+-\w*n|^[ \t]*eval\b[^\n$]*\\\$|\bset[ \t]+(?:-\w*a|-o[ \t]+allexport)",
+    re.MULTILINE,
+)
+"""What reads variables that it does not name, and what exports all that follow."""
 MOST_LISTS = 50
 """Of more lists of options that are named nowhere, only the first are looked at."""
 VITAL = frozenset(("--num-layers", "--hidden-size", "--micro-batch-size", "--tensor-model-parallel-size"))
@@ -98,24 +102,30 @@ def _run_as_command(source: Source, name: tuple[int, int], why: str, help: str, 
 def _defaults(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding]:
     """Yield a finding for each default whose colon and hyphen are exchanged, or whose hyphen is missing.
 
-    The latter counts of a variable that nothing sets but what the expansion stands in, which so is one of the environment.
+    The latter counts of a variable that stands nowhere before what the expansion sets, which so is one of the environment. A
+    colon behind text may begin what is added to a list of paths.
     """
     source = evaluation.source
     found = [*islice(DEFAULT.finditer(source.data), MOST)]
     times = Counter(SET.findall(source.data)) if found else Counter[bytes]()
-    bound = {name for each in BOUND.findall(source.data) for name in NAME.findall(each)} if found else set()
+    first: dict[bytes, int] = {}
+    for named in NAMED.finditer(source.data) if found else ():
+        first.setdefault(named[1], named.start())
+    reads_in = READ_IN.search(source.data) if found else None
     for match in found:
-        is_swapped = match[2] == b"-:"
         before = source.data[max(match.start() - LONGEST, 0) : match.start()].removesuffix(b'"')
-        sets_itself = times[match[1]] == 1 and match[1] not in bound and before.endswith(match[1] + b"=")
+        is_swapped = match[2] == b"-:" and not (match[3].startswith((b"/", b"$")) and not before.endswith((b"=", b" ")))
+        start = match.start() - source.data.startswith(b'"', match.start() - 1) - len(match[1]) - 1
+        sets_itself = times[match[1]] == 1 and before.endswith(match[1] + b"=")
+        sets_itself = sets_itself and first.get(match[1]) == start and not (reads_in and reads_in.start() < start)
         leaves_none_out = match[1].decode() not in evaluation.variables and match[3] == b"0"
         if not (is_swapped or sets_itself or leaves_none_out) or not commands.is_expansion(*match.span()):
             continue
         place = location_of(span_of_bytes(source, *match.span(2)))
         shown = f"`{match[0].decode(errors='replace')[:LONGEST]}`"
-        message = f"{shown} begins its default with `:`" if is_swapped else f"{shown} leaves letters out, and has no default"
+        why = "begins its default with `:`" if is_swapped else "is a part of the value, and has no default"
         fix = Fix("write `:-`", (Edit(place, ":-"),), is_safe=True)
-        yield Finding("misspelled-default", Severity.ERROR, message, place, "write `:-`", fixes=(fix,))
+        yield Finding("misspelled-default", Severity.ERROR, f"{shown} {why}", place, "write `:-`", fixes=(fix,))
 
 
 def _unread_options(evaluation: Evaluation) -> Iterator[tuple[str, tuple[int, frozenset[str]]]]:
@@ -124,7 +134,7 @@ def _unread_options(evaluation: Evaluation) -> Iterator[tuple[str, tuple[int, fr
     What is exported, and what is set before another script is read in, may be read elsewhere.
     """
     data = evaluation.source.data
-    if INDIRECT in data:
+    if INDIRECT.search(data):
         return
     named = Counter(NAME.findall(data))
     first: dict[bytes, int] = {}

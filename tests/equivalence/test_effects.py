@@ -163,12 +163,17 @@ def test_a_weight_that_a_call_may_have_updated_is_not_refuted_for_missing() -> N
     assert (verdict.outcome, "unsupported-operator" in names(verdict)) == (Outcome.UNKNOWN, True)
 
 
+def named(signature: str) -> str:
+    spec = spec_of(signature)
+    return spec.name if spec is not None else ""
+
+
 def test_no_function_is_inert_by_the_last_part_of_its_name() -> None:
     for spec in SPECS:
         for signature in spec.signatures:
-            assert spec_of(signature) is spec
+            assert named(signature) == spec.name
             last = signature.rpartition(".")[2]
-            assert last in spec.signatures or spec_of(last) is not spec
+            assert last in spec.signatures or named(last) != spec.name
             assert spec_of(f"mine.{signature}") is None
 
 

@@ -251,7 +251,7 @@ RESCALED = {
 def test_a_softmax_of_some_of_the_keys_that_is_rescaled_is_not_refuted(name: str) -> None:
     reference, text = with_backward(SCORES), with_backward(RESCALED[name])
     assert compare(*plans(reference, text)).outcome == "equal"
-    assert verdict_on(text, reference).outcome is Outcome.UNKNOWN
+    assert verdict_on(text, reference).outcome is not Outcome.REFUTED
 
 
 def test_a_softmax_of_some_of_the_keys_that_is_not_rescaled_is_refuted() -> None:

@@ -142,18 +142,17 @@ def test_a_part_of_a_split_dimension_is_refuted(forward: str, backward: str) -> 
     assert "split-dimension" in reasons(verdict), [reason.message for reason in verdict.reasons]
 
 
-@pytest.mark.parametrize(
-    ("forward", "backward"),
-    [
-        ("a, z = split(y, split_size_or_sections=(2, 6), dim=1)", "dy = backward a (_, dz)"),
-        ("z = pad(y, pad=(1, 1))", "dy = backward z (dz)"),
-    ],
-)
-def test_a_split_dimension_is_not_cut_or_joined(forward: str, backward: str) -> None:
-    reference = plan_of(forward, backward)
+def test_a_split_dimension_is_not_cut() -> None:
+    reference = plan_of("a, z = split(y, split_size_or_sections=(2, 6), dim=1)", "dy = backward a (_, dz)")
     verdict = verdict_on(tensor_parallel(reference), reference)
     assert verdict.outcome is Outcome.UNKNOWN
     assert "split-dimension" in reasons(verdict), [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize(("value", "outcome"), [(0.0, Outcome.PROVED), (1.0, Outcome.UNKNOWN)])
+def test_zeros_around_shards_add_nothing_to_a_sum_and_other_numbers_may(value: float, outcome: Outcome) -> None:
+    reference = plan_of(f"z = pad(y, pad=(1, 1), value={value})", "dy = backward z (dz)")
+    assert verdict_on(tensor_parallel(reference), reference).outcome is outcome
 
 
 def test_what_is_joined_of_a_split_dimension_is_proved_where_its_order_does_not_matter() -> None:

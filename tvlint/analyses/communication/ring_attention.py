@@ -166,7 +166,7 @@ def _attention(
 
 def _written_out(state: _Rank, where: Where, operator: Compute, tensors: Sequence[str]) -> None:
     """Attention in single operators: queries by keys, an exponential or softmax of that, and that by values."""
-    scored = [name for name in tensors if name in state.scores]
+    scored = tuple([name for name in tensors if name in state.scores])
     spec = spec_of(operator.op)
     product = spec is not None and spec.name == "matmul" and len(tensors) == 2 and len(operator.outputs) == 1
     if product and not scored:

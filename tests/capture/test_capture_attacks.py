@@ -117,6 +117,28 @@ def test_what_torch_reduces_in_a_backward_pass_is_left_alone_until_its_end(mark:
     assert rule in {"", *(reason.name for reason in verdict.reasons if reason.refutes)}
 
 
+def test_what_torch_reduces_in_a_pass_within_a_node_is_free_where_the_node_goes_on(tmp_path: Path) -> None:
+    """A checkpoint that is reentrant runs a pass of its own, at whose end the reducer waits and writes the gradients."""
+    lines = list[Line]()
+    for line in lines_of("data_parallel"):
+        if not line.get("completes"):
+            lines.append(line)
+            continue
+        (bucket,) = line["outputs"]
+        scaled = {"op": "aten.mul_.Tensor", "arguments": {"self": {"t": bucket}, "other": 1.0}, "outputs": [bucket]}
+        checkpoint = {
+            **scaled,
+            "writes": [bucket],
+            "phase": "backward",
+            "micro_batch": 0,
+            "node": "CheckpointBackward",
+            "of": 0,
+        }
+        lines += [checkpoint, line, checkpoint]
+    (verdict,) = report_on(lines, "data_parallel_reference", tmp_path).verdicts
+    assert verdict.outcome is not Outcome.REFUTED
+
+
 def window(is_meant: Callable[[Line], bool], **changed: Any) -> Change:
     """Return a change of each window that is meant."""
     return lambda line: {**line, **changed} if "tensor" in line and is_meant(line) else line

@@ -1,7 +1,8 @@
 """Buffers in flight: what the program reads of a collective or message, or writes over it, before it waits.
 
 This is asked of the tape, since passes that lift it put collectives and what reads them together. What torch itself issues in a
-backward pass, as its reducer does, it waits for at the end of the pass: until then no node of it may touch the buffer.
+backward pass, as its reducer does, it waits for at the end of the pass: until then no node of it may touch the buffer. A node
+that began before, and goes on, has run a pass of its own, as that of a checkpoint does; then that has ended.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def first_race(capture: Capture) -> TapeDefect | None:
 def _races(tape: Tape, path: str) -> Iterator[TapeDefect]:
     in_flight: dict[int, list[_Issued]] = {}
     of_torch: dict[int, list[_Issued]] = {}
+    begun: set[tuple[str, int]] = set()
+    last: tuple[str, int] | None = None
     for event in tape.events:
         if isinstance(event, Wait):
             for known in (in_flight, of_torch):
@@ -52,8 +55,12 @@ def _races(tape: Tape, path: str) -> Iterator[TapeDefect]:
                         del known[storage]
             continue
         within = isinstance(event, Operation | Communication) and bool(event.mark.node)
-        if not within:
+        node = _node(event)
+        if not within or (node != last and node in begun):
             of_torch.clear()
+        last = node
+        if node is not None:
+            begun.add(node)
         for rule, text, issued_at in (*_conflicts(tape, event, in_flight), *_conflicts(tape, event, of_torch)):
             here = event.mark.place if isinstance(event, Operation | Communication | Root) else None
             yield TapeDefect(rule, f"{text} on rank {tape.rank}", here or issued_at or Location(path), (tape.rank,))
@@ -62,6 +69,13 @@ def _races(tape: Tape, path: str) -> Iterator[TapeDefect]:
             buffers = [(number, True) for number in event.outputs] if event.kind != "send" else []
             for number, written in (*buffers, *((number, False) for number in event.inputs)):
                 known.setdefault(tape.windows[number].storage, []).append(_Issued(event, number, written))
+
+
+def _node(event: Event) -> tuple[str, int] | None:
+    """Return the node of a backward pass that an event belongs to, where the operator tells it from others of its name."""
+    if not isinstance(event, Operation | Communication) or event.mark.of < 0:
+        return None
+    return event.mark.node, event.mark.of
 
 
 def _conflicts(tape: Tape, event: Event, in_flight: dict[int, list[_Issued]]) -> Iterator[tuple[str, str, Location | None]]:

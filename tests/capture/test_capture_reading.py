@@ -190,7 +190,7 @@ def test_operators_with_the_arguments_of_others_end_in_a_plan_or_in_an_error_of_
         ]
         with suppress(ReadError):
             own = lift_parallel(read_capture("a", "\n".join(map(json.dumps, others)).encode()), alone)
-            assert own.plan.programs
+            assert own.plan.programs or own.problem is not None
 
 
 def test_an_input_whose_samples_are_alike_lies_where_another_one_shows_it() -> None:

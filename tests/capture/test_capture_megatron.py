@@ -268,6 +268,17 @@ def test_a_reduction_that_is_never_waited_for_is_refuted_though_the_program_is_n
     assert [reason.name for reason in verdict.reasons] == ["missing-wait", "unsupported-operator"]
 
 
+def with_gradients_times(factor: float, lines: list[Line]) -> list[Line]:
+    """Return the lines with multiples of the recorded gradients."""
+    found = []
+    for line in lines:
+        if "gradient" in line and "values" in line:
+            numbers = [factor * number for (number,) in struct.iter_unpack("<f", base64.b64decode(line["values"]))]
+            line = {**line, "values": base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()}
+        found.append(line)
+    return found
+
+
 def test_recorded_gradients_refute_a_program_that_is_no_plan_and_nothing_proves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,9 +288,9 @@ def test_recorded_gradients_refute_a_program_that_is_no_plan_and_nothing_proves_
     report = prove_pair(pair)
     assert not report.verdicts
     assert [problem.message[:35] for problem in report.problems] == ["a value of one micro-batch is read "]
-    for line in (line for line in lines if "gradient" in line and "values" in line):
-        numbers = [2 * number for (number,) in struct.iter_unpack("<f", base64.b64decode(line["values"]))]
-        line["values"] = base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+    rounded = Pair(written(tmp_path, with_gradients_times(1.1, lines)), path_of("megatron_gpt_reference"))
+    assert prove_pair(rounded).problems == report.problems
+    lines = with_gradients_times(2, lines)
     verdict = proof(written(tmp_path, lines), "megatron_gpt_reference")
     assert verdict.outcome is Outcome.REFUTED
     assert [reason.name for reason in verdict.reasons] == ["other-recorded-gradient", "unsupported-operator"]

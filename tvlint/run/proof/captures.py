@@ -287,14 +287,16 @@ def _without_gradient(parallel: Recorded, reference: Recorded) -> set[str]:
 def judged_without_plan(parallel: Recorded, reference: Recorded, problem: Problem) -> Verdict | Problem:
     """Return the verdict that tapes and recorded numbers give of a program that is no plan; its problem where they give none.
 
-    What a plan lacks need not be what is wrong with the program, and refutes nothing.
+    What a plan lacks need not be what is wrong with the program, and refutes nothing. In which types it computes is not known
+    either: gradients that rounding in half precision could give refute nothing.
     """
     left = _reason("unsupported-operator", False, problem.message, problem.location)
     verdict = Verdict(reference.plan.path, parallel.plan.path, Outcome.UNKNOWN, reasons=(left,))
     defect = parallel.defect or reference.defect
     if defect is not None:
         return _refuted_by_tapes(verdict, defect)
-    different = different_gradients(parallel, reference)
+    found = different_gradients(parallel, reference) or {}
+    different = {weight: (far, ranks) for weight, (far, ranks) in found.items() if far > _MOST_ROUNDED}
     return _refuted(verdict, different, parallel.plan) if different else problem
 
 

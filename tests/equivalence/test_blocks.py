@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
@@ -85,6 +87,13 @@ def test_what_is_put_together_otherwise_is_not(name: str, before: str, after: st
     assert verdict.outcome is Outcome.REFUTED, [reason.message for reason in verdict.reasons]
 
 
+def _on_one_rank(mask: str, masks: Sequence[str]) -> Idiom:
+    """Return attention block by block on one rank, of scores that are masked, and that of all masked scores at once."""
+    text = _online("".join(masks), s="w").partition("\n")[2].partition("\n")[2]
+    text = text.replace("(bg", "(b").replace("(cg", "(c").replace("l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp", LAST)
+    return Idiom(ONE + mask + SOFTMAX.format(s="w0"), ATTENTION.format(cp="", mask="") + text, ())
+
+
 MASK = "i = arange(6) || none\nr = unsqueeze(i, 1) || none\nj = arange({low}, {high}) || none\nh{n} = gt(j, r) || none\n"
 MASK += "w{n} = masked_fill({s}, h{n}, {fill})\n"
 
@@ -99,10 +108,8 @@ def test_a_block_that_may_be_masked_throughout_is_proved_where_its_greatest_scor
     It is none either where the reference takes that block, too.
     """
     masks = [MASK.format(low=at, high=at + 3, n=n, s=f"s{n}", fill=fill) for n, at in ((1, 0), (2, 3))]
-    text = _online("".join(masks), s="w").partition("\n")[2].partition("\n")[2]
-    text = text.replace("(bg", "(b").replace("(cg", "(c").replace("l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp", LAST)
-    reference = ONE + MASK.format(low=0, high=6, n=0, s="s", fill=fill) + given + SOFTMAX.format(s="w0")
-    assert Idiom(reference, ATTENTION.format(cp="", mask="") + text, ()).verdict().outcome is outcome
+    reference = MASK.format(low=0, high=6, n=0, s="s", fill=fill) + given
+    assert _on_one_rank(reference, masks).verdict().outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -118,8 +125,24 @@ def test_a_block_whose_scores_are_all_infinite_is_not_proved(flags: str, made: s
     """One over a flag, and its logarithm, mask as a constant that is minus infinity does."""
     mask = MASK.partition("h{n}")[0] + flags + made + "w{n} = sub({s}, v{n})\n"
     masks = [mask.format(low=at, high=at + 3, n=n, s=f"s{n}") for n, at in ((1, 0), (2, 3))]
-    text = _online("".join(masks), s="w").partition("\n")[2].partition("\n")[2]
-    text = text.replace("(bg", "(b").replace("(cg", "(c").replace("l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp", LAST)
-    reference = ONE + mask.format(low=0, high=6, n=0, s="s") + SOFTMAX.format(s="w0")
-    idiom = Idiom(reference, ATTENTION.format(cp="", mask="") + text, ())
-    assert idiom.verdict().outcome is Outcome.UNKNOWN
+    assert _on_one_rank(mask.format(low=0, high=6, n=0, s="s"), masks).verdict().outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("made", "outcome"),
+    [
+        ("v{n} = identity({g}) || none\n", Outcome.PROVED),
+        ("e{n} = exp({g}) || none\nv{n} = log(e{n}) || none\n", Outcome.PROVED),
+        ("v{n} = reciprocal({g}) || none\n", Outcome.UNKNOWN),
+        ("v{n} = rsqrt({g}) || none\n", Outcome.UNKNOWN),
+        ("r{n} = relu({g}) || none\nv{n} = reciprocal(r{n}) || none\n", Outcome.UNKNOWN),
+    ],
+)
+def test_a_block_whose_scores_numbers_may_make_infinite_is_not_proved(made: str, outcome: Outcome) -> None:
+    """What may be zero masks as a flag does, where one over it is taken from the scores."""
+    data = "m0 = narrow(x, 2, 0, 1) || none\nmm = transpose(m0, 1, 2) || none\n"
+    taken = "w{n} = sub({s}, v{n})\n"
+    cut = "g{n} = narrow(mm, 2, {at}, 3) || none\n"
+    masks = [cut.format(n=n, at=at) + (made + taken).format(n=n, g=f"g{n}", s=f"s{n}") for n, at in ((1, 0), (2, 3))]
+    reference = data + (made + taken).format(n=0, g="mm", s="s")
+    assert _on_one_rank(reference, [data, *masks]).verdict().outcome is outcome

@@ -42,7 +42,7 @@ def _own(machine: Machine, rank: RankState, name: str) -> bool:
     operator, saved = rank.saved.get((name,), (None, None))
     if not _is_part(held) or operator is None or saved is None or saved.outputs != (held,):
         return False
-    if held.fold is not None and may_be_infinite(machine.world.terms, held.term):
+    if held.fold is not None and may_be_infinite(machine.world.terms, held.term, of_any=True):
         return False
     form = machine.cases.form(operator, machine.plan.tensors)
     names = [operand for operand in operator.inputs if isinstance(operand, str)]

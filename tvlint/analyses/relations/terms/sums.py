@@ -36,16 +36,17 @@ _MOST_ADDENDS = 64
 _MOST_FACTORS = 64
 
 
-def may_be_infinite(terms: Terms, *given: int) -> bool:
+def may_be_infinite(terms: Terms, *given: int, of_any: bool = False) -> bool:
     """Return whether what terms are made of may be infinite outside of a power of e: an infinite constant, or the logarithm of
-    a flag or of what constants alone make, or one over that.
+    a flag or of what constants alone make, or one over that; with `of_any` of anything that is not known to be positive.
     """
-    known, waiting = terms.infinite, [term for term in given if term not in terms.infinite]
+    known = terms.infinite.setdefault(of_any, {})
+    waiting = [term for term in given if term not in known]
     while waiting:
         term = waiting[-1]
         head, operands = terms.keys[term], terms.operands[term]
         itself = len(head) == 5 and any(isinstance(each, float) and isinf(each) for each in head[2])
-        itself = itself or any(_may_be_zero(terms, operand) for operand in _asked(terms, term))
+        itself = itself or any(_may_be_zero(terms, operand, of_any) for operand in _asked(terms, term))
         below = () if itself or head == (FUNCTION, "exp") else operands
         left = [operand for operand in below if operand not in known]
         if left:
@@ -72,8 +73,10 @@ def _asked(terms: Terms, term: int) -> Iterator[int]:
     yield from (operand for operand, power in zip(operands, powers, strict=False) if power < 0)
 
 
-def _may_be_zero(terms: Terms, term: int) -> bool:
-    """Return whether a value is a flag, or made of constants alone, and not known to be positive."""
+def _may_be_zero(terms: Terms, term: int, of_any: bool = False) -> bool:
+    """Return whether a value is a flag, or made of constants alone, and not known to be positive; the last alone of any."""
+    if of_any:
+        return not is_positive(terms, term)
     if is_flag(terms, term) or has_trait(str(terms.keys[term][0]), Trait.COMPARISON):
         return True
     waiting, seen = [] if is_positive(terms, term) else [term], {term}

@@ -65,8 +65,8 @@ class Terms:
         """Sums over ranges of an index, by term: as what each index that is summed is one."""
         self.widened: dict[tuple[int, int], Widened | None] = {}
         """Of which longer terms others have a range, by term and dimension."""
-        self.infinite: dict[int, bool] = {}
-        """Whether elements of a term may be infinite: they are made of the logarithm of a flag, or of an infinite constant."""
+        self.infinite: dict[bool, dict[int, bool]] = {}
+        """Whether elements of a term may be infinite, by which operands of what is restricted count as zero (`sums.py`)."""
         self.asks = True
         """Whether a new normal form asks something of its operands; not while it only says otherwise what is there already."""
         self.apart: set[tuple[int, tuple[Any, ...]]] = set()

@@ -23,7 +23,7 @@ from tvlint.reporters.escape.xml import xml
 from tvlint.reporters.lanes import proof_stages
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_place, counted, needs, published, set_aside, silenced_text
+from tvlint.reporters.text.totals import by_place, counted, needs, published, set_aside, silenced_text, stage_counts
 
 _CHILDREN = ("skipped", "error", "failure", "system-out", "system-err")
 
@@ -157,9 +157,7 @@ def _proof_stages(verdict: Verdict, report: Report, context: Context) -> Iterato
 
 
 def _facts(verdict: Verdict) -> Iterator[str]:
-    stages = verdict.stages
-    yield f"{counted(stages.total, 'proof stage')} in {counted(stages.classes, 'class')}"
-    yield f"{stages.proved} proved, {stages.refuted} refuted, {stages.unknown} unknown"
+    yield stage_counts(verdict.stages)
     yield from (f"{name}: {value}" for name, value in verdict.facts)
     yield from (f"assumed: {assumption}" for assumption in verdict.assumptions)
 

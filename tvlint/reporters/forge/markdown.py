@@ -133,7 +133,8 @@ def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Callable[
     counts = (stages.total, stages.classes, stages.proved, stages.refuted, stages.unknown)
     names = ("proof stages", "classes", "proved", "refuted", "unknown")
     cells: tuple[Phrase, ...] = tuple((str(count),) for count in counts)
-    yield Table((*names, "cost"), ((*cells, (", ".join(cost),)),), names)
+    if stages.total:
+        yield Table((*names, "cost"), ((*cells, (", ".join(cost),)),), names)
     for reason in verdict.reasons:
         yield from _reason(reason, context, show, mesh(verdict.parallel))
     if verdict.assumptions:

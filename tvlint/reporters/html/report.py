@@ -18,7 +18,7 @@ from tvlint.reporters.html.plan_svg import mesh_drawing, schedule_drawing
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_severity, bytes_text, counted, needs, seconds_text, summary
+from tvlint.reporters.text.totals import by_severity, bytes_text, counted, needs, seconds_text, stage_counts, summary
 
 _OUTCOME = {Outcome.REFUTED: "bad", Outcome.UNKNOWN: "doubt", Outcome.PROVED: "good"}
 _SEVERITY = {Severity.ERROR: "bad", Severity.WARNING: "doubt", Severity.NOTE: "note"}
@@ -92,19 +92,17 @@ def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Mesh | No
 def _stages(verdict: Verdict) -> Content:
     """Return the proof stages as a bar of what became of them."""
     stages = verdict.stages
-    counts = ((stages.proved, "proved", "good"), (stages.refuted, "refuted", "bad"), (stages.unknown, "unknown", "doubt"))
-    whole = sum(number for number, _, _ in counts)
+    counts = ((stages.proved, "good"), (stages.refuted, "bad"), (stages.unknown, "doubt"))
+    whole = sum(number for number, _ in counts)
     bar = []
     left = 0.0
-    for number, _, style in counts:
+    for number, style in counts:
         share = 100 * number / max(1, whole)
         bar += [tag("rect", kind=style, x=f"{left:.3f}%", width=f"{share:.3f}%", height=10)] if number else []
         left += share
-    said = ", ".join(f"{number:,} {name}" for number, name, _ in counts if number)
     cost = [seconds_text(verdict.seconds)] + ([bytes_text(verdict.peak_bytes)] if verdict.peak_bytes else [])
-    total = f"{counted(stages.total, 'proof stage')} in {counted(stages.classes, 'class')}"
-    words = tag("p", f"{total}{': ' if said else ''}{said}; {', '.join(cost)}", kind="soft")
-    return tag("svg", bar, kind="bar", role="img", width="100%", height=10), words
+    words = tag("p", f"{stage_counts(stages)}; {', '.join(cost)}", kind="soft")
+    return (tag("svg", bar, kind="bar", role="img", width="100%", height=10) if whole else "", words)
 
 
 def _reason(reason: Reason, context: Context, show: Excerpts, mesh: Mesh | None) -> Element:

@@ -27,6 +27,7 @@ from tvlint.reporters.text.totals import (
     judged_text,
     recognised_text,
     seconds_text,
+    stage_counts,
     summary,
     unevaluated,
 )
@@ -227,15 +228,9 @@ def _verdict(verdict: Verdict, screen: _Screen) -> list[Line]:
 
 
 def _counts(verdict: Verdict) -> str:
-    stages = verdict.stages
-    counts = ((stages.proved, "proved"), (stages.refuted, "refuted"), (stages.unknown, "unknown"))
-    parts = [f"{number:,} {name}" for number, name in counts if number]
     cost = [seconds_text(verdict.seconds)] if verdict.seconds else []
     cost += [bytes_text(verdict.peak_bytes)] if verdict.peak_bytes else []
-    if not stages.total:
-        return ", ".join(["nothing was derived", *cost])
-    text = f"{counted(stages.total, 'proof stage')} in {counted(stages.classes, 'class')}"
-    text += f": {', '.join(parts)}" if parts else ""
+    text = stage_counts(verdict.stages)
     return f"{text}; {', '.join(cost)}" if cost else text
 
 

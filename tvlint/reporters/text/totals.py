@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tvlint.findings import Finding, NotEvaluated, Outcome, Report, Severity, Verdict
+from tvlint.findings import Finding, NotEvaluated, Outcome, Report, Severity, StageCounts, Verdict
 
 SEVERITIES = tuple(Severity)
 
@@ -33,6 +33,16 @@ def counted(number: int, noun: str) -> str:
     """`1 error`, `2 errors`, `16,384 micro-batches`."""
     plural = f"{noun}{'es' if noun.endswith(('ch', 'ss')) else 's'}"
     return f"{number:,} {noun if number == 1 else plural}"
+
+
+def stage_counts(stages: StageCounts) -> str:
+    """`16 proof stages in 4 classes: 15 proved, 1 refuted`."""
+    if not stages.total:
+        return "nothing was derived"
+    counts = ((stages.proved, "proved"), (stages.refuted, "refuted"), (stages.unknown, "unknown"))
+    parts = ", ".join(f"{number:,} {name}" for number, name in counts if number)
+    text = f"{counted(stages.total, 'proof stage')} in {counted(stages.classes, 'class')}"
+    return f"{text}: {parts}" if parts else text
 
 
 def summary(report: Report) -> str:

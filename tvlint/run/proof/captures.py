@@ -301,7 +301,7 @@ def judged_without_plan(parallel: Recorded, reference: Recorded, problem: Proble
 
 
 def _refuted_by_tapes(verdict: Verdict, defect: TapeDefect) -> Verdict:
-    reason = replace(_reason(defect.rule, True, defect.message, defect.location), ranks=defect.ranks)
+    reason = Reason(defect.rule, True, defect.message, defect.location, defect.ranks, related=defect.related)
     return replace(verdict, outcome=Outcome.REFUTED, reasons=(reason, *verdict.reasons))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tvlint.findings import Related
 from tvlint.ir.location import Location
 from tvlint.readers.capture.tapes.tape import (
     Capture,
@@ -61,9 +62,10 @@ def _races(tape: Tape, path: str) -> Iterator[TapeDefect]:
         last = node
         if node is not None:
             begun.add(node)
-        for rule, text, issued_at in (*_conflicts(tape, event, in_flight), *_conflicts(tape, event, of_torch)):
-            here = event.mark.place if isinstance(event, Operation | Communication | Root) else None
-            yield TapeDefect(rule, f"{text} on rank {tape.rank}", here or issued_at or Location(path), (tape.rank,))
+        for rule, text, cause in (*_conflicts(tape, event, in_flight), *_conflicts(tape, event, of_torch)):
+            here, there = event.mark.place if isinstance(event, Operation | Communication | Root) else None, cause.mark.place
+            related = () if here is None or there is None else (Related(f"the `{cause.kind}` is issued here", there),)
+            yield TapeDefect(rule, f"{text} on rank {tape.rank}", here or there or Location(path), (tape.rank,), related)
         if isinstance(event, Communication) and event.mark.phase != "optimizer" and (within or not event.completes):
             known = of_torch if event.completes else in_flight
             buffers = [(number, True) for number in event.outputs] if event.kind != "send" else []
@@ -78,8 +80,8 @@ def _node(event: Event) -> tuple[str, int] | None:
     return event.mark.node, event.mark.of
 
 
-def _conflicts(tape: Tape, event: Event, in_flight: dict[int, list[_Issued]]) -> Iterator[tuple[str, str, Location | None]]:
-    """Yield the rule, what is wrong, and where it was issued, for each access of an event to a buffer in flight."""
+def _conflicts(tape: Tape, event: Event, in_flight: dict[int, list[_Issued]]) -> Iterator[tuple[str, str, Communication]]:
+    """Yield the rule, what is wrong, and what was issued, for each access of an event to a buffer in flight."""
     if not in_flight:
         return
     reads, writes = _accesses(event)
@@ -88,11 +90,11 @@ def _conflicts(tape: Tape, event: Event, in_flight: dict[int, list[_Issued]]) ->
         for issued in in_flight.get(window.storage, ()):
             if not (issued.written or is_write) or not overlap(tape.windows[issued.window], window):
                 continue
-            kind, place = issued.event.kind, issued.event.mark.place
+            kind = issued.event.kind
             if is_write:
-                yield "buffer-in-flight", f"a buffer of the `{kind}` is overwritten before it is waited for", place
+                yield "buffer-in-flight", f"a buffer of the `{kind}` is overwritten before it is waited for", issued.event
             else:
-                yield "missing-wait", f"what the `{kind}` writes is read before it is waited for", place
+                yield "missing-wait", f"what the `{kind}` writes is read before it is waited for", issued.event
 
 
 def _accesses(event: Event) -> tuple[Iterable[int], Iterable[int]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tvlint.findings import Related
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Axis, Mesh
 from tvlint.ir.placement import Placement
@@ -185,12 +186,13 @@ Event: TypeAlias = Given | Named | Operation | Communication | Wait | Root | Gra
 
 @dataclass(frozen=True, slots=True)
 class TapeDefect:
-    """A mistake that tapes show by themselves: its rule, where it is, and the ranks that make it."""
+    """A mistake that tapes show by themselves: its rule, where it is, the ranks that make it, and where it begins."""
 
     rule: str
     message: str
     location: Location
     ranks: tuple[int, ...]
+    related: tuple[Related, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,7 @@ def test_a_slip_is_found_where_it_stands(tmp_path: Path, text: str, expected: tu
         f'A="--num-layers 2"\n[ -f run.sh ] && . ./run.sh\n{LAUNCH}\n',
         f'A_1="--num-layers 2"\neval "A=\\$A_$1"\n{LAUNCH} $A\n',
         f'A_1="--num-layers 2"\ndeclare -n A=A_$1\n{LAUNCH} $A\n',
+        f'A="--num-layers 2"\n{LAUNCH} --use-checkpoint-args\n',
     ],
 )
 def test_no_slip_is_found_in_right_scripts(tmp_path: Path, text: str) -> None:

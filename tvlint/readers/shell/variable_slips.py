@@ -37,7 +37,9 @@ INDIRECT = Pattern(
 MOST_LISTS = 50
 """Of more lists of options that are named nowhere, only the first are looked at."""
 VITAL = frozenset(("--num-layers", "--hidden-size", "--micro-batch-size", "--tensor-model-parallel-size"))
-"""Options that no launch does without."""
+"""Options for the size of the model and of its layout, of which scripts hold lists to give them to launches."""
+SIZED_ELSEWHERE = frozenset(("--use-checkpoint-args", "--yaml-cfg"))
+"""Options by which a launch takes sizes from a checkpoint or a file."""
 OF_LAUNCHER = frozenset(("--nproc-per-node",))
 LAUNCHERS = frozenset(("torchrun", "torch.distributed.launch", "torch.distributed.run"))
 """What starts one rank without that."""
@@ -57,7 +59,7 @@ def variable_slips(evaluation: Evaluation, commands: CommandTree, starts_some: b
     yield from (finding for _, finding in misspelled)
     given = frozenset(_flags(word for command in evaluation.commands for word in command.words))
     meant = {name for name, _ in misspelled}
-    vital = VITAL | OF_LAUNCHER if LAUNCHERS & given else VITAL
+    vital = (OF_LAUNCHER if LAUNCHERS & given else frozenset()) | (frozenset() if SIZED_ELSEWHERE & given else VITAL)
     for name, (start, options) in lost.items():
         if name not in meant and vital & options - given and commands.is_assignment(start):
             read = f"${{{name[:LONGEST]}[@]}}" if isinstance(evaluation.variables[name], Array) else f"${name[:LONGEST]}"

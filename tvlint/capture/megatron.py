@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -21,10 +21,10 @@ def changes(step: Step, replace: Replace) -> Mapping[str, Change]:
     """Return how the modules of Megatron are changed, by their names."""
     return {
         _CORE + "tensor_parallel.random": _random_states,
-        _CORE + "tensor_parallel.data": _batches_of_each_rank,
+        _CORE + "tensor_parallel.data": lambda module: _batches_of_each_rank(module, replace),
         _CORE + "tensor_parallel.inference_layers": _no_layers_for_inference,
         _CORE + "models.bert.bert_layer_specs": lambda module: _layers_of_bert(module, replace),
-        _CORE + "models.bert.bert_model": _masks_of_bert,
+        _CORE + "models.bert.bert_model": lambda module: _masks_of_bert(module, replace),
         _CORE + "transformer.torch_norm": lambda module: _norms(module, replace),
         _CORE + "transformer.dot_product_attention": lambda module: megatron_attention.change(module, replace),
         _CORE + "transformer.moe.moe_utils": _experts,
@@ -40,9 +40,14 @@ def _random_states(module: Any) -> None:
     module._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
 
 
-def _batches_of_each_rank(module: Any) -> None:
+def _batches_of_each_rank(module: Any, replace: Replace) -> None:
     """Let each rank take its batch itself: the ranks that share one have equal ones."""
-    module.broadcast_data = lambda keys, data, datatype, *_, **__: {key: data[key].to(datatype) for key in keys}
+
+    def taken(keys: Iterable[str], data: Mapping[str, torch.Tensor], datatype: torch.dtype, *_: Any, **__: Any) -> Any:
+        replace("batches that one rank passes on replaced by those that each rank takes itself")
+        return {key: data[key].to(datatype) for key in keys}
+
+    module.broadcast_data = taken
 
 
 def _no_layers_for_inference(module: Any) -> None:
@@ -58,9 +63,14 @@ def _layers_of_bert(module: Any, replace: Replace) -> None:
     module.get_bert_layer_with_transformer_engine_spec = lambda: module.bert_layer_local_spec
 
 
-def _masks_of_bert(module: Any) -> None:
+def _masks_of_bert(module: Any, replace: Replace) -> None:
     """Let the attention of BERT be given masks as Megatron's own layers take them, whatever attention the launch asks for."""
-    module.BertModel._sanity_check_attention_and_get_attn_mask_dimension = lambda model: "b1ss"
+
+    def dimension(model: Any) -> str:
+        replace("masks of attention in the shape that Megatron's own layers take")
+        return "b1ss"
+
+    module.BertModel._sanity_check_attention_and_get_attn_mask_dimension = dimension
 
 
 def _norms(module: Any, replace: Replace) -> None:

@@ -15,7 +15,7 @@ from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 _UNARY = {
     "exp": "torch.exp", "log": "torch.log", "sqrt": "torch.sqrt", "rsqrt": "torch.rsqrt", "sin": "torch.sin",
     "cos": "torch.cos", "tanh": "torch.tanh", "erf": "torch.erf", "sigmoid": "torch.sigmoid", "reciprocal": "torch.reciprocal",
-    "neg": "torch.neg", "abs": "torch.abs", "relu": "torch.relu", "silu": "torch.nn.functional.silu",
+    "neg": "torch.neg", "abs": "torch.abs", "relu": "torch.relu",
     "logical_not": "torch.logical_not", "log1p": "torch.log1p", "expm1": "torch.expm1", "log2": "torch.log2",
     "sign": "torch.sign", "floor": "torch.floor", "ceil": "torch.ceil",
 }  # fmt: skip
@@ -195,12 +195,6 @@ def _divided(lifting: Lifting, node: Apply) -> bool:
     return lifting.call(node, "torch.div", (left, _number_for(lifting, right)), rounding_mode=mode)
 
 
-def _gelu(lifting: Lifting, node: Apply) -> bool:
-    approximate = node.arguments.get("approximate", "none")
-    wanted = approximate if isinstance(approximate, str) and approximate != "none" else None
-    return lifting.call(node, "torch.nn.functional.gelu", (given(node, "self"),), approximate=wanted)
-
-
 def _filled(lifting: Lifting, node: Apply) -> bool:
     value = lifting.number(given(node, "value"))
     if value is None:
@@ -301,7 +295,6 @@ EQUATIONS = (
     Equation("mul", "mul(a, b) = a b", _multiplied),
     Equation("div", "a / 1 = a", _divided_by_one),
     Equation("div", "div(a, b) = a / b", _divided),
-    Equation("gelu", "gelu(x, approximate) is torch.nn.functional.gelu", _gelu),
     Equation("masked_fill", "masked_fill(g, mask, 0) is the gradient g of masked_fill(x, mask, value)", _filled_gradient),
     Equation("masked_fill", "masked_fill(x, mask, value) is value where the mask holds, else x", _filled),
     Equation("where", "where(condition, a, b) is a where the condition holds, else b", _chosen),

@@ -25,6 +25,7 @@ _RESULTS: Mapping[str, int] = {"mean": 1, "rstd": 2, "indices": 1, "buffer": 1}
 _USUAL: Mapping[str, Argument] = {
     "negative_slope": 0.01, "alpha": 1, "scale": 1, "input_scale": 1, "beta": 1, "threshold": 20, "min_val": -1, "max_val": 1,
     "reduction": 1, "delta": 1, "dim": -1, "padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": True,
+    "approximate": "none",
 }  # fmt: skip
 """What functions, and the kernels of their gradients, take where an argument is left out."""
 
@@ -57,6 +58,8 @@ _AVERAGED = {**_POOLED, **_named("count_include_pad", "divisor_override")}
 _CONVOLVED = _named("stride", "padding", "dilation", "groups")
 
 _FUNCTIONS = (
+    _Function("gelu", f"{_IN_TORCH}gelu", options=_named("approximate"), gradient="gelu_backward"),
+    _Function("silu", f"{_IN_TORCH}silu", gradient="silu_backward"),
     _Function("leaky_relu", f"{_IN_TORCH}leaky_relu", options=_named("negative_slope"), gradient="leaky_relu_backward"),
     _Function(
         "elu", f"{_IN_TORCH}elu", options=_named("alpha"), only={"scale": 1, "input_scale": 1}, gradient="elu_backward"

@@ -8,7 +8,7 @@ from math import prod
 
 from tvlint.ir.operators import Value
 from tvlint.readers.capture.lifting.equations.shapes import PAD, padding_of
-from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, NotLiftedError, given, nearest, sizes, whole
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, nearest, sizes, whole
 from tvlint.readers.capture.lifting.made_again import is_made_again
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
@@ -70,11 +70,8 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     return bool(outputs) and lifting.gradient(forward, (given(node, "grad_out"),), outputs, node.mark)
 
 
-def _of_operand(kernel: str, *options: str) -> Callable[[Lifting, Apply], bool]:
-    """Lift the gradient of a function of one operand, which is given, and of these options.
-
-    Where the function is not called on it, as in a segment that is computed again only as far as gradients need it, it is here.
-    """
+def _of_operand(kernel: str) -> Callable[[Lifting, Apply], bool]:
+    """Lift the gradient of a function of one operand, which is given; a function that is not called on it is here."""
 
     def lift(lifting: Lifting, node: Apply) -> bool:
         operand = given(node, "self")
@@ -84,18 +81,10 @@ def _of_operand(kernel: str, *options: str) -> Callable[[Lifting, Apply], bool]:
         calls = [call for call in lifting.uses.get(name, ()) if call.op == kernel and call.inputs[0] == Ref(name)]
         forward = nearest(lifting, node, calls)
         if forward is None:
-            known = {option: _option(node, option) for option in options if option in node.arguments}
-            forward = lifting.call_of(lifting.temporary(node, kernel, (operand,), lifting.shape(name), **known).name)
+            forward = lifting.call_of(lifting.temporary(node, kernel, (operand,), lifting.shape(name)).name)
         return forward is not None and lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
 
     return lift
-
-
-def _option(node: Apply, name: str) -> str:
-    argument = given(node, name)
-    if not isinstance(argument, str):
-        raise NotLiftedError(f"`{name}` is no word")
-    return argument
 
 
 def _of_result(kernel: str, argument: str) -> Callable[[Lifting, Apply], bool]:
@@ -107,21 +96,6 @@ def _of_result(kernel: str, argument: str) -> Callable[[Lifting, Apply], bool]:
         if forward is None or forward.op != kernel or forward.outputs != (name,):
             return False
         return lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
-
-    return lift
-
-
-def _activation_gradient(kernel: str) -> Callable[[Lifting, Apply], bool]:
-    """Lift the gradient of an activation whose operand is given, with the same options."""
-    plain = _of_operand(kernel, "approximate")
-
-    def lift(lifting: Lifting, node: Apply) -> bool:
-        name = str(lifting.value(given(node, "self")))
-        approximate = node.arguments.get("approximate", "none")
-        calls = [call for call in lifting.uses.get(name, ()) if call.op == kernel]
-        if any(call.attributes.get("approximate", "none") != approximate for call in calls):
-            return False
-        return plain(lifting, node)
 
     return lift
 
@@ -363,12 +337,6 @@ EQUATIONS = (
         "native_layer_norm_backward",
         "native_layer_norm_backward(g, x, mean, rstd, w, b) is the gradient of the norm with these statistics",
         _layer_norm_gradient,
-    ),
-    Equation(
-        "gelu_backward", "gelu_backward(g, x) is the gradient of gelu(x)", _activation_gradient("torch.nn.functional.gelu")
-    ),
-    Equation(
-        "silu_backward", "silu_backward(g, x) is the gradient of silu(x)", _activation_gradient("torch.nn.functional.silu")
     ),
     Equation(
         "sigmoid_backward",

@@ -150,6 +150,9 @@ MORE_CASES: tuple[Case, ...] = (
     Case("remainder", "torch.remainder", ((4, 2), Literal(0.75)), lambda x: np.mod(x, 0.75), lambda t, x: t.remainder(x, 0.75)),
     Case("remainder of two", "torch.remainder", ((4, 2), (4, 2)), np.mod, lambda t, x, y: t.remainder(x, y), positive=True),
     Case("fmod", "torch.fmod", ((4, 2), Literal(0.75)), lambda x: np.fmod(x, 0.75), lambda t, x: t.fmod(x, 0.75)),
+    Case("xlogy", "torch.xlogy", ((4, 2), (4, 1)), lambda x, y: x * np.log(y), lambda t, x, y: t.xlogy(x, y), positive=True),
+    Case("xlogy of a constant", "torch.xlogy", (Literal(0.75), (4, 2)), lambda y: 0.75 * np.log(y),
+         lambda t, y: t.xlogy(0.75, y), positive=True),
     Case("fmod of two", "torch.fmod", ((4, 2), (4, 2)), np.fmod, lambda t, x, y: t.fmod(x, y), positive=True),
     *(
         Case(f"div by {rounding}", "torch.div", ((4, 2), (4, 2)), lambda x, y, run=run: run(x / y),

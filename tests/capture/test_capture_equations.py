@@ -152,6 +152,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "linalg_vector_norm": ({"self": A, "ord": 2, "dim": (1,), "keepdim": True}, np.sqrt((A**2).sum(1, keepdims=True))),
     "logsumexp": ({"self": A, "dim": (0,), "keepdim": False}, np.log(np.exp(A).sum(0))),
     "logaddexp": ({"self": X, "other": Y}, np.log(np.exp(X) + np.exp(Y))),
+    "xlogy": ({"self": X, "other": np.exp(Y)}, X * Y),
     "amin": ({"self": X, "dim": (1,)}, X.min(1)),
     "roll": ({"self": X, "shifts": (1,), "dims": (1,)}, np.roll(X, 1, 1)),
     "flip": ({"self": X, "dims": (0,)}, X[::-1]),

@@ -48,7 +48,8 @@ _TAKEN: tuple[tuple[str, str], ...] = (
     ("elu", "alpha inplace input input_scale out scale"),
     ("embedding", "indices input max_norm norm_type out padding_idx scale_grad_by_freq sparse weight"),
     (
-        "eq floor_divide fmax fmin fmod ge gt le logaddexp logical_and logical_or lt matmul maximum minimum mul ne remainder",
+        "eq floor_divide fmax fmin fmod ge gt le logaddexp logical_and logical_or lt matmul maximum minimum mul ne"
+        " remainder xlogy",
         "input other out",
     ),
     ("expand", "implicit input size"),

@@ -122,6 +122,12 @@ def _two_numbers(call: Call) -> Bound:
     return Bound(operands, (output,), attributes=literals)
 
 
+def _product_with_logarithm(call: Call) -> Bound:
+    """`x log(y)`, and 0 where `x` is."""
+    bound = _two_numbers(call)
+    return bound if isinstance(call.inputs[0], Literal) else replace(bound, linear=(frozenset({0}),))
+
+
 def two_tensors(call: Call) -> Bound:
     """Bind a function of two tensors that may be exchanged, which is linear in neither."""
     call.reject_unknown()
@@ -310,6 +316,12 @@ def _rest(rounded: Callable[[Array, Field], Array]) -> Evaluate:
     return evaluate
 
 
+def _times_logarithm(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
+    names, (left, right) = pair(bound, operands, field, bound.attributes)
+    is_zero, product = field.equal(left, field.number(0)), left * field.function("log", right)
+    return placed(bound, names, field.where(is_zero, field.number(0), product))
+
+
 def _floor_quotient(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     names, (left, right) = pair(bound, operands, field, bound.attributes)
     return placed(bound, names, field.function("floor", field.divide(left, right)))
@@ -490,6 +502,7 @@ SPECS = (
             evaluate=_rest(_named_function("floor")),
         ),
         OpSpec("fmod", in_functional("fmod"), _two_numbers, evaluate=_rest(truncated)),
+        OpSpec("xlogy", in_functional("xlogy"), _product_with_logarithm, evaluate=_times_logarithm),
     ),
     *having((Trait.NONLINEAR,), OpSpec("logaddexp", in_functional("logaddexp"), two_tensors, evaluate=_log_of_sum)),
     OpSpec("lerp", in_functional("lerp"), _interpolation, steps=_interpolation_steps, evaluate=_interpolated),

@@ -89,6 +89,7 @@ _FUNCTIONS = (
     _Function("linalg_vector_norm", "torch.linalg.vector_norm", options=_named("ord", "dim", "keepdim")),
     _Function("logsumexp", "torch.logsumexp", options=_named("dim", "keepdim")),
     _Function("logaddexp", "torch.logaddexp", ("self", "other")),
+    _Function("xlogy", "torch.xlogy", ("self", "other")),
     _Function("amin", "torch.amin", options=_named("dim", "keepdim")),
     _Function("roll", "torch.roll", options=_named("shifts", "dims")),
     _Function("flip", "torch.flip", options=_named("dims")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
@@ -42,3 +43,55 @@ def test_of_a_sum_or_of_a_multiple_it_is_not(name: str) -> None:
     verdict = verdict_on(PLAN.replace(*ours), REFERENCE.replace(*theirs) if theirs[0] else REFERENCE)
     assert verdict.outcome is not Outcome.PROVED
     assert {"scaled-output", "other-output"} & {reason.name for reason in verdict.reasons}
+
+
+BESIDE = """weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w)
+  q = pow(h, 2)
+  m: f32[] = mean(q)
+  k = abs(h)
+  s: f32[] = sum(k)
+  d: f32[] = div(s, 8)
+  l: f32[] = add(m, d)
+"""
+BESIDE_OF_RANK = (
+    "mesh dp=2\n"
+    + BESIDE.replace("x f32[8,8]", "x f32[8,8] dp:S(0)").replace("div(s, 8)", "div(s, 4)")
+    + "end reduce-gradients w over dp by avg\n"
+)
+RETURNED = {
+    "declared": ("loss l", "loss l f32[] dp:P(avg)"),
+    "averaged by the plan": ("loss l\n", "loss r\n", "r: f32[] = all-reduce avg(l) over dp || none\n"),
+}
+
+
+def _beside(spelling: str, before: str = "", after: str = "") -> str:
+    old, new, *lines = RETURNED[spelling]
+    text = BESIDE_OF_RANK.replace(before, after) if before else BESIDE_OF_RANK
+    return text.replace("end reduce", "".join(lines) + "end reduce", 1).replace(old, new)
+
+
+@pytest.mark.parametrize("spelling", RETURNED)
+def test_a_mean_beside_a_sum_over_the_size_of_the_batch_is_averaged(spelling: str) -> None:
+    verdict = verdict_on(with_backward(_beside(spelling)), with_backward(BESIDE))
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+@pytest.mark.parametrize("spelling", RETURNED)
+@pytest.mark.parametrize(
+    ("before", "after"), [("div(s, 4)", "div(s, 8)"), ("div(s, 4)", "div(s, 2)"), ("add(m, d)", "sub(m, d)")]
+)
+def test_with_another_share_it_is_not(spelling: str, before: str, after: str) -> None:
+    verdict = verdict_on(with_backward(_beside(spelling, before, after)), with_backward(BESIDE))
+    assert verdict.outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(
+    "wrong", ["all-reduce(l) over dp", "all-reduce max(l) over dp", "mul(l, 0.5)", "all-reduce avg(m) over dp"]
+)
+def test_returned_otherwise_than_averaged_it_is_not(wrong: str) -> None:
+    text = _beside("averaged by the plan").replace("all-reduce avg(l) over dp", wrong)
+    assert verdict_on(with_backward(text), with_backward(BESIDE)).outcome is not Outcome.PROVED

@@ -17,7 +17,7 @@ from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
-from tvlint.analyses.relations.transfer.collectives import over_replicas
+from tvlint.analyses.relations.transfer.collectives import over_replicas, whole_sum
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.groups import Groups, Members, spans_replicas
 from tvlint.analyses.relations.transfer.index_maps import Pieces, cells
@@ -165,14 +165,13 @@ class Returned:
         return self._together[members, name, share]
 
     def _sum(self, group: Group, members: Members, name: str, share: Fraction) -> Slot:
-        values, environments = self.world.values, self.derived.environments
-        parts = [environments.get(member, {}).get(name) for member in members.ranks]
+        parts = [self.derived.environments.get(member, {}).get(name) for member in members.ranks]
         whole = [part for part in parts if part is not None]
         try:
-            total = values.sum_over(-1, whole) if len(whole) == len(parts) else None
+            total = whole_sum(self.world, -1, whole, share) if len(whole) == len(parts) else None
             if total is not None and spans_replicas(self.plan, group):
                 total = over_replicas(self.world, total, self.plan.replication.count)
-            return None if total is None else values.scaled(total, share)
+            return total
         except (AmbiguousSumError, Mismatch):
             return None
 

@@ -121,27 +121,29 @@ def _sum(world: World, operator: Communicate, pieces: Sequence[Value], of: int) 
         raise Mismatch("wrong-reduce-op", f"takes the `{operator.reduce}`{what}", refutes=wrong)
     if any(world.values.pieces_of(piece) != world.values.pieces_of(pieces[0]) for piece in pieces):
         raise Mismatch("mismatched-shards", "sums different slices of a value", refutes=True)
+    share = Fraction(1, len(pieces)) if operator.reduce == "avg" else Fraction(1)
     differ = of < 0 and any(piece.term != pieces[0].term for piece in pieces)
     try:
-        apart = world.values.sum_of_operands(pieces) if differ else None
+        apart = world.values.sum_of_operands(pieces, share) if differ else None
         total = None if apart is None else apart.anew(apart.operands)
         if total is None and differ and not world.terms.arithmetic:
             raise Mismatch("sum-of-different-values", "sums values that are not parts of the same value", refutes=False)
-        total = _whole_sum(world, of, pieces) if total is None else total
+        total = whole_sum(world, of, pieces, share) if total is None else total
     except AmbiguousSumError:
         text = "adds contributions that are parts of the same value in different ways"
         raise Mismatch("ambiguous-sum", text, refutes=False) from None
     if total is None:
         raise Mismatch("mismatched-shards", "sums different slices of a value", refutes=True)
-    return world.values.scaled(total, Fraction(1, len(pieces))) if operator.reduce == "avg" else total
+    return total
 
 
-def _whole_sum(world: World, of: int, pieces: Sequence[Value]) -> Value | None:
-    """Return the sum; where its addends count differently, as what the reference makes of such addends, if it does."""
+def whole_sum(world: World, of: int, pieces: Sequence[Value], share: Fraction) -> Value | None:
+    """Return a share of the sum; where its addends count differently, as what the reference makes of such, if it does."""
     total = world.values.sum_over(of, pieces)
+    total = None if total is None else world.values.scaled(total, share)
     if total is None or not total.leaves or any(leaf.pending for leaf in total.leaves):
         return total
-    apart = world.values.sum_of_operands(pieces)
+    apart = world.values.sum_of_operands(pieces, share)
     if apart is None:
         return total
     found = apart.anew(apart.operands)

@@ -432,9 +432,11 @@ class Values:
             groups.setdefault(value.term, []).append(value)
         return self.gradient_sum(of, [self._sum_of_one(term, members) for term, members in groups.items()])
 
-    def sum_of_operands(self, values: Sequence[Value]) -> Joined | None:
-        """Return the sum of values that one operator makes which is linear in all of its operands together, as what it makes of
-        the sums of these; an operand of a plain sum is what it makes of that and of zeros. None for all others.
+    def sum_of_operands(self, values: Sequence[Value], share: Fraction = Fraction(1)) -> Joined | None:
+        """Return a share of the sum of values that one operator makes which is linear in all of its operands together.
+
+        It is what the operator makes of that share of the sums of these; an operand of a plain sum is what it makes of that and
+        of zeros. None of any other value.
         """
         joined = next((self.joined[value] for value in values if value in self.joined), None)
         if joined is None:
@@ -452,7 +454,7 @@ class Values:
             for column, operand in zip(columns, found.operands, strict=True):
                 column.append(operand)
         totals = [self.sum_over(-1, column) for column in columns]
-        known = [total for total in totals if total is not None]
+        known = [self.scaled(total, share) for total in totals if total is not None]
         return Joined(made, tuple(known), function, adds) if len(known) == len(totals) else None
 
     def multiples_in(self, value: Value) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.findings import Outcome
 
 REFERENCE = """
@@ -156,3 +158,40 @@ def test_functions_as_they_are_dispatched_are_those_that_they_are_dispatched_for
 )
 def test_other_functions_that_are_dispatched_are_not(before: str, after: str) -> None:
     assert verdict_on(with_backward(CHAIN.replace(before, after)), with_backward(CHAIN)).outcome is not Outcome.PROVED
+
+
+COLUMNS = """  y = linear(x, w)
+  g = {gather}
+  z = tanh(g)
+  l: f32[] = sum(z)
+  dz = backward l (grad(l))
+  dg = backward z (dz)
+  dy = {cut}
+  _, grad(w) = backward y (dy)
+"""
+DECLARED = "weight w f32[6,3]{}\ninput x f32[5,3]\nloss l\nprogram{}\n"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "outcome"),
+    [
+        ("all-gather(y, dim=-1)", Outcome.PROVED),
+        ("all-gather(y, dim=1, splits=[3,3])", Outcome.PROVED),
+        ('all-gather(y, dim=1, dtype="float32")', Outcome.PROVED),
+        ("all-gather(y, dim=-2)", Outcome.REFUTED),
+        ("all-gather(y, dim=1, splits=[2,4])", Outcome.REFUTED),
+        ("all-gather(y, dim=1, dtype=bf16)", Outcome.REFUTED),
+    ],
+)
+def test_members_may_spell_one_collective_differently(theirs: str, outcome: Outcome) -> None:
+    """Dimensions may be counted from the last one, and what holds of the operand anyway may be said."""
+    reference = DECLARED.format("", "") + COLUMNS.format(gather="identity(y)", cut="identity(dg)")
+    ours, other = (
+        COLUMNS.format(gather=f"{gather} over tp", cut="chunk(dg, dim=-1) over tp")
+        for gather in ("all-gather(y, dim=1)", theirs)
+    )
+    plan = "mesh tp=2\n" + DECLARED.format(" tp:S(0)", " tp=0") + ours + "program tp=1\n" + other
+    verdict = verdict_on(plan, reference)
+    assert verdict.outcome is outcome, [reason.message for reason in verdict.reasons]
+    shown = on_numbers_of(*plans(plan, reference))
+    assert isinstance(shown, Agreement) or outcome is not Outcome.PROVED

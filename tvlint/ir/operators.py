@@ -38,6 +38,9 @@ class Collective(Enum):
 SUMS = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER, Collective.REDUCE)
 """The collectives that reduce what their members hold."""
 
+GATHERS = (Collective.ALL_GATHER, Collective.GATHER)
+"""The collectives that put what their members hold side by side."""
+
 _IN_PARTS = frozenset({"dim", "splits", "receive_splits"})
 ARGUMENTS: Mapping[Collective, frozenset[str]] = {
     Collective.ALL_REDUCE: frozenset(),
@@ -166,6 +169,11 @@ class Communicate:
     def joined_dim(self) -> int | None:
         """Return the dimension that an all-to-all concatenates: the one that it splits, where no other is named."""
         return self.dim if self.concat_dim is None else self.concat_dim
+
+    def way(self, rank: int) -> tuple[int | None, int | None]:
+        """Return the dimensions that are cut and joined, of a tensor of `rank` dimensions, counted from the first one."""
+        cut, joined = (dim + rank if dim is not None and -rank <= dim < 0 else dim for dim in (self.dim, self.joined_dim))
+        return cut, joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,8 @@ def combine(values: Sequence[Array], how: str, members: int = 0) -> Array:
 
 def exchange(members: Sequence[Communicate], values: Sequence[Array | None], ranks: Sequence[int]) -> list[Array | None]:
     """Return what each member gets; `values` are what they give, in the order of `ranks`."""
-    first = members[0]
-    if any(
-        (member.kind, member.reduce, member.dim, member.root) != (first.kind, first.reduce, first.dim, first.root)
-        for member in members
-    ):
+    first, rank = members[0], max((value.ndim for value in values if value is not None), default=0)
+    if len({(member.kind, member.reduce, member.way(rank), member.root) for member in members}) > 1:
         raise NotReplayedError("members of a collective run different ones")
     match first.kind:
         case Collective.BARRIER:

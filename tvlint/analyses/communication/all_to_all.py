@@ -77,11 +77,6 @@ def _exchanges_tokens(operator: object) -> bool:
     return isinstance(operator, Communicate) and operator.kind is Collective.ALL_TO_ALL and operator.dim is not None
 
 
-def _way(operator: Communicate) -> tuple[int | None, int | None]:
-    """Return the dimensions along which it splits and joins."""
-    return operator.dim, operator.joined_dim
-
-
 def words_of(group: Group) -> str:
     """Return the group in words."""
     return "/".join(group.axes) or group.name or "ranks " + ",".join(map(str, group.ranks))
@@ -123,7 +118,8 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
                 held = tokens.get(source) or _given(facts.plan.tensors.get(source))
                 group = facts.fold.declared(operator.group)
                 key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
-                way = _way(operator)
+                tensor = facts.plan.tensors.get(source)
+                way = operator.way(0 if tensor is None else len(tensor.shape))
                 back = held.open[-1][3] == way[::-1] if held.open else False
                 moves = way[0] != way[1] and not held.routed and not (back and held.worked)
                 if not _exchanges_tokens(operator) or (moves and held.open):

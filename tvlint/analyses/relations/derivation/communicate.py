@@ -49,7 +49,7 @@ from tvlint.analyses.relations.transfer.groups import Members, peer_of, spans_re
 from tvlint.analyses.relations.transfer.index_maps import joined
 from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_average, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import SUMS, Collective, Communicate, Group, Operator, Receive, Send
+from tvlint.ir.operators import GATHERS, SUMS, Collective, Communicate, Group, Operator, Receive, Send
 from tvlint.ir.plan import Plan, Role
 from tvlint.ir.reductions import ADDING
 from tvlint.ops.spec import Trait
@@ -101,7 +101,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     turn = machine.turns.get((rank.number, channel), 0)
     machine.turns[rank.number, channel] = turn + 1
     table = machine.waiting.setdefault((channel, turn), {})
-    if giving and operator.kind in (Collective.ALL_GATHER, Collective.GATHER):
+    if giving and operator.kind in GATHERS:
         with_values_of_their_own(machine, rank, operator.inputs)
     table[rank.number] = (operator, _given(machine, rank, operator, operator.inputs[0]) if giving else None)
     if giving and machine.alone:
@@ -269,19 +269,20 @@ def together(
     machine: Machine, rank: RankState, members: Members, table: Mapping[int, tuple[Communicate, Slot | str]]
 ) -> dict[int, Slot] | None:
     first = table[members.ranks[0]][0]
+    alike = _agreed(machine, first, len(members))
     for other in members.ranks:
         this_operator = table[other][0]
-        if _shape_of(this_operator) != _shape_of(first):
-            splits = replace(this_operator, splits=first.splits, receive_splits=first.receive_splits)
-            fits = _shape_of(splits) == _shape_of(first) and (machine.alone or _splits_fit(members, table))
-            mismatch = Mismatch(
-                "mismatched-collective",
-                f"meets {name_of(this_operator)} of rank {other} in one group {list(members.ranks)}"
-                + _disagreement(first, this_operator),
-                refutes=not fits,
-            )
-            tell(machine, machine.ranks[members.ranks[0]], first, mismatch, fatal=True)
-            return None
+        if this_operator is first or (this := _agreed(machine, this_operator, len(members))) == alike:
+            continue
+        splits = replace(this, splits=alike.splits, receive_splits=alike.receive_splits)
+        fits = splits == alike and (machine.alone or _splits_fit(members, table))
+        mismatch = Mismatch(
+            "mismatched-collective",
+            f"meets {name_of(this_operator)} of rank {other} in one group {list(members.ranks)}" + _disagreement(alike, this),
+            refutes=not fits,
+        )
+        tell(machine, machine.ranks[members.ranks[0]], first, mismatch, fatal=True)
+        return None
     dtypes = _dtypes(machine, [operator for operator, _ in table.values()])
     if len(dtypes) > 1 and not machine.alone:
         text = f"is given {' and '.join(sorted(dtypes))} by the members of one group {list(members.ranks)}"
@@ -347,7 +348,7 @@ def together(
             mismatch = Mismatch(mismatch.name, mismatch.message, refutes=False)
         if mismatch.name == "wrong-all-to-all-dim" and all(_counts_for_all(machine, first, value) for value in given.values()):
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, which each rank may count for all", refutes=False)
-        gathers = first.kind in (Collective.ALL_GATHER, Collective.GATHER)
+        gathers = first.kind in GATHERS
         if machine.alone and gathers and mismatch.name == "wrong-gather-dim":
             found = _put_in_order(machine, members, {member: operator for member, (operator, _) in table.items()}, given)
             if found is not None:
@@ -484,26 +485,33 @@ def _splits_fit(members: Members, table: Mapping[int, tuple[Communicate, Slot | 
     return all(operators[one].splits[other] == operators[other].receive_splits[one] for one in every for other in every)
 
 
-def _shape_of(operator: Communicate) -> tuple[object, ...]:
-    """Return what the members of a collective must agree on."""
-    return (
-        operator.kind,
-        operator.dim,
-        operator.joined_dim,
-        operator.root,
-        operator.reduce or "sum",
-        operator.splits,
-        operator.receive_splits,
-        operator.dtype,
-    )
+def _agreed(machine: Machine, operator: Communicate, members: int) -> Communicate:
+    """Return what the members of a collective must agree on.
+
+    Dimensions are counted from the first one, and what holds of the operand anyway is left out: its type, and sizes of pieces
+    that all are equal.
+    """
+    tensor = machine.plan.tensors.get(next(iter(operator.inputs), ""))
+    shape, dtype = ((), "") if tensor is None else (tensor.shape, tensor.dtype)
+    cut, joined = operator.way(len(shape))
+    splits, received = operator.splits, operator.receive_splits
+    if cut is not None and joined is not None and 0 <= min(cut, joined) <= max(cut, joined) < len(shape):
+        equal = (shape[cut] if operator.kind in GATHERS else shape[cut] // members,) * members
+        splits = () if splits == equal else splits
+        received = () if received == (equal if joined == cut else (shape[joined],) * members) else received
+    return Communicate(
+        operator.kind, (), (), Group(), operator.reduce or "sum", cut, joined, operator.root, splits, received,
+        "" if operator.dtype == dtype else operator.dtype,
+    )  # fmt: skip
 
 
 def _disagreement(one: Communicate, other: Communicate) -> str:
     """Return in what two collectives of one kind differ that have to agree, in words after a comma; empty for two kinds."""
-    names = ("dim", "concat-dim", "root", "reduction", "splits", "receive-splits", "dtype")
-    each = list(zip(names, _shape_of(one)[1:], _shape_of(other)[1:], strict=True))
+    names = ("dim", "concat_dim", "root", "reduce", "splits", "receive_splits", "dtype")
+    each = ((name, getattr(one, name), getattr(other, name)) for name in names)
     name, here, there = next((differs for differs in each if differs[1] != differs[2]), ("", None, None))
-    return f", with {name} {here} and {there}" if name and one.kind is other.kind else ""
+    said = "reduction" if name == "reduce" else name.replace("_", "-")
+    return f", with {said} {here} and {there}" if name and one.kind is other.kind else ""
 
 
 def gradient_tag(machine: Machine, rank: RankState, operator: Communicate) -> int:

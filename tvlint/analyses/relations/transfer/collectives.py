@@ -13,11 +13,10 @@ from tvlint.analyses.relations.transfer.index_maps import MOST_PIECES, Pieces, j
 from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
 from tvlint.analyses.relations.transfer.reshape import stacked, unstacked
-from tvlint.ir.operators import Collective, Communicate
+from tvlint.ir.operators import GATHERS, Collective, Communicate
 from tvlint.ir.reductions import ADDING, EXTREMES
 from tvlint.ops.spec import Shape
 
-_GATHERS = (Collective.ALL_GATHER, Collective.GATHER)
 _FROM_ROOT = (Collective.BROADCAST, Collective.SCATTER)
 
 
@@ -50,7 +49,7 @@ def _check_sizes(world: World, operator: Communicate, pieces: Sequence[Value]) -
 
 def has_sizes_stated(operator: Communicate, shapes: Sequence[Shape]) -> bool:
     """Return whether the members of a gather give the sizes that it states, else whether all give tensors of one shape."""
-    if operator.kind not in _GATHERS or not operator.splits or operator.dim is None:
+    if operator.kind not in GATHERS or not operator.splits or operator.dim is None:
         return len(set(shapes)) <= 1
     others = {(*shape[: operator.dim], *shape[operator.dim % len(shape) + 1 :]) for shape in shapes}
     return len(others) <= 1 and tuple(shape[operator.dim] for shape in shapes) == operator.splits
@@ -100,7 +99,7 @@ def _dim(operator: Communicate, value: Value) -> int:
     dim = operator.dim
     if dim is None or not -len(value.box) <= dim < len(value.box):
         raise Mismatch("wrong-dimension", f"acts on dimension {dim} of a tensor of {len(value.box)}", refutes=True)
-    if operator.receive_splits or (operator.splits and operator.kind not in _GATHERS):
+    if operator.receive_splits or (operator.splits and operator.kind not in GATHERS):
         raise Mismatch("unequal-splits", "splits unequally", refutes=False)
     return dim % len(value.box)
 

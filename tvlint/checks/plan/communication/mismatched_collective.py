@@ -8,7 +8,7 @@ from tvlint.analyses.communication.calls import Call, Meeting, location_of, traf
 from tvlint.analyses.communication.collective_order import called, names_of, signature
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.findings import Finding, Related
-from tvlint.ir.operators import Collective, Communicate
+from tvlint.ir.operators import GATHERS, Collective, Communicate
 from tvlint.ir.plan import Tensor
 from tvlint.rule import Rule
 
@@ -62,7 +62,7 @@ def _of_another_size(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:
         operator = call.operator
         if not isinstance(operator, Communicate) or len(operator.splits) != len(members) or operator.dim is None:
             continue
-        gives = operator.kind in (Collective.ALL_GATHER, Collective.GATHER)
+        gives = operator.kind in GATHERS
         if not gives and operator.kind is not Collective.REDUCE_SCATTER:
             continue
         piece = facts.plan.tensors.get(next(iter(operator.inputs if gives else operator.outputs), ""))

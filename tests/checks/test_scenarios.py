@@ -15,6 +15,7 @@ from tests.scenarios import (
     foreign_parallel,
     foreign_training,
     gradient_scales,
+    gradient_sums,
     gradients,
     order,
     partial_sums,
@@ -29,7 +30,7 @@ from tvlint.reporters.plan import json as json_writer
 
 ROOMS = (
     partial_sums, collectives, sequences, gradients, order, experts, quantisation, claims, correct_plans, foreign_layers,
-    foreign_training, foreign_parallel, gradient_scales,
+    foreign_training, foreign_parallel, gradient_scales, gradient_sums,
 )  # fmt: skip
 SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]
 

@@ -59,11 +59,13 @@ def misused_gradients(facts: Facts) -> Iterator[Misused]:
 
 
 def _owners(alone: Alone) -> dict[Held, dict[Held, str]]:
-    """Return by gradient the values that backward operators give it for, with their names."""
-    owners: dict[Held, dict[Held, str]] = {}
+    """Return by gradient the values that backward operators give it for, with their names; of weights those in the model."""
+    owners, terms = dict[Held, dict[Held, str]](), alone.world.terms
     for pulled in alone.derived.pulled:
         if pulled.is_given:
-            owners.setdefault(_plain(alone.world.terms, pulled.gradient), {})[pulled.value] = pulled.of
+            head = terms.keys[terms.whole(pulled.value)] if isinstance(pulled.value, int) else ("",)
+            of = str(head[1]) if head[0] == "weight" else of_model(alone.plan, pulled.of)
+            owners.setdefault(_plain(terms, pulled.gradient), {})[pulled.value] = of
     return owners
 
 
@@ -134,20 +136,28 @@ def _given(alone: Alone) -> Iterator[Misused]:
 
 def _steps(alone: Alone, owners: dict[Held, dict[Held, str]]) -> Iterator[Misused]:
     """Yield the steps of weights, or of copies of them, with what is made of gradients of others that are stepped too."""
-    tensors, copies = alone.plan.tensors, _copied(alone.plan)
-    weights = {copies.get(step.weight, step.weight) for step in alone.derived.steps}
+    plan, copies = alone.plan, _copied(alone.plan)
+    stepped = {step.weight: copies.get(step.weight, step.weight) for step in alone.derived.steps}
+    weights = {of_model(plan, weight): weight for weight in stepped.values()}
     buckets: dict[int, _Bucket] = {}
     for step in alone.derived.steps:
-        weight = copies.get(step.weight, step.weight)
-        others = set() if weight in step.made_of else weights & step.made_of
+        name = stepped[step.weight]
+        weight, made_of = of_model(plan, name), {of_model(plan, each) for each in step.made_of}
+        others = set() if weight in made_of else weights.keys() & made_of
         given = set[str]()
         if step.gradient is not None:
             given = set(owners.get(_plain(alone.world.terms, step.gradient.term), {}).values())
             given = given or _overlapped(alone.world.terms, step.gradient.term, owners, weight, buckets)
         if len(given) == 1 and weight not in given:
-            others |= weights & given
-        if others and tensors[weight].role is Role.WEIGHT:
-            yield Misused(step.name, min(others), weight, "stepped", step.operator, step.rank)
+            others |= weights.keys() & given
+        if others and plan.tensors[name].role is Role.WEIGHT:
+            yield Misused(step.name, weights[min(others)], name, "stepped", step.operator, step.rank)
+
+
+def of_model(plan: Plan, name: str) -> str:
+    """Return the name in the model of a tensor, which may have another one on a rank."""
+    tensor = plan.tensors.get(name)
+    return name if tensor is None else tensor.logical or name
 
 
 @dataclass(frozen=True, slots=True)

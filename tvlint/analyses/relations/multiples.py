@@ -7,7 +7,7 @@ from itertools import accumulate
 from math import prod
 
 from tvlint.analyses.relations.derivation.single_plan import Alone
-from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradient, multiplied
+from tvlint.analyses.relations.terms.loss_identities import bare_term, gradients_added, is_gradient, multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -82,7 +82,7 @@ def bare(alone: Alone, term: int) -> tuple[Fraction, int]:
     """Return with what constants in all the term is multiplied, and what is; kept for whatever is made of it."""
     path: list[tuple[int, Fraction]] = []
     while term not in alone.bare:
-        below = _below(alone.world.terms, term)
+        below = _below(alone, term)
         if below is None:
             alone.bare[term] = Fraction(1), term
         else:
@@ -94,12 +94,16 @@ def bare(alone: Alone, term: int) -> tuple[Fraction, int]:
     return alone.bare[term]
 
 
-def _below(terms: Terms, term: int) -> tuple[Fraction, int] | None:
+def _below(alone: Alone, term: int) -> tuple[Fraction, int] | None:
     """Return what the term is a multiple of, in whatever shape or part, and by which constant; None where it is none.
 
-    Constants on the way of a gradient back from where it starts count too.
+    Constants on the way of a gradient back from where it starts count too. A sum of gradients has those that all have alike.
     """
+    terms = alone.world.terms
     below, operands = _kept(terms, term), terms.operands[term]
+    added = gradients_added(terms, term)
+    if len({bare(alone, each)[0] for each in added}) == 1:
+        return Fraction(1), added[0]
     if below is not None or not is_gradient(terms, term):
         return below
     found = next((operand for operand in operands if is_gradient(terms, bare_term(terms, operand))), None)

@@ -10,6 +10,7 @@ from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.matchers.blocks import lone_blocks
 from tvlint.analyses.relations.matchers.copies import copies_of_different_values
 from tvlint.analyses.relations.matchers.divergent import computed_otherwise
+from tvlint.analyses.relations.matchers.gradient_addends import miscounted_gradients
 from tvlint.analyses.relations.matchers.local_counts import means_by_local_counts
 from tvlint.analyses.relations.matchers.parted import values_made_otherwise
 from tvlint.analyses.relations.matchers.piece_order import results_out_of_order
@@ -33,3 +34,4 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from of_other_weights_and_ranks(projection)
     yield from values_made_otherwise(projection)
     yield from unlike_shards(projection)
+    yield from miscounted_gradients(projection)

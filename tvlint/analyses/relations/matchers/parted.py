@@ -39,7 +39,7 @@ def values_made_otherwise(projection: Projection) -> Iterator[Defect]:
     Values that differ in more than one such place, or in what they are made of, may be meant. Ranks with data of their own may
     weigh it before it is summed.
     """
-    plan, index = projection.plan, _Index(projection)
+    plan, index = projection.plan, Index(projection)
     for is_sum, held in _meetings(projection):
         counts = Counter(term for _, term in held.values())
         usual, most = max(counts.items(), key=lambda item: (item[1], -_depth(projection, item[0])))
@@ -55,7 +55,7 @@ def values_made_otherwise(projection: Projection) -> Iterator[Defect]:
                 yield at(maker, segment, Defect("divergent-replicas", True, text, by, repair=_REPAIR))
 
 
-class _Index:
+class Index:
     """The names that ranks give values, found when asked for first."""
 
     def __init__(self, projection: Projection) -> None:
@@ -132,7 +132,7 @@ def _meetings(projection: Projection) -> Iterator[tuple[bool, dict[int, tuple[Co
             yield is_sum, meeting
 
 
-def _parted(index: _Index, usual: int, term: int, ranks: tuple[int, int]) -> _Parted | None:
+def _parted(index: Index, usual: int, term: int, ranks: tuple[int, int]) -> _Parted | None:
     """Return the one place where two values part, where the difference is one that no plan means."""
     terms = index.terms
     pairs = _pairs(terms, usual, term)

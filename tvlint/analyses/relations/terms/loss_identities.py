@@ -110,6 +110,19 @@ def is_gradient(terms: Terms, term: int) -> bool:
     return bool(head[0] in ("one", GRADIENT_SUM) or str(head[0]).endswith(" gradient"))
 
 
+def gradients_added(terms: Terms, term: int) -> tuple[int, ...]:
+    """Return the gradients that the term's own operator adds up; none where it adds anything else."""
+    head, operands = terms.keys[term], terms.operands[term]
+    added = operands if len(head) == 5 and adds_both(head[0], head[2]) else ()
+    return added if all(is_of_gradients(terms, each) for each in added) else ()
+
+
+def is_of_gradients(terms: Terms, term: int) -> bool:
+    """Return whether the term is a multiple of a gradient, or of a sum of gradients."""
+    inner = bare_term(terms, term)
+    return is_gradient(terms, inner) or gradients_added(terms, inner) != ()
+
+
 def _likelihood(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:
     scores = _operands(terms, operands[0], "log-softmax", 0, (None,), _ROWS)
     return None if scores is None else terms.term(_LOSS, (scores[0], operands[1]), shape, slot)

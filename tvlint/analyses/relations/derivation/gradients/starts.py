@@ -9,7 +9,7 @@ from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.gradients.roots import named_after
 from tvlint.analyses.relations.derivation.localisation.localise import tell
 from tvlint.analyses.relations.derivation.state import Machine, RankState, Root, Slot, Uses
-from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradient
+from tvlint.analyses.relations.terms.loss_identities import bare_term, is_of_gradients
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
@@ -100,7 +100,7 @@ def given(machine: Machine, rank: RankState, operator: Operator, of: str, value:
     A multiple of a gradient is one that started elsewhere.
     """
     terms = machine.world.terms
-    if is_gradient(terms, bare_term(terms, terms.whole(gradient.term))):
+    if is_of_gradients(terms, terms.whole(gradient.term)):
         return gradient
     head = terms.keys[terms.whole(gradient.term)]
     number = number_of(head[2][0]) if has_trait(str(head[0]), Trait.FILLED) and gradient.clean else None

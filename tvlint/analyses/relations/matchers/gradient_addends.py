@@ -1,0 +1,113 @@
+"""Gradients that are added up: each of them once, and the same ones on all ranks that step a copy of a weight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+
+from tvlint.analyses.relations.defect import Defect, at
+from tvlint.analyses.relations.derivation.single_plan import Alone
+from tvlint.analyses.relations.derivation.state import Held, Pulled
+from tvlint.analyses.relations.matchers.parted import Index
+from tvlint.analyses.relations.matchers.projection import Projection
+from tvlint.analyses.relations.terms.loss_identities import gradients_added, is_gradient, multiplied
+from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
+from tvlint.ir.operators import Operator
+from tvlint.ir.ranks import describe
+
+_MOST = 64
+"""Of sums of more gradients nothing is said."""
+
+
+def miscounted_gradients(projection: Projection) -> Iterator[Defect]:
+    """Yield the sums with one gradient twice, and the steps of a weight that lack one with which another copy is stepped."""
+    yield from _added_again(projection)
+    yield from _left_out_of_copies(projection)
+
+
+def _addends(terms: Terms, term: int) -> Counter[tuple[int, Fraction]]:
+    """Return how often a term adds each gradient, with the constant that it is multiplied with; nothing of long sums."""
+    found, waiting = Counter[tuple[int, Fraction]](), [(term, Fraction(1))]
+    while waiting:
+        term, factor = waiting.pop()
+        while (below := multiplied(terms, term)) is not None:
+            factor, term = factor * below[0], below[1]
+        added = terms.operands[term] if terms.keys[term][0] == GRADIENT_SUM else gradients_added(terms, term)
+        waiting += [(each, factor) for each in added]
+        found.update([] if added else [(term, factor)])
+        if found.total() + len(waiting) > _MOST:
+            return Counter()
+    return found
+
+
+def _added_again(projection: Projection) -> Iterator[Defect]:
+    """Yield the operators that add a gradient to a sum that has it already."""
+    alone, reported = projection.alone, set[int]()
+    terms, index = alone.world.terms, Index(projection)
+    for rank, operator, term, of in _sums(alone):
+        for (gradient, factor), count in _addends(terms, term).items():
+            given = _given(alone, gradient, of) if count > 1 and gradient not in reported else []
+            if not given or count <= _uses(given):
+                continue
+            reported.add(gradient)
+            while (
+                inner := next((each for each in _summed(terms, term) if _addends(terms, each)[gradient, factor] > 1), -1)
+            ) >= 0:
+                term = inner
+            made = index.maker(rank, term)
+            by, _, (segment, maker) = made or (rank, "", (alone.operators.segment_of(operator), operator))
+            text = f"adds `{given[0].name}`, the gradient of `{given[0].of}`, on {{ranks}} to a sum that has it already"
+            yield at(maker, segment, Defect("gradient-added-twice", True, text, by, repair="add each gradient once"))
+
+
+def _summed(terms: Terms, term: int) -> tuple[int, ...]:
+    below = multiplied(terms, term)
+    return (below[1],) if below is not None else gradients_added(terms, term)
+
+
+def _sums(alone: Alone) -> Iterator[tuple[int, Operator, int, Held | None]]:
+    """Yield what backward operators take, and steps, as the whole gradient of a value; None for a weight."""
+    for pulled in alone.derived.pulled:
+        if not pulled.is_given and isinstance(pulled.gradient, int):
+            yield pulled.rank, pulled.operator, pulled.gradient, pulled.value
+    for step in alone.derived.steps:
+        if step.gradient is not None:
+            yield step.rank, step.operator, step.gradient.term, None
+
+
+def _given(alone: Alone, gradient: int, of: Held | None) -> list[Pulled]:
+    """Return where backward operators give the gradient, of this value if any gives it that."""
+    given = [pulled for pulled in alone.derived.pulled if pulled.is_given and pulled.gradient == gradient]
+    return [pulled for pulled in given if pulled.value == of] or given
+
+
+def _uses(given: list[Pulled]) -> int:
+    """Return in how many places backward operators give one gradient, on the rank with most or of different results."""
+    of_rank = Counter(pulled.rank for pulled in given)
+    return max(*of_rank.values(), len({pulled.operator.forward.outputs for pulled in given}))
+
+
+def _left_out_of_copies(projection: Projection) -> Iterator[Defect]:
+    """Yield the steps of a copy of a weight with some of the gradients alone that step another copy."""
+    alone, tensors = projection.alone, projection.plan.tensors
+    terms, held = alone.world.terms, dict[object, dict[int, set[int]]]()
+    for step in alone.derived.steps:
+        value = step.gradient
+        if value is not None and not value.leaves and value.fold is None and step.weight in tensors:
+            copies = held.setdefault((tensors[step.weight].logical or step.weight, value.box), {})
+            copies.setdefault(step.rank, set()).update(gradient for gradient, _ in _addends(terms, value.term))
+    for step in alone.derived.steps:
+        value = step.gradient
+        copies = held.get((tensors[step.weight].logical or step.weight, value.box), {}) if value is not None else {}
+        added = copies.get(step.rank, set())
+        more = [
+            rank
+            for rank, gradients in copies.items()
+            if added < gradients and all(is_gradient(terms, each) for each in gradients)
+        ]
+        if added and more:
+            others = describe(tuple(sorted(more)), projection.plan.mesh)
+            text = f"`{step.weight}` is updated on {{ranks}} with a part of the gradients that {others} updates it with"
+            defect = Defect("divergent-replicas", True, text, step.rank, repair="update all copies with one sum")
+            yield at(step.operator, alone.operators.segment_of(step.operator), defect)

@@ -131,6 +131,23 @@ def test_an_option_that_stands_where_the_script_is_no_syntax_is_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "is_launch"),
+    [
+        ("--num_attention_heads 30 --hidden_size 1920 --deepspeed ds.json --bf16 True", False),
+        ("--micro_batch_size 4 --batch_size 128 --learning_rate 1e-4", False),
+        ("--num_attention_heads 30 --hidden-size 1920", True),
+        ("--num_attention_heads 30 --pipeline_model_parallel_size 2", True),
+    ],
+)
+def test_sizes_that_other_programs_have_too_are_no_launch_where_all_are_spelled_with_underscores(
+    options: str, is_launch: bool
+) -> None:
+    for script in (f"torchrun train.py {options}\n", f'OPTIONS="{options} --data_path a --seed 1"\ntrain $OPTIONS\n'):
+        document = read("train.sh", script.encode())
+        assert (document is not None and document.configurations != ()) == is_launch
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "# torchrun a.py --tensor-model-parallel-size 2\n",
@@ -203,6 +220,8 @@ def test_text_about_settings_that_is_no_yaml_is_left_alone() -> None:
     assert read("report.md", text) is None
     with pytest.raises(ReadError):
         read("report.yaml", text)
+    quoted = b'name = "case"\n"default.yaml" = ["tensor_model_parallel_size: 8", "micro_batch_size: 4"]\n'
+    assert read("case.toml", quoted) is None
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-be", "utf-16-le"])

@@ -56,7 +56,7 @@ def value(text: str, /, **settings: Any) -> Result:
         ("min(3, 1, 2) + max([4, 5])", 6),
         ("default(none, 5)", 5),
         ("default(0, 5)", 0),
-        ("len([1, 2]) + len('abc')", 5),
+        ("len([1, 2]) + len('abc')", 3),
         ("product([2, 3, 4])", 24),
         ("others(['a', 'b'], ['a'])", ("b",)),
         ("others('c', ['a'])", ("c",)),

@@ -10,6 +10,8 @@ from tvlint.ir.patterns import Pattern
 
 SHELL_NAMES = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".pbs", ".lsf", ".job")
 YAML_NAMES = (".yaml", ".yml", ".json")
+OTHER_NAMES = (".toml", ".ini", ".cfg", ".xml", ".csv", ".ipynb")
+"""Files of languages that are neither; such a file may quote settings."""
 PROSE_NAMES = (
     ".md", ".mdx", ".markdown", ".rst", ".txt", ".adoc", ".html", ".log", ".out", ".err", ".patch", ".diff", ".sarif",
 )  # fmt: skip
@@ -79,10 +81,16 @@ def is_test(path: str, data: bytes) -> bool:
 
 
 def is_yaml(path: str, data: bytes) -> bool:
-    """Return whether the text may be YAML: its name says so, or it is a text and no line is of another language."""
+    """Return whether the text may be YAML: its name says so, or it is a text and neither its name nor a line is of another
+    language.
+    """
     if path.lower().endswith(YAML_NAMES):
         return True
-    return b"\0" not in data and OTHER_THAN_YAML.search(data.removeprefix(BYTE_ORDER_MARK)) is None
+    return (
+        not path.lower().endswith(OTHER_NAMES)
+        and b"\0" not in data
+        and OTHER_THAN_YAML.search(data.removeprefix(BYTE_ORDER_MARK)) is None
+    )
 
 
 def is_shell(path: str, data: bytes, named_at: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 
 from tvlint.frameworks.kin import FRAMEWORKS
@@ -22,8 +23,13 @@ _SERVES = frozenset({"rollout", "inference", "generation"})
 _SCORES = frozenset({"ref", "reference", "reward", "reward_model", "teacher"})
 
 
+def serves(path: Iterable[str]) -> bool:
+    """Return whether the section at a path is of an inference engine."""
+    return not _SERVES.isdisjoint(path)
+
+
 def role_of(configuration: Configuration) -> Role:
     """Return the role that frameworks of reinforcement learning give the section of their configuration."""
     framework = FRAMEWORKS.get(configuration.framework)
     names = frozenset(configuration.section.split(".") if framework is not None and framework.has_roles else ())
-    return Role.SERVES if names & _SERVES else Role.SCORES if names & _SCORES else Role.TRAINS
+    return Role.SERVES if serves(names) else Role.SCORES if names & _SCORES else Role.TRAINS

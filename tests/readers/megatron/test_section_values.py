@@ -72,6 +72,24 @@ def test_a_mapping_of_many_settings_needs_no_sizes_to_be_held_to_their_names() -
 
 
 @pytest.mark.parametrize(
+    ("path", "section", "is_held"),
+    [
+        ("a.yaml", "actor", True),
+        ("a.yaml", "rollout", False),
+        ("rollout/a.yaml", "vllm", False),
+        ("actor/a.yaml", "megatron", True),
+    ],
+)
+def test_an_inference_engine_has_names_of_its_own(path: str, section: str, is_held: bool) -> None:
+    sizes = (
+        "tensor_model_parallel_size: 2\n  pipeline_model_parallel_size: 1\n  expert_parallel_size: 1\n  seed: 1\n  bf16: true\n"
+    )
+    found = read(path, f"{section}:\n  {sizes}".encode())
+    assert found is not None
+    assert [finding.rule for finding in found.findings] == ["misspelled-option"] * is_held
+
+
+@pytest.mark.parametrize(
     ("override", "help"),
     [
         ("+a.actor.megatron.override_transformer_config.recompute_method=unifrom", "did you mean `uniform`?"),

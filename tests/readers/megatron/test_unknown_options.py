@@ -81,6 +81,31 @@ def test_the_program_is_found_from_the_folders_around_the_script(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
+    ("before", "is_of_this_tree"),
+    [
+        ("M=/work/$USER/Megatron-LM", False),
+        ("M=/work/Megatron-LM", False),
+        ("M=$HOME/Megatron-LM", False),
+        ("M=$(cd $(dirname $0)/..; pwd)", True),
+        ("M=`dirname $0`/..", True),
+        ("M=$(dirname $(dirname $0))", True),
+        ("M=$SOMEWHERE", True),
+    ],
+)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_program_of_another_tree_is_not_held_to_the_parser_of_this_one(
+    before: str, is_of_this_tree: bool, depth: int, tmp_path: Path
+) -> None:
+    script = checkout(tmp_path).parent.parent.joinpath(*["examples", "a", "b"][:depth], "train.sh")
+    script.parent.mkdir(parents=True, exist_ok=True)
+    start = before.replace("..", "/".join([".."] * depth))
+    start = start.replace("$(dirname $(", "$(dirname " * depth + "$(").replace("$0))", "$0)" + ")" * depth)
+    options = "--tensor-model-parallel-size 2 --micro-batch-size 1 --cows 1"
+    script.write_text(f"{start}\npython $M/pretrain_gpt.py {options}\n")
+    assert [rule for rule, _, _ in findings(script)] == ["unknown-option"] * is_of_this_tree
+
+
+@pytest.mark.parametrize(
     "program",
     [
         'from megatron.arguments import parse\nNAME = "x"\ndef more(p): p.add_argument(f"--{NAME}")\n',
@@ -557,6 +582,18 @@ def test_a_tokenizer_of_a_fork_is_no_error_in_a_script_without_its_tree(tmp_path
     document = read(str(path))
     assert document is not None
     assert bool(document.findings) == is_refused
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("PretrainedFromHF", False), ("GPT2BPETokeniser", True)])
+def test_a_value_is_not_held_to_a_parser_that_the_program_may_not_have(tmp_path: Path, name: str, is_refused: bool) -> None:
+    parser = PARSER.replace(
+        "    return", "    group.add_argument('--tokenizer-type', choices=['GPT2BPETokenizer'])\n    return", 1
+    )
+    script = checkout(tmp_path, parser)
+    script.write_text(
+        f"torchrun inference.py --tensor-model-parallel-size 2 --micro-batch-size 1 --lora-r 8 --tokenizer-type {name}\n"
+    )
+    assert [rule for rule, _, _ in findings(script)] == ["option-value-not-a-choice"] * is_refused
 
 
 def test_options_of_a_fork_are_left_alone_beside_others_of_their_word(tmp_path: Path) -> None:

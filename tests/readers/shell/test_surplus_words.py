@@ -62,6 +62,14 @@ def test_an_empty_word_is_none_too_many(script: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "is_blank"), [("PATH TO THE CHECKPOINT", True), ("TENSORBOARD DIRECTORY", True), ("my run", False)]
+)
+def test_a_value_that_is_to_be_filled_in_may_have_blanks(value: str, is_blank: bool) -> None:
+    found = rules(f'DIR="{value}"\n{LAUNCH} --load $DIR\n')
+    assert found == ([] if is_blank else [("value-after-complete-option", 1, 9)])
+
+
+@pytest.mark.parametrize(
     ("script", "quoted"),
     [
         ('A=(\n  --lr-decay-style "cosine slow"\n)\n' + LAUNCH + "${A[@]}\n", True),

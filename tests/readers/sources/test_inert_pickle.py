@@ -66,6 +66,22 @@ def test_old_protocols_are_known_by_all_of_their_opcodes() -> None:
         assert read("a.txt", text) is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["regex._regex.compile", "numpy.core.multiarray._reconstruct", "datetime.datetime", "collections.Counter", "uuid.UUID"],
+)
+def test_a_pickle_that_is_no_plan_may_hold_data_of_any_kind(name: str) -> None:
+    assert read("tokenizer.pkl", dumps({"a": Called(name, ("x",))})) is None
+
+
+@pytest.mark.parametrize("name", ["posix.system", "builtins.exec", "runpy.run_path", "torch.hub.load", "numpy.os.system"])
+def test_a_pickle_that_is_no_plan_may_not_reach_more_than_its_data(name: str) -> None:
+    for value in (Called(name, ("x",)), Global(name)):
+        found = read("tokenizer.pkl", dumps({"a": value}))
+        assert found is not None
+        assert [name in finding.message for finding in found.findings] == [True]
+
+
 def test_nothing_is_imported() -> None:
     name = "antigravity"
     assert name not in sys.modules

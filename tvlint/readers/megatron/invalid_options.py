@@ -39,8 +39,10 @@ SPELLINGS = {
     "window_size": (Pattern(r"[()]*\s*-?\d+(?:\s*,\s*-?\d+)*\s*[()]*"), "two numbers such as `128,0`"),
 }
 """How a value is spelled that the parser converts by itself, and that in words."""
-BLANK = Pattern(r"(?:the +)?(?:path +(?:of|to) +)?your +|[a-z]+ +(?:file|path|dir|directory|folder) +", re.IGNORECASE)
-"""How a value begins that whoever takes the script is to fill in (`LOAD="your checkpoint"`)."""
+BLANK = Pattern(
+    r"(?i:(?:the +)?(?:path +(?:of|to) +)?your +|[a-z]+ +(?:file|path|dir|directory|folder) +)|[A-Z]{2,} +[A-Z]{2,} "
+)
+"""How a value begins that whoever takes the script is to fill in (`LOAD="your checkpoint"`, `LOAD="PATH TO CHECKPOINT"`)."""
 UNQUOTED = 'quote what expands to it (`"${ARGS[@]}"`): without quotes the shell splits the text at its blanks'
 TAKEN = ("no value", "one value")
 TRUE = frozenset({"true", "1", "yes", "on"})
@@ -147,13 +149,13 @@ def _is_of_parser(refusal: Finding, setting: Setting, is_megatron: bool, version
     is_open = parser is None and setting.name in EXTENDED
     if is_megatron and not is_open and (not version or takes_the_same(setting.name, version)):
         return True
-    if parser is not None and setting.written in parser.flags:
+    if parser is not None and parser.is_own and setting.written in parser.flags:
         return not may_take(parser, setting.written, str(setting.value))
     meant = [edit.text for fix in refusal.fixes for edit in fix.edits]
     if has_changed(setting.name):
         value = str(setting.value)
         return any(letters(name) == letters(value) or (is_misspelt(value, name) and name not in value) for name in meant)
-    return parser is not None or any(is_misspelt(str(setting.value), name) for name in meant)
+    return (parser is not None and parser.is_own) or any(is_misspelt(str(setting.value), name) for name in meant)
 
 
 def is_misspelt(value: str, choice: str) -> bool:
@@ -227,7 +229,7 @@ def _refused_by_source(setting: Setting, parser: ParserSource) -> Iterator[Findi
         yield from (
             each for each in _refused(read, option) if each.rule != CHOICE or _is_of_parser(each, read, False, "", parser)
         )
-    elif not parser.takes_words:
+    elif not parser.takes_words and not BLANK.match(" ".join(map(str, words)) + " "):
         message = f"`{setting.written}` takes {TAKEN[most]}, and `{str(words[most])[:LONGEST]}` stands after it"
         yield Finding("value-after-complete-option", Severity.ERROR, message, setting.location, "remove it")
 

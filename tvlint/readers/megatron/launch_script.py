@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tvlint.findings import Finding, Severity
 from tvlint.frameworks.kin import parses_like_megatron
@@ -66,6 +66,8 @@ DISTINCT = frozenset(
         "--use-distributed-optimizer",
     }
 )
+SIZES_OF_ANY = frozenset({"--micro-batch-size", "--global-batch-size", "--num-attention-heads", "--max-position-embeddings"})
+"""Those of them that other programs have too, as all their options spelled with underscores."""
 MOST_CASES = 24
 """Of more texts that a script names of its variables, only the first are tried."""
 NOT_TRIED = "branches-not-tried"
@@ -219,7 +221,7 @@ def _launches(evaluation: Evaluation, commands: Iterable[Command]) -> Iterable[t
 
 
 def _options(words: Sequence[Item]) -> list[str]:
-    """Return the Megatron options among `words`, those on undecided paths too, in the parser's spelling."""
+    """Return the Megatron options among `words` as they are spelled, those on undecided paths too."""
     found: list[str] = []
     pending = list(words)
     while pending:
@@ -228,14 +230,22 @@ def _options(words: Sequence[Item]) -> list[str]:
             for alternative in item.alternatives:
                 pending.extend(alternative)
         elif (flag := flag_of(item)) and is_option(flag):
-            found.append(hyphens(flag))
+            found.append(flag)
     return found
 
 
 def is_launch(words: Sequence[Item]) -> bool:
     """Return whether the words pass options that only Megatron has."""
     found = set(_options(words))
-    return (len(found) >= 2 and bool(found & DISTINCT)) or bool(found & {"--tensor-model-parallel-size"})
+    return (len(found) >= 2 and _are_distinct(found)) or "--tensor-model-parallel-size" in map(hyphens, found)
+
+
+def _are_distinct(flags: Collection[str]) -> bool:
+    """Return whether only Megatron has such options; where all are spelled with underscores, sizes that any program has do not
+    tell.
+    """
+    distinct = DISTINCT.intersection(map(hyphens, flags))
+    return bool(distinct if any("-" in flag[2:] for flag in flags) else distinct - SIZES_OF_ANY)
 
 
 def _configuration(
@@ -331,7 +341,7 @@ def of_lists(evaluation: Evaluation, version: str) -> tuple[list[Configuration],
     surplus: list[tuple[Setting, Word]] = []
     for value in evaluation.variables.values():
         words = split_value(value)
-        if not any(option in DISTINCT for option in _options(words)) and len(_options(words)) < 3:
+        if not _are_distinct(_options(words)) and len(_options(words)) < 3:
             continue
         commands = [words]
         if isinstance(value, Scalar) and any(isinstance(piece, Text) and LINES.search(piece.text) for piece in value.pieces):
@@ -341,7 +351,7 @@ def of_lists(evaluation: Evaluation, version: str) -> tuple[list[Configuration],
             surplus += arguments.surplus
             for setting in arguments.settings:
                 _add(found, setting)
-    if not ({"--" + name.replace("_", "-") for name in found} & DISTINCT):
+    if not _are_distinct([setting.written for setting in found.values()]):
         return [], []
     framework = framework_of_launch("", evaluation.source.path, [setting.written for setting in found.values()])
     first = min(found.values(), key=lambda setting: (setting.name_location.path, setting.name_location.line or 0))

@@ -86,14 +86,21 @@ def _without_gaps(arguments: Sequence[Item], place: int, items: Sequence[Item]) 
 
 
 def _tail(item: Item) -> str:
-    """Return the word's text; of one that begins with a folder that is not known, the rest."""
+    """Return the word's text; of one that begins with a folder that is not known, the rest.
+
+    A `?` stands for what is not known of a path from the root: it leads out of the checkout as one that is known does.
+    """
     if not isinstance(item, Word) or not item.pieces:
         return ""
-    last = item.pieces[-1]
     text = known_text(item.pieces)
-    if text is None and isinstance(last, Text) and last.text.startswith("/"):
-        return last.text
-    return text or ""
+    if text is not None:
+        return text
+    first = item.pieces[0]
+    open_at = max(place for place, piece in enumerate(item.pieces) if not isinstance(piece, Text))
+    rest = known_text(item.pieces[open_at + 1 :]) or ""
+    if not rest.startswith("/"):
+        return ""
+    return f"{first.text}?{rest}" if isinstance(first, Text) and first.text.startswith("/") else rest
 
 
 def _text(item: Item) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 
@@ -33,6 +34,7 @@ from tvlint.readers.sources.yaml_nodes import (
     merged,
     position,
 )
+from tvlint.topology.role import serves
 
 FORMAT = "megatron-yaml"
 LARGEST = 8 << 20
@@ -73,7 +75,7 @@ def read(path: str, data: bytes) -> Document | None:
             findings.extend(_reinterpreted(root, visits))
             commands = [as_command(each) for each in found]
             findings.extend(dict.fromkeys(mistake for each in commands for mistake in option_mistakes(each, (), program)))
-            findings.extend(finding for names in _sections(root, visits) for finding in misspelled_names(names))
+            findings.extend(finding for names in _sections(path, root, visits) for finding in misspelled_names(names))
             findings.extend(dict.fromkeys(mistake for each in found for mistake in mistaken_values(each)))
             configurations.extend(_in_document(found, number))
     except ReadError:
@@ -85,9 +87,15 @@ def read(path: str, data: bytes) -> Document | None:
     return Document(path, FORMAT, configurations=tuple(configurations), findings=tuple(findings))
 
 
-def _sections(root: YamlNode, visits: Visits) -> Iterator[list[tuple[str, Location]]]:
-    """Yield the keys of each mapping of the file itself that gives parallel sizes and more of Megatron's settings, or many."""
-    for _, mapping in mappings(root, visits) if isinstance(root, YamlMapping) else ():
+def _sections(path: str, root: YamlNode, visits: Visits) -> Iterator[list[tuple[str, Location]]]:
+    """Yield the keys of each mapping of the file itself that gives parallel sizes and more of Megatron's settings, or many.
+
+    An inference engine has settings of its own; a folder of Hydra's is named like the section that its files are.
+    """
+    group = os.path.basename(os.path.dirname(path))
+    for where, mapping in mappings(root, visits) if isinstance(root, YamlMapping) else ():
+        if serves((group, *where)):
+            continue
         keys = [key for key, _ in mapping.entries if isinstance(key, YamlScalar)]
         known = [key for key in keys if option_of(key.text) is not None]
         is_split = len(known) >= FEWEST_OF_SECTION and len(PARALLEL & {key.text for key in known}) > 1

@@ -246,8 +246,8 @@ def _substitution(state: State, node: Node) -> tuple[Piece, ...]:
     span = state.span(node)
     text = state.text(node)
     if len(text) < 300 and OWN_DIRECTORY.search(text) and "dirname" in text and not OWN_DIRECTORY_WORDS.sub("", text):
-        climbs = re.search(r"(?:/\.\.)+", text)
-        return (Text(directory_of(state.source) + (climbs[0] if climbs else ""), span, exact=False),)
+        climbs = len(re.findall(r"(?<!\.)\.\.(?!\.)", text)) + text.count("dirname") - 1
+        return (Text(directory_of(state.source) + "/.." * climbs, span, exact=False),)
     if text.startswith("$((") and text.endswith("))"):
         return _misread_arithmetic(state, text, span)
     inner = node.named_children

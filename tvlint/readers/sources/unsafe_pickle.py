@@ -46,6 +46,26 @@ _EXPECTED = frozenset(
 
 _RESULTS = frozenset({"dill._dill._load_type"})
 """Calls whose result is called in ordinary plans."""
+_REACHES = frozenset(
+    {
+        "asyncio",
+        "code",
+        "codeop",
+        "commands",
+        "ctypes",
+        "ftplib",
+        "http",
+        "imp",
+        "importlib",
+        "marshal",
+        "multiprocessing",
+        "nt",
+    }
+    | {"os", "pdb", "pip", "pkgutil", "posix", "pty", "runpy", "shutil", "smtplib", "socket", "subprocess", "sys", "timeit"}
+    | {"urllib", "webbrowser", "builtins.__import__", "builtins.compile", "builtins.eval", "builtins.exec", "builtins.open"}
+    | {"hub", "operator.attrgetter", "operator.methodcaller", "types.CodeType", "types.FunctionType"}
+)
+"""Modules and functions by which Python runs code, and reaches other programs, files and machines."""
 
 
 def unsafe_calls(loaded: Loaded, path: str) -> Iterator[Finding]:
@@ -64,10 +84,19 @@ def unsafe_calls(loaded: Loaded, path: str) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"loading this pickle {said}, which no plan needs",
                 Location(path),
-                "do not load this file with pickle, dill or torch; find out who wrote it",
+                _HELP,
             )
 
 
+def names_of_the_system(loaded: Loaded, path: str) -> Iterator[Finding]:
+    """Yield one finding for every name of a pickle that is no plan by which it would reach more than its own data."""
+    for name in dict.fromkeys((*loaded.names, *(call.name for call in loaded.calls))):
+        if name in _REACHES or not _REACHES.isdisjoint(name.split(".")[:-1]):
+            message = f"loading this pickle may call `{name}`, which no data need"
+            yield Finding(RULE, Severity.ERROR, message, Location(path), _HELP)
+
+
+_HELP = "do not load this file with pickle, dill or torch; find out who wrote it"
 _SAID = {"result called": "calls what", "read otherwise": "makes another plan than it reads as by"}
 
 

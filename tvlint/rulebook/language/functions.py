@@ -108,10 +108,10 @@ def divisors_near(number: SettingValue, wanted: SettingValue) -> str:
 
 
 def length(value: SettingValue) -> int:
-    """Return how many items a list, or characters a text, has."""
+    """Return how many items a list has; a text, which stands for a list in files that are no command line, is one."""
     if not isinstance(value, tuple | str):
         raise ValueError(f"{show(value)} has no length")
-    return len(value)
+    return len(value) if isinstance(value, tuple) else 1
 
 
 def others(values: SettingValue, allowed: SettingValue) -> tuple[SettingValue, ...]:

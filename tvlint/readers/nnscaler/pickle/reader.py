@@ -58,7 +58,7 @@ from tvlint.readers.nnscaler.pickle.schedule import schedule
 from tvlint.readers.sources.decompress import decompress
 from tvlint.readers.sources.inert_pickle import Loaded, load, looks_like_pickle
 from tvlint.readers.sources.resource_limits import without_collection
-from tvlint.readers.sources.unsafe_pickle import unsafe_calls
+from tvlint.readers.sources.unsafe_pickle import names_of_the_system, unsafe_calls
 
 FORMAT = "nnscaler-pickle"
 
@@ -93,7 +93,7 @@ def read(path: str, data: bytes) -> Document:
 
 def findings_only(path: str, data: bytes) -> tuple[Finding, ...]:
     """Return what is unsafe about a pickle that is no plan."""
-    return tuple(unsafe_calls(load(decompress(data, path), path), path))
+    return tuple(names_of_the_system(load(decompress(data, path), path), path))
 
 
 def _plan(path: str, loaded: Loaded, work: Work) -> Plan:

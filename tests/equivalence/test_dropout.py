@@ -7,6 +7,7 @@ from oracle.compare import compare
 from oracle.judge import equal_and_refuted, proved_and_not_equal
 from oracle.mutate import mutants
 
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome, Verdict
@@ -297,3 +298,29 @@ def test_a_plan_that_says_how_ranks_draw_is_held_to_it(text: str, first: str, se
     assert verdict.outcome is outcome, text_of(verdict)
     assert ("wrong-draws" in [reason.name for reason in verdict.reasons]) is (outcome is not Outcome.PROVED)
     assert verdict_on(text, drawn(REFERENCE, "draws alike", "draws alike")).outcome is Outcome.PROVED
+
+
+def test_runs_without_drops_do_not_speak_against_draws_of_another_order() -> None:
+    forward = REFERENCE[: REFERENCE.index("  dt =")]
+    transposed = "q = transpose(h, 0, 1)\n  r = dropout(q, p=0.25)\n  d = transpose(r, 0, 1)"
+    plan = forward.replace("d = dropout(h, p=0.25)", transposed)
+    assert plan != forward
+    assert verdict_on(with_backward(plan), with_backward(forward)).outcome is not Outcome.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("h = linear(x, w1)", "r = flip(x, [1])\n  h = linear(r, w1)"),
+        ("t = tanh(e)", "n = abs(e)\n  t = tanh(n)"),
+        ("a = gelu(d)", "m = roll(d, 1, 1)\n  a = gelu(m)"),
+        ("e = dropout(y, p=0.5)", "e = dropout(y, p=0.25)"),
+    ],
+)
+def test_a_difference_that_drops_do_not_make_refutes(before: str, after: str) -> None:
+    forward = REFERENCE[: REFERENCE.index("  dt =")]
+    verdict = verdict_on(with_backward(forward.replace(before, after)), with_backward(forward))
+    assert (verdict.outcome, verdict.reasons[0].name) in {
+        (Outcome.REFUTED, "other-numbers"),
+        (Outcome.REFUTED, "other-constant"),
+    }, verdict.reasons

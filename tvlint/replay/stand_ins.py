@@ -2,7 +2,8 @@
 
 A plan that draws random numbers or calls a function without numbers can be run all the same, on one of the ways in which
 numbers may fall and with some function that has that annotation. Two plans that are alike whatever is drawn and whatever the
-function computes agree on that run. A difference shows nothing: another function may make none.
+function computes agree on that run. A difference shows nothing: another function may make none, and right plans may draw
+numbers in another order. Where all that is drawn is one number, the greatest, no order counts, and nothing is dropped.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from tvlint.ops.spec import ONE, Bound, Call
 _SPREAD = 1e5
 """Numbers that are drawn change by so much with the values that they are drawn by, and by nothing that rounding does."""
 
+_GREATEST = 1 - 2**-24
+"""The greatest number that is drawn."""
+
 
 _Factor = tuple[Any, Sequence[str]]
 """An array with the names of its dimensions."""
@@ -27,22 +31,24 @@ _Factor = tuple[Any, Sequence[str]]
 class StandIns:
     """Stand-ins for what has no numbers; `used` says whether any was asked for, and `has_drawn` whether of random numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, drops: bool = True) -> None:
         self.used = self.has_drawn = False
+        self.drops = drops
 
     def drawn(self, bound: Bound, operands: Sequence[Array]) -> Array:
         """Return random numbers for an operator, each of which follows from the values that it is drawn for, wherever they
-        are.
+        are; where nothing drops, each is the greatest.
         """
         import numpy as np
 
         assert bound.draws is not None
-        self.used = self.has_drawn = True
+        if self.drops:
+            self.used = self.has_drawn = True
         names, total = bound.draws.names, np.zeros(())
         for weight, place in enumerate(bound.draws.of, 1):
             spread = np.sin(3.7 * np.real(operands[place]) + weight) * weight
             total = total + _placed(spread, bound.operands[place], names)
-        return np.asarray(np.mod(_SPREAD * total, 1.0))
+        return np.asarray(np.mod(_SPREAD * total, 1.0) if self.drops else 0 * total + _GREATEST)
 
     def results(self, bound: Bound, call: Call, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
         """Return what some function with the annotation of the call gives.

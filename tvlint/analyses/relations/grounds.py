@@ -25,6 +25,7 @@ REFUTING: Mapping[str, Ground] = {
     "gradient-added-twice": Ground.DIFFERS,
     "gradient-before-forward": Ground.FAILS,
     "gradient-of-another-slice": Ground.STATES,
+    "gradients-cleared-within-step": Ground.DIFFERS,
     "gradients-not-cleared": Ground.DIFFERS,
     "handle-reissued": Ground.RACES,
     "incomplete-output": Ground.DIFFERS,
@@ -95,5 +96,12 @@ REFUTING: Mapping[str, Ground] = {
 }
 """The reasons that refute, by their names. Every other reason leaves a verdict unknown."""
 
-FOUND_BY_READERS = ("gradients-not-cleared", "returned-values-differ", "shapes-do-not-fit", "step-fails", "undefined-tensor")
+FOUND_BY_READERS = (
+    "gradients-cleared-within-step",
+    "gradients-not-cleared",
+    "returned-values-differ",
+    "shapes-do-not-fit",
+    "step-fails",
+    "undefined-tensor",
+)
 """The errors of generated code that refute whatever the plan computes beside them."""

@@ -230,3 +230,18 @@ def test_what_a_receiver_states_of_a_message_counts_and_what_its_sender_states_i
         outcome = prove_pair(Pair(str(folder), "")).verdicts[0].outcome
         assert (outcome is Outcome.PROVED) is is_right
         assert is_right or "float16" in wrong or outcome is Outcome.REFUTED
+
+
+@pytest.mark.parametrize("place", ["\n    return sum_29", "\n    _ = nnscaler.runtime.executor.aexecute(model.reducer90"])
+def test_gradients_that_are_cleared_after_a_backward_refute(tmp_path: Path, place: str) -> None:
+    folder = Path(shutil.copytree(FIXTURE, tmp_path / "code"))
+    for path in folder.glob("gencode*.py"):
+        text = path.read_text()
+        path.write_text(text.replace(place, f"\n    model.zero_grad(){place}", 1))
+        assert path.read_text() != text
+    report = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"), trials=0))
+    assert report.verdicts[0].outcome is Outcome.REFUTED
+    assert report.verdicts[0].reasons[0].name == "gradients-cleared-within-step"
+    line = report.verdicts[0].reasons[0].location.line
+    assert line is not None
+    assert "zero_grad" in path.read_text().splitlines()[line - 1]

@@ -31,14 +31,14 @@ _CERTAIN = 1e-6
 
 
 def compare_runs(
-    case: Case, whole: Whole, known: Run | None = None, memory: Memory | None = None
+    case: Case, whole: Whole, known: Run | None = None, memory: Memory | None = None, drops: bool = True
 ) -> Agreement | Difference | NotRun:
     """Return what a run shows; `known` is that of the reference, where it has been run, and `memory` that of other plans."""
     parallel, reference = case.parallel, case.reference
-    alone = known or run_reference(case, whole, memory)
+    alone = known or run_reference(case, whole, memory, drops)
     if isinstance(alone, NotRun):
         return alone
-    many = run_parallel(case, whole, memory)
+    many = run_parallel(case, whole, memory, drops)
     if isinstance(many, NotRun):
         return many
     expected = _gradients_of(reference, alone.found)

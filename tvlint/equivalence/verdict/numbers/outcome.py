@@ -13,6 +13,9 @@ SEEDS = 3
 FUNCTIONS = "call what has no numbers"
 """Of plans for whose functions something stood in, and for nothing else."""
 
+DRAWS = "draw random numbers"
+"""Of plans for whose random numbers something stood in, and maybe for functions."""
+
 RETURNED = "the gradients agree, and what is returned does not"
 
 

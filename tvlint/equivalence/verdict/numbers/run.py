@@ -8,7 +8,7 @@ from typing import Any
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs, region, whole_shape
 from tvlint.analyses.relations.transfer.context import Mismatch
-from tvlint.equivalence.verdict.numbers.outcome import FUNCTIONS, NO_NUMBER, NotRun
+from tvlint.equivalence.verdict.numbers.outcome import DRAWS, FUNCTIONS, NO_NUMBER, NotRun
 from tvlint.equivalence.verdict.numbers.whole_values import Whole
 from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.operators import Operator
@@ -32,17 +32,20 @@ class Run:
     invented: str = ""
 
 
-def run_reference(case: Case, whole: Whole, memory: Memory | None = None) -> Run | NotRun:
+def run_reference(case: Case, whole: Whole, memory: Memory | None = None, drops: bool = True) -> Run | NotRun:
     """Return what the reference computes, with the `memory` of other plans, or why that cannot be found out."""
-    return _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole, memory)
+    return _run(case.reference, case, case.reference_inputs, case.reference_micro_batches, whole, memory, StandIns(drops))
 
 
-def run_parallel(case: Case, whole: Whole, memory: Memory | None = None) -> Run | NotRun:
+def run_parallel(case: Case, whole: Whole, memory: Memory | None = None, drops: bool = True) -> Run | NotRun:
     """Return what the parallel plan computes, with the `memory` of other plans, or why that cannot be found out."""
-    return _run(case.parallel, case, case.inputs, case.micro_batches * case.parallel.replication.count, whole, memory)
+    count = case.micro_batches * case.parallel.replication.count
+    return _run(case.parallel, case, case.inputs, count, whole, memory, StandIns(drops))
 
 
-def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: Whole, memory: Memory | None) -> Run | NotRun:
+def _run(
+    plan: Plan, case: Case, inputs: Inputs, count: int, whole: Whole, memory: Memory | None, stand_ins: StandIns
+) -> Run | NotRun:
     """Return what the plan computes, or why that cannot be found out."""
     import numpy as np
 
@@ -70,13 +73,11 @@ def _run(plan: Plan, case: Case, inputs: Inputs, count: int, whole: Whole, memor
         return np.asarray(value[held])
 
     run = Run()
-
-    stand_ins = StandIns()
     try:
         with np.errstate(all="ignore"):
             run.found = replay(plan, given, lambda *each: run.given.append(each), stand_ins, memory)
         if stand_ins.used:
-            run.invented = "draw random numbers" if stand_ins.has_drawn else FUNCTIONS
+            run.invented = DRAWS if stand_ins.has_drawn else FUNCTIONS
     except UnreplayableError as error:
         return NotRun(str(error))
     except (Mismatch, NotReplayedError, UnsupportedError, ValueError, IndexError, KeyError, TypeError, ArithmeticError):

@@ -5,9 +5,10 @@ reference's at that place. It may yet make no difference in the end: a partial s
 are, parts that are put right later, what is multiplied with zero, keys that a mask hides. Where a pair is small enough to be
 run, it is run, also with masks in the place of its buffers and flags. Plans that agree in all gradients and returned values,
 and in what weights and states become where both write that out, are not refuted, and not proved either. Where random numbers
-are drawn, or a function has no numbers, something stands in for them (`tvlint/replay/stand_ins.py`): a difference then shows
-nothing, but for functions in code that a generator made of a traced graph. It splits a function by its annotation alone, so
-that what it makes is right for all functions with that annotation, or not right.
+are drawn, or a function has no numbers, something stands in for them (`tvlint/replay/stand_ins.py`). A difference of random
+numbers counts where it is there, too, when nothing is dropped. That of functions counts in code that a generator made of a
+traced graph: it splits a function by its annotation alone, so that what it makes is right for all functions with that
+annotation, or not right.
 
 A pair that is too large is run with smaller sizes (`tvlint/equivalence/sizes/shrink.py`, which says why a difference of that
 pair is one of the pair itself).
@@ -33,6 +34,7 @@ from tvlint.equivalence.verdict.numbers.compare import compare_runs, moved_weigh
 from tvlint.equivalence.verdict.numbers.contents import Held, content_of, likely_contents, likely_masks, names_read
 from tvlint.equivalence.verdict.numbers.origin import is_generated
 from tvlint.equivalence.verdict.numbers.outcome import (
+    DRAWS,
     FUNCTIONS,
     NO_NUMBER,
     RETURNED,
@@ -105,23 +107,23 @@ def run_once(case: Case, any_numbers: bool) -> Difference | None:
     return found if isinstance(found, Difference) else None
 
 
-def _first_run(case: Case) -> tuple[int, Agreement | Difference | NotRun]:
+def _first_run(case: Case, drops: bool = True) -> tuple[int, Agreement | Difference | NotRun]:
     """Return what the first run on random numbers shows, and below what the indices in it are."""
     below = least_index(case.reference)
-    first = compare_runs(case, random_numbers(0, below))
+    first = compare_runs(case, random_numbers(0, below), drops=drops)
     if first == NO_NUMBER and below > 1:
         below //= 2
-        first = compare_runs(case, random_numbers(0, below))
+        first = compare_runs(case, random_numbers(0, below), drops=drops)
     return below, first
 
 
-def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | Difference | NotRun:
+def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN, drops: bool = True) -> Agreement | Difference | NotRun:
     """Return what runs of a pair show that is small enough, where functions stand in for others if it is as `plain`."""
     parallel, reference = case.parallel, case.reference
-    below, first = _first_run(case)
+    below, first = _first_run(case, drops)
     found: list[Difference] = []
     for seed in range(_MOST_RUNS):
-        each = compare_runs(case, random_numbers(seed, below)) if seed else first
+        each = compare_runs(case, random_numbers(seed, below), drops=drops) if seed else first
         if isinstance(each, NotRun):
             return each
         if isinstance(each, Difference):
@@ -131,6 +133,9 @@ def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN) -> Agreement | 
     if not found:
         return Agreement()
     invented = found[-1].invented
+    if invented == DRAWS:
+        alike = _shown(case, any_numbers, plain, drops=False)
+        return alike if isinstance(alike, Difference) else NotRun(f"the plans {invented}")
     if invented == FUNCTIONS and is_generated(parallel, reference) and all(each.error > plain * each.scale for each in found):
         invented = ""
     why = f"the plans {invented}" if invented else _inconclusive(parallel, reference, any_numbers, found[-1].of_update)

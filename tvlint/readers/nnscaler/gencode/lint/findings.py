@@ -207,10 +207,18 @@ def _imports(file: RankFile) -> Iterator[Finding]:
 
 
 def _cleared(file: RankFile) -> Iterator[Finding]:
-    """Gradients of the step before are cleared before the first backward."""
-    if not any(isinstance(action, RunBackward) for action in file.actions):
-        return
-    for action in file.actions:
+    """Gradients of the step before are cleared before the first backward, and none of this step after it."""
+    first = next((at for at, action in enumerate(file.actions) if isinstance(action, RunBackward)), len(file.actions))
+    for action in file.actions[first:]:
+        if isinstance(action, ClearGradients) and not action.skipped and file.parameters:
+            yield error(
+                "gradients-cleared-within-step",
+                f"rank {file.rank} clears the gradients that `backward` made before",
+                action.source,
+                "`model.zero_grad()` stands at the start of the step alone",
+                ranks=(file.rank,),
+            )
+    for action in file.actions if first < len(file.actions) else ():
         if isinstance(action, ClearGradients) and not action.skipped:
             return
         if isinstance(action, (RunBackward, Execute)):

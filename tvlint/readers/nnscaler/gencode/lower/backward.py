@@ -161,7 +161,7 @@ class Schedule(Steps):
             found.setdefault((self.rank, action.segment, position), (result, one, action))
 
     def _judge_waits(self) -> None:
-        """Raise ReadError where an asynchronous reducer is waited for that no backward starts, for want of a gradient."""
+        """Raise Fails where an asynchronous reducer is waited for that no backward starts, for want of a gradient."""
         made = {
             name.removeprefix("g.")
             for step in self.steps
@@ -173,7 +173,8 @@ class Schedule(Steps):
             without = sorted(set(self.file.reducers[name].weights) - made)
             if name not in self.started and without and self.file.reducers[name].registered:
                 said = f"`{name}` waits for the gradient of `{without[0]}`, which no backward makes"
-                raise ReadError(said, place, "an asynchronous reducer starts when all its weights have their gradients")
+                help = "an asynchronous reducer starts when all its weights have their gradients"
+                raise stops(self.file.unclear, said, place, help)
 
     def _in_turn(self) -> None:
         """The runtime pairs the backwards of a segment with its runs in order; raises ReadError where one is out of turn."""

@@ -104,8 +104,6 @@ class _Train:
                 skips[target.attr] = self.nodes.source.at(node) if flag else None
                 self.found.switches_reducers |= target.attr == "skip_reducer"
             case ast.Expr(value=ast.Call(func=func, args=[], keywords=[])) if dotted(func) == f"{model}.zero_grad":
-                if not skips["skip_zero_grad"] and any(isinstance(action, RunBackward) for action in self.found.actions):
-                    raise self.nodes.fail(node, "gradients are cleared after a `backward` of the same step made some")
                 self.found.actions.append(ClearGradients(skips["skip_zero_grad"] is not None, self.nodes.source.at(node)))
             case ast.Delete(targets=targets):
                 self.found.actions.append(Delete(self.nodes.deleted(targets, node)))

@@ -20,7 +20,7 @@ from tvlint.ir.plan import Role
 from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference
 from tvlint.readers.capture.following import follow
 from tvlint.readers.capture.lifting.program import Apply, Exchange
-from tvlint.readers.capture.pairing import Held, Whole, _settle
+from tvlint.readers.capture.pairing import Held, Whole, _apart, _settle
 from tvlint.readers.capture.tapes.lines import read_capture
 from tvlint.readers.capture.tapes.tape import Capture
 from tvlint.readers.document import ReadError
@@ -228,3 +228,12 @@ def test_the_schema_file_is_a_schema() -> None:
     validator = Draft202012Validator(schema)
     for line in gzip.decompress(Path(RECORDED / "mlp.capture.jsonl.gz").read_bytes()).splitlines():
         assert validator.is_valid(json.loads(line)), line
+
+
+def test_targets_that_are_equal_in_several_micro_batches_are_those_of_one_each() -> None:
+    box = {place: ((place, place + 2),) for place in (0, 2, 4)}
+    first = Held(box[0], True)
+    either = Held(box[0], True, others=(Held(box[4], True),))
+    found = _apart({0: [either, *either.others], 1: [Held(box[2], True)], 2: [first]})
+    assert {number: held.box for number, held in found.items()} == {0: box[4], 1: box[2], 2: box[0]}
+    assert _apart({0: [first], 1: [first]}) == {0: first, 1: first}

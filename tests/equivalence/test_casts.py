@@ -93,3 +93,62 @@ def test_a_cast_of_whole_numbers_to_these_is_none() -> None:
     text = with_backward(SQUARED.format(lines.replace("n = {}", kept)))
     plain = with_backward(SQUARED.format(lines.replace("n = {}", kept.replace('to(b, dtype="int64")', "clone(b)"))))
     assert is_proved(*plans(text, plain))
+
+
+HEADS = """
+mesh dp=2
+weight w f32[16,8] dp:S(0)
+input x f32[4,8] dp:S(0)
+loss l f32[] dp:P
+program
+c = CAST
+g: bf16[16,8] = all-gather(c, dim=0) over dp
+v: bf16[4,4,8] = view(g, [4, 4, 8])
+y = einsum("ab,cdb->acd", x, v)
+z = gelu(y)
+l = sum(z)
+"""
+HEADS_ALONE = """
+weight w f32[16,8]
+input x f32[4,8]
+loss l
+program
+v = view(w, [4, 4, 8])
+c = CAST
+y = einsum("ab,cdb->acd", x, c)
+z = gelu(y)
+l: f32[] = sum(z)
+"""
+TO_BF16 = 'to(v, dtype="bfloat16")'
+
+
+def of_heads(text: str, cast: str, *edits: tuple[str, str]) -> str:
+    text = text.replace("CAST", cast)
+    for before, after in edits:
+        assert before in text
+        text = text.replace(before, after)
+    return with_backward(text)
+
+
+def test_rows_that_are_cast_before_they_are_viewed_are_cast_behind_the_view_too() -> None:
+    assert is_proved(*plans(of_heads(HEADS, TO_BF16.replace("v", "w")), of_heads(HEADS_ALONE, TO_BF16)))
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [('"bfloat16"', '"float16"')],
+        [('"bfloat16"', '"int64"')],
+        [("einsum(", "gelu(x)\ny = einsum("), ("y = gelu", "u = gelu"), ('"ab,cdb->acd", x', '"ab,cdb->acd", u')],
+        [('to(w, dtype="bfloat16")', "gelu(w)")],
+    ],
+)
+def test_rows_that_are_cast_or_viewed_otherwise_are_others(edits: list[tuple[str, str]]) -> None:
+    assert not is_proved(*plans(of_heads(HEADS, TO_BF16.replace("v", "w"), *edits), of_heads(HEADS_ALONE, TO_BF16)))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int64"])
+def test_a_factor_stands_before_or_behind_a_cast_to_numbers_that_are_not_whole(dtype: str) -> None:
+    before = of_heads(HEADS_ALONE, f'to(h, dtype="{dtype}")', ("c = to", "h = mul(v, 0.5)\nc = to"))
+    behind = of_heads(HEADS, "mul(k, 0.5)", ("c = mul", f'k = to(w, dtype="{dtype}")\nc = mul'))
+    assert is_proved(*plans(behind, before)) == (dtype == "bfloat16")

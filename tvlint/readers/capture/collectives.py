@@ -89,6 +89,8 @@ class Collectives(Storages):
     def _exchange(self, event: Communication, value: str, type: Type, dim: int | None = None) -> str:
         made = self.program.fresh(type)
         root = event.root if event.kind in ("broadcast", "reduce", "gather", "scatter") else None
+        if event.kind == "reduce" and root != self.program.rank:
+            self.program.elsewhere.add(made)
         self.program.nodes.append(
             Exchange(
                 event.kind, (value,), (made,), event.group, event.mark, event.reduce, dim, root,
@@ -254,8 +256,8 @@ class Collectives(Storages):
     def _scatter_in_place(self, event: Communication) -> None:
         """Follow a reduction of a flat buffer in place, of which each rank is left its own part.
 
-        It is one reduction for each piece, to the rank that the piece is left to. What the other ranks hold of it then stays as
-        it was, but is never read as a gradient: it counts as not there.
+        It is one reduction for each piece, to the rank that the piece is left to. What the other ranks hold of it then is never
+        read as a gradient: it counts as not there.
         """
         window = self.tape.windows[event.inputs[0]]
         size = count(window) // len(event.group)
@@ -264,10 +266,7 @@ class Collectives(Storages):
         for each_window, value in list(self._each_piece(pieces, window, event.mark)):
             owner = event.group[(each_window.offset - window.offset) // size]
             to_owner = replace(event, kind="reduce", root=owner)
-            made = self._exchange(to_owner, value, self.program.types[value])
-            if owner != self.program.rank:
-                self.program.elsewhere.add(made)
-            self._put(each_window, made)
+            self._put(each_window, self._exchange(to_owner, value, self.program.types[value]))
 
     def _cut(self, pieces: list[Piece], borders: list[int]) -> list[Piece]:
         """Return the pieces, none of which crosses a border."""

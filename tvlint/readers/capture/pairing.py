@@ -272,7 +272,8 @@ def _any_of(pieces: Sequence[Held]) -> Held:
 
 
 def _settle(wholes: Mapping[str, Whole], rank: int) -> None:
-    """Let pieces of a rank whose numbers stand in several places lie in the samples of others of their micro-batch.
+    """Let pieces of a rank whose numbers stand in several places lie in the samples of others of their micro-batch, else where
+    those of no other micro-batch lie.
 
     What the rank holds whole lies in no samples.
     """
@@ -283,9 +284,32 @@ def _settle(wholes: Mapping[str, Whole], rank: int) -> None:
             if held.box and not held.others and whole.local != whole.shape:
                 samples.setdefault(micro_batch, set()).add(held.box[0])
     for _, by_micro_batch in of_rank:
+        places: dict[int, list[Held]] = {}
         for micro_batch, held in by_micro_batch.items():
-            beside = (each for each in (held, *held.others) if each.box and each.box[0] in samples.get(micro_batch, ()))
-            by_micro_batch[micro_batch] = replace(next(beside, held), others=())
+            known = samples.get(micro_batch, ())
+            beside = [each for each in (held, *held.others) if each.box and each.box[0] in known]
+            places[micro_batch] = beside[:1] or [held, *held.others]
+        by_micro_batch.update({number: replace(each, others=()) for number, each in _apart(places).items()})
+
+
+def _apart(places: Mapping[int, Sequence[Held]]) -> dict[int, Held]:
+    """Return one of the places of each micro-batch, in order, and no two the same where each can have one of its own."""
+    taken: dict[Box, int] = {}
+    found = {number: each[0] for number, each in places.items()}
+
+    def moves(number: int, tried: set[Box]) -> bool:
+        for each in places[number]:
+            if each.box in tried:
+                continue
+            tried.add(each.box)
+            if each.box not in taken or moves(taken[each.box], tried):
+                taken[each.box], found[number] = number, each
+                return True
+        return False
+
+    for number in places:
+        moves(number, set())
+    return found
 
 
 def _blocks_beside(wholes: Mapping[str, Whole], rank: int, micro_batch: int) -> list[Blocks]:

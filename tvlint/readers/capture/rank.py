@@ -28,6 +28,7 @@ from tvlint.readers.capture.lifting.lift import (
 )
 from tvlint.readers.capture.lifting.program import Array, End, Exchange, Message, Program
 from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
+from tvlint.readers.capture.rewriting.backward_order import with_one_backward_order
 from tvlint.readers.capture.rewriting.chosen_rows import with_all_rows
 from tvlint.readers.capture.rewriting.equal_runs import with_equal_runs
 from tvlint.readers.capture.rewriting.expansions import without_expansions
@@ -91,10 +92,11 @@ def prepare(
     }
     kept = [node for node in lifted.nodes if id(node) not in reduced.gone]
     rest = without_dead(replace(lifted, nodes=kept, gradients=gradients))
-    rest = replace(rest, gradients=lifted.gradients)
+    rest, same = with_one_backward_order(replace(rest, gradients=lifted.gradients))
+    addends = {weight: tuple(same.get(name, name) for name in names) for weight, names in reduced.addends.items()}
     left = [(weight, axes) for weight, axes in program.partial.items() if weight in reduced.addends]
     summed = [Reducer(weight, group_along(tape, axes), "sum", 1, Mark()) for weight, axes in left]
-    reduced = replace(reduced, reducers=(*reduced.reducers, *summed))
+    reduced = replace(reduced, addends=addends, reducers=(*reduced.reducers, *summed))
     return Prepared(rest, reduced, Factors(rest), tape.meshes)
 
 
@@ -200,10 +202,9 @@ def _with_exchanges_of_no_data_behind(lifted: Lifted) -> Lifted:
 
 
 def _is_before(source: Mark, mark: Mark) -> bool:
-    """Return whether what a view is of is made in an earlier micro-batch, or is a gradient, viewed outside of its pass."""
-    if source.phase == "backward" and mark.phase == "forward":
-        return 0 <= source.micro_batch <= mark.micro_batch
-    return 0 <= source.micro_batch < mark.micro_batch
+    """Return whether what a view is of is made in another micro-batch, or is a gradient, viewed outside of its pass."""
+    outside = source.phase == "backward" and mark.phase == "forward"
+    return min(source.micro_batch, mark.micro_batch) >= 0 and (outside or source.micro_batch != mark.micro_batch)
 
 
 def _is_of_no_data(node: Call | Exchange) -> bool:

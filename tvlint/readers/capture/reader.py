@@ -27,7 +27,7 @@ class Recorded:
     """A plan that was lifted from a capture, and the numbers that the capture holds.
 
     `given` are those of weights, buffers and inputs, by rank, name and micro-batch (-1: all); `gradients` those that the
-    optimizer found, by rank and weight; `losses` those of the loss, by rank, in order; `after` those of weights behind
+    optimizer found, by rank and weight; `losses` those of the loss, by rank and micro-batch; `after` those of weights behind
     the step of an optimizer of torch, by rank and weight, `clipped` those of gradients that it found clipped. `pieces` are
     the boxes of weights that ranks hold, where the gradients are comparable with a reference's. `random` says that the
     program draws random numbers; `defect` is a mistake that the tapes show by themselves: ranks that run different collectives
@@ -84,7 +84,8 @@ def _recorded(lifting: Lifting) -> Recorded:
             given[rank, name, key] = numbers
         for weight, (_, numbers) in prepared.lifted.gradients.items():
             gradients[rank, weight] = numbers
-        losses[rank] = tuple(root.number for root in prepared.lifted.roots if not root.start)
+        roots = sorted(prepared.lifted.roots, key=lambda root: root.mark.micro_batch)
+        losses[rank] = tuple(root.number for root in roots if not root.start)
     pieces = {
         (rank, name): held.box
         for name, whole in lifting.found.wholes.items()

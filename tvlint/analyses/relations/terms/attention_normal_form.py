@@ -5,7 +5,7 @@ gradient `g` of its result that of `v` is `p^T g`; with `dz` for what the softma
 `c dz k` and `c dz^T q`, and that of the mask is `dz`, summed over the dimensions that the mask lacks. A query that a mask of
 minus infinity leaves no key is zero in one operator and not a number in several: that there is none is an assumption. The
 gradient of `x` in `x - m` and `x + m` is that of the result, where `x` is not repeated. All gradients are linear in those of
-the result, so that a constant factor may stand before or behind them.
+the result, so that a constant factor may stand before or behind them, and so are casts to numbers that are not whole.
 """
 
 from __future__ import annotations
@@ -95,6 +95,14 @@ def _of_difference(terms: Terms, head: Head, operands: Operands) -> int | None:
     alone = len(operands) == 1 and head[3][0] == head[3][1] and not any(head[3][2:])
     first = head[1] == _G or (head[0] == "add gradient" and head[2] == (1,))
     return operands[0] if alone and first and len(head[2]) == 1 else None
+
+
+def _of_conversion(terms: Terms, head: Head, operands: Operands) -> int | None:
+    """Return numbers of another type that are not whole: a constant factor stands behind the conversion, as shares do."""
+    inner, constant = bare(terms, operands[0])
+    if constant == NONE or len(head[2]) != 1 or not _is_real(head[2][0]):
+        return None
+    return times(terms, terms.term(head, (inner,), terms.shape[inner], terms.slot[inner]), constant)
 
 
 def _root(size: int) -> Constant:
@@ -202,6 +210,7 @@ _RULES: dict[str, Rule] = {
     **RULES,
     "sub gradient": _of_difference,
     "add gradient": _of_difference,
+    "to": _of_conversion,
     ATTENTION: _of_attention,
     f"{ATTENTION} gradient": _of_attention_gradient,
 }

@@ -310,10 +310,7 @@ class Products(TermsAtIndices):
             inner, gone = self._unfolded(term, [(place,) for place in pattern], frozenset())
             return self.total(self.sliced(((NONE, tuple(inner)),), index, start, stop, part), gone)
         if head[0] == FUNCTION:
-            below, constant = bare(terms, operands[0])
-            made = self.sliced(
-                self.scaled(self.placed(below, [(place,) for place in pattern]), constant), index, start, stop, part
-            )
+            made = self.sliced(self.of_places(operands[0], [(place,) for place in pattern]), index, start, stop, part)
             return self._applied(head[1], made) if made else self._of_zero(head[1])
         if head[0] == PAD and head[1] == dim:
             low, high = head[2], head[2] + terms.shape[operands[0]][dim]
@@ -647,10 +644,12 @@ class Products(TermsAtIndices):
             inner, gone = self._unfolded(term, [(index,) for index in pattern], frozenset())
             return (*self._summed([self._with_run(*each, runs) for each in inner], gone), power)
         if head[0] == FUNCTION:
-            below, constant = bare(self.terms, operands[0])
-            made = self._with_runs(self.placed(below, [(index,) for index in pattern]), runs)
-            ((_, ((found, places_of, _),)),) = self._applied(head[1], self.scaled(made, constant))
+            made = self._with_runs(self.of_places(operands[0], [(index,) for index in pattern]), runs)
+            ((_, ((found, places_of, _),)),) = self._applied(head[1], made)
             return found, places_of, power
+        if self._is_conversion(term):
+            value = self._with_runs(self.of_places(operands[0], [(index,) for index in pattern]), runs)
+            return self._converted(head, value, power)
         if head[0] == SUM_OF_PRODUCTS:
             found, places_of, constant = self.as_factor(
                 self._with_runs(self.placed(term, [(index,) for index in pattern]), runs)

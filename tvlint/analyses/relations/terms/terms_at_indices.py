@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from tvlint.analyses.relations.terms.expressions import (
     FUNCTION,
@@ -18,7 +19,7 @@ from tvlint.analyses.relations.terms.expressions import (
     Factor,
     TooLargeError,
 )
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Pattern, bare, times
+from tvlint.analyses.relations.terms.product_normal_form import NONE, Pattern, bare, renumbered, times
 from tvlint.analyses.relations.terms.signs import is_positive
 from tvlint.analyses.relations.terms.sums import Sums
 from tvlint.ops.spec import Trait
@@ -33,8 +34,12 @@ class TermsAtIndices(Sums):
 
     def of_term(self, term: int, pattern: Sequence[int]) -> Expression:
         """Return a term whose dimensions have these indices, or what these are split into."""
+        return self.of_places(term, [self.expanded(index) for index in pattern])
+
+    def of_places(self, term: int, places: Sequence[Pattern]) -> Expression:
+        """Return a term each of whose dimensions has so many indices."""
         term, constant = bare(self.terms, term)
-        return self.scaled(self.placed(term, [self.expanded(index) for index in pattern]), constant)
+        return self.scaled(self.placed(term, places), constant)
 
     def placed(self, term: int, places: Sequence[Pattern]) -> Expression:
         """Return a term, without a constant factor, each of whose dimensions has so many indices."""
@@ -75,10 +80,10 @@ class TermsAtIndices(Sums):
         if head == PLACE:
             return self._place_of(self._factor(operands[0], places[:-1], ONE), places[-1], term in terms.within)
         if head[0] == FUNCTION:
-            (inner_term,) = operands
-            below, constant = bare(terms, inner_term)
-            ((_, ((made, pattern_of, _),)),) = self._applied(head[1], self.scaled(self.placed(below, places), constant))
+            ((_, ((made, pattern_of, _),)),) = self._applied(head[1], self.of_places(operands[0], places))
             return made, pattern_of, power
+        if self._is_conversion(term):
+            return self._converted(head, self.of_places(operands[0], places), power)
         if head[0] == SPLIT:
             waiting = iter(places)
             (base,) = operands
@@ -121,6 +126,21 @@ class TermsAtIndices(Sums):
             self.terms.require("positive", inner)
         made = self.terms.term((FUNCTION, name), (inner,), self.terms.shape[term], self.terms.slot[term])
         return ((NONE, ((made, pattern, ONE),)),)
+
+    def _is_conversion(self, term: int) -> bool:
+        """Return whether a term is another one as numbers of another type, or a gradient of that: element by element."""
+        head, dims = self.terms.keys[term], tuple(range(len(self.terms.shape[term])))
+        by_element = len(head) == 5 and head[3:] == ((dims, dims, (), (), ()), ())
+        return by_element and has_trait(str(head[0]).removesuffix(" gradient"), Trait.CONVERSION)
+
+    def _converted(self, head: tuple[Any, ...], one: Expression, power: Fraction) -> Factor:
+        """Return a value as numbers of another type as a factor, whose dimensions are those that the value has."""
+        term, pattern, constant = self.as_factor(one)
+        places = [index for index in pattern if index >= 0]
+        at, made = renumbered(pattern, places)
+        value = times(self.terms, term, constant)
+        found = self.terms.term((*head[:3], (at, made, (), (), ()), ()), (value,), *self.extent(places))
+        return found, tuple(places), power
 
     def _unfolded(self, term: int, places: Sequence[Pattern], over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
         """Return the factors of a sum whose dimensions have so many indices, and all indices that it and `over` sum."""

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tvlint.analyses.dataflow.def_use import has, writes
+from tvlint.analyses.dataflow.def_use import has, reads, writes
 from tvlint.analyses.dataflow.step_scope import only_ends
 from tvlint.analyses.gradients.accumulators import accumulators
 from tvlint.analyses.relations.defect import Defect, source_of
@@ -17,7 +17,7 @@ from tvlint.equivalence.side_conditions.overwritten_inputs import taken_anew
 from tvlint.equivalence.side_conditions.read_before_write import Early
 from tvlint.equivalence.side_conditions.run_order import Turns
 from tvlint.equivalence.side_conditions.step_bindings import inputs_told_apart, misbound
-from tvlint.ir.operators import Backward, Compute
+from tvlint.ir.operators import Backward, Compute, Send
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 
 
@@ -77,7 +77,9 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
         if lacking:
             numbers = ", ".join(map(str, lacking))
             text = f"the {what} on {{ranks}} never runs for micro-batch {numbers} of {micro_batches}"
-            certain = _needed(plan, segment) and not _stands_in(plan, steps, name, lacking)
+            again = [step for at, step in enumerate(places) if step.micro_batch in {each.micro_batch for each in places[:at]}]
+            needed = _needed(plan, segment) or (len(places) == micro_batches and _sends_needed(plan, segment))
+            certain = needed and not _stands_in(plan, steps, name, lacking)
             if not certain and plan.format == "capture":
                 place = next(filter(None, map(source_of, segment.operators)), None)
                 kind = segment.phase.value
@@ -85,7 +87,6 @@ def _counts(plan: Plan, program: Program, micro_batches: int, totals: Mapping[st
                 continue
             if not certain:
                 text += ": write what all micro-batches do alike as one segment, and run it for each of them"
-            again = [step for at, step in enumerate(places) if step.micro_batch in {each.micro_batch for each in places[:at]}]
             nearest = min(again or places, key=lambda step: abs(step.micro_batch - lacking[0]))
             yield Defect("missing-micro-batch", certain, text, -1, name, source=nearest.source)
         elif len(set(batches.values())) > 1 or len(batches) != micro_batches:
@@ -107,12 +108,21 @@ def _needed(plan: Plan, segment: Segment) -> bool:
     return any(operator in segment.operators or made.intersection(operator.forward.outputs) for operator in back)
 
 
+def _sends_needed(plan: Plan, segment: Segment) -> bool:
+    """Return whether the segment sends on gradients, or what has one."""
+    with_gradients = {tensor.gradient_of for tensor in plan.tensors.values()} | {
+        tensor.name for tensor in plan.tensors.values() if tensor.role is Role.GRADIENT
+    }
+    read = {name for operator in segment.operators for name in reads(operator)}
+    return has(segment.operators, {Send}) and not read.isdisjoint(with_gradients)
+
+
 def _stands_in(plan: Plan, steps: Mapping[str, Sequence[Step]], name: str, lacking: Sequence[int]) -> bool:
     """Return whether another segment computes for what this one lacks, and not for all that this one runs for."""
     batches = {each_name: {step.micro_batch for step in runs} for each_name, runs in steps.items()}
     return any(
         other != name
-        and has(plan.segments[other].operators, {Backward, Compute})
+        and has(plan.segments[other].operators, {Backward, Compute, Send})
         and not found.isdisjoint(lacking)
         and not found >= batches[name]
         for other, found in batches.items()

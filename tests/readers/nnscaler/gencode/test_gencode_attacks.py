@@ -245,3 +245,11 @@ def test_gradients_that_are_cleared_after_a_backward_refute(tmp_path: Path, plac
     line = report.verdicts[0].reasons[0].location.line
     assert line is not None
     assert "zero_grad" in path.read_text().splitlines()[line - 1]
+
+
+def test_what_is_sent_again_in_the_place_of_another_micro_batch_refutes(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURE, tmp_path / "code"))
+    for path in folder.glob("gencode*.py"):
+        path.write_text(path.read_text().replace("model.adapter60, *(linear_122, )", "model.adapter60, *(linear_22, )"))
+    reason = prove_pair(Pair(str(folder), str(FIXTURE / "reference.plan"), trials=0)).verdicts[0].reasons[0]
+    assert (reason.name, reason.refutes, reason.location.line) == ("missing-micro-batch", True, 76), reason

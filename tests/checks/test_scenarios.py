@@ -7,6 +7,8 @@ import pytest
 from tests.builders.plan_findings import findings_of_plan, findings_of_text
 from tests.sampling import sampled
 from tests.scenarios import (
+    blind_pairs,
+    blind_shards,
     claims,
     collectives,
     correct_plans,
@@ -15,7 +17,6 @@ from tests.scenarios import (
     foreign_parallel,
     foreign_training,
     gradient_scales,
-    gradient_sums,
     gradients,
     order,
     partial_sums,
@@ -30,7 +31,8 @@ from tvlint.reporters.plan import json as json_writer
 
 ROOMS = (
     partial_sums, collectives, sequences, gradients, order, experts, quantisation, claims, correct_plans, foreign_layers,
-    foreign_training, foreign_parallel, gradient_scales, gradient_sums,
+    foreign_training, foreign_parallel, gradient_scales, blind_pairs,
+    blind_shards,
 )  # fmt: skip
 SCENARIOS = [each for room in ROOMS for each in room.SCENARIOS]
 

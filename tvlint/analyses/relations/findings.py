@@ -55,6 +55,7 @@ OF_RELATIONS = frozenset(
         "bias-added-to-partial",
         "broadcast-of-partial",
         "choice-over-shards",
+        "clipped-by-other-gradients",
         "contraction-of-mismatched-shards",
         "divergent-replicas",
         "doubled-allreduce",

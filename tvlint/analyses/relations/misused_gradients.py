@@ -15,6 +15,7 @@ from math import prod
 
 from tvlint.analyses.dataflow.def_use import overwritten, reads
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.gradients.roots import named_after
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Held
 from tvlint.analyses.relations.findings import relations
@@ -118,13 +119,22 @@ def _passed(terms: Terms, held: Held) -> set[Held]:
 
 
 def _given(alone: Alone) -> Iterator[Misused]:
-    """Yield gradients that stand at the place of another weight, or operand, than the one whose gradient they are called."""
-    tensors = alone.plan.tensors
+    """Yield gradients that stand at the place of another weight, or operand, than the one whose gradient they are called.
+
+    Ranks may give the gradients of weights of their own one name, which says of none whose it is.
+    """
+    tensors, ranks = alone.plan.tensors, dict[tuple[str, str], set[int]]()
+    for pulled in alone.derived.pulled:
+        if pulled.is_given:
+            ranks.setdefault((pulled.name, pulled.of), set()).add(pulled.rank)
     for pulled in alone.derived.pulled:
         named = tensors[pulled.name].gradient_of if pulled.name in tensors else ""
         if pulled.is_given and named not in ("", pulled.of) and {named, pulled.of} <= tensors.keys():
             one, other, operands = tensors[named], tensors[pulled.of], pulled.operator.forward.inputs
             tied = (one.logical or named) == (other.logical or pulled.of) or (one.storage or named) == other.storage
+            elsewhere = ranks.get((pulled.name, named), {pulled.rank})
+            if pulled.rank not in elsewhere and not named_after(pulled.name):
+                continue
             beside = (
                 operands.count(named)
                 and operands.count(pulled.of) == 1

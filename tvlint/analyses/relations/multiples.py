@@ -123,14 +123,21 @@ def unchanged(terms: Terms, term: int) -> int:
     """Return the value that the term is a multiple of, by constants or by a number that the run computes, in whatever shape or
     part.
     """
+    return numbered(terms, term)[0]
+
+
+def numbered(terms: Terms, term: int) -> tuple[int, tuple[int, ...]]:
+    """Return the value that the term is a multiple of, as `unchanged` does, and the numbers of the run that multiply it."""
+    numbers: list[int] = []
     while True:
-        kept, numbered = _kept(terms, term), _of_number(terms, term)
+        kept, by_number = _kept(terms, term), _of_number(terms, term)
         if kept is not None:
             term = kept[1]
-        elif numbered is not None:
-            term = numbered[0]
+        elif by_number is not None:
+            term, number = by_number
+            numbers.append(number)
         else:
-            return term
+            return term, tuple(numbers)
 
 
 def _piece(terms: Terms, term: int, whole: int) -> tuple[Fraction, int]:

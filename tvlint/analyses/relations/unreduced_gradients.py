@@ -20,6 +20,7 @@ from tvlint.analyses.relations.derivation.single_plan import Alone, sums_taken_f
 from tvlint.analyses.relations.derivation.state import Opaque, Slot
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.held_apart import Numbers, axes_apart, is_split
+from tvlint.analyses.relations.matchers.parted import differ_by_indices
 from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.ir.operators import Group, Operator, ReduceGradients
 from tvlint.ir.plan import Plan, Program
@@ -71,11 +72,23 @@ def _stepped(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unre
     for step in alone.derived.steps:
         gradient, opaque = held[step.weight][step.rank]
         partial = ((axis, "stepped") for axis in _partial_axes(alone, taken, step.rank, gradient, parts[step.weight]))
-        differing = axes_apart(alone.plan, step.rank, opaque, numbers[step.weight])
+        differing = [*axes_apart(alone.plan, step.rank, opaque, numbers[step.weight])]
+        differing += _apart_by_indices(alone, step.rank, gradient, parts[step.weight])
         apart = ((axis, "differs") for axis in differing if not is_split(alone.plan, step.weight, axis))
         for axis, has in dict((*apart, *partial)).items():
             if (step.weight, axis) not in reduced[step.rank]:
                 yield Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,))
+
+
+def _apart_by_indices(alone: Alone, rank: int, value: Slot, parts: Parts) -> Iterator[str]:
+    """Yield the axes along which other ranks have the same pieces of a gradient that is made of other experts, say."""
+    if value is None or not value.clean:
+        return
+    for axis in (axis.name for axis in alone.plan.mesh.axes if axis.size > 1):
+        others = [other for other in parts.beside(rank, axis) if other is not None and other.clean and other.box == value.box]
+        terms = {other.term for other in others} - {value.term}
+        if any(differ_by_indices(alone.world.terms, value.term, term) for term in terms):
+            yield axis
 
 
 def _by_moments(plan: Plan, alone: Alone) -> Iterator[Unreduced]:

@@ -408,7 +408,7 @@ def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: di
             if not isinstance(value, Value):
                 continue
             if operand == position:
-                found.append(value)
+                found.append(_of_index(machine, saved.inputs[position], inputs[place], value))
             else:
                 before, made = given.get(index + operand), saved.steps[index + operand][0]
                 given[index + operand] = {0: _added(machine, made, before, value)}
@@ -416,6 +416,13 @@ def vjp_in_sequence(machine: Machine, saved: Saved, position: int, gradients: di
         return "absent"
     operand_term = next(value.term for i, value in enumerate(saved.inputs) if i == position and value is not None)
     return _sum_of(machine, operand_term, found)
+
+
+def _of_index(machine: Machine, operand: Slot, taken: Value, gradient: Value) -> Value:
+    """Return the gradient of an operand, of which a plan that is derived alone takes an index out of all of its value."""
+    if not machine.alone or operand is None or operand is taken or operand.term != taken.term:
+        return gradient
+    return machine.world.values.with_box(gradient, operand.box)
 
 
 def _added(machine: Machine, step: Saved, before: dict[int, Value] | None, value: Value) -> Value:

@@ -40,6 +40,7 @@ from tvlint.analyses.relations.derivation.operators.order_insensitive import (
     readers_of,
 )
 from tvlint.analyses.relations.derivation.operators.put_in_order import UndecidedError, put_in_order
+from tvlint.analyses.relations.derivation.operators.sums_of_different import added_up
 from tvlint.analyses.relations.derivation.own_values import with_values_of_their_own
 from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
@@ -361,6 +362,8 @@ def together(
             return {**exchange(machine.world, first, members.ranks, given, -1, claimed={})}
         if machine.alone and mismatch.name == "gathers-wrong-pieces" and not mismatch.refutes:
             return _with_gaps(machine, first, members, [given[member] for member in members.ranks])
+        if machine.alone and mismatch.name == "sum-of-different-values" and not spanning:
+            return added_up(machine, first, members, [given[member] for member in members.ranks])
         return None
 
 
@@ -438,6 +441,9 @@ def _without_copies(machine: Machine, members: Members, operator: Communicate, t
     value = next(iter(totals.values()), None)
     counted = value is not None and operator.kind in SUMS and operator.reduce in ("", "sum") and counts_copies(value)
     found = joined_before(machine.derived, machine.world.terms, value) if value is not None and counted else None
+    shares = machine.world.values.shares_in(value) if value is not None and counted and found is None else ""
+    for member in members.ranks if shares else ():
+        tell(machine, machine.ranks[member], operator, of_one_plan("bias-added-to-partial", f"gives a sum, and {shares}"))
     if found is None:
         return totals
     for member in members.ranks:

@@ -84,6 +84,8 @@ def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, .
         halves = of_halves(machine, spec, form, values, partial(_evaluated, machine))
         if halves is not None:
             return halves
+        if machine.alone and not isinstance(failed, UnsupportedError):
+            raise
         alike = filled_alike(machine, spec, form, values)
         found = next(of_slices(machine, form, spec, values, alike), None)
         if found is None:
@@ -95,7 +97,7 @@ def of_slices(
     machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...], alike: tuple[Saved | None, ...] | None = None
 ) -> Iterator[Saved]:
     """Yield the operator's results on operands that are all of a slice each, of what the rank holds of a dimension."""
-    for cuts in (*([alike] if alike else ()), *as_slices(machine, values)):
+    for cuts in (*([alike] if alike else ()), *as_slices(machine, values, partial(_evaluated, machine))):
         operands = tuple(values[place] if cut is None else cut.outputs[0] for place, cut in enumerate(cuts))
         try:
             saved = _of_parts(machine, form, spec, tuple(value for value in operands if value is not None))

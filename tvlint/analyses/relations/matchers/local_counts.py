@@ -24,6 +24,8 @@ def means_by_local_counts(projection: Projection) -> Iterator[Defect]:
     What is scaled by another constant after that may be a mean again.
     """
     for site in projection.sites():
+        if isinstance(site.operator, Communicate) and site.operator.reduce == "avg":
+            yield from _of_unequal_shares(site)
         counted = _counted(site)
         if counted is None or _scaled_again(site):
             continue
@@ -32,6 +34,23 @@ def means_by_local_counts(projection: Projection) -> Iterator[Defect]:
         unless = f"{every // local} times the mean is meant"
         for rank in site.ranks():
             found = Defect("mean-by-local-count", True, text, rank, unless=unless)
+            yield at(site.operator, site.segment.name, found)
+
+
+def _of_unequal_shares(site: Site) -> Iterator[Defect]:
+    """Yield an average of means over unequal numbers of elements, each of which counts as one."""
+    value = site.value(site.operator.outputs[0]) if isinstance(site.operator, Communicate) and site.operator.outputs else None
+    if value is None or len({leaf.coefficient for leaf in value.leaves}) < 2 or len({leaf.token for leaf in value.leaves}) > 1:
+        return
+    parts = [entry for leaf in value.leaves for entry in leaf.pending]
+    whole = len({(entry.origin, entry.number) for entry in parts}) == 1 and len(parts) == len(value.leaves)
+    if whole and sum(entry.high - entry.low for entry in parts) == parts[0].size:
+        sizes = " and ".join(str(size) for size in sorted({entry.high - entry.low for entry in parts}))
+        text = (
+            f"{name_of(site.operator)} on {{ranks}} averages means over {sizes} of {parts[0].size} indices, which count alike"
+        )
+        for rank in site.ranks():
+            found = Defect("mean-by-local-count", True, text, rank, unless="the mean of each rank is to count the same")
             yield at(site.operator, site.segment.name, found)
 
 

@@ -8,11 +8,12 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.matchers.blocks import lone_blocks
+from tvlint.analyses.relations.matchers.clipping import clipped_by_others
 from tvlint.analyses.relations.matchers.copies import copies_of_different_values
 from tvlint.analyses.relations.matchers.divergent import computed_otherwise
 from tvlint.analyses.relations.matchers.gradient_addends import miscounted_gradients
 from tvlint.analyses.relations.matchers.local_counts import means_by_local_counts
-from tvlint.analyses.relations.matchers.parted import values_made_otherwise
+from tvlint.analyses.relations.matchers.parted import counted_by_every_rank, returned_apart, values_made_otherwise
 from tvlint.analyses.relations.matchers.piece_order import results_out_of_order
 from tvlint.analyses.relations.matchers.positions import misplaced_positions
 from tvlint.analyses.relations.matchers.projection import Projection
@@ -33,5 +34,8 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from copies_of_different_values(projection)
     yield from of_other_weights_and_ranks(projection)
     yield from values_made_otherwise(projection)
+    yield from counted_by_every_rank(projection)
+    yield from returned_apart(projection)
     yield from unlike_shards(projection)
     yield from miscounted_gradients(projection)
+    yield from clipped_by_others(projection)

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.mesh_axes import batch_axes
 from tvlint.analyses.relations.defect import Defect, at
-from tvlint.analyses.relations.matchers.projection import Projection
+from tvlint.analyses.relations.derivation.localisation.sure import Parts
+from tvlint.analyses.relations.matchers.projection import Projection, is_whole
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.placement import Replicate
 from tvlint.ir.ranks import describe
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import has_trait
+from tvlint.ops.table import adds_both, has_trait
 
 _DIFFERING = ("gathers-different-values", "sum-of-different-values")
 _MOST_TERMS = 256
@@ -53,6 +55,57 @@ def values_made_otherwise(projection: Projection) -> Iterator[Defect]:
                 how = parted.how.replace("{others}", describe(tuple(sorted(others)), plan.mesh) if by == rank else "others")
                 text = f"`{name}` on {{ranks}} {how}"
                 yield at(maker, segment, Defect("divergent-replicas", True, text, by, repair=_REPAIR))
+
+
+def returned_apart(projection: Projection) -> Iterator[Defect]:
+    """Yield what makes results that ranks are declared to hold alike, and that each makes of other indices."""
+    plan, terms = projection.plan, projection.alone.world.terms
+    environments = projection.alone.derived.environments
+    for name in plan.outputs:
+        tensor, held = plan.tensors.get(name), {rank: values.get(name) for rank, values in environments.items()}
+        placements = tensor.placements if tensor is not None else None
+        alike = [axis for axis in projection.axes if placements is not None and is_whole(placements.get(axis, Replicate()))]
+        parts = Parts(plan, held)
+        for rank, value in held.items():
+            for axis in alike:
+                others = [other for other in parts.beside(rank, axis) if other is not None and other.clean]
+                made = projection.alone.operators.makers_on(rank).get(name)
+                if (
+                    value is not None
+                    and value.clean
+                    and made is not None
+                    and any(differ_by_indices(terms, value.term, other.term) for other in others)
+                ):
+                    text = f"the plan returns `{name}` on {{ranks}}, which is made of other indices on other ranks of `{axis}`"
+                    yield at(made[1], made[0], Defect("missing-allreduce", True, text, rank))
+
+
+def counted_by_every_rank(projection: Projection) -> Iterator[Defect]:
+    """Yield the operators that add what all ranks of a sum have alike to what each has for itself, before that is summed."""
+    alone, index = projection.alone, Index(projection)
+    for is_sum, held in _meetings(projection):
+        operators = [operator for operator, _ in held.values()]
+        added = [set(_addends(alone.world.terms, term)) for _, term in held.values()]
+        shared = set.intersection(*added) if is_sum and all(operator.reduce != "avg" for operator in operators) else set()
+        shared = {term for term in shared if multiplied(alone.world.terms, term) is None}
+        for rank, (_, term) in held.items() if shared and not _are_of_data(projection, held) else ():
+            made = index.maker(rank, term)
+            names = sorted(name for each in shared for name in index.names(rank, each))
+            if made is not None and made[0] == rank and names:
+                segment, maker = made[2]
+                text = f"`{made[1]}` on {{ranks}} has `{names[0]}` in it, which every rank has alike, and is summed: it counts "
+                yield at(maker, segment, Defect("bias-added-to-partial", True, f"{text}{len(held)} times", rank))
+
+
+def _addends(terms: Terms, term: int) -> Iterator[int]:
+    """Yield what sums of two values add up to a term; nothing of a term that is no such sum."""
+    waiting = [term]
+    while waiting:
+        each = waiting.pop()
+        head, operands = terms.keys[each], terms.operands[each]
+        added = operands if len(head) == 5 and len(operands) == 2 and adds_both(head[0], head[2]) else ()
+        waiting += added
+        yield from [each] if not added and each != term else []
 
 
 class Index:
@@ -184,6 +237,13 @@ def _pairs(terms: Terms, one: int, other: int) -> list[tuple[int, int]]:
         else:
             found.append(pair)
     return sorted(found)
+
+
+def differ_by_indices(terms: Terms, one: int, other: int) -> bool:
+    """Return whether two values are made alike of other indices of the same values, and so differ."""
+    pairs = _pairs(terms, one, other)
+    ranges = [(terms.operands[left], terms.operands[right], terms.keys[left]) for left, right in pairs]
+    return bool(pairs) and all(left == right and has_trait(str(head[0]), Trait.RANGES) for left, right, head in ranges)
 
 
 def _meeting_place(terms: Terms, term: int, pair: tuple[int, int]) -> int:

@@ -12,7 +12,7 @@ from tvlint.analyses.dataflow.mesh_axes import DATA_AXES, SEQUENCE_AXES, batch_a
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.matchers.projection import On, Projection, Site, is_whole
-from tvlint.ir.operators import SUMS, Collective, Communicate, Compute, Literal, Send
+from tvlint.ir.operators import SUMS, Collective, Communicate, Compute, Literal, Receive, Send
 from tvlint.ir.placement import Shard
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
@@ -46,6 +46,8 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
                 if _reduces_places(site, operator, axis) or not _sent_on(site, list(filter(None, operator.outputs)), axis):
                     text = f"compares only a shard: its dimension of `{names[0]}` is split over `{axis}`"
             elif isinstance(on, Shard) and _runs_along(site, operator, on.dim % rank, axis, batch, axis in traded):
+                if _is_continued(site, axis):
+                    continue
                 rule = "scan-over-shards"
                 text = f"takes from neighbouring positions of `{names[0]}`, but that dimension is split over `{axis}`: "
                 text += "every rank starts anew at its shard"
@@ -60,7 +62,7 @@ def _local_keys(site: Site, operator: Compute, names: Sequence[str], axis: str, 
     """Return the keys or values of which attention needs those of other ranks along an axis; empty where it has them all."""
     queries, keys, values = ([site.on(name, axis) for name in names[:3]] + [None] * 3)[:3]
     rank, row = len(site.shape(names[0])), row_of(operator.op)
-    sequence = row.sequence if row is not None and rank == 4 else None
+    sequence = row.sequence if row is not None and (rank == 4 or row.sequence == -2) else None
     if sequence is not None and is_whole(queries) and len(operator.outputs) == 1 and _splits(keys, sequence, rank):
         return names[1]
     if not isinstance(queries, Shard) or axis in DATA_AXES - SEQUENCE_AXES or queries.dim % rank == rank - 1:
@@ -69,7 +71,7 @@ def _local_keys(site: Site, operator: Compute, names: Sequence[str], axis: str, 
     found = ""
     if is_whole(keys) and values == queries:
         found = names[2]
-    elif (sequence is not None and dim == sequence % rank) or rank == 2 or (rank == 3 and axis in SEQUENCE_AXES):
+    elif rank == 2 or (rank == 3 and axis in SEQUENCE_AXES if sequence is None else dim == sequence % rank):
         found = names[1] if _splits(keys, dim, rank) else ""
     elif axis in ("cp", "context") and not is_traded and rank > 2 and dim > 0 and keys == queries:
         return names[1]
@@ -143,6 +145,19 @@ def _kernel(site: Site, operator: Compute, dim: int) -> int:
     weight = operator.inputs[1] if len(operator.inputs) > 1 else None
     shape = site.shape(weight) if isinstance(weight, str) else ()
     return shape[dim] if dim < len(shape) else (shape[-1] if shape else 0)
+
+
+def _is_continued(site: Site, axis: str) -> bool:
+    """Return whether the segment sends on what the operator makes, or adds to it what came along the axis."""
+    made, come = set(writes(site.operator)), set[str]()
+    for operator in site.segment.operators:
+        given, results = set(reads(operator)), set(writes(operator))
+        moves = isinstance(operator, Send | Receive) or (isinstance(operator, Communicate) and site.goes_over(operator, axis))
+        if given & made and (isinstance(operator, Send) or given & come):
+            return True
+        made |= results if given & made else set()
+        come |= results if moves or given & come else set()
+    return False
 
 
 def _carries(projection: Projection, axis: str) -> bool:

@@ -459,11 +459,18 @@ class Values:
 
     def multiples_in(self, value: Value) -> str:
         """Return how often the addends of a sum count that count differently, in words."""
+        return (
+            self.shares_in(value)
+            or f"its addends count {' and '.join(sorted({str(leaf.coefficient) for leaf in value.leaves}))} times"
+        )
+
+    def shares_in(self, value: Value) -> str:
+        """Return of which weight ranks have added shares that are not that weight together, in words; empty where of none."""
         for operand in map(self.bare, self.joined[value].operands if value in self.joined else ()):
             head = self.terms.keys[operand.term]
             if head[0] == "weight" and operand.coefficient != 1:
                 return f"the shares of `{head[1]}` in it add up to {operand.coefficient} times `{head[1]}`"
-        return f"its addends count {' and '.join(sorted({str(leaf.coefficient) for leaf in value.leaves}))} times"
+        return ""
 
     def _sum_of_one(self, term: int, members: Sequence[Value]) -> Value:
         """Return the sum of relations to one term, all of which must be told in the same contributions, or be complete."""

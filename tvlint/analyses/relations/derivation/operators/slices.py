@@ -231,18 +231,21 @@ def side_by_side_pieces(machine: Machine, bound: Bound, values: tuple[Value, ...
     return Saved("cat", bound, Family.INDEXED, values, (made,), moved=moved)
 
 
-def as_slices(machine: Machine, values: Sequence[Value]) -> Iterator[tuple[Saved | None, ...]]:
+def as_slices(
+    machine: Machine, values: Sequence[Value], evaluate: Callable[[Form, tuple[Value, ...]], Saved]
+) -> Iterator[tuple[Saved | None, ...]]:
     """Yield ways to take what the rank holds of a dimension of an operand for all of a slice, which is a value of its own.
 
-    Each says for every operand what cuts it, if anything does; first one dimension of one operand is cut, then each.
+    Each says for every operand what cuts it, if anything does; first one dimension of one operand is cut, then each. Of a plan
+    that is derived alone, one index of a dimension is a slice.
     """
     world = machine.world
-    if not world.terms.arithmetic or world.terms.sealed < 0:
+    if not machine.alone and (not world.terms.arithmetic or world.terms.sealed < 0):
         return
     found: list[tuple[int, Saved]] = []
     for place, value in enumerate(values):
         for dim in range(len(value.box)):
-            cut = _as_slice(world, value, dim)
+            cut = _as_index(machine, value, dim, evaluate) if machine.alone else _as_slice(world, value, dim)
             if cut is not None:
                 found.append((place, cut))
                 yield tuple(cut if index == place else None for index in range(len(values)))
@@ -250,6 +253,17 @@ def as_slices(machine: Machine, values: Sequence[Value]) -> Iterator[tuple[Saved
         if one[0] != other[0]:
             chosen = dict((one, other))
             yield tuple(chosen.get(place) for place in range(len(values)))
+
+
+def _as_index(machine: Machine, value: Value, dim: int, evaluate: Callable[[Form, tuple[Value, ...]], Saved]) -> Saved | None:
+    """Return what takes the one index that the rank holds of a dimension out of all of the value; None where it holds more."""
+    terms, (low, high) = machine.world.terms, value.box[dim]
+    whole = terms.whole(value.term) == value.term and value.clean
+    if high - low != 1 or terms.shape[value.term][dim] == 1 or dim == terms.slot[value.term] or not whole:
+        return None
+    every = machine.world.values.with_box(value, (*value.box[:dim], (0, terms.shape[value.term][dim]), *value.box[dim + 1 :]))
+    operands = ("", Literal(dim), Literal(low), Literal(1))
+    return evaluate(machine.cases.form(Compute("torch.narrow", operands, ("",)), {}), (every,))
 
 
 def _as_slice(world: World, value: Value, dim: int) -> Saved | None:

@@ -1,8 +1,8 @@
-"""Gradients that are added up once, for their own weight and alike on all its copies, and their right twins."""
+"""Mistakes and their right twins as they were written before the rules were looked at."""
 
 from __future__ import annotations
 
-from tests.scenarios.scenario import pair
+from tests.scenarios.scenario import correct, pair, variants
 
 SHARDS = """
 mesh dp=2
@@ -43,6 +43,100 @@ program
   dz = backward l (grad(l))
   dy, d1 = backward z (dz)
   d0, grad(b) = backward y (dy)
+"""
+CLIPPED = """
+mesh tp=2
+weight a f32[16,8] tp:S(0)
+weight b f32[8,16] tp:S(1)
+weight n f32[8]
+input x f32[6,8]
+loss l f32[]
+program
+  e = mul(x, n)
+  h = linear(e, a)
+  p = linear(h, b)
+  r = all-reduce(p) over tp
+  s = square(r)
+  l = sum(s)
+  ds = backward l (grad(l))
+  dr = backward s (ds)
+  dh, gb = backward p (dr)
+  de0, ga = backward h (dh)
+  de = all-reduce(de0) over tp
+  _, gn = backward e (de)
+  a2 = square(ga)
+  b2 = square(gb)
+  n2 = square(gn)
+  qa = sum(a2)
+  qb = sum(b2)
+  qn = sum(n2)
+  one = add(qa, qb)
+  both = all-reduce(one) over tp
+  t = add(both, qn)
+  root = sqrt(t)
+  c0 = div(1.0, root)
+  c = clamp(c0, max=1.0)
+  grad(a) = mul(ga, c)
+  grad(b) = mul(gb, c)
+  grad(n) = mul(gn, c)
+  update a, b, n
+"""
+STAGES = """
+mesh pp=2
+weight a f32[8,8]
+weight b f32[8,8]
+input x f32[6,8]
+loss l f32[]
+program pp=0
+  u = linear(x, a)
+  send u to pp+1
+  recv du: f32[6,8] from pp+1
+  _, g = backward u (du)
+  q = square(g)
+  s = sum(q)
+  t = all-reduce(s) over pp
+  c = rsqrt(t)
+  grad(a) = mul(g, c)
+  update a
+program pp=1
+  recv u: f32[6,8] from pp-1
+  y = linear(u, b)
+  l = sum(y)
+  dy = backward l (grad(l))
+  du, g = backward y (dy)
+  send du to pp-1
+  q = square(g)
+  s = sum(q)
+  t = all-reduce(s) over pp
+  c = rsqrt(t)
+  grad(b) = mul(g, c)
+  update b
+"""
+EXPERTS = """
+mesh ep=2
+weight r f32[2,8]
+weight w f32[2,8,8] ep:S(0)
+weight v f32[8,8]
+input x f32[6,8]
+output y f32[6,8]
+program
+  z = linear(x, r)
+  g = softmax(z, dim=-1)
+  c: f32[6,1] = chunk(g, dim=1) over ep
+  w0 = squeeze(w, 0)
+  h = matmul(x, w0)
+  o = mul(h, c)
+  d = linear(x, v)
+"""
+SHARES = """
+  half = div(d, 2)
+  t = add(o, half)
+  y = all-reduce(t) over ep
+"""
+AVERAGE = """
+  two = mul(o, 2)
+  t = add(two, d)
+  y = all-reduce avg(t) over ep
 """
 
 SCENARIOS = (
@@ -163,4 +257,37 @@ program pp=1
   update a
 """,
     ),
+    *variants(
+        "clipping by the norm of all gradients of a tensor-parallel layer",
+        CLIPPED,
+        (
+            "a gradient that is left out of the norm",
+            "clipped-by-other-gradients",
+            [("one = add(qa, qb)", "one = identity(qa)")],
+        ),
+        ("a gradient that is not scaled", "clipped-by-other-gradients", [("grad(b) = mul(gb, c)", "grad(b) = identity(gb)")]),
+        (
+            "a gradient that is counted twice",
+            "clipped-by-other-gradients",
+            [("t = add(both, qn)", "t2 = add(both, qn)\n  t = add(t2, qn)")],
+        ),
+    ),
+    *variants(
+        "clipping by the norm of all pipeline stages",
+        STAGES,
+        ("each by the norm of its own", "clipped-by-other-gradients", [("t = all-reduce(s) over pp", "t = identity(s)")]),
+    ),
+    *pair(
+        "shared expert in what the ranks of the experts sum",
+        "bias-added-to-partial",
+        EXPERTS
+        + """
+- t = add(o, d)
+- y = all-reduce(t) over ep
++ t = all-reduce(o) over ep
++ y = add(t, d)
+""",
+    ),
+    *correct("shares of a shared expert in what the ranks of the experts sum", EXPERTS + SHARES),
+    *correct("average of what the ranks of the experts have with a shared expert", EXPERTS + AVERAGE),
 )

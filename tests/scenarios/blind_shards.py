@@ -1,0 +1,133 @@
+"""Mistakes of sequences, experts and unequal shards, and their twins, written before the rules were looked at."""
+
+from __future__ import annotations
+
+from tests.scenarios.scenario import pair
+
+SCENARIOS = (
+    *pair(
+        "running sum of a shard of the sequence without what came before",
+        "scan-over-shards",
+        """
+mesh cp=2
+input x f32[8,4] cp:S(0)
+output y f32[8,4] cp:S(0)
+program cp=0
+  y = cumsum(x, dim=0)
+  e: f32[1,4] = narrow(y, 0, 3, 1)
+  send e to cp+1
+program cp=1
+  y0 = cumsum(x, dim=0)
+  recv e: f32[1,4] from cp-1
+- y = identity(y0)
++ y = add(y0, e)
+""",
+    ),
+    *pair(
+        "attention to a shard of the keys, one sequence, heads first",
+        "attention-over-local-keys",
+        """
+mesh cp=2
+input q f32[8,4,4] cp:S(0)
+input k f32[8,4,4] cp:S(0)
+input v f32[8,4,4] cp:S(0)
+program
+- q1 = identity(q)
+- k1 = identity(k)
+- v1 = identity(v)
++ q1: f32[8,2,4] = all-to-all(q, dim=1, concat-dim=0) over cp
++ k1: f32[8,2,4] = all-to-all(k, dim=1, concat-dim=0) over cp
++ v1: f32[8,2,4] = all-to-all(v, dim=1, concat-dim=0) over cp
+  qt = transpose(q1, 0, 1)
+  kt = transpose(k1, 0, 1)
+  vt = transpose(v1, 0, 1)
+  o = scaled_dot_product_attention(qt, kt, vt)
+""",
+    ),
+    *pair(
+        "means of unequal shards averaged",
+        "mean-by-local-count",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[3,8] region [0:3,0:8] of x[8,8]
+output l
+program dp=0
+  h = linear(x, w)
+- m: f32[] = mean(h)
+- l = all-reduce avg(m) over dp
++ m: f32[] = sum(h)
++ s = all-reduce(m) over dp
++ l = div(s, 64)
+program dp=1
+  input x f32[5,8] region [3:8,0:8] of x[8,8]
+  h = linear(x, w)
+- m: f32[] = mean(h)
+- l = all-reduce avg(m) over dp
++ m: f32[] = sum(h)
++ s = all-reduce(m) over dp
++ l = div(s, 64)
+""",
+    ),
+    *pair(
+        "shares of a bias that are more than the bias",
+        "bias-added-to-partial",
+        """
+mesh tp=4
+weight a f32[8,16] tp:S(1)
+weight b f32[8]
+input x f32[4,16] tp:S(1)
+output y f32[4,8]
+program
+  p = linear(x, a)
+- c = div(b, 2)
++ c = div(b, 4)
+  q = add(p, c)
+  y = all-reduce(q) over tp
+""",
+    ),
+    *pair(
+        "gradient of what all experts read, by way of one's own",
+        "missing-gradient-reduction",
+        """
+mesh ep=2
+weight v f32[8,8]
+weight w f32[2,8,8] ep:S(0)
+input x f32[6,8]
+loss l f32[]
+program
+  e = linear(x, v)
+  w0 = squeeze(w, 0)
+  h = matmul(e, w0)
+  y = all-reduce(h) over ep
+  s = square(y)
+  l = sum(s)
+  ds = backward l (grad(l))
+  dy = backward s (ds)
+  d0, dw = backward h (dy)
+  grad(w) = backward w0 (dw)
+- d = identity(d0)
++ d = all-reduce(d0) over ep
+  _, grad(v) = backward e (d)
+  update w, v
+""",
+    ),
+    *pair(
+        "outputs of experts summed over other ranks than have them",
+        "missing-allreduce",
+        """
+mesh ep=2 tp=2
+weight w f32[2,16,8] ep:S(0) tp:S(1)
+weight v f32[2,8,16] ep:S(0) tp:S(2)
+input x f32[6,8]
+output y f32[6,8] replicated
+program
+  w0 = squeeze(w, 0)
+  v0 = squeeze(v, 0)
+  h = linear(x, w0)
+  q = linear(h, v0)
+- y = all-reduce(q) over tp
++ y = all-reduce(q) over ep,tp
+""",
+    ),
+)

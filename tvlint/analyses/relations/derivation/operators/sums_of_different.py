@@ -1,0 +1,43 @@
+"""What a sum over ranks of different values is: the sum of them, each once, as an operator of the plan would add them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from tvlint.analyses.relations.derivation.forward_rules import evaluated
+from tvlint.analyses.relations.derivation.state import Machine, Slot
+from tvlint.analyses.relations.transfer.collectives import chunk
+from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.analyses.relations.transfer.groups import Members
+from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
+from tvlint.ir.operators import Collective, Communicate, Compute
+from tvlint.ir.reductions import ADDING
+from tvlint.ops.spec import UnsupportedError
+
+
+def added_up(machine: Machine, operator: Communicate, members: Members, given: Sequence[Value]) -> dict[int, Slot] | None:
+    """Return what a collective makes of different values, in the order of its members; None where one of them is not whole."""
+    if operator.reduce not in ADDING or operator.kind not in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER):
+        return None
+    groups = dict[int, list[Value]]()
+    for value in given:
+        groups.setdefault(value.term, []).append(value)
+    world, add = machine.world, machine.cases.form(Compute("torch.add", ("one", "other"), ("",)), {})
+    total = None
+    try:
+        for _, alike in sorted(groups.items()):
+            one = world.values.sum_over(-1, alike)
+            if one is None or not one.clean or add.spec is None:
+                return None
+            total = one if total is None else evaluated(machine, add, add.spec, (total, one)).outputs[0]
+        if total is None:
+            return None
+        if operator.reduce == "avg":
+            total = world.values.scaled(total, Fraction(1, len(given)))
+        if operator.kind is Collective.ALL_REDUCE:
+            return dict.fromkeys(members.ranks, total)
+        dim = (operator.dim or 0) % len(total.box)
+        return {rank: chunk(world, total, dim, place, len(members)) for place, rank in enumerate(members.ranks)}
+    except (AmbiguousSumError, Mismatch, UnsupportedError):
+        return None

@@ -14,7 +14,7 @@ DIGITS: Mapping[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloa
 _REAL = ("float16", "bfloat16", "float32", "float64")
 """Types of real numbers that operators take as they are: those of 8 bits come with scales, for kernels of their own."""
 _ONE_TYPE = (Trait.CONTRACTION, Trait.CONVOLUTION)
-_OF_REAL_NUMBERS = (Trait.NORMALISATION, Trait.SOFTMAX, Trait.ATTENTION, Trait.CLASS_LOSS, Trait.REAL)
+OF_REAL_NUMBERS = (Trait.NORMALISATION, Trait.SOFTMAX, Trait.ATTENTION, Trait.CLASS_LOSS, Trait.REAL)
 
 
 def expected_types(
@@ -31,7 +31,7 @@ def expected_types(
     kinds = sorted({dtype for dtype in numbers if dtype in _REAL or holds_whole_numbers(dtype)})
     if not traits.isdisjoint(_ONE_TYPE) and len(kinds) > 1 and any(kind in _REAL for kind in kinds):
         return f"the operands have to be of one type, and are {' and '.join(kinds)}"
-    if not traits.isdisjoint(_OF_REAL_NUMBERS) and holds_whole_numbers(dtypes[0]) and "dtype" not in attributes:
+    if not traits.isdisjoint(OF_REAL_NUMBERS) and holds_whole_numbers(dtypes[0]) and "dtype" not in attributes:
         return f"operand 0 has to hold real numbers, and is {dtypes[0]}"
     return ""
 

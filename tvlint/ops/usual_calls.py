@@ -51,9 +51,11 @@ def usual(operator: Compute) -> Compute:
 
 
 def as_of_flags(operator: Compute, tensors: Mapping[str, Tensor]) -> Compute:
-    """Return what an operator that works bit by bit is of flags; the operator itself where an operand may be something else."""
-    name = OF_FLAGS.get(without_overload(operator.op).rsplit(".", 1)[-1])
-    if name is None or operator.in_place or operator.attributes or spec_of(operator.op) is not None:
+    """Return what an operator that works bit by bit, or adds, is of flags; itself where an operand may be something else."""
+    spec = spec_of(operator.op)
+    adds = spec is not None and Trait.SUM in spec.traits and Trait.DIFFERENCE not in spec.traits
+    name = OF_FLAGS.get("or_" if adds else without_overload(operator.op).rsplit(".", 1)[-1])
+    if name is None or operator.in_place or operator.attributes or (spec is not None and not adds):
         return operator
     known = [tensors.get(operand) if isinstance(operand, str) else None for operand in operator.inputs]
     return replace(operator, op=name) if all(each is not None and each.dtype == "bool" for each in known) else operator

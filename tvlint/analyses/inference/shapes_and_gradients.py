@@ -11,6 +11,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Value
 from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.dtypes import expected_types, promoted
+from tvlint.ops.kinds import Kind, kind_of, kinds_made
 from tvlint.ops.spec import Bound, Call, DtypeError, Family, MisfitError, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_kind, has_trait, spec_of
 from tvlint.ops.usual_calls import as_of_flags, flat_shape, target_shape, usual
@@ -263,11 +264,11 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     of_numbers = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)} or dtypes - {"bool"} or dtypes
     widens = has_trait(operator.op, Trait.SUM, Trait.SCALING) and all(tensor.shape for tensor in tensors)
     dtype = promoted(of_numbers) if widens or len(of_numbers) == 1 else ""
-    if bound is None or is_cast or not dtype:
+    if spec is None or bound is None or is_cast or not dtype:
         return []
     (meaning, sizes), is_choice = bound, has_trait(operator.op, Trait.CHOICE)
     if not dtype.startswith(_FLOATS) and not is_choice:
-        dtype = _of_whole_numbers(operator, dtype)
+        dtype = _of_whole_numbers(operator, spec, meaning, found, dtype)
     dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else dtype
     if not all(name in sizes for names in meaning.outputs for name in names):
         return []
@@ -277,24 +278,13 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     return [(tuple(sizes[name] for name in names), each) for names, each in zip(meaning.outputs, dtypes_of, strict=True)]
 
 
-_KEEP_ELEMENTS = (
-    Trait.VIEW, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION, Trait.JOIN, Trait.POSITIONAL, Trait.MASKING, Trait.PEAK,
-    Trait.MOVES,
-)  # fmt: skip
-
-
-def _of_whole_numbers(operator: Compute, dtype: str) -> str:
+def _of_whole_numbers(operator: Compute, spec: OpSpec, bound: Bound, found: Mapping[str, Tensor], dtype: str) -> str:
     """Return the type of what the operator makes of whole numbers of type `dtype`; empty where it may be no whole number."""
-    if has_trait(operator.op, *_KEEP_ELEMENTS):
-        return dtype
-    if has_trait(operator.op, Trait.REDUCTION) and not has_trait(operator.op, Trait.REAL, Trait.SOFTMAX):
-        return "" if "dtype" in operator.attributes else "int64"
-    constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
-    is_product = has_trait(operator.op, Trait.SCALING) and has_trait(operator.op, Trait.PRODUCT)
-    if dtype == "bool":
-        return dtype if is_product and not constants else ""
-    whole = all(isinstance(constant, int) and not isinstance(constant, bool) for constant in constants)
-    return dtype if whole and (is_product or has_trait(operator.op, Trait.SUM)) else ""
+    kind = kinds_made(operator, spec, bound, [kind_of(found[name].dtype) for name in operator.tensor_operands])[0]
+    if kind is None or kind is Kind.REAL:
+        return ""
+    counts = Trait.REDUCTION in spec.traits and Trait.PEAK not in spec.traits
+    return "bool" if kind is Kind.FLAGS else "int64" if counts or dtype == "bool" else dtype
 
 
 def _check_types(spec: OpSpec, indices: Collection[int], operator: Compute, found: Mapping[str, Tensor]) -> None:

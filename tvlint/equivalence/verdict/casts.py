@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tvlint.equivalence.verdict.declared_results import have_declared_types
-from tvlint.ir.operators import Backward, Compute, Literal, Operator
+from tvlint.equivalence.verdict.declared_results import Kinds, have_declared_types, kinds_in
+from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Tensor
 from tvlint.ops.families.elementwise import holds_whole_numbers
+from tvlint.ops.kinds import Kind, is_of_reals, is_otherwise
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import bound_in, has_trait
+from tvlint.ops.table import bound_in, has_trait, spec_of
 from tvlint.ops.usual_calls import as_of_flags
 
 
@@ -45,25 +46,27 @@ def _relied_on(plan: Plan) -> Iterator[str]:
 
 
 def with_flags(plan: Plan) -> Plan:
-    """Return the plan with what operators that work bit by bit are of flags; the plan itself where none takes flags alone."""
+    """Return the plan with what operators are of flags, and nothing that is understood where they round; itself without any."""
+    kinds = kinds_in(plan)
     segments = {
-        name: replace(segment, operators=tuple(_of_flags(operator, plan.tensors) for operator in segment.operators))
+        name: replace(segment, operators=tuple(_of_kinds(operator, plan.tensors, kinds) for operator in segment.operators))
         for name, segment in plan.segments.items()
     }
-    if segments == dict(plan.segments):
-        return plan
-    changed = (
-        operator
-        for name, segment in plan.segments.items()
-        for operator, instead in zip(segment.operators, segments[name].operators, strict=True)
-        if isinstance(operator, Compute) and operator is not instead
-    )
-    names = (each for operator in changed for each in operator.tensor_operands)
-    return replace(plan, segments=segments) if have_declared_types(plan, names) else plan
+    return plan if segments == dict(plan.segments) else replace(plan, segments=segments)
 
 
-def _of_flags(operator: Operator, tensors: Mapping[str, Tensor]) -> Operator:
-    return as_of_flags(operator, tensors) if isinstance(operator, Compute) else operator
+def _of_kinds(operator: Operator, tensors: Mapping[str, Tensor], kinds: Kinds) -> Operator:
+    if not isinstance(operator, Compute):
+        return operator
+    given = [kinds.get(name) for name in operator.tensor_operands]
+    of_flags = as_of_flags(operator, tensors)
+    if of_flags is not operator:
+        return of_flags if all(kind is Kind.FLAGS for kind in given) else operator
+    spec = spec_of(operator.op)
+    bound = None if spec is None or operator.in_place or is_of_reals(operator, spec, given) else bound_in(operator, tensors)
+    why = "" if spec is None or bound is None else is_otherwise(operator, spec, bound, given)
+    op = f"{operator.op} (whole numbers or flags)"
+    return replace(operator, op=op, attributes={NOT_UNDERSTOOD: why}) if why else operator
 
 
 def _instead(operator: Operator, tensors: Mapping[str, Tensor]) -> Operator:

@@ -6,22 +6,17 @@ another shape or type than is declared. It asks here before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
+from typing import TypeAlias
 
-from tvlint.analyses.dataflow.def_use import reads, writes
-from tvlint.analyses.inference.shapes_and_gradients import implied_types
-from tvlint.ir.operators import Communicate, Compute, Operator
-from tvlint.ir.plan import Plan, Role
-from tvlint.ops.families.elementwise import holds_whole_numbers
+from tvlint.analyses.dataflow.def_use import writes
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.plan import Plan
 from tvlint.ops.families.shaping import view_sizes
-from tvlint.ops.spec import Call, Family, Shape, Trait, UnsupportedError
-from tvlint.ops.table import bound_in, call_in, has_trait, spec_of
-
-_SETTLES = (Trait.COMPARISON, Trait.CHOICE, Trait.CONVERSION)
-"""The type of the result is that of no operand."""
-
-_GIVEN = (Role.WEIGHT, Role.INPUT, Role.STATE, Role.BUFFER)
+from tvlint.ops.kinds import Kind, is_of_reals, kind_of, kinds_made
+from tvlint.ops.spec import Call, Family, Shape, UnsupportedError
+from tvlint.ops.table import bound_in, call_in, spec_of
 
 
 def has_declared_shapes(plan: Plan, operator: Compute) -> bool:
@@ -65,42 +60,41 @@ def _viewed(call: Call, before: Shape) -> Shape:
     return tuple(prod(before) // fixed if size == -1 else size for size in sizes)
 
 
+Kinds: TypeAlias = Mapping[str, Kind | None]
+"""What tensors hold, by their names; None where it is not known."""
+
+
 def have_declared_types(plan: Plan, names: Iterable[str]) -> bool:
-    """Return whether these values, and what they are made of, hold whole numbers, flags or others as the plan declares.
-
-    What is declared to hold whole numbers or flags is known to do so; of the rest nothing else is known.
-    """
-    makers: dict[str, list[Operator]] = {}
-    for operator in plan.operators():
-        for name in writes(operator):
-            makers.setdefault(name, []).append(operator)
-    waiting, seen = list(names), set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name in seen or name not in plan.tensors:
-            continue
-        seen.add(name)
-        kind, tensor = _kind(plan.tensors[name].dtype), plan.tensors[name]
-        if name not in makers and tensor.role not in _GIVEN and kind != _OTHER:
-            return False
-        for maker in makers.get(name, ()):
-            if not isinstance(maker, Compute | Communicate):
-                continue
-            made = dict(zip(maker.outputs, implied_types(maker, plan.tensors, plan.mesh), strict=False))
-            given = made[name][1] if name in made else ""
-            if _kind(given) != kind:
-                return False
-            if isinstance(maker, Communicate) or not has_trait(maker.op, *_SETTLES):
-                waiting += reads(maker)
-            elif has_trait(maker.op, Trait.CONVERSION):
-                waiting += [each for each in maker.inputs[1:] if isinstance(each, str)]
-    return True
+    """Return whether these values hold whole numbers, flags or real numbers as the plan declares."""
+    kinds = kinds_in(plan)
+    return all(name in plan.tensors and kinds.get(name) is kind_of(plan.tensors[name].dtype) for name in names)
 
 
-_FLAGS, _WHOLE, _OTHER = "flags", "whole numbers", "other numbers"
+def kinds_in(plan: Plan) -> Kinds:
+    """Return what the tensors of a plan hold, by the operators that make them, back to what is given."""
+    found = {name: kind_of(tensor.dtype) for name, tensor in plan.tensors.items()}
+    for _ in range(_SWEEPS):
+        made: dict[str, Kind | None] = {}
+        before = dict(found)
+        for operator in plan.operators():
+            for name, kind in zip(writes(operator), _kinds_of_results(plan, operator, found), strict=False):
+                made[name] = found[name] = kind if made.get(name, kind) is kind else None
+        if found == before:
+            return found
+    return {**found, **dict.fromkeys(made)}
 
 
-def _kind(dtype: str) -> str:
-    if dtype == "bool":
-        return _FLAGS
-    return _WHOLE if holds_whole_numbers(dtype) else _OTHER
+_SWEEPS = 8
+"""So often operators are asked in the order in which they stand, which need not be that in which they run."""
+
+
+def _kinds_of_results(plan: Plan, operator: Operator, found: Kinds) -> Sequence[Kind | None]:
+    if isinstance(operator, Communicate):
+        return [found.get(name) for name in operator.inputs]
+    if not isinstance(operator, Compute):
+        return [Kind.REAL if isinstance(operator, Backward) else found.get(name) for name in writes(operator)]
+    spec, given = spec_of(operator.op), [found.get(name) for name in operator.tensor_operands]
+    if spec is None or is_of_reals(operator, spec, given):
+        return [found.get(name) if spec is None else Kind.REAL for name in operator.outputs]
+    bound = bound_in(operator, plan.tensors)
+    return [found.get(name) for name in operator.outputs] if bound is None else kinds_made(operator, spec, bound, given)

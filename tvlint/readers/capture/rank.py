@@ -171,7 +171,8 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
         if isinstance(placed_node, End) and placed_node.handle in issued:
             mark = issued[placed_node.handle]
             placed_node = replace(placed_node, mark=replace(placed_node.mark, phase=mark.phase, micro_batch=mark.micro_batch))
-        source = makers.get(inputs_of(placed_node)[0]) if isinstance(placed_node, Call) and is_move(placed_node.op) else None
+        moves = isinstance(placed_node, Call) and is_move(placed_node.op)
+        source = makers.get(next(iter(inputs_of(placed_node)), "")) if moves else None
         if source is not None and _is_before(source.mark, placed_node.mark):
             placed_node = replace(placed_node, mark=source.mark)
             nodes.insert(nodes.index(source) + 1, placed_node)

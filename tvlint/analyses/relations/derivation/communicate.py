@@ -48,7 +48,7 @@ from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over
 from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
 from tvlint.analyses.relations.transfer.groups import Members, peer_of, spans_replicas
 from tvlint.analyses.relations.transfer.index_maps import joined
-from tvlint.analyses.relations.transfer.integer_rounding import rounds_an_average, sent_as_other_numbers
+from tvlint.analyses.relations.transfer.integer_rounding import adds_otherwise, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import GATHERS, SUMS, Collective, Communicate, Group, Operator, Receive, Send
 from tvlint.ir.plan import Plan, Role
@@ -316,8 +316,8 @@ def together(
     try:
         if machine.alone and first.kind in SUMS:
             check_parts(first, [*given.values()], machine.plan.replication.count if spanning else 1)
-        if rounds_an_average(machine.plan, first, given.values()):
-            raise Mismatch("whole-numbers", "averages whole numbers, which loses what is left over", refutes=False)
+        if why := adds_otherwise(machine.plan, first, given.values()):
+            raise Mismatch("whole-numbers", why, refutes=False)
         of = gradient_tag(machine, machine.ranks[members.ranks[0]], first)
         claimed: dict[int, Any] | None = {} if DECLARED_PIECE_ORDER in machine.assume else None
         results = exchange(machine.world, first, members.ranks, given, of, claimed)

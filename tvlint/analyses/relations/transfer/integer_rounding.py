@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import Communicate
+from tvlint.ir.operators import SUMS, Communicate
 from tvlint.ir.plan import Plan
+from tvlint.ir.reductions import EXTREMES
 from tvlint.ops.families.elementwise import holds_whole_numbers
 
 
@@ -18,8 +19,14 @@ def sent_as_other_numbers(plan: Plan, operator: Communicate) -> str:
     return f"communicates {tensor.dtype} as {operator.dtype}"
 
 
-def rounds_an_average(plan: Plan, operator: Communicate, given: Iterable[Value]) -> bool:
-    """Return whether a collective may divide whole numbers that are not the same on all members, so that a rest is lost."""
+def adds_otherwise(plan: Plan, operator: Communicate, given: Iterable[Value]) -> str:
+    """Return how a collective may add or divide flags or whole numbers otherwise than real numbers; empty where it does not.
+
+    Of flags backends give where one is set. An average of what is the same on all members loses nothing.
+    """
     types = [plan.tensors[name].dtype for name in operator.inputs if name in plan.tensors]
+    if operator.kind in SUMS and operator.reduce not in EXTREMES and "bool" in types:
+        return "adds flags"
     whole = any(not dtype or holds_whole_numbers(dtype) for dtype in types)
-    return operator.reduce == "avg" and whole and any(value.leaves for value in given)
+    rounds = operator.reduce == "avg" and whole and any(value.leaves for value in given)
+    return "averages whole numbers, which loses what is left over" if rounds else ""

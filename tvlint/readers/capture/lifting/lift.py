@@ -189,7 +189,9 @@ class Lifting:
         return self.name(argument.name) if isinstance(argument, Ref) else None
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the local shape of a value."""
+        """Return the local shape of a value. Raises NotLiftedError where an argument is none."""
+        if name not in self.program.types:
+            raise NotLiftedError(f"no tensor `{name}`")
         return self.program.shape(name)
 
     def dtype(self, name: str) -> str:

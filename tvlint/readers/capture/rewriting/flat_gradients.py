@@ -135,7 +135,7 @@ class FlatGradient:
             start, row = node.arguments["start"], self._count(source.name) // max(1, self.program.shape(source.name)[0])
             assert isinstance(start, int)
             return self._part(source.name, start * row + low, start * row + high)
-        if node.op in ("cat", "aten.cat.default") and node.arguments.get("dim", 0) == 0:
+        if node.op in ("cat", "aten.cat.default") and node.arguments.get("dim", 0) == 0 and reads(node):
             starts = self._starts(node)
             place = bisect_right(starts, low) - 1
             name, at = reads(node)[place], starts[place]

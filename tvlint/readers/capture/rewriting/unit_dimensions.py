@@ -178,6 +178,8 @@ class _Followed:
         One that both have in the inner dimension is summed over, or one of the batch; so is one that one of them has there and
         the other elsewhere. One that only one of them has belongs to its outer dimension.
         """
+        if len(inputs_of(node)) != 2:
+            return
         batch = "B" * (len(self.factors.of(node.outputs[0])) - 2)
         left, right, result = (batch + names for names in ("MK", "KN", "MN"))
         here, there = (

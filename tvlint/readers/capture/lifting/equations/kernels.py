@@ -17,8 +17,8 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 
 def reduction_of(node: Apply) -> str:
-    """Return how a loss is reduced."""
-    return _REDUCTIONS[whole(node.arguments.get("reduction", 1))]
+    """Return how a loss is reduced; empty where it says nothing that there is."""
+    return dict(enumerate(_REDUCTIONS)).get(whole(node.arguments.get("reduction", 1)), "")
 
 
 def _have_same(lifting: Lifting, node: Apply, other: Apply, *names: str) -> bool:

@@ -1,0 +1,60 @@
+"""Functions of flags and whole numbers that torch computes otherwise than real arithmetic does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders.plan_tapes import with_backward
+from tests.equivalence.test_text_plans import verdict_on
+from tvlint.findings import Outcome
+
+pytestmark = pytest.mark.usefixtures("without_repairs")
+
+GIVEN = "weight w f32[3]\ninput x f32[3]\ninput i i64[3]\ninput b bool[3]\ninput c bool[3]\nloss l\nprogram\n"
+TRAINED = "h = mul(x, w)\nz = mul(h, y)\nl: f32[] = sum(z)\n"
+
+
+def outcome(made: str, reference: str) -> Outcome:
+    """Return the outcome on what is made in one way and in another, both of which scale what is trained."""
+    plans = (
+        with_backward(GIVEN + "".join(f"{line} || none\n" for line in each.split("; ")) + TRAINED) for each in (made, reference)
+    )
+    return verdict_on(*plans).outcome
+
+
+@pytest.mark.parametrize(
+    ("made", "reference"),
+    [
+        ("y = add(b, c)", "y = logical_or(b, c)"),
+        ("u = gt(x, 0.0); y = add(u, c)", "u = gt(x, 0.0); y = logical_or(c, u)"),
+        ("y = mul(b, 2)", "v = add(b, 1); y = add(v, -1); y = mul(b, 2)"),
+        ("u = add(b, 1); y = sub(u, 1)", "y = mul(b, 1)"),
+        ("u = add(i, i); y = mul(u, 0.5)", "y = mul(i, 1.0)"),
+        ("u = sum(b, 0); y = add(u, u)", "u = sum(b, 0); y = mul(u, 2)"),
+        ("u = float(b); y = add(u, u)", "u = float(b); y = mul(u, 2)"),
+    ],
+)
+def test_what_torch_computes_alike_is_proved(made: str, reference: str) -> None:
+    assert outcome(made, reference) is Outcome.PROVED
+
+
+@pytest.mark.parametrize(
+    ("made", "reference"),
+    [
+        ("y = add(b, b)", "y = mul(b, 2)"),
+        ("y = add(b, c)", "u = mul(b, 1); y = add(u, c)"),
+        ("u = add(b, b); y = mul(u, 0.5)", "y = mul(b, 1)"),
+        ("u = gt(x, 0.0); y = add(u, u)", "u = gt(x, 0.0); y = mul(u, 2)"),
+        ("u: f32[3] = gt(x, 0.0); y = add(u, u)", "u: f32[3] = gt(x, 0.0); y = mul(u, 2)"),
+        ("u: f32[3] = clone(b); v: f32[3] = clone(u); y = add(v, v)", "u: f32[3] = clone(b); y = mul(u, 2)"),
+        ("u = mul(b, c); y = add(u, u)", "u = mul(b, c); y = mul(u, 2)"),
+        ("u = masked_fill(b, c, 2); y = mul(u, 1)", "y = where(c, 2, b)"),
+        ("u = masked_fill(i, c, 0.5); y = mul(u, 1)", "y = where(c, 0.5, i)"),
+        ("u = where(b, c, 1); y = bitwise_not(u)", "u = where(b, c, 1); y = logical_not(u)"),
+        ("u = pow(2, i); y = mul(u, 1)", "u = float(i); y = pow(2, u)"),
+        ("y = sub(1, b)", "y = logical_not(b)"),
+    ],
+)
+def test_what_torch_computes_otherwise_is_not(made: str, reference: str) -> None:
+    assert outcome(made, reference) is not Outcome.PROVED
+    assert outcome(reference, made) is not Outcome.PROVED

@@ -1,0 +1,121 @@
+"""Flags, whole numbers and real numbers: what operators make of them, and where they compute something else than of real ones.
+
+Real arithmetic is what torch does of real numbers. Of flags a sum is true where one of them is, and no sum; what is written
+among flags or whole numbers, or made of them in their type, is rounded to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from enum import IntEnum
+from math import isinf
+
+from tvlint.ir.operators import Compute, Literal, Value
+from tvlint.ops.dtypes import OF_REAL_NUMBERS
+from tvlint.ops.families.elementwise import holds_whole_numbers
+from tvlint.ops.spec import Bound, OpSpec, Trait
+
+
+class Kind(IntEnum):
+    """What a tensor holds; a function of several kinds takes each for the last of them."""
+
+    FLAGS = 0
+    WHOLE = 1
+    REAL = 2
+
+
+_KEEPS = frozenset({
+    Trait.VIEW, Trait.TRANSPOSE, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION, Trait.PICK, Trait.JOIN, Trait.MOVES,
+    Trait.TRIANGLE, Trait.LIKE, Trait.PEAK, Trait.DETACHED, Trait.POSITIONAL, Trait.SUM, Trait.PRODUCT, Trait.MASKING,
+})  # fmt: skip
+_COUNTS = frozenset({Trait.REDUCTION, Trait.SCAN})
+_TYPED = frozenset({
+    Trait.COMPARISON, Trait.ORDER, Trait.CHOICE, Trait.CONVERSION, Trait.MASKING, Trait.FILLED, Trait.PADDING, Trait.SCAN,
+    Trait.DIFFERENCE,
+})  # fmt: skip
+
+
+def kind_of(dtype: Value) -> Kind | None:
+    """Return what a type holds; None where it is not known."""
+    if not isinstance(dtype, str) or not dtype:
+        return None
+    if not holds_whole_numbers(dtype):
+        return Kind.REAL
+    return Kind.FLAGS if dtype.rsplit(".", 1)[-1] == "bool" else Kind.WHOLE
+
+
+def is_of_reals(operator: Compute, spec: OpSpec, given: Collection[Kind | None]) -> bool:
+    """Return whether an operator takes and gives real numbers alone, but for indices, whatever its attributes say."""
+    return Kind.REAL in given and spec.traits.isdisjoint(_TYPED) and "dtype" not in operator.attributes
+
+
+def kinds_made(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Kind | None]) -> list[Kind | None]:
+    """Return what the results of an operator hold, where its tensors hold what is `given`; None where that is not known."""
+    traits, results = spec.traits, len(operator.outputs)
+    if Trait.COMPARISON in traits:
+        return [Kind.FLAGS] * results
+    dtype = bound.attributes[1] if Trait.FILLED in traits else operator.attributes.get("dtype")
+    if Trait.CONVERSION in traits:
+        return [kind_of(bound.attributes[0]) if bound.attributes else given[-1]] * results
+    if dtype is not None:
+        return [kind_of(dtype)] * results
+    if not given or Trait.ORDER in traits:
+        whole = Trait.ORDER in traits or (Trait.POSITIONS in traits and not any(map(_is_real, bound.attributes)))
+        return [Kind.WHOLE if whole else Kind.REAL] * results
+    kind = _promoted(operator, spec, bound, given)
+    if kind not in (None, Kind.REAL) and traits.isdisjoint(_KEEPS):
+        divides = Trait.SCALING in traits and operator.attributes.get("rounding_mode") is None
+        of_reals = divides or not traits.isdisjoint(OF_REAL_NUMBERS)
+        kind = Kind.REAL if of_reals else Kind.WHOLE if not traits.isdisjoint(_COUNTS) else None
+    return [kind, *[Kind.WHOLE if Trait.CHOICE in traits else kind] * (results - 1)]
+
+
+def is_otherwise(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Kind | None]) -> str:
+    """Return why an operator may compute something else than real arithmetic does; empty where it does not."""
+    traits, kind = spec.traits, _promoted(operator, spec, bound, given)
+    if Trait.SCAN in traits and kind_of(operator.attributes.get("dtype")) not in (None, Kind.REAL):
+        return "may round what it adds"
+    if Trait.DIFFERENCE in traits and Kind.FLAGS in given:
+        return "subtracts flags, which torch does not"
+    if Trait.FILLED in traits:
+        number, dtype, *_ = bound.attributes
+        return _rounded(number, kind_of(dtype) if dtype is not None else kind if given else Kind.REAL)
+    if Trait.PADDING in traits or spec.name == "masked-fill":
+        return _rounded(bound.attributes[-1], kind)
+    if kind is Kind.REAL:
+        return ""
+    if Trait.SUM in traits and kind is not Kind.WHOLE and Kind.WHOLE not in given:
+        return "adds what may be flags, of which torch gives where one is set"
+    if spec.name == "pow" and (len(given) > 1 or isinstance(operator.inputs[0], Literal)):
+        return "may round powers"
+    promotes = bool(traits & {Trait.SUM, Trait.SCALING, Trait.COMPARISON}) or spec.name == "where"
+    return "may round numbers" if any(map(_is_real, bound.attributes)) and not promotes else ""
+
+
+def _promoted(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Kind | None]) -> Kind | None:
+    """Return what a function of all the numbers that an operator is given holds; None where that is not known."""
+    kinds = [kind for position, kind in enumerate(given) if position not in bound.indices]
+    if Trait.MASKING in spec.traits:
+        kinds = kinds[1:] if spec.name == "where" else kinds[:1]
+    if spec.traits & {Trait.SUM, Trait.SCALING} or spec.name == "where":
+        kinds += [_kind_of_number(each.value) for each in operator.inputs if isinstance(each, Literal)]
+    known = [kind for kind in kinds if kind is not None]
+    return Kind.REAL if Kind.REAL in known else max(known) if len(known) == len(kinds) and known else None
+
+
+def _rounded(number: Value, kind: Kind | None) -> str:
+    """Return why a number that is written among others of a kind may be rounded; empty where it is not.
+
+    torch refuses to write what is infinite among whole numbers.
+    """
+    whole = isinstance(number, int) or (isinstance(number, float) and (number.is_integer() or isinf(number)))
+    least = Kind.FLAGS if number in (0, 1) else Kind.WHOLE if whole else Kind.REAL
+    return "may round the number that it writes" if least > (kind or Kind.FLAGS) else ""
+
+
+def _kind_of_number(value: Value) -> Kind:
+    return Kind.FLAGS if isinstance(value, bool) else Kind.WHOLE if isinstance(value, int) else Kind.REAL
+
+
+def _is_real(value: Value) -> bool:
+    return isinstance(value, float)

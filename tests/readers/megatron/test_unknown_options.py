@@ -141,6 +141,7 @@ def test_a_parser_that_takes_the_beginning_of_a_name_is_not_held_to_whole_names(
         (f"--ffn-dim 64 --learning-rate 2 {SIZES}", ["`--ffn-hidden-size`"]),
         (f"--beta1-adam 0.9 --beta2-adam 0.9 {SIZES}", ["`--adam-beta1`", "`--adam-beta2`"]),
         (f"--tp-degree 2 --num-experts-per-tok 2 {SIZES}", ["`--tensor-model-parallel-size`", "`--moe-router-topk`"]),
+        (f"--min-lr1e-5 --seed1234 {SIZES}", ["`--min-lr`", "`--seed`"]),
         (f"--rotary-scale-factor 2 --max-steps 5 --gemm-backend a {SIZES}", []),
     ],
 )
@@ -593,6 +594,25 @@ def test_a_value_is_not_held_to_a_parser_that_the_program_may_not_have(tmp_path:
     script.write_text(
         f"torchrun inference.py --tensor-model-parallel-size 2 --micro-batch-size 1 --lora-r 8 --tokenizer-type {name}\n"
     )
+    assert [rule for rule, _, _ in findings(script)] == ["option-value-not-a-choice"] * is_refused
+
+
+@pytest.mark.parametrize(
+    ("option", "is_refused"),
+    [
+        ("--distributed-backend ncl", True),
+        ("--position-embedding-type ropee", True),
+        ("--position-embedding-type mrope2", False),
+    ],
+)
+def test_letters_that_are_doubled_or_not_are_a_slip_though_others_may_add_choices(
+    option: str, is_refused: bool, tmp_path: Path
+) -> None:
+    changes = "args.choices.append('x')  # '--distributed-backend', '--position-embedding-type'"
+    program = f"from megatron.arguments import parse\nfrom mindspeed_llm import adaptor\n{changes}\nparse()\n"
+    more = "".join(f"    group.add_argument('{name}')\n" for name in ("--distributed-backend", "--position-embedding-type"))
+    script = checkout(tmp_path, PARSER.replace("    return", f"{more}    return", 1), program)
+    script.write_text(f"torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 {option}\n")
     assert [rule for rule, _, _ in findings(script)] == ["option-value-not-a-choice"] * is_refused
 
 

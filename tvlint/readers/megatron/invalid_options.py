@@ -27,6 +27,9 @@ LONGEST = 80
 SURELY_MISSPELT = 6
 """From so many letters on, a value that is a letter or two away from a choice of Megatron's is no other one of a fork."""
 WORD = Pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+WHOLE = Pattern(r"(?<=\d)\.0*\Z")
+"""What makes a number of an integer (`500000.0`)."""
+DOUBLED = Pattern(r"([a-z])\1+")
 SHORT = 3
 """So many letters make a word of which a letter or two make another."""
 EXTENDED = frozenset({"tokenizer_type"})
@@ -149,24 +152,32 @@ def _is_of_parser(refusal: Finding, setting: Setting, is_megatron: bool, version
     is_open = parser is None and setting.name in EXTENDED
     if is_megatron and not is_open and (not version or takes_the_same(setting.name, version)):
         return True
-    if parser is not None and parser.is_own and setting.written in parser.flags:
-        return not may_take(parser, setting.written, str(setting.value))
+    value = str(setting.value)
     meant = [edit.text for fix in refusal.fixes for edit in fix.edits]
+    if parser is not None and parser.is_own and setting.written in parser.flags:
+        is_slip = any(_same_letters(value, name) for name in meant)
+        return not may_take(parser, setting.written, value, is_slip=is_slip)
     if has_changed(setting.name):
-        value = str(setting.value)
-        return any(letters(name) == letters(value) or (is_misspelt(value, name) and name not in value) for name in meant)
-    return (parser is not None and parser.is_own) or any(is_misspelt(str(setting.value), name) for name in meant)
+        return any(_same_letters(value, name) or (is_misspelt(value, name) and name not in value) for name in meant)
+    return (parser is not None and parser.is_own) or any(is_misspelt(value, name) for name in meant)
 
 
 def is_misspelt(value: str, choice: str) -> bool:
     """Return whether a value is one or two letters away from a choice; with other digits, or where a short word is another one
     (`HFTokenizer`, `SFTTokenizer`), it may be one of a fork.
     """
+    if _same_letters(value, choice):
+        return True
     digits = re.findall(r"\d", value) == re.findall(r"\d", choice)
     if not digits or max(len(value), len(choice)) < SURELY_MISSPELT or distance(value, choice, 2) > 2:
         return False
     other = set(WORD.findall(value)) ^ set(WORD.findall(choice))
     return any(len(word) > SHORT for word in other) or letters(value) == letters(choice)
+
+
+def _same_letters(value: str, choice: str) -> bool:
+    """Return whether two words differ in case, joints and letters that are doubled alone."""
+    return DOUBLED.sub(r"\1", letters(value)) == DOUBLED.sub(r"\1", letters(choice))
 
 
 def letters(value: str) -> str:
@@ -313,8 +324,10 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
         shown = str(value)[:LONGEST]
         if known.type in NUMBERS and isinstance(value, str):
             message = f"`{setting.written}` takes {NUMBERS[known.type]}, not `{shown}`"
-            help = f"write {NUMBERS[known.type]}"
-            yield Finding("option-value-not-a-number", Severity.ERROR, message, setting.location, help)
+            whole = WHOLE.sub("", value) if known.type == "int" else value
+            help = f"write {NUMBERS[known.type]}" if whole == value else f"write `{whole}`"
+            number = (Fix(help, (Edit(setting.location, whole),)),) if whole != value else ()
+            yield Finding("option-value-not-a-number", Severity.ERROR, message, setting.location, help, fixes=number)
             return
         pattern, spelling = SPELLINGS.get(known.dest, (None, ""))
         if pattern is not None and isinstance(value, str) and not pattern.fullmatch(value):

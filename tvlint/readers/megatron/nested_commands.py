@@ -45,5 +45,5 @@ def readings(
         yield from commands_in(joined, lookup)
         return
     for item in command.words:
-        if isinstance(item, Word) and any(isinstance(piece, Text) and OPTION.search(piece.text) for piece in item.pieces):
+        if isinstance(item, Word) and OPTION.search("".join(piece.text for piece in item.pieces if isinstance(piece, Text))):
             yield from commands_in(item.pieces, lookup)

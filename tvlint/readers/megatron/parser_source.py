@@ -133,12 +133,14 @@ def _around(script: str, names: tuple[str, ...]) -> str:
     return next(filter(is_file, paths), "")
 
 
-def may_take(parser: ParserSource, flag: str, value: str) -> bool:
-    """Return whether a module that names the flag quotes the value too, or changes options that another parser has."""
+def may_take(parser: ParserSource, flag: str, value: str, *, is_slip: bool) -> bool:
+    """Return whether a module that names the flag quotes the value too, or changes options that another parser has; the latter
+    excuses no slip.
+    """
     quoted = Pattern(rb"[\"']" + re.escape(value.encode()) + rb"[\"']")
     for path in parser.naming.get(flag, ()):
         found = content_within(parser.checkout, path, path, LARGEST)
-        if found is not None and (quoted.search(found[1]) or CHANGED_CHOICES.search(found[1])):
+        if found is not None and (quoted.search(found[1]) or (not is_slip and CHANGED_CHOICES.search(found[1]))):
             return True
     return False
 

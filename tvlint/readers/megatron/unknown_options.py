@@ -24,6 +24,8 @@ LONGER = {"fork": (22, 22), "like": (14, 22), "megatron": (5, 22), "source": (5,
 """Lengths from which one, and from which two letters may differ, by how much is known of the parser: that it is of a framework
 which runs Megatron core, is like Megatron's, is Megatron's, or its source. Shorter names have neighbours that mean something
 else."""
+JOINED = Pattern(r"(--[a-z][a-z_-]*[a-z])\d[\d.e-]+")
+"""An option and a number without a blank between them."""
 FEWEST = 8
 """From so many options of Megatron on, among few others, a program whose source is not there takes Megatron's."""
 SIZES = (
@@ -303,7 +305,13 @@ def _meant(flag: str) -> str:
         meant = _spellings().get(key, ())
         if len(meant) == 1:
             return meant[0]
-    return _size_meant(flag)
+    joined = JOINED.fullmatch(flag)
+    return joined[1] if joined is not None and _takes_value(joined[1]) else _size_meant(flag)
+
+
+def _takes_value(flag: str) -> bool:
+    known = option(flag)
+    return known is not None and known.kind == "store"
 
 
 def _elsewhere(flag: str) -> str:

@@ -34,6 +34,8 @@ INDIRECT = Pattern(
     re.MULTILINE,
 )
 """What reads variables that it does not name, and what exports all that follow."""
+SURELY_NAMED = 8
+"""Of so many letters, a name is no other one's that differs by a letter."""
 MOST_LISTS = 50
 """Of more lists of options that are named nowhere, only the first are looked at."""
 VITAL = frozenset(("--num-layers", "--hidden-size", "--micro-batch-size", "--tensor-model-parallel-size"))
@@ -168,18 +170,20 @@ def _flags(words: Iterable[Item]) -> Iterator[str]:
 
 def _misspelled(evaluation: Evaluation, commands: CommandTree, lost: Iterable[str]) -> Iterator[tuple[str, Finding]]:
     """Yield what was meant and a finding for each variable that is named nowhere but where it is read, and is a variable of the
-    script but for two letters that are swapped, or one of the `lost` ones but for a letter.
+    script but for two letters that are swapped, or but for a letter: one of the `lost` ones, or of those with a long name in
+    small letters, which no environment has.
     """
     source = evaluation.source
     set_names = {"".join(sorted(name)): name for name in evaluation.variables}
+    near_names = {*lost, *(name for name in evaluation.variables if len(name) >= SURELY_NAMED and name.islower())}
     read: dict[str, list[re.Match[bytes]]] = {}
     meant: dict[str, str] = {}
     for match in EXPANSION.finditer(source.data):
         name = (match[1] or match[2]).decode()
         if name not in meant and name not in evaluation.variables:
             swapped = set_names.get("".join(sorted(name)), "")
-            near = swapped if _are_swapped(name, swapped) else next((each for each in lost if _is_a_letter_off(name, each)), "")
-            meant[name] = near
+            near = swapped if _are_swapped(name, swapped) else ""
+            meant[name] = near or next((each for each in sorted(near_names) if _is_a_letter_off(name, each)), "")
         if meant.get(name):
             read.setdefault(name, []).append(match)
     counts = Counter(NAME.findall(source.data)) if read else Counter[bytes]()

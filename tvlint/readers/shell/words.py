@@ -118,12 +118,19 @@ def merge(values: Sequence[Value], reason: str, span: Span) -> Value:
         common = _common([list(pieces) for pieces in lists])
         rest = tuple(pieces[common:] for pieces in lists)
         heavy = 1 + sum(weight(pieces) for pieces in rest)
-        return Scalar((*lists[0][:common], Choice(rest, reason, span, heavy)))
+        between = (Text(" ", span, exact=False),) if all(map(_begins_a_word, rest)) else ()
+        return Scalar((*lists[0][:common], *between, Choice(rest, reason, span, heavy)))
     arrays = [split_value(value) for value in distinct]
     common = _common([list(items) for items in arrays])
     ends = tuple(items[common:] for items in arrays)
     heavy = 1 + sum(items_weight(items) for items in ends)
     return Array((*arrays[0][:common], Fork(ends, reason, span, heavy)))
+
+
+def _begins_a_word(pieces: Sequence[Piece]) -> bool:
+    """Return whether what a branch adds to a text, if anything, stands apart from what was there."""
+    first = next((piece for piece in pieces if not isinstance(piece, Text) or piece.text), None)
+    return first is None or (isinstance(first, Text) and first.text[0] in BLANKS)
 
 
 def _key(value: Value) -> Hashable:

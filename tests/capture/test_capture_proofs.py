@@ -108,6 +108,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("flexible_attention", "flexible_attention_reference", "dp 2", "1"),
         ("contrastive", "contrastive_reference", "dp 2", "1"),
         ("two_losses", "two_losses_reference", "dp 2", "1"),
+        ("owned_steps", "owned_steps_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:

@@ -172,3 +172,36 @@ def test_a_doubled_step_is_different_in_coarse_numbers_too(dtype: str) -> None:
     parallel, reference = (from_zero(each, dtype) for each in pair())
     assert different_weights(stepped(parallel, RATE), stepped(reference, RATE)) == {}
     assert different_weights(stepped(parallel, 2 * RATE), stepped(reference, RATE))
+
+
+def never_sent(lines: list[Line]) -> list[Line]:
+    """Return the lines in which each rank keeps what it had of weights that other ranks step."""
+    given: dict[str, Line] = {}
+    found: list[Line] = []
+    for line in lines:
+        if "rank" in line and len(line) == 1:
+            given, numbers, tensors = {}, {}, {}
+        if "given" in line:
+            numbers[line["given"]] = line
+        if "tensor" in line:
+            tensors[line["tensor"]] = line["storage"]
+        if line.get("role") == "weight":
+            given[line["name"]] = numbers[tensors[line["of"]]]
+        kept = {name: given[name]["values"] for name in line.get("values", ())} if line.get("elsewhere") else {}
+        found.append({**line, "values": kept} if kept else line)
+    return found
+
+
+def never_recorded(lines: list[Line]) -> list[Line]:
+    return [line for line in lines if not line.get("elsewhere")]
+
+
+@pytest.mark.parametrize("change", [never_sent, never_recorded])
+def test_weights_that_another_rank_steps_and_does_not_send_are_not_proved(
+    change: Callable[[list[Line]], list[Line]], tmp_path: Path
+) -> None:
+    changed = change(lines_of("owned_steps"))
+    assert changed != lines_of("owned_steps")
+    verdict = proof(written(tmp_path, changed), "owned_steps_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert verdict.reasons[0].name in ("other-recorded-weight", "not-updated-once")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.autograd.graph import GradientEdge
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
@@ -47,6 +48,7 @@ class Step:
         self.phase_before = ""
         self.begun: set[int] = set()
         self.compared: set[int] = set()
+        self.elsewhere: list[State] = []
         self.clips = False
         self.clipped: list[dict[str, Any]] = []
         self.parts: dict[int, int] = {}
@@ -255,7 +257,7 @@ class Step:
         """End the program after the last optimizer; of those that step within each other the outermost has the weights."""
         if optimizer is self.stepping:
             self.after_update(type(optimizer).__name__, self._weights_of(optimizer), self._left())
-            self.stepping, self.recorder.phase = None, self.phase_before
+            self.stepping, self.recorder.phase = None, "optimizer" if self.elsewhere else self.phase_before
 
     def after_update(self, optimizer: str, held: Container[int] | None, left: Container[int] = frozenset()) -> None:
         """End the program where the step of an optimizer ends, if no weights are left for others.
@@ -270,7 +272,8 @@ class Step:
             self.recorder.emit(event)
             if held is None:
                 self.begun.update(self.weights, *map(self._weights_of, self.optimizers))
-            if not left:
+            self._note_stepped_elsewhere()
+            if not left and not self.elsewhere:
                 self.end()
 
     @contextmanager
@@ -302,6 +305,13 @@ class Step:
         trained = {key for key, state in self.weights.items() if self.backward_depth or gradient_of(state) is not None}
         return (trained - self.begun) & set[int]().union(*map(self._weights_of, self.optimizers))
 
+    def _note_stepped_elsewhere(self) -> None:
+        """Note the weights with gradients that no optimizer of this rank holds: other ranks may step and send them."""
+        if dist.is_initialized() and dist.get_world_size() > 1:
+            held = self.begun.union(*map(self._weights_of, self.optimizers))
+            found = {key: state for key, state in self.weights.items() if key not in held}
+            self.elsewhere = [state for state in found.values() if gradient_of(state) is not None]
+
     def _end_where_one_has_stepped(self, used: Set[int] = frozenset()) -> None:
         """End the program where it computes, with such weights, after one of its optimizers has stepped.
 
@@ -320,11 +330,14 @@ class Step:
 
     def end(self) -> None:
         """Record the gradients that no optimizer has found, and end the program; where weights of other optimizers are left it
-        goes on, to see whether they are trained in this step too.
+        goes on, to see whether they are trained in this step too. What other ranks step is recorded as it is then.
 
         Raises LaunchError where the optimizer steps tensors that are no weights.
         """
         self.results()
+        if self.elsewhere:
+            values = {state.name: self.recorder.values(state.held) for state in self.elsewhere}
+            self.recorder.emit({"update": [*values], "elsewhere": True, "clipped": [], "values": values})
         self.finish()
         if self.weights and self.begun and self.begun.isdisjoint(self.weights):
             raise LaunchError(

@@ -94,8 +94,15 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
 
 
 def _followed(capture: Capture) -> list[Followed]:
-    """Return the programs of all ranks, in which weights that lie in flat ones are weights of their own."""
-    return _with_negative(without_flat_weights(capture, [follow(tape) for tape in capture.tapes]))
+    """Return the programs of all ranks, in which weights that lie in flat ones are weights of their own.
+
+    What a rank holds of a weight that an optimizer of another rank steps is stepped too: it is compared as it is then.
+    """
+    programs = [follow(tape) for tape in capture.tapes]
+    stepped = {name: optimizer for program in programs for name, optimizer in program.updated.items()}
+    for program in programs:
+        program.updated.update((name, stepped[name]) for name in program.kept if name in stepped)
+    return _with_negative(without_flat_weights(capture, programs))
 
 
 def _with_negative(programs: Sequence[Followed]) -> list[Followed]:

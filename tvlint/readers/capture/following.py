@@ -102,7 +102,8 @@ class _Follower(Collectives):
             value = self.read(event.window, Mark("backward"))
             self.program.gradients[event.name] = self._own_part(event, value, numbers)
         elif isinstance(event, Update):
-            self.program.updated.update(dict.fromkeys(event.weights, event.optimizer))
+            known = self.program.kept if event.elsewhere else self.program.updated
+            known.update(dict.fromkeys(event.weights, event.optimizer))
             for window, named in self.named.items():
                 if named.name in event.values:
                     self.program.after[named.name] = numbers_of(event.values[named.name], window)

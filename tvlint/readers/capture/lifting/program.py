@@ -126,7 +126,8 @@ class Program:
     `partial` are the axes over which gradients are left as partial sums, by weight, as their framework says.
     `whole` are the weights in shards whose gradients their framework leaves whole.
     `gradients` are the gradients of weights by their names, as the optimizer finds them, with their recorded numbers;
-    `updated` are the optimizers of weights by name, and `after` the recorded numbers of weights behind the step;
+    `updated` are the optimizers of weights by name, `kept` weights that no optimizer of the rank holds, and `after` the
+    recorded numbers of all of these behind the step;
     `clipped` are those of gradients that the optimizer finds after any were clipped, and the axes over which they are partial;
     `operations` are the first results of the recorded operations by their numbers, to which `Mark.of` refers.
     """
@@ -145,6 +146,7 @@ class Program:
     roots: list[RootValue] = field(default_factory=list)
     gradients: dict[str, tuple[str, Array | None]] = field(default_factory=dict)
     updated: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
     after: dict[str, Array | None] = field(default_factory=dict)
     clipped: dict[str, tuple[Array | None, tuple[str, ...]]] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)

@@ -232,7 +232,7 @@ class _Rank:
         if "update" in line:
             values = {name: self._decoded(text) for name, text in line.get("values", {}).items()}
             clipped = tuple(map(self._gradient, line["clipped"]))
-            return Update(tuple(line["update"]), line.get("optimizer", ""), values, clipped)
+            return Update(tuple(line["update"]), line.get("optimizer", ""), values, clipped, line.get("elsewhere", False))
         raise AssertionError(f"a line of a kind that the schema has: {line}")
 
     def _flat(self, named: Named, line: dict[str, Any]) -> Named:

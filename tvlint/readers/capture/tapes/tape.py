@@ -172,13 +172,14 @@ class Update:
     """An optimizer has stepped.
 
     `values` are the numbers of the weights then, where they were recorded; `clipped` the gradients that it found,
-    where the program had clipped any.
+    where the program had clipped any. Weights `elsewhere` are held by no optimizer of the rank: others may have stepped them.
     """
 
     weights: tuple[str, ...]
     optimizer: str
     values: Mapping[str, bytes] = field(default_factory=dict)
     clipped: tuple[Gradient, ...] = ()
+    elsewhere: bool = False
 
 
 Event: TypeAlias = Given | Named | Operation | Communication | Wait | Root | Gradient | Update

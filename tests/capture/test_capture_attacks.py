@@ -221,6 +221,12 @@ def in_place_on_the_other(line: Line) -> Line:
             "accumulation_ddp", "accumulation_reference",
             lambda line: {**line, "op": "add_"} if line.get("op") == "aten.add_.Tensor" else line, "",
         ),
+        ("normed_heads", "normed_heads_reference", argument("aten.mm.default", "mat2", ...), ""),
+        ("sharded_heads", "sharded_heads_reference", argument("aten.mm.default", "self", ...), ""),
+        ("tensor_parallel_mlp", "mlp", argument("aten.mse_loss_backward.default", "reduction", 7), ""),
+        ("tensor_parallel_mlp", "mlp", argument("aten.clone.default", "self", ...), ""),
+        ("flat_shards", "flat_shards_reference", argument("aten.cat.default", "tensors", []), ""),
+        ("causal_lm", "causal_lm_reference", argument("aten.embedding.default", "weight", -7), ""),
     ], 3),
 )  # fmt: skip
 def test_what_no_program_records_is_not_proved(

@@ -267,7 +267,9 @@ class Emitter:
 
     def _call(self, call: Call) -> None:
         function = _SPECIAL.get(call.op)
-        if function is None and has_trait(call.op, Trait.NORMALISATION):
+        if sum(isinstance(argument, Ref) for argument in call.inputs) < _TENSORS.get(call.op, 0):
+            function = _Emit.as_called
+        elif function is None and has_trait(call.op, Trait.NORMALISATION):
             function = _Emit.norm
         elif function is None:
             function = _Emit.elementwise if is_elementwise(call, self.types) else _Emit.as_called
@@ -684,3 +686,8 @@ _SPECIAL = {
     "torch.nn.functional.mse_loss": _Emit.loss,
 }
 """How calls are written whose dimensions stand in their arguments."""
+
+_TENSORS = {
+    op: 2 if way in (_Emit.product, _Emit.lookup, _Emit.pick) else 1 for op, way in _SPECIAL.items() if way is not _Emit.made
+}
+"""How many tensors each of these needs; tapes that were changed may give fewer."""

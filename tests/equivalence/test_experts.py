@@ -236,3 +236,64 @@ def test_zeros_are_a_part_of_every_sum_and_other_numbers_are_not(zeros: str, pro
     reference = with_backward(text.format(w="", y="  y = add(q, 0)\n").replace("add(q, 0)", "identity(q)"))
     parallel = "mesh tp=2\n" + with_backward(text.format(w=" tp:S(1)", y="  y = all-reduce(q) over tp\n"))
     assert (verdict_on(parallel, reference).outcome is Outcome.PROVED) == proved
+
+
+LIMITED = """s0 = {gate}
+s = sigmoid(s0)
+g = view(s, [6, 4, 2]) || none
+best, i0 = topk(g, 2, dim=-1) || none
+worth = sum(best, -1) || none
+w0, group = topk(worth, 2, dim=-1) || none
+none = zeros_like(worth) || none
+kept = scatter(none, 1, group, 1.0) || none
+wide = repeat_interleave(kept, 2, dim=1) || none
+other = eq(wide, 0.0) || none
+left = masked_fill(s, other, 0.0) || none
+w1, i = topk(left, 3, dim=-1) || none
+p = gather(s, 1, i)
+t = sum(p, -1, keepdim=True)
+n = div(p, t)
+h = F.one_hot(i, 8) || none
+f = to(h, "f32") || none
+u = unsqueeze(n, -1)
+c = mul(u, f)
+r = sum(c, 1)
+{rest}z = tanh(y)
+l: f32[] = mean(z)
+"""
+
+_EXPERTS = 'e = einsum("ti,ehi->teh", x, w)\nm = unsqueeze({}, 2)\nq = mul(e, m)\n{} = sum(q, 1)\n'
+
+
+def _limited(shard: str) -> str:
+    return f"weight gate f32[8,6]{shard}\nweight w f32[8,4,6]{shard}\ninput x f32[6,6]\nloss l\n"
+
+
+def _limited_to_groups() -> tuple[str, str]:
+    one = LIMITED.format(gate="linear(x, gate)", rest=_EXPERTS.format("r", "y"))
+    gate = "all-gather(a, dim=1) over ep"
+    rests = (f"o = narrow(r, 1, {at}, 4)\n{_EXPERTS.format('o', 'b')}y = all-reduce(b) over ep\n" for at in (0, 4))
+    two = (f"program ep={rank}\na = linear(x, gate)\n{LIMITED.format(gate=gate, rest=rest)}" for rank, rest in enumerate(rests))
+    reference = with_backward(f"{_limited('')}program\n{one}")
+    return reference, with_backward(f"mesh ep=2\n{_limited(' ep:S(0)')}{''.join(two)}")
+
+
+def test_experts_of_the_best_groups_are_proved() -> None:
+    reference, parallel = _limited_to_groups()
+    assert verdict_on(parallel, reference).outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("o = narrow(r, 1, 4, 4)", "o = narrow(r, 1, 0, 4)"),
+        ("scatter(none, 1, group, 1.0)", "scatter(none, 1, group, 0.0)"),
+        ("scatter(none, 1, group, 1.0)", "scatter(worth, 1, group, 0.0)"),
+        ("group = topk(worth, 2, dim=-1)", "group = topk(worth, 2, dim=-1, largest=False)"),
+        ("worth = sum(best, -1)", "worth = amax(best, -1)"),
+    ],
+)
+def test_experts_of_other_groups_are_not_proved(before: str, after: str) -> None:
+    reference, parallel = _limited_to_groups()
+    assert before in parallel
+    assert verdict_on(parallel.replace(before, after), reference).outcome is not Outcome.PROVED

@@ -56,16 +56,19 @@ def judge(case: Case, progress: Progress, most_causes: int = _CAUSES) -> Attempt
         return found
     attempt = attempt_proof(case, progress)
     if isinstance(attempt, NotUnderstood):
-        found = _in_normal_form(case, progress, most_causes)
-        return found or state_gaps(case.parallel, case.reference, case.reference, attempt.gaps)
+        in_normal_form = _in_normal_form(case, progress, most_causes)
+        gaps = state_gaps(case.parallel, case.reference, case.reference, attempt.gaps)
+        return replace(gaps, reasons=(*gaps.reasons, *in_normal_form)) if isinstance(in_normal_form, tuple) else in_normal_form
     return attempt if attempt.is_proved else explain(attempt, progress, most_causes)
 
 
-def _in_normal_form(case: Case, progress: Progress, most_causes: int) -> Attempt | Verdict | None:
+def _in_normal_form(case: Case, progress: Progress, most_causes: int) -> Attempt | Verdict | tuple[Reason, ...]:
     """Return what refutes a case whose reference is understood in a normal form only, or the attempt that proves it there.
 
-    Another expression shows nothing in normal form, but how the plan runs does, what it says of itself, and a factor.
+    Another expression shows nothing in normal form, but how the plan runs does, what it says of itself, and a factor. Where
+    nothing does, the reasons are returned by which the first normal form would refute the case: runs on numbers may show that.
     """
+    unsure: tuple[Reason, ...] = ()
     for telling in (telling for telling in Telling if telling is not case.telling):
         attempt = attempt_proof(replace(case, telling=telling), progress)
         if isinstance(attempt, NotUnderstood):
@@ -76,7 +79,8 @@ def _in_normal_form(case: Case, progress: Progress, most_causes: int) -> Attempt
         sure = [reason for reason in verdict.reasons if reason.refutes and _is_sure(reason)]
         if sure:
             return replace(verdict, reasons=tuple(sure))
-    return None
+        unsure = unsure or tuple(replace(reason, refutes=False) for reason in verdict.reasons if reason.refutes)
+    return unsure
 
 
 def _is_sure(reason: Reason) -> bool:

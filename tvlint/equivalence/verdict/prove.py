@@ -65,6 +65,9 @@ from tvlint.ir.plan import Plan
 if TYPE_CHECKING:
     from tvlint.equivalence.verdict.numbers.outcome import Difference
 
+IN_NORMAL_FORM = "reference-gradient"
+"""The gap of a reference that normal forms alone tell; what differs beside it differs in these."""
+
 
 def prove(
     parallel: Plan,
@@ -211,7 +214,8 @@ def _decided_on_numbers(case: Case, verdict: Verdict, replay: bool) -> Verdict:
     """
     if verdict.outcome is Outcome.REFUTED or (verdict.outcome is Outcome.PROVED and not replay):
         return verdict
-    others = {reason.name for reason in verdict.reasons} - OF_VALUES
+    names = {reason.name for reason in verdict.reasons}
+    others = {name for name in names - OF_VALUES if not (IN_NORMAL_FORM in names and REFUTING.get(name) is Ground.DIFFERS)}
     if others - {"absent-gradient"}:
         return verdict
     from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun

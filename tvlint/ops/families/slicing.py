@@ -320,20 +320,29 @@ def _marked(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Arra
 
 
 def _scatter(call: Call) -> Bound:
-    """Operand 0 with `src` in the places of `index` along `dim`; the other dimensions of all three are the same."""
+    """Operand 0 with `src` in the places of `index` along `dim`; the other dimensions of all three are the same.
+
+    One number may stand in the place of `src`: several same indices are then no matter.
+    """
     inputs, attributes = call.inputs, dict(call.attributes)
-    if len(inputs) == 4 and isinstance(inputs[1], Literal) and "dim" not in attributes:
+    if len(inputs) > 2 and isinstance(inputs[1], Literal) and "dim" not in attributes:
         attributes["dim"] = inputs[1].value
         inputs = (inputs[0], *inputs[2:])
-    call = Call(call.op, inputs, attributes, call.outputs)
-    call.reject_unknown("dim")
-    call.expect(3)
-    shape, index, given = (call.shape(i) for i in range(3))
+    call = Call(call.op, inputs, attributes, call.outputs).with_arguments("value")
+    call.reject_unknown("dim", "value")
+    number = call.attributes.get("value")
+    if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
+        raise UnsupportedError(f"`{call.op}` of the constant {number}")
+    call.expect(3 if number is None else 2)
+    shape, index, given = call.shape(0), call.shape(1), call.shape(1 if number is not None else 2)
     dim, names = dimension(call, "dim", len(shape)), stars(len(shape))
     others = [part[:dim] + part[dim + 1 :] for part in (shape, index, given)]
     if index != given or others[0] != others[1] or len(index) != len(shape):
         raise UnsupportedError(f"`{call.op}` of shape {shape} with indices of shape {index} and values of shape {given}")
     source, place = ((*names[:dim], part, *names[dim + 1 :]) for part in ("source", "place"))
+    if number is not None:
+        bound = _chosen(source, place, source)
+        return replace(bound, whole=frozenset({"source", "place"}), linear=(), attributes=("scatter", number))
     return Bound(
         (source, place, place),
         (source,),
@@ -350,10 +359,12 @@ def _put(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, 
     import numpy as np
 
     axis = bound.operands[0].index("source")
-    total, index, given = (np.moveaxis(operand, axis, 0) for operand in operands)
+    total, index, *rest = (np.moveaxis(operand, axis, 0) for operand in operands)
     rows = list(total)
+    number = bound.attributes[-1]
+    given = [field.number(number)] * len(index) if isinstance(number, int | float) else rest[0]
     for place, value in zip(index, given, strict=True):
-        rows = [field.where(field.equal(place, number), value, row) for number, row in enumerate(rows)]
+        rows = [field.where(field.equal(place, at), value, row) for at, row in enumerate(rows)]
     return (np.moveaxis(np.stack(rows), 0, axis),)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from tvlint.home import page as address
 from tvlint.rule import Rule
 from tvlint.rulebook.pages import load_rules
 
+WIDTH = 96
+"""Letters that a line of a block shows on a page."""
 ROOT = Path(__file__).resolve().parent.parent
 _FENCE = re.compile(r"^(`{3,})(\w+)[ \t]+[^\n]*$", re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
@@ -73,7 +76,8 @@ def _page(rule: Rule) -> str:
     head = f"# {rule.name}\n\n*{rule.severity.value}, {rule.kind.value} rule:* {rule.summary}\n\n"
     parts = [head + rule.explanation.strip()]
     if rule.require:
-        condition = f"when: {rule.when or 'always'}\nrequire: {rule.require}"
+        lines = (f"when: {rule.when or 'always'}", f"require: {rule.require}")
+        condition = "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ", break_long_words=False) for line in lines)
         parts.append(f"## Condition\n\n```text\n{condition}\n```")
     if rule.sources:
         parts.append("## Sources\n\n" + "\n".join(f"- `{source}`" for source in rule.sources))

@@ -169,6 +169,20 @@ def mutants(text: str, count: int, seed: int) -> Iterator[str]:
         yield f"{text[:place]}{sign}\n{text[place:]}"
 
 
+@pytest.mark.parametrize(
+    ("script", "is_cut_off"),
+    [
+        ("torchrun a.py \n  | tee log\n", True),
+        ("torchrun a.py\n&& echo done\n", True),
+        ("| tee log\n", False),
+        ("a; | b\n", False),
+    ],
+)
+def test_what_joins_a_command_to_the_line_before_needs_a_backslash_there(script: str, is_cut_off: bool) -> None:
+    (found,) = broken("a.sh", script.encode())
+    assert (found.help == "end the line before in a backslash") == is_cut_off
+
+
 @pytest.mark.skipif(which("bash") is None, reason="no bash")
 @pytest.mark.parametrize("path", sampled(FIXTURES, 25), ids=lambda path: path.name)
 def test_no_script_that_a_shell_reads_is_refused(path: Path) -> None:

@@ -618,7 +618,10 @@ class _Reader:
         word = found or self._reserved() or self._peek()
         shown = word if len(word) <= _MOST_SHOWN else f"{word[:_MOST_SHOWN]}..."
         usual = "the line ends where the shell needs a word" if word == "\n" else f"the shell takes no `{shown}` here"
-        raise _Refused(Refusal(self.at, self.at + len(word), message or usual, help or "no line from here on is run"))
+        before = self.text[: self.at].rstrip(" \t")
+        is_cut_off = word in ("|", "&") and before.endswith("\n") and before.strip() != ""
+        lost = "end the line before in a backslash" if is_cut_off else "no line from here on is run"
+        raise _Refused(Refusal(self.at, self.at + len(word), message or usual, help or lost))
 
     def _refuse_end(self, after: str) -> NoReturn:
         """Refuse the end of the text."""

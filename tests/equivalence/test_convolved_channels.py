@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from oracle.compare import compare
 
+from tests.builders.numbers import on_numbers_of
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.findings import Outcome
+from tvlint.ops.field import Floats
+from tvlint.ops.spec import Call
+from tvlint.ops.table import spec_of
 
 ALONE = """
 weight v f32[4,1,2]
@@ -64,3 +73,62 @@ def test_channels_of_another_part_of_the_weight_are_not_taken() -> None:
     verdict = verdict_on(text, ALONE)
     assert verdict.outcome is Outcome.REFUTED
     assert any("the gradient of `v` on every rank is another one" in reason.message for reason in verdict.reasons)
+
+
+_SHARED = "input x f32[2,4,{at}]\nloss l\nprogram\nh = conv{n}d(x, u)\na = gelu(h)\n"
+_WEIGHTS = "weight u f32[6,4,{ones}]{rows}\nweight w f32[4,6,{threes}]{columns}\nweight b f32[4]\n"
+
+
+def _of_input_channels(n: int) -> tuple[str, str]:
+    sizes = {"n": n, "at": ",".join("5" * n), "ones": ",".join("1" * n), "threes": ",".join("3" * n)}
+    one = _WEIGHTS + _SHARED + "c = conv{n}d(a, w, b, padding=1)\nz = tanh(c)\nl: f32[] = mean(z)\n"
+    two = f"v = view(b, [1, 4{', 1' * n}])\nc = add(s, v)\nz = tanh(c)\nl: f32[] = mean(z)\n"
+    two = "mesh tp=2\n" + _WEIGHTS + _SHARED + "p = conv{n}d(a, w, padding=1)\ns = all-reduce(p) over tp\n" + two
+    return one.format(**sizes, rows="", columns=""), two.format(**sizes, rows=" tp:S(0)", columns=" tp:S(1)")
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_bias_is_added_behind_the_sum_over_channels(n: int) -> None:
+    reference, parallel = map(with_backward, _of_input_channels(n))
+    assert verdict_on(parallel, reference).outcome is Outcome.PROVED
+    assert isinstance(on_numbers_of(*plans(parallel, reference)), Agreement)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("s = all-reduce(p) over tp", "s = identity(p)"),
+        ("c = add(s, v)", "c = sub(s, v)"),
+        ("c = add(s, v)", "c = identity(s)"),
+        ("p = conv1d(a, w, padding=1)", "p = conv1d(a, w, b, padding=1)"),
+        ("v = view(b, [1, 4, 1])", "f = flip(b, [0])\nv = view(f, [1, 4, 1])"),
+    ],
+)
+def test_a_bias_that_is_added_otherwise_is_not_proved(before: str, after: str) -> None:
+    reference, parallel = _of_input_channels(1)
+    assert before in parallel
+    changed = with_backward(parallel.replace(before, after))
+    assert verdict_on(changed, with_backward(reference)).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_a_convolution_is_one_without_a_bias_and_the_bias_added(dims: int) -> None:
+    draw = np.random.default_rng(dims)
+    operands = [draw.normal(size=(2, 4, *[5] * dims)), draw.normal(size=(6, 2, *[3] * dims)), draw.normal(size=6)]
+    spec = spec_of(f"torch.conv{dims}d")
+    call = Call(f"torch.conv{dims}d", tuple(one.shape for one in operands), {"stride": 2, "padding": 1, "groups": 2})
+    assert spec is not None
+    assert spec.evaluate is not None
+    assert spec.steps is not None
+    (alone, _), *_, (last, _) = spec.steps(call)
+    assert (alone, last) == (f"conv{dims}d", "add")
+    (whole,) = spec.evaluate(spec.bind(call), operands, Floats())
+    (plain,) = spec.evaluate(spec.bind(replace(call, inputs=call.inputs[:2])), operands[:2], Floats())
+    np.testing.assert_allclose(whole, plain + operands[2].reshape(6, *[1] * dims))
+
+
+def test_a_convolution_that_counts_each_side_by_itself_keeps_its_bias() -> None:
+    spec = spec_of("nnscaler.runtime.function.conv1d")
+    assert spec is not None
+    assert spec.steps is not None
+    assert spec.steps(Call("nnscaler.runtime.function.conv1d", ((2, 4, 5), (6, 4, 3), (6,)), {"padding": (1, 1)})) == ()

@@ -10,10 +10,11 @@ from math import prod
 from operator import ge, ne
 from typing import Any
 
-from tvlint.ir.operators import Value
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.reductions import without_absent, without_none
 from tvlint.ops.field import Array, Field
-from tvlint.ops.spec import ONE, Bound, Call, MisfitError, Names, OpSpec, Trait, UnsupportedError, having
+from tvlint.ops.operator_sequence import Made, OperatorSequence
+from tvlint.ops.spec import ONE, Bound, Call, MisfitError, Names, OpSpec, Steps, Trait, UnsupportedError, having
 
 _MOST_PLACES = 4096
 _FIRST = (frozenset({0}),)
@@ -242,6 +243,24 @@ def _taken(x: Array, index: Sequence[slice | int]) -> Array:
     return taken
 
 
+def _biased(dims: int) -> Callable[[Call], Steps]:
+    """Return the convolution without its bias, and the bias of each channel added to all positions."""
+
+    def steps(call: Call) -> Steps:
+        call = without_none(without_absent(call).with_arguments("stride", "padding", "dilation", "groups"), "bias")
+        if len(call.inputs) != 3 or call.op.startswith("nnscaler."):
+            return ()
+        sequence, usual = OperatorSequence(), (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))
+        found = sequence.then(f"conv{dims}d", 0, 1, *(Literal(call.attributes.get(name, number)) for name, number in usual))
+        bias: int | Made = 2
+        for _ in range(dims):
+            bias = sequence.then("unsqueeze", bias, Literal(-1))
+        sequence.then("add", found, bias)
+        return sequence.steps()
+
+    return steps
+
+
 def _convolve(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     import numpy as np
 
@@ -447,7 +466,14 @@ SPECS = (
     *having(
         (Trait.CONTRACTION, Trait.CONVOLUTION),
         *(
-            OpSpec(f"conv{n}d", _signatures(f"conv{n}d"), _convolution(n), evaluate=_convolve, of_all=_groups_of_all)
+            OpSpec(
+                f"conv{n}d",
+                _signatures(f"conv{n}d"),
+                _convolution(n),
+                steps=_biased(n),
+                evaluate=_convolve,
+                of_all=_groups_of_all,
+            )
             for n in (1, 2, 3)
         ),
     ),

@@ -40,9 +40,9 @@ from tvlint.analyses.relations.derivation.operators.order_insensitive import (
     readers_of,
 )
 from tvlint.analyses.relations.derivation.operators.put_in_order import UndecidedError, put_in_order
-from tvlint.analyses.relations.derivation.operators.sums_of_different import added_up
 from tvlint.analyses.relations.derivation.own_values import with_values_of_their_own
 from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
+from tvlint.analyses.relations.derivation.sums_of_different import added_up
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan

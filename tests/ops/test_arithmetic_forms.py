@@ -16,10 +16,12 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.test_written_out import ATTENTION as WRITTEN
+from tests.equivalence.test_written_out import attention
 from tests.ops.test_normal_forms import Numbers
 from tests.sampling import sampled, sampled_tuples
 from tvlint.analyses.relations.terms import arithmetic
-from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION
+from tvlint.analyses.relations.terms.arithmetic import ATTENTION
 from tvlint.analyses.relations.terms.expressions import (
     CIRCLE,
     FLAG,
@@ -360,6 +362,18 @@ def _summed(factors: Any, values: list[Any], result: range) -> Any:
 
 @pytest.mark.parametrize("name", sampled(WAYS, 3))
 def test_a_sum_of_products_is_what_the_term_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = (program(name, way) for way in WAYS[name])
+    assert _compared([(other, first) for other in others], monkeypatch) > 5
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_attention_as_a_sum_of_products_is_what_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = "a division behind" if name == "one operator" else "one operator"
+    assert _compared([(attention(name), attention(other))], monkeypatch) > 5
+
+
+def _compared(pairs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how many terms of plans were computed as they are and as sums of products; both are the same."""
     found: list[tuple[Terms, int, int]] = []
     before = arithmetic.sum_of_products
 
@@ -369,9 +383,8 @@ def test_a_sum_of_products_is_what_the_term_is(name: str, monkeypatch: pytest.Mo
         return form
 
     monkeypatch.setattr(arithmetic, "sum_of_products", noted)
-    ways = list(WAYS[name])
-    for way in ways[1:]:
-        prove(*plans(program(name, way), program(name, ways[0])))
+    for plan, reference in pairs:
+        prove(*plans(plan, reference))
     numbers: dict[int, Arithmetic] = {}
     compared = 0
     for terms, term, form in found:
@@ -384,7 +397,7 @@ def test_a_sum_of_products_is_what_the_term_is(name: str, monkeypatch: pytest.Mo
             compared += 1
             assert prod(np.shape(expected)) == prod(np.shape(actual))
             np.testing.assert_allclose(expected, actual, rtol=1e-8, atol=1e-10, err_msg=f"{terms.keys[term]}")
-    assert compared > 5
+    return compared
 
 
 CHAINS = [("sqrt({})", "pow({}, 0.5)"), ("add({}, 1.0)", "sub({}, -1.0)"), ("exp({})", "exp({})")]

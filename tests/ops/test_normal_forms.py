@@ -10,9 +10,9 @@ import pytest
 
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
-from tests.equivalence.test_written_out import ATTENTION, HEAD, KEYS, LOSS, LOSSES, TAIL
-from tvlint.analyses.relations.terms.attention_normal_form import normal
-from tvlint.analyses.relations.terms.product_normal_form import PERMUTE, PRODUCT, TIMES
+from tests.equivalence.test_written_out import LOSS, LOSSES
+from tvlint.analyses.relations.terms.constant_factors import TIMES
+from tvlint.analyses.relations.terms.normal_form import normal
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.analyses.relations.transfer import apply
 from tvlint.equivalence.explain.counterexample import evaluate
@@ -20,11 +20,9 @@ from tvlint.equivalence.verdict.prove import prove
 from tvlint.ops.spec import UnsupportedError
 
 TEXTS = {
-    **{f"attention: {name}": HEAD + text + TAIL for name, text in ATTENTION.items()},
     **{f"loss: {name}": LOSS + text for name, text in LOSSES.items()},
     "log-sum-exp": LOSS
     + "a = logsumexp(s, 1)\np = masked_gather(s, t, dim=1, start=0, stop=8)\nb = sub(a, p)\nl: f32[1] = mean(b)\n",
-    "keys that are split": KEYS,
 }
 
 
@@ -55,11 +53,6 @@ class Numbers:
             return sum(values)
         if head[0] == TIMES:
             return values[0] * head[1] * sqrt(head[2])
-        if head[0] == PERMUTE:
-            return values[0].transpose(head[1])
-        if head[0] == PRODUCT:
-            one, other, result = ("".join(chr(ord("a") + number) for number in names) for names in head[1])
-            return np.einsum(f"{one},{other}->{result}", *values)
         if head[0] == "sum gradient":
             source, names = head[3][:2]
             wide = values[0].reshape([shape[names.index(number)] if number in source else 1 for number in names])
@@ -80,10 +73,8 @@ def test_a_normal_form_is_what_the_term_is(name: str, monkeypatch: pytest.Monkey
         return told
 
     monkeypatch.setattr(apply, "normal", noted)
-    other = "attention: a division behind" if name == "attention: one operator" else "attention: one operator"
-    if name.startswith("lo"):
-        divided = "loss: written out and divided"
-        other = "loss: one operator" if name == divided else divided
+    divided = "loss: written out and divided"
+    other = "loss: one operator" if name == divided else divided
     prove(*plans(with_backward(TEXTS[name]), with_backward(TEXTS[other])))
     numbers: dict[int, Numbers] = {}
     compared = 0

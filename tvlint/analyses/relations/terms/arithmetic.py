@@ -19,14 +19,23 @@ from fractions import Fraction
 from math import inf, prod
 from typing import Any, TypeAlias
 
-from tvlint.analyses.relations.terms.attention_normal_form import ATTENTION, SEES, is_of_numbers, normal
+from tvlint.analyses.relations.terms.constant_factors import NONE, constant_of, times
 from tvlint.analyses.relations.terms.expressions import ONE, SUM_OF_PRODUCTS, Expression, TooLargeError
-from tvlint.analyses.relations.terms.flags import are_flags, flag, is_of_flags, logarithm, of_band, ones_and_zeros
+from tvlint.analyses.relations.terms.flags import (
+    are_flags,
+    flag,
+    is_of_flags,
+    is_of_numbers,
+    is_real,
+    logarithm,
+    of_band,
+    ones_and_zeros,
+)
 from tvlint.analyses.relations.terms.formulas import Arithmetic, TapeRows, symbols
 from tvlint.analyses.relations.terms.joined_sums import Algebra
 from tvlint.analyses.relations.terms.layouts import in_any_layout
 from tvlint.analyses.relations.terms.loss_identities import CLASSES, is_restricted
-from tvlint.analyses.relations.terms.product_normal_form import NONE, constant_of, times
+from tvlint.analyses.relations.terms.normal_form import normal
 from tvlint.analyses.relations.terms.ranges import moved_ranges
 from tvlint.analyses.relations.terms.tape import Indices, Tape, Variable
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
@@ -34,6 +43,10 @@ from tvlint.ops.spec import OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 
 Head: TypeAlias = tuple[Any, ...]
+
+SEES = "every query of attention that is written out with a mask sees a key"
+
+ATTENTION = "scaled-dot-product-attention"
 
 
 def is_arithmetic(op: str) -> bool:
@@ -92,8 +105,10 @@ def _only_moves(op: str, operands: int, attributes: tuple[Any, ...]) -> bool:
 
 
 def _names_a_type(op: str, attributes: tuple[Any, ...]) -> bool:
-    """Return whether a call says in which type of numbers it computes."""
-    return has_trait(op, Trait.REDUCTION, Trait.SOFTMAX) and any(attribute is not None for attribute in attributes)
+    """Return whether a call says in which type of numbers it computes; a softmax in none that are whole."""
+    if has_trait(op, Trait.SOFTMAX):
+        return any(attribute is not None and not is_real(attribute) for attribute in attributes)
+    return has_trait(op, Trait.REDUCTION) and any(attribute is not None for attribute in attributes)
 
 
 def _of_halves(tape: Tape, spec: OpSpec, values: Sequence[Expression], operand: Indices, made: Indices) -> Expression | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant
 from tvlint.analyses.relations.terms.numbers import root_of
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant
 
 
 def product_of(one: Constant, other: Constant) -> Constant:

@@ -11,7 +11,7 @@ from itertools import pairwise, permutations, product
 from math import factorial, prod
 from typing import TypeAlias
 
-from tvlint.analyses.relations.terms.product_normal_form import Constant, Pattern, bare
+from tvlint.analyses.relations.terms.constant_factors import Constant, Pattern, bare
 from tvlint.analyses.relations.terms.terms import Terms
 
 Factor: TypeAlias = tuple[int, Pattern, Fraction]

@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from math import inf, isnan
 from typing import TypeAlias
 
+from tvlint.analyses.relations.terms.constant_factors import NONE, TIMES, Pattern, bare
 from tvlint.analyses.relations.terms.expressions import (
     FLAG,
     FUNCTION,
     MERGE,
     ONE,
+    PAD,
     PLACE,
+    SLICE,
     SPLIT,
     SUM_OF_PRODUCTS,
     TOTAL,
@@ -27,7 +30,6 @@ from tvlint.analyses.relations.terms.expressions import (
 )
 from tvlint.analyses.relations.terms.joined_sums import Algebra
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Pattern, bare
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import EQUAL, has_trait, spec_of
@@ -37,6 +39,11 @@ _SAME, _OTHER = frozenset({0}), frozenset({-1, 1})
 """The signs of differences for which two numbers are equal, and for which they are not."""
 
 _GIVEN = ("weight", "buffer", "input")
+_KEEP_NUMBERS = (Trait.NEGATION, Trait.VIEW, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION)
+"""Operators that make of numbers that are not whole others that are not."""
+
+_DEEPEST = 64
+
 _Band: TypeAlias = tuple[Pattern, int, bool]
 
 
@@ -296,6 +303,38 @@ def is_of_flags(terms: Terms, term: int) -> bool:
     if has_trait(str(head[0]), Trait.CONVERSION) and head[2] == ("bool",):
         return True
     return has_trait(str(head[0]), Trait.COMPARISON)
+
+
+def is_of_numbers(terms: Terms, term: int) -> bool:
+    """Return whether the elements are numbers that are not whole, so that a mask is one to add and not one of flags."""
+    return _is_of_numbers(terms, term, _DEEPEST, {})
+
+
+def _is_of_numbers(terms: Terms, term: int, deepest: int, known: dict[int, bool]) -> bool:
+    head, operands = terms.keys[term], terms.operands[term]
+    if term in known or not deepest:
+        return known.get(term, False)
+    of_operands = [_is_of_numbers(terms, operand, deepest - 1, known) for operand in operands]
+    if head[0] in _GIVEN:
+        found = is_real(head[2])
+    elif has_trait(str(head[0]), Trait.CONVERSION):
+        found = len(head[2]) == 1 and is_real(head[2][0])
+    elif head[0] in (SUM_OF_PRODUCTS, TOTAL) or has_trait(str(head[0]), Trait.SUM, Trait.SCALING):
+        found = any(of_operands)
+    elif head[0] == "embedding":
+        found = of_operands[1]
+    else:
+        found = bool(operands) and _keeps_numbers(str(head[0])) and all(of_operands)
+    return known.setdefault(term, found)
+
+
+def is_real(dtype: object) -> bool:
+    return str(dtype).removeprefix("torch.").startswith(("float", "bfloat"))
+
+
+def _keeps_numbers(head: str) -> bool:
+    """Return whether the operator makes of numbers that are not whole others that are not."""
+    return head in (TIMES, MERGE, SPLIT, SLICE, PAD) or has_trait(head, *_KEEP_NUMBERS)
 
 
 def counts_flags(terms: Terms, term: int) -> bool:

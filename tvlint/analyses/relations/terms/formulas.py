@@ -12,9 +12,9 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, constant_of, rational
 from tvlint.analyses.relations.terms.expressions import TooLargeError
 from tvlint.analyses.relations.terms.numbers import root_of
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, constant_of, rational
 from tvlint.analyses.relations.terms.signs import is_positive
 from tvlint.analyses.relations.terms.tape import FUNCTIONS, Indices, Tape, Variable
 

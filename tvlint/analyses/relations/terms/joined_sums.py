@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.constants import product_of
 from tvlint.analyses.relations.terms.expressions import (
     FUNCTION,
@@ -24,7 +25,6 @@ from tvlint.analyses.relations.terms.expressions import (
     Factor,
     TooLargeError,
 )
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.sums_of_products import Products
 from tvlint.analyses.relations.terms.terms import RangeOfSum, Widened
 

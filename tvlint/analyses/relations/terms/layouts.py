@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
+from tvlint.analyses.relations.terms.constant_factors import Pattern, bare, renumbered, times
 from tvlint.analyses.relations.terms.expressions import TooLargeError, finer, parts_of
 from tvlint.analyses.relations.terms.joined_sums import Algebra
-from tvlint.analyses.relations.terms.product_normal_form import Pattern, bare, renumbered, times
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tvlint.analyses.relations.terms.constant_factors import bare, times
 from tvlint.analyses.relations.terms.expressions import ONE, Expression, TooLargeError, parts_of
 from tvlint.analyses.relations.terms.joined_sums import Algebra
-from tvlint.analyses.relations.terms.product_normal_form import bare, times
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait

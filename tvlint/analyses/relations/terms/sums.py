@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isinf, prod
 
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.constants import inverse_of, product_of, totals_of
 from tvlint.analyses.relations.terms.expressions import (
     FUNCTION,
@@ -26,7 +27,6 @@ from tvlint.analyses.relations.terms.expressions import (
     parts_of,
 )
 from tvlint.analyses.relations.terms.loss_identities import is_restricted
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.signs import is_positive
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ops.spec import Trait

@@ -27,6 +27,7 @@ from itertools import pairwise
 from math import prod
 from typing import TypeAlias
 
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare, rational, times
 from tvlint.analyses.relations.terms.constants import power_of, product_of
 from tvlint.analyses.relations.terms.expressions import (
     FLAG,
@@ -49,7 +50,6 @@ from tvlint.analyses.relations.terms.expressions import (
 )
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.numbers import root_of
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, Pattern, bare, rational, times
 from tvlint.analyses.relations.terms.signs import ANY, is_positive, least
 from tvlint.analyses.relations.terms.sums import may_have_infinities
 from tvlint.analyses.relations.terms.terms_at_indices import TermsAtIndices

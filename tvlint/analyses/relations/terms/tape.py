@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, rational
 from tvlint.analyses.relations.terms.expressions import CIRCLE, ONE, Expression, TooLargeError
 from tvlint.analyses.relations.terms.joined_sums import Algebra
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Constant, rational
 from tvlint.ops.field import AT_ZERO
 
 Indices: TypeAlias = frozenset[int]

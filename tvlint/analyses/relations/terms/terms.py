@@ -28,7 +28,7 @@ class Telling(Enum):
     """How terms tell what is computed."""
 
     AS_WRITTEN = "operators as the plan has them"
-    NORMAL = "the normal form of `tvlint/analyses/relations/terms/attention_normal_form.py`"
+    NORMAL = "the normal form of `tvlint/analyses/relations/terms/normal_form.py`"
     ARITHMETIC = "sums of products, as in `tvlint/analyses/relations/terms/arithmetic.py`, and that normal form for the rest"
     MULTIPLIED_OUT = "such sums, in which a sum of a few addends that is multiplied is multiplied out"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from tvlint.analyses.relations.terms.constant_factors import NONE, Pattern, bare, renumbered, times
 from tvlint.analyses.relations.terms.expressions import (
     FUNCTION,
     MERGE,
@@ -19,7 +20,6 @@ from tvlint.analyses.relations.terms.expressions import (
     Factor,
     TooLargeError,
 )
-from tvlint.analyses.relations.terms.product_normal_form import NONE, Pattern, bare, renumbered, times
 from tvlint.analyses.relations.terms.signs import is_positive
 from tvlint.analyses.relations.terms.sums import Sums
 from tvlint.ops.spec import Trait

@@ -11,9 +11,9 @@ from math import prod
 from typing import Any
 
 from tvlint.analyses.relations.terms import arithmetic
-from tvlint.analyses.relations.terms.attention_normal_form import normal
+from tvlint.analyses.relations.terms.constant_factors import bare, rational, times
 from tvlint.analyses.relations.terms.loss_identities import term_of
-from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
+from tvlint.analyses.relations.terms.normal_form import normal
 from tvlint.analyses.relations.terms.terms import PIECES
 from tvlint.analyses.relations.transfer.context import Mismatch, World, indices_of, is_zero, is_zeros
 from tvlint.analyses.relations.transfer.extents import Result, averaging, not_whole, result_of, share_of

@@ -8,9 +8,9 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+from tvlint.analyses.relations.terms.constant_factors import bare
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.numbers import root_of
-from tvlint.analyses.relations.terms.product_normal_form import bare
 from tvlint.analyses.relations.transfer.context import Index, Mismatch, World, canonical, indices_of, numbered
 from tvlint.analyses.relations.transfer.index_maps import Pieces
 from tvlint.analyses.relations.transfer.operator_uses import Use

@@ -18,10 +18,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from tvlint.analyses.relations.terms import arithmetic
-from tvlint.analyses.relations.terms.attention_normal_form import normal_sum
+from tvlint.analyses.relations.terms.constant_factors import bare, rational, times
 from tvlint.analyses.relations.terms.loss_identities import multiplied, scaled_term, summed
+from tvlint.analyses.relations.terms.normal_form import normal_sum
 from tvlint.analyses.relations.terms.numbers import root_of
-from tvlint.analyses.relations.terms.product_normal_form import bare, rational, times
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, PIECES, Terms
 from tvlint.analyses.relations.transfer.index_maps import Pieces, in_pieces, in_place, joined, pieces_of
 from tvlint.analyses.relations.transfer.pending_ranges import Coefficient, Pending, Ranges, tiled

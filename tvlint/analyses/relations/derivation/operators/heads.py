@@ -13,8 +13,8 @@ from string import ascii_letters
 
 from tvlint.analyses.relations.derivation.operators.in_steps import InSteps
 from tvlint.analyses.relations.derivation.state import Machine, Saved
+from tvlint.analyses.relations.terms.constant_factors import bare
 from tvlint.analyses.relations.terms.expressions import SUM_OF_PRODUCTS
-from tvlint.analyses.relations.terms.product_normal_form import bare
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value

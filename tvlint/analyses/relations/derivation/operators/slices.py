@@ -13,8 +13,8 @@ from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 from tvlint.analyses.relations.derivation.state import Machine, Moved, Saved
+from tvlint.analyses.relations.terms.constant_factors import bare, times
 from tvlint.analyses.relations.terms.expressions import is_joined
-from tvlint.analyses.relations.terms.product_normal_form import bare, times
 from tvlint.analyses.relations.terms.ranges import all_of, among_zeros, side_by_side, some_of
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch, World

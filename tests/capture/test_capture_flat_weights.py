@@ -150,7 +150,7 @@ def scattered(handle: str = "", **changed: Any) -> tuple[Program, FlatWeight, st
     ]
     laid = Laid("one", (2, 3), 0, True), Laid("other", (4,), 6, True)
     named = Named("flat", "weight", 0, True, flat=laid, group=(0, 1))
-    return program, FlatWeight(named, 5, 0, {(0, 6): laid[0], (6, 10): laid[1]}), mean
+    return program, FlatWeight(named, 5, 0, {(0, 6): laid[0], (6, 10): laid[1]}, 10), mean
 
 
 def test_each_gradient_in_a_flat_one_is_reduced_and_waited_for_by_itself() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ from capture.test_capture_proofs import Line, lines_of, path_of, proof, prover_a
 
 from tvlint.findings import Outcome
 from tvlint.readers.capture.lifting.program import Apply, Exchange, Program, Ref, Type
-from tvlint.readers.capture.rewriting.shard_gradients import NotFollowedError, UnevenWeight, WholeGradient, gradient_of_none
-from tvlint.readers.capture.tapes.tape import Mark
+from tvlint.readers.capture.rewriting.flat_gradients import FlatGradient, FlatWeight, NotFlatError
+from tvlint.readers.capture.tapes.tape import Laid, Mark, Named
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
 
@@ -65,7 +66,14 @@ def test_a_shard_that_is_read_without_a_gather_is_an_error_at_the_line(tmp_path:
     assert (problem.location.path.rpartition("/")[2], problem.location.line) == ("uneven_shards.py", 27)
 
 
-GROUPS = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
+WHOLE = 3, 2
+
+
+def uneven(rank: int) -> FlatWeight:
+    """Return a weight of three rows of which every other rank holds two, and those between them one."""
+    laid, group = Laid("weight", WHOLE, 0, True), (rank // 2 * 2, rank // 2 * 2 + 1)
+    named = Named("weight", "weight", 0, True, flat=(laid,), group=group)
+    return FlatWeight(named, 4, rank, {(0, 6): laid}, 6, frozenset({rank % 2, rank % 2 + 2}))
 
 
 @pytest.mark.parametrize("ranks", [(0, 2), (0, 1), (0, 3), (0, 2, 4)])
@@ -73,36 +81,51 @@ def test_parts_of_a_gradient_are_summed_over_ranks_that_hold_the_same_rows_alone
     program, part = doubled(0, 0)
     total = program.fresh(Type((2, 2), "float32"))
     program.nodes.append(Exchange("all-reduce", (part,), (total,), ranks, Mark(), "avg"))
-    taken = WholeGradient(program, UnevenWeight("weight", (3, 2), {rank: (2 - rank % 2, 2) for rank in range(4)}), 0, GROUPS)
+    flat, gradient = uneven(0), FlatGradient(program)
     if ranks == (0, 2):
-        assert program.shape(taken.whole(total)) == (3, 2)
+        assert program.shape(gradient.of(total, flat.laid[0], flat)) == WHOLE
         return
-    with pytest.raises(NotFollowedError):
-        taken.whole(total)
+    with pytest.raises(NotFlatError):
+        gradient.of(total, flat.laid[0], flat)
 
 
 def doubled(rank: int, times: int) -> tuple[Program, str]:
     """Return a program that scatters a gradient of three rows over two ranks, and adds its part to itself again and again."""
-    program = Program(rank)
-    given, filled = (program.fresh(Type((rows, 2), "float32")) for rows in (3, 4))
-    part = program.fresh(Type((2 - rank, 2), "float32"))
+    program, rows = Program(rank), 2 - rank
+    given, filled, scattered = (program.fresh(Type((rows, 2), "float32")) for rows in (3, 4, 2))
+    part = program.fresh(Type((rows, 2), "float32"))
     pad = {"self": Ref(given), "pad": (0, 0, 0, 1), "value": 0}
     program.nodes.append(Apply("aten.constant_pad_nd.default", pad, (filled,), Mark()))
-    program.nodes.append(Exchange("reduce-scatter", (filled,), (part,), (0, 1), Mark(), "avg", 0))
+    program.nodes.append(Exchange("reduce-scatter", (filled,), (scattered,), (0, 1), Mark(), "avg", 0))
+    program.nodes.append(Apply("narrow", {"self": Ref(scattered), "dim": 0, "start": 0, "length": rows}, (part,), Mark()))
     for _ in range(times):
-        total = program.fresh(Type((2 - rank, 2), "float32"))
+        total = program.fresh(Type((rows, 2), "float32"))
         program.nodes.append(Apply("aten.add.Tensor", {"self": Ref(part), "other": Ref(part)}, (total,), Mark()))
         part = total
     return program, part
 
 
+@pytest.mark.parametrize(("start", "length"), [(1, 1), (0, 2)])
+def test_rows_of_a_gradient_that_are_not_those_of_the_rank_are_not_followed(start: int, length: int) -> None:
+    program, part = doubled(1, 1)
+    narrow, flat = program.nodes[2], uneven(1)
+    assert isinstance(narrow, Apply)
+    program.types[narrow.outputs[0]] = Type((length, 2), "float32")
+    program.nodes[2] = replace(narrow, arguments={**narrow.arguments, "start": start, "length": length})
+    with pytest.raises(NotFlatError):
+        FlatGradient(program).of(part, flat.laid[0], flat)
+
+
 def test_parts_that_are_added_to_themselves_are_taken_whole_once() -> None:
-    weight = UnevenWeight("weight", (3, 2), {0: (2, 2), 1: (1, 2)})
     (peer, value), (program, _) = doubled(0, 60), doubled(1, 0)
-    count = len(program.nodes)
-    made = gradient_of_none(program, peer, value, weight.whole, WholeGradient(program, weight, 1, GROUPS).whole)
-    assert made is not None
+    flats, count = [uneven(rank) for rank in range(2)], len(program.nodes)
+    gradient = FlatGradient(program)
+    made = gradient.of_nothing(replace(program, nodes=[*program.nodes]), peer, value, flats[1].laid[0], flats[1])
+    gradient.put()
+    assert program.shape(made) == WHOLE
     assert len(program.nodes) == count + 60
-    whole = WholeGradient(peer, weight, 0, GROUPS).whole(value)
-    assert peer.shape(whole) == weight.whole
-    assert len(peer.nodes) == 2 + 2 * 60
+    gradient = FlatGradient(peer)
+    whole = gradient.of(value, flats[0].laid[0], flats[0])
+    gradient.put()
+    assert peer.shape(whole) == WHOLE
+    assert len(peer.nodes) == 3 + 2 * 60

@@ -113,7 +113,7 @@ PURE = {
     "readers/megatron/unknown_options.py:_option_near": "a table of tvlint",
     "readers/megatron/unknown_options.py:_beginnings": "cuts what it is given",
     "readers/megatron/section_values.py:_words": "a table of tvlint",
-    "readers/capture/rewriting/shard_gradients.py:copied": "of the programs that one call is given",
+    "readers/capture/rewriting/flat_gradients.py:made": "of the programs that one call is given",
     "readers/megatron/composed_files.py:_parsed": "parses what it is given",
     "readers/plan_json/schema_checker.py:form": "a schema of tvlint",
     "checkout/tracking.py:_tracked": "git's index, by what tells whether it was written",

@@ -31,7 +31,6 @@ from tvlint.readers.capture.rewriting.constant_places import with_constant_place
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.rewriting.flat_weights import without_flat_weights
 from tvlint.readers.capture.rewriting.turned_samples import with_samples_as_given
-from tvlint.readers.capture.rewriting.uneven_shards import without_uneven_shards
 from tvlint.readers.capture.rewriting.unit_dimensions import Holding, units_of, with_units
 from tvlint.readers.capture.tapes.communicators import with_communicators
 from tvlint.readers.capture.tapes.spelling import UNSCALE
@@ -74,7 +73,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     inputs = [whole.numbers for whole in reference.found.wholes.values() if whole.role is Role.INPUT]
     wholes = [numbers for numbers in inputs if numbers is not None]
     followed = [with_constant_places(with_samples_as_given(program, wholes), wholes) for program in followed]
-    programs = without_equal_broadcasts(without_uneven_shards(capture, followed))
+    programs = without_equal_broadcasts(followed)
     tokens = reference.prepared[0].lifted.tokens
     ranks = [prepare(capture.path, *pair, tokens=tokens) for pair in zip(capture.tapes, programs, strict=True)]
     for rank, received in enumerate(received_numbers([rank.lifted for rank in ranks])):

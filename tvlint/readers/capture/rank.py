@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import needs, writes
 from tvlint.ir.location import Location
-from tvlint.ir.mesh import Axis, Mesh
+from tvlint.ir.mesh import Axis
 from tvlint.ir.operators import Group, ReduceGradients
 from tvlint.readers.capture.emit import Emitter, Run, Shape
 from tvlint.readers.capture.lifting.calls import PUT, SELECT
@@ -36,6 +36,7 @@ from tvlint.readers.capture.rewriting.regather import with_dimensions
 from tvlint.readers.capture.rewriting.scaled_sums import with_scaled_addends
 from tvlint.readers.capture.rewriting.scattered_addends import with_scattered_addends
 from tvlint.readers.capture.rewriting.sorted_flags import with_flags_selected
+from tvlint.readers.capture.tapes.communicators import group_along
 from tvlint.readers.capture.tapes.tape import Mark, Tape
 from tvlint.readers.document import ReadError
 
@@ -111,16 +112,6 @@ def _with_rows_of_experts(lifted: Lifted, tokens: tuple[tuple[int, int], ...]) -
         if not any(isinstance(node, Call) and node.op in (SELECT, PUT) for node in rows.nodes):
             return rows
     return with_all_rows(lifted, tokens)
-
-
-def group_along(tape: Tape, axes: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the ranks along axes of a mesh that the program names, from this rank. Raises ReadError where there is none."""
-    for named, ranks in tape.meshes:
-        mesh = Mesh(named)
-        if {axis.name for axis in named} >= set(axes) and tape.rank in ranks:
-            return tuple(sorted(ranks[place] for place in mesh.along(ranks.index(tape.rank), axes)))
-    text = f"no mesh of the capture has the axes {', '.join(axes)}, over which a gradient is a partial sum"
-    raise ReadError(text, Location(""), "give the mesh of distributed tensors names: `mesh_dim_names`")
 
 
 def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:

@@ -12,8 +12,7 @@ from tvlint.ir.plan import Box, Plan, Role
 from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference, with_constants
 from tvlint.readers.capture.lifting.program import Array
 from tvlint.readers.capture.pairing import uses_of
-from tvlint.readers.capture.rank import group_along
-from tvlint.readers.capture.tapes.communicators import different_collectives
+from tvlint.readers.capture.tapes.communicators import different_collectives, group_along
 from tvlint.readers.capture.tapes.in_flight import first_race
 from tvlint.readers.capture.tapes.lines import read_capture
 from tvlint.readers.capture.tapes.tape import Capture, Operation, TapeDefect

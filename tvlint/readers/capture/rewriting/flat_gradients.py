@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 from math import prod
 
-from tvlint.readers.capture.lifting.program import Apply, End, Exchange, Node, Program, Ref, makes, reads
+from tvlint.readers.capture.lifting.program import Apply, End, Exchange, Node, Program, Ref, Type, makes, reads
 from tvlint.readers.capture.tapes.operations import base_of
 from tvlint.readers.capture.tapes.spelling import IN_PIECES
 from tvlint.readers.capture.tapes.tape import Laid, Mark, Named
@@ -24,12 +25,18 @@ class NotFlatError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FlatWeight:
-    """A flat weight as a rank has it: the weights that lie in it, the ranks that hold ranges of it, and the size of those."""
+    """A flat weight as a rank has it: the weights that lie in it, the ranks that hold ranges of it, and the size of those.
+
+    `total` is how many elements the ranks hold; the last ones hold fewer than `size`, or none, where these are not as many for
+    each. `alike` are the ranks that hold the same range.
+    """
 
     named: Named
     size: int
     rank: int
     places: Mapping[tuple[int, int], Laid]
+    total: int
+    alike: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
@@ -47,10 +54,25 @@ class FlatWeight:
         return self.named.group
 
     @property
+    def place(self) -> int:
+        """Return the place of the rank among them."""
+        return self.group.index(self.rank)
+
+    @property
+    def filled(self) -> tuple[int, int]:
+        """Return the range that the rank gathers, with what it is filled up by."""
+        return self.place * self.size, (self.place + 1) * self.size
+
+    @property
     def held(self) -> tuple[int, int]:
         """Return the range that the rank holds."""
-        place = self.group.index(self.rank)
-        return place * self.size, (place + 1) * self.size
+        low, high = (min(end, self.total) for end in self.filled)
+        return low, high
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Return how many elements each rank of the group holds."""
+        return tuple(max(0, min(self.size, self.total - place * self.size)) for place in range(len(self.group)))
 
 
 @dataclass(slots=True)
@@ -81,12 +103,40 @@ class FlatGradient:
         self.behind: dict[int, list[Node]] = {}
         self.taken: dict[int, Exchange] = {}
         self.starts: dict[int, list[int]] = {}
+        self.last: list[Apply] = []
 
     def of(self, value: str, laid: Laid, flat: FlatWeight) -> str:
         """Return the whole gradient of a weight, of whose flat weight's gradient a rank has the range `value`."""
         low, high = laid.at, laid.at + prod(laid.shape)
         whole = self._part(value, low, high) if len(flat.group) == 1 else self._whole(value, low, high, flat)
         return self._viewed(whole, laid.shape)
+
+    def of_nothing(self, here: Program, peer: Program, value: str, laid: Laid, flat: FlatWeight) -> str:
+        """Return the whole gradient of a weight of which the rank holds nothing, as a peer makes what is `value` there.
+
+        Nothing of the program of the rank names it: it takes part in the collectives of the peer alone, with its addend. `here`
+        is the program as it was, with all collectives.
+        """
+        makers = {name: node for node in peer.nodes for name in makes(node)}
+
+        @cache
+        def made(name: str) -> str:
+            node = makers.get(name)
+            if isinstance(node, Exchange) and node.kind == "reduce-scatter":
+                place = next(at for at, other in enumerate(issued(peer, node.group)) if other is node)
+                met = issued(here, node.group)[place : place + 1]
+                if met and met[0].kind == node.kind:
+                    whole = self._whole(met[0].outputs[0], laid.at, laid.at + prod(laid.shape), flat)
+                    return self._viewed(whole, laid.shape)
+            elif isinstance(node, Apply) and node.op in ("view", "narrow"):
+                return made(reads(node)[0])
+            elif isinstance(node, Apply) and _is_in_pieces(node):
+                result = self.program.fresh(Type(laid.shape, peer.types[name].dtype))
+                self.last.append(_reading(node, {source: made(source) for source in reads(node)}, result))
+                return result
+            raise NotFlatError(flat.name, node.mark if node is not None else None)
+
+        return made(value)
 
     def _whole(self, value: str, low: int, high: int, flat: FlatWeight) -> str:
         """Return the elements of a flat gradient from `low` to `high`, of which `value` is the rank's range."""
@@ -100,7 +150,9 @@ class FlatGradient:
         elif isinstance(node, Apply) and self._is_elementwise(node):
             sources = {name: self._whole(name, low, high, flat) for name in reads(node)}
             made = self._applied(node, sources)
-        elif isinstance(node, Apply) and node.op == "view":
+        elif isinstance(node, Exchange) and self._is_over_replicas(node, flat):
+            made = self._exchanged(node, node, self._whole(node.inputs[0], low, high, flat))
+        elif isinstance(node, Apply) and (node.op == "view" or self._leaves_filling(node, flat)):
             made = self._whole(reads(node)[0], low, high, flat)
         else:
             raise NotFlatError(flat.name, node.mark if node is not None else None)
@@ -112,6 +164,16 @@ class FlatGradient:
         if not isinstance(node, Exchange) or node.kind != "reduce-scatter" or node.group != flat.group or node.dim != 0:
             return False
         return self._count(node.inputs[0]) == flat.size * len(flat.group) and self._count(node.outputs[0]) == flat.size
+
+    def _is_over_replicas(self, node: Exchange, flat: FlatWeight) -> bool:
+        """Return whether a collective reduces what ranks have that hold the same range; a sum over others is of no weight."""
+        return node.kind == "all-reduce" and len(node.inputs) == 1 and flat.alike.issuperset(node.group)
+
+    def _leaves_filling(self, node: Apply, flat: FlatWeight) -> bool:
+        """Return whether an operator reads what the rank holds, without what it is filled up by."""
+        low, high = flat.held
+        starts = node.op == "narrow" and (node.arguments.get("dim"), node.arguments.get("start")) == (0, 0)
+        return starts and self._count(node.outputs[0]) == high - low
 
     def _part(self, value: str, low: int, high: int) -> str:
         """Return the elements of a value from `low` to `high`, counted in row-major order."""
@@ -141,8 +203,8 @@ class FlatGradient:
             name, at = reads(node)[place], starts[place]
             if high <= at + self._count(name):
                 return self._part(name, low - at, high - at)
-        pads = node.op == "aten.constant_pad_nd.default" and len(self.program.shape(value)) == 1 and isinstance(source, Ref)
-        if pads and isinstance(source, Ref) and _is_behind(node.arguments.get("pad")) and high <= self._count(source.name):
+        pads = node.op == "aten.constant_pad_nd.default" and _is_behind(node.arguments.get("pad"), self.program.shape(value))
+        if pads and isinstance(source, Ref) and high <= self._count(source.name):
             return self._part(source.name, low, high)
         if self._is_elementwise(node):
             return self._applied(node, {name: self._part(name, low, high) for name in reads(node)})
@@ -156,20 +218,15 @@ class FlatGradient:
 
     def _is_elementwise(self, node: Apply) -> bool:
         """Return whether each element of a result is made of those in its place in what is read, which are all of its shape."""
-        base = base_of(node.op) if node.op.startswith("aten.") else ""
         alike = all(self.program.shape(name) == self.program.shape(node.outputs[0]) for name in reads(node))
-        return (base in IN_PIECES or base == "_to_copy") and len(node.outputs) == 1 and alike
+        return _is_in_pieces(node) and len(node.outputs) == 1 and alike
 
     def _applied(self, node: Apply, sources: Mapping[str, str]) -> str:
         """Return what an operator makes of parts of what it reads."""
         shape = self.program.shape(next(iter(sources.values())))
         shaped = {name: self._viewed(part, shape) for name, part in sources.items()}
-        arguments = {
-            key: Ref(shaped[argument.name]) if isinstance(argument, Ref) else argument
-            for key, argument in node.arguments.items()
-        }
         made = self.program.fresh(self.program.types[node.outputs[0]].of_shape(shape))
-        self._put_behind(node, Apply(node.op, arguments, (made,), node.mark))
+        self._put_behind(node, _reading(node, shaped, made))
         return made
 
     def _exchanged(self, wanted: Exchange, node: Exchange, part: str) -> str:
@@ -221,13 +278,35 @@ class FlatGradient:
                 continue
             found += [] if id(node) in self.taken else [node]
             found += self._behind(node)
-        self.program.nodes[:] = found
+        end = next((at for at, node in enumerate(found) if node.mark.phase == "optimizer"), len(found))
+        self.program.nodes[:] = [*found[:end], *self.last, *found[end:]]
 
     def _behind(self, node: Node | None) -> list[Node]:
         """Return what stands behind a node, and behind that."""
         return [inner for each in self.behind.get(id(node), ()) for inner in (each, *self._behind(each))]
 
 
-def _is_behind(pad: object) -> bool:
-    """Return whether padding stands behind what is padded alone."""
-    return isinstance(pad, tuple) and len(pad) == 2 and pad[0] == 0 and isinstance(pad[1], int) and pad[1] >= 0
+def issued(program: Program, group: tuple[int, ...]) -> list[Exchange]:
+    """Return the collectives of a group, in order."""
+    return [node for node in program.nodes if isinstance(node, Exchange) and node.group == group]
+
+
+def _is_in_pieces(node: Apply) -> bool:
+    """Return whether an operator works on each element by itself."""
+    base = base_of(node.op) if node.op.startswith("aten.") else ""
+    return base in IN_PIECES or base == "_to_copy"
+
+
+def _reading(node: Apply, sources: Mapping[str, str], made: str) -> Apply:
+    """Return an operator on other values, by those that it reads."""
+    arguments = {
+        key: Ref(sources[argument.name]) if isinstance(argument, Ref) else argument for key, argument in node.arguments.items()
+    }
+    return Apply(node.op, arguments, (made,), node.mark)
+
+
+def _is_behind(pad: object, shape: tuple[int, ...]) -> bool:
+    """Return whether padding stands behind all of what is padded: behind its first dimension, and nowhere else."""
+    if not isinstance(pad, tuple) or len(pad) != 2 * len(shape) or any(pad[:-1]):
+        return False
+    return isinstance(pad[-1], int) and pad[-1] >= 0

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from tvlint.ir.location import Location
+from tvlint.ir.mesh import Mesh
 from tvlint.readers.capture.tapes.tape import Capture, Communication, Event, Tape, TapeDefect
 from tvlint.readers.document import ReadError
 
@@ -21,6 +22,16 @@ Beside: TypeAlias = "tuple[Communication | None, Communication | None]"
 
 
 _HELP = "capture the program again: what is written here, no run of a program does"
+
+
+def group_along(tape: Tape, axes: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the ranks along axes of a mesh that the program names, from this rank. Raises ReadError where there is none."""
+    for named, ranks in tape.meshes:
+        mesh = Mesh(named)
+        if {axis.name for axis in named} >= set(axes) and tape.rank in ranks:
+            return tuple(sorted(ranks[place] for place in mesh.along(ranks.index(tape.rank), axes)))
+    text = f"no mesh of the capture has the axes {', '.join(axes)}"
+    raise ReadError(text, Location(""), "give the mesh of distributed tensors names: `mesh_dim_names`")
 
 
 def with_communicators(capture: Capture) -> Capture:

@@ -277,6 +277,11 @@ program pp=1
         STAGES,
         ("each by the norm of its own", "clipped-by-other-gradients", [("t = all-reduce(s) over pp", "t = identity(s)")]),
     ),
+    *variants(
+        "clipping that divides by the norm of all pipeline stages",
+        STAGES.replace("c = rsqrt(t)", "c = sqrt(t)").replace("mul(g, c)", "div(g, c)"),
+        ("each by the norm of its own", "clipped-by-other-gradients", [("t = all-reduce(s) over pp", "t = identity(s)")]),
+    ),
     *pair(
         "shared expert in what the ranks of the experts sum",
         "bias-added-to-partial",

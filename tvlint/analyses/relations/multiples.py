@@ -127,15 +127,15 @@ def unchanged(terms: Terms, term: int) -> int:
 
 
 def numbered(terms: Terms, term: int) -> tuple[int, tuple[int, ...]]:
-    """Return the value that the term is a multiple of, as `unchanged` does, and the numbers of the run that multiply it."""
+    """Return the value that the term is a multiple of, as `unchanged` does, and the numbers of the run that scale it."""
     numbers: list[int] = []
     while True:
         kept, by_number = _kept(terms, term), _of_number(terms, term)
         if kept is not None:
             term = kept[1]
         elif by_number is not None:
-            term, number = by_number
-            numbers.append(number)
+            numbers += [operand for operand in terms.operands[term] if operand != by_number[0]]
+            term = by_number[0]
         else:
             return term, tuple(numbers)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.scenario import pair
+from tests.scenarios.scenario import correct, pair
 
 SCENARIOS = (
     *pair(
@@ -128,6 +128,33 @@ program
   q = linear(h, v0)
 - y = all-reduce(q) over tp
 + y = all-reduce(q) over ep,tp
+""",
+    ),
+    *correct(
+        "two gradients of a weight that a step takes as one value",
+        """
+mesh dp=2
+weight w f32[8,8]
+input x f32[8,8] dp:S(0)
+input z f32[8,8] dp:S(0)
+loss l f32[] dp:P
+program
+  h = linear(x, w)
+  k = linear(z, w)
+  s = sum(h)
+  e = exp(k)
+  t = sum(e)
+  l = add(s, t)
+  ds, dt = backward l (grad(l))
+  dh = backward s (ds)
+  _, g1 = backward h (dh)
+  de = backward t (dt)
+  dk = backward e (de)
+  _, g2 = backward k (dk)
+  m = add(g1, g2)
+  r = all-reduce(m) over dp
+  c = mul(r, 0.1)
+  sub_(w!, c)
 """,
     ),
 )

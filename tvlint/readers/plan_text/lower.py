@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.dataflow.local_shapes import whole_shape
 from tvlint.analyses.inference.accumulation import with_reducers
 from tvlint.analyses.inference.per_rank_types import with_own_types
 from tvlint.analyses.inference.segments import signature
 from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, for_every_operand, link_gradients
-from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
 from tvlint.readers.plan_text.builder import Draft, Section, is_bare
 from tvlint.readers.plan_text.lexer import nearest
@@ -210,12 +211,21 @@ def _link(draft: Draft, tensors: dict[str, Tensor]) -> None:
             tensors[name] = known = replace(known, gradient=last_ones[0])
         if known is None or known.gradient or known.role is not Role.WEIGHT or name in draft.no_gradient:
             continue
+        if _is_stepped_by_hand(everything, name):
+            continue
         last = (draft.programs or list(draft.segments.values()))[-1].line
         written = ", ".join(f"`{gradient}`" for gradient in gradients[:8])
         last.fail(
             f"weight `{name}` has several gradients, {written}: which is the one it is updated with does not follow",
             f"name that one `grad({name})`, or declare `weight {name} ... gradient NAME`", 0,
         )  # fmt: skip
+
+
+def _is_stepped_by_hand(items: Sequence[object], weight: str) -> bool:
+    """Return whether an operator overwrites the weight, and nothing takes its gradient by the name of the weight."""
+    if any(isinstance(item, Update | ReduceGradients) and weight in item.weights for item in items):
+        return False
+    return any(isinstance(item, Compute) and weight in overwritten(item) for item in items)
 
 
 def _segment(section: Section, operators: list[Operator], everywhere: frozenset[str]) -> Segment:

@@ -497,3 +497,40 @@ def test_a_pass_that_writes_a_plan_otherwise_does_not_hide_what_it_gives(name: s
 )
 def test_an_infinite_number_is_close_to_itself_alone(one: list[float], other: list[float], close: bool) -> None:
     assert is_close(np.array(one), np.array(other), float(np.abs(np.array(other)).max())) == close
+
+
+BOUNDED = "weight w f32[8,8]\ninput x f32[4,8]\nloss l f32[]\nprogram\nh = linear(x, w)\n{made}l: f32[] = mean(z)\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("c = clamp(h, -7.0, 7.0)\nz = sin(c)\n", "c = clamp(h, -7.0)\nz = sin(c)\n"),
+        ("z = clamp(h, max=6.0)\n", "z = clamp(h, max=60.0)\n"),
+        ("z = relu6(h)\n", "z = relu(h)\n"),
+        ("b = le(h, 5.0) || none\nz = where(b, h, 0.0)\n", "z = identity(h)\n"),
+    ],
+)
+def test_a_bound_shows_on_numbers_that_reach_it(one: str, other: str) -> None:
+    verdict = verdict_on(with_backward(BOUNDED.format(made=other)), with_backward(BOUNDED.format(made=one)))
+    assert verdict.outcome is Outcome.REFUTED, verdict.facts
+    assert verdict.reasons[0].name in ("other-numbers", "other-constant")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("z = softmax(h, dim=-1)\n", "e = exp(h)\ns = sum(e, -1, keepdim=True)\nz = div(e, s)\n"),
+        ("z = logsumexp(h, -1)\n", "e = exp(h)\ns = sum(e, -1)\nz = log(s)\n"),
+        ("z = sigmoid(h)\n", "n = neg(h)\ne = exp(n)\ns = add(e, 1.0)\nz = reciprocal(s)\n"),
+        ("z = F.logsigmoid(h)\n", "n = neg(h)\ns = F.softplus(n)\nz = neg(s)\n"),
+        (
+            "z = F.layer_norm(h, [8])\n",
+            "u = mean(h, -1, keepdim=True)\nq = mul(h, h)\nm = mean(q, -1, keepdim=True)\nv = mul(u, u)\nd = sub(m, v)\n"
+            "e = add(d, 1e-5)\nr = rsqrt(e)\nc = sub(h, u)\nz = mul(c, r)\n",
+        ),
+    ],
+)
+def test_what_rounds_otherwise_on_large_numbers_is_not_refuted(one: str, other: str) -> None:
+    verdict = verdict_on(with_backward(BOUNDED.format(made=other)), with_backward(BOUNDED.format(made=one)))
+    assert verdict.outcome is not Outcome.REFUTED, verdict.reasons

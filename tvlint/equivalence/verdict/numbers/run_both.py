@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.equivalence.verdict.declared_results import otherwise_declared
@@ -55,6 +56,9 @@ from tvlint.replay.memory import Memory
 
 _MOST_RUNS = 4 * SEEDS
 """So many runs are made where some of them show a difference: what differs for some data may not show in each."""
+
+_LARGE = 6.0
+"""The greatest of random numbers that a bound of values cuts off, as `clamp(x, -7, 7)` does."""
 
 _NEAR_ZERO = 2**-6
 """The greatest of random numbers beside which what is added to a mean of squares shows."""
@@ -130,6 +134,7 @@ def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN, drops: bool = T
             found.append(each)
         if seed + 1 >= SEEDS and len(found) in (0, SEEDS):
             break
+    found = found or _of_large_numbers(case, below, drops)
     if not found:
         return Agreement()
     invented = found[-1].invented
@@ -145,6 +150,14 @@ def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN, drops: bool = T
     if why or len(found) < SEEDS:
         return NotRun(why or "runs on other numbers agree")
     return found[-1]
+
+
+def _of_large_numbers(case: Case, below: int, drops: bool) -> list[Difference]:
+    """Return the differences of runs on numbers that reach the bounds of values; none where one of them shows no plain one."""
+    runs = (compare_runs(case, random_numbers(seed, below, spread=_LARGE), drops=drops) for seed in range(SEEDS))
+    plain = takewhile(lambda each: isinstance(each, Difference) and each.error > _PLAIN * each.scale, runs)
+    found = [each for each in plain if isinstance(each, Difference)]
+    return found if len(found) == SEEDS else []
 
 
 def _rounded(case: Case) -> Difference | None:

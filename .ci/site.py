@@ -13,15 +13,13 @@ from mkdocs.structure.files import File, Files
 
 from tvlint import __version__
 from tvlint.home import page as address
-from tvlint.rule import Rule
+from tvlint.rule import Rule, labelled
 from tvlint.rulebook.pages import load_rules
 
 WIDTH = 96
 """Letters that a line of a block shows on a page."""
 ROOT = Path(__file__).resolve().parent.parent
-_FENCE = re.compile(r"^(`{3,})(\w+)[ \t]+[^\n]*$", re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
-_LABELS = {"invalid": "Wrong:", "valid": "Right:"}
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -39,12 +37,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Show blocks by their language alone, and lead links to files that are not on the site to the project."""
     own = page.file.src_uri
     text = _moved(markdown, posixpath.join("docs", posixpath.dirname(own))) if (ROOT / "docs" / own).is_file() else markdown
-    return _FENCE.sub(_block, text)
-
-
-def _block(match: re.Match[str]) -> str:
-    label = next((_LABELS[word] for word in match[0].split()[1:] if word in _LABELS), "")
-    return f"{label}\n\n{match[1]}{match[2]}" if label else f"{match[1]}{match[2]}"
+    return labelled(text)
 
 
 def _moved(text: str, folder: str) -> str:

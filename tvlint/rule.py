@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
+from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
+
+_FENCE = Pattern(r"^(`{3,})(\w+)[ \t]+[^\n]*$", re.MULTILINE)
+_LABELS = {"invalid": "Wrong:", "valid": "Right:"}
+
+
+def labelled(markdown: str) -> str:
+    """Return Markdown with its blocks by their language alone, and what a reader is to know of each in front of it."""
+    return _FENCE.sub(_block, markdown)
+
+
+def _block(match: re.Match[str]) -> str:
+    label = next((_LABELS[word] for word in match[0].split()[1:] if word in _LABELS), "")
+    return f"{label}\n\n{match[1]}{match[2]}" if label else f"{match[1]}{match[2]}"
 
 
 class RuleKind(Enum):

@@ -145,6 +145,8 @@ def test_hover_shows_the_setting_the_rule_and_what_follows(client: Client) -> No
     assert text.startswith("### layers-not-divisible-by-pp")
     assert "--num-layers = 25  (num_layers)" in text
     assert "## Why is this bad" in text
+    assert "\nWrong:\n\n```sh\n" in text
+    assert ": ?" not in text
     nothing = {"textDocument": {"uri": client.uri("train.sh")}, "position": {"line": 0, "character": 0}}
     assert client.ask("textDocument/hover", nothing) is None
 

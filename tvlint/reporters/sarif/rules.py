@@ -6,7 +6,7 @@ from typing import Any
 
 from tvlint.findings import Severity
 from tvlint.home import page_of
-from tvlint.rule import Rule, RuleKind
+from tvlint.rule import Rule, RuleKind, labelled
 
 _WITHOUT_PAGE = {
     "refuted-proof": (
@@ -35,7 +35,7 @@ _SHORT = 1024
 def rule_object(name: str, rule: Rule | None, version: str) -> dict[str, Any]:
     """Return the descriptor of a rule, of one of the two outcomes of a proof, or of a name that has no page."""
     if rule is not None:
-        text = "\n\n".join(part for part in (_sentence(rule.summary), rule.explanation.strip()) if part)
+        text = "\n\n".join(part for part in (_sentence(rule.summary), labelled(rule.explanation.strip())) if part)
         described = _descriptor(name, rule.severity, rule.summary, text, rule.kind.value)
         if rule.kind is RuleKind.PROOF:
             described["deprecatedIds"] = ["refuted-proof", "unknown-proof"]

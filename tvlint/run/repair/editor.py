@@ -15,9 +15,9 @@ from typing import TypeVar
 from tvlint.checkout.opening import content, instead
 from tvlint.edits.apply import Text
 from tvlint.findings import Finding, Fix, Problem, Report
-from tvlint.ir.configuration import Configuration, Setting
+from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
-from tvlint.rule import Rule
+from tvlint.rule import Rule, labelled
 from tvlint.rulebook.language.functions import show
 from tvlint.run.judge.check import Rules, check
 from tvlint.run.judge.known_settings import as_known
@@ -129,8 +129,10 @@ def hover(path: str, line: int, column: int, buffers: Buffers, known: Mapping[st
         found = [topology for topology in topologies(document, project.world_size, project) if isinstance(topology, Topology)]
     lines = [] if setting is None else [f"{setting[1].written} = {show(setting[1].value)}  ({setting[1].name})"]
     for topology in found[:1]:
-        lines += ["", *(f"{name}: {show(value)}" for name, value in facts(topology).items())]
-    return Hover("\n\n".join(dict.fromkeys(f"### {rule.name}\n\n{rule.explanation.strip()}" for rule in rules)), tuple(lines))
+        known_facts = {name: value for name, value in facts(topology).items() if not isinstance(value, Unknown) and value != ()}
+        lines += ["", *(f"{name}: {show(value)}" for name, value in known_facts.items())]
+    pages = dict.fromkeys(f"### {rule.name}\n\n{labelled(rule.explanation.strip())}" for rule in rules)
+    return Hover("\n\n".join(pages), tuple(lines))
 
 
 def is_at(place: Location, line: int, column: int) -> bool:

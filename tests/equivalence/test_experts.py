@@ -297,3 +297,13 @@ def test_experts_of_other_groups_are_not_proved(before: str, after: str) -> None
     reference, parallel = _limited_to_groups()
     assert before in parallel
     assert verdict_on(parallel.replace(before, after), reference).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(("number", "proved"), [("0.0", True), ("0", True), ("2.0", False)])
+def test_zeros_are_put_into_parts_of_a_sum_and_other_numbers_are_not(number: str, proved: bool) -> None:
+    text = "weight w f32[8,6]{0}\nbuffer i i64[4,2]\ninput x f32[4,6]{0}\nloss l\nprogram\nh = linear(x, w)\n{1}z = tanh(t)\n"
+    put = f"s = scatter(h, 1, i, {number})\n"
+    reference = text.format("", f"{put}t = identity(s)\n") + "l: f32[] = mean(z)\n"
+    parallel = "mesh tp=2\n" + text.format(" tp:S(1)", f"{put}t = all-reduce(s) over tp\n") + "l: f32[] = mean(z)\n"
+    verdict = verdict_on(with_backward(parallel), with_backward(reference))
+    assert (verdict.outcome is Outcome.PROVED) == proved

@@ -342,7 +342,8 @@ def _scatter(call: Call) -> Bound:
     source, place = ((*names[:dim], part, *names[dim + 1 :]) for part in ("source", "place"))
     if number is not None:
         bound = _chosen(source, place, source)
-        return replace(bound, whole=frozenset({"source", "place"}), linear=(), attributes=("scatter", number))
+        linear = () if number else bound.linear
+        return replace(bound, whole=frozenset({"source", "place"}), linear=linear, attributes=("scatter", number))
     return Bound(
         (source, place, place),
         (source,),

@@ -34,6 +34,7 @@ PROGRAMS = {
     "megatron_gpt_experts_alltoall": ("megatron_gpt_experts_reference", "dp 2", "29"),
     "megatron_main_experts_allgather_tp2": ("megatron_main_experts_reference", "tp 2", "29"),
     "megatron_main_experts_alltoall_tp2": ("megatron_main_experts_reference", "tp 2", "29"),
+    "megatron_main_experts_parts_tp2": ("megatron_main_experts_parts_reference", "tp 2", "29"),
     "megatron_main_experts_cp2": ("megatron_main_experts_cp2_reference", "cp 2", "19"),
     "megatron_main_eight_experts_tp2_dp2": ("megatron_main_eight_experts_reference", "dp 2 x tp 2", "45"),
     "pretrain_gpt_llama_tp2_dp2": ("pretrain_gpt_llama_reference", "dp 2 x tp 2", "9"),
@@ -109,6 +110,36 @@ def test_what_experts_on_two_axes_give_is_summed(reduce: str, tmp_path: Path, mo
         for line in lines_of("megatron_main_eight_experts_tp2_dp2")
     ]
     report = prove_pair(Pair(written(tmp_path, lines), path_of("megatron_main_eight_experts_reference")))
+    assert not any(verdict.outcome is Outcome.PROVED for verdict in report.verdicts)
+
+
+def is_of_parts(line: Line, kind: str) -> bool:
+    """Return whether a line is a collective of parts of several lengths, each a tensor of its own."""
+    return line.get("communication") == kind and max(len(line["inputs"]), len(line["outputs"])) == 2
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        ("reduce-scatter", lambda line: {"reduce": "avg"}),
+        ("reduce-scatter", lambda line: {"reduce": "max"}),
+        ("reduce-scatter", lambda line: {"inputs": line["inputs"][::-1]}),
+        ("all-gather", lambda line: {"outputs": line["outputs"][::-1]}),
+    ],
+    ids=["averaged", "greatest", "parts exchanged", "gathered in another order"],
+)
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_parts_of_several_lengths_are_put_together_as_their_ranks_hold_them(
+    kind: str, changed: Callable[[Line], Line], phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = [
+        {**line, **changed(line)} if is_of_parts(line, kind) and line["phase"] == phase else line
+        for line in lines_of("megatron_main_experts_parts_tp2")
+    ]
+    assert lines != list(lines_of("megatron_main_experts_parts_tp2"))
+    report = prove_pair(Pair(written(tmp_path, lines), path_of("megatron_main_experts_parts_reference")))
     assert not any(verdict.outcome is Outcome.PROVED for verdict in report.verdicts)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import ProcessGroup
+from torch._C._distributed_c10d import ProcessGroup, Work
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tvlint.capture.encoding import tensors_in
 
@@ -56,6 +57,26 @@ _FUNCTIONAL = {
 """Operators of `_c10d_functional`, each with its kind."""
 
 _WRITES_NOTHING = frozenset({"send", "barrier"})
+
+
+_GATHER = "c10d.allgather_.default"
+
+
+def run(name: str, func: Any, args: Any, kwargs: Any, arguments: dict[str, Any]) -> Any:
+    """Run an operator; an all-gather of parts of unequal lengths, of which gloo has none, as one of parts that are padded."""
+    parts = arguments["output_tensors"][0] if name == _GATHER else []
+    if len({part.shape[:1] for part in parts}) < 2 or len({part.shape[1:] for part in parts}) > 1:
+        return func(*args, **kwargs)
+    (given,), outputs = arguments["input_tensors"], arguments["output_tensors"]
+    with _disable_current_modes():
+        padded = given.new_zeros((max(map(len, parts)), *given.shape[1:]))
+        padded[: len(given)] = given
+        gathered = [torch.empty_like(padded) for _ in parts]
+        _, work = func(**{**arguments, "input_tensors": [padded], "output_tensors": [gathered]})
+        Work.unbox(work).wait()
+        for part, whole in zip(parts, gathered, strict=True):
+            part.copy_(whole[: len(part)])
+    return outputs, work
 
 
 def communication(name: str, arguments: dict[str, Any], result: Any, identify: Identify) -> dict[str, Any] | None:

@@ -120,7 +120,8 @@ def _reduce(args: Any, launch: Launch, tell: Tell) -> None:
     for name, value in before.items():
         now = getattr(args, name, None)
         if value not in (None, now):
-            tell(f"`{_spelled(name)}` {value} reduced to {now}" if now else f"`{_spelled(name)} {value}` left out")
+            change = "raised" if isinstance(value, int) and isinstance(now, int) and now > value else "reduced"
+            tell(f"`{_spelled(name)}` {value} {change} to {now}" if now else f"`{_spelled(name)} {value}` left out")
 
 
 def _reduce_sequence(args: Any, sequence: int) -> None:

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from tvlint.capture.communication import communication
+from tvlint.capture.communication import communication, run
 from tvlint.capture.encoding import LEFT_OUT, bytes_of, dtype_name, encode, tensors_in
 from tvlint.capture.places import Places
 
@@ -266,7 +266,7 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         for tensor in tensors_in(list(arguments.values())):
             self.identify(tensor)
-        result = func(*args, **kwargs)
+        result = run(name, func, args, kwargs, arguments)
         event = communication(name, arguments, result, lambda tensor: self.identify(tensor, True))
         if event is None:
             event = {"op": name, "arguments": {}, "outputs": [self.identify(each, True) for each in tensors_in(result)]}
@@ -289,9 +289,11 @@ class Recorder(TorchDispatchMode):
 
     def _before(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator before the step, and keep a message for the step that the rank begins with it."""
-        result = func(*args, **kwargs)
+        if not name.startswith("c10d."):
+            return func(*args, **kwargs)
+        arguments = _arguments(func, args, kwargs)
+        result = run(name, func, args, kwargs, arguments)
         if self.early is not None and not self.away and name in _MESSAGES:
-            arguments = _arguments(func, args, kwargs)
             read: dict[str, Any] = {} if name == _RECEIVE else {"tensors": []}  # what is sent before the step is no part of it
             self.early.append(_Early(name, arguments | read, self.mark({}), _work(result)))
         return result

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from math import prod
 
 from tvlint.readers.capture.lifting.program import (
@@ -28,7 +29,6 @@ from tvlint.readers.capture.tapes.windows import (
     Narrow,
     View,
     count,
-    flat,
     is_flat,
     span,
 )
@@ -117,10 +117,12 @@ class Collectives(Storages):
         elif event.kind == "all-gather" and len(event.inputs) == 1 and len(event.outputs) == ranks:
             value = self.read(event.inputs[0], event.mark)
             type = self.program.types[value]
-            shape = (ranks * (type.shape[0] if type.shape else 1), *type.shape[1:])
+            splits = self._unequal_parts(event.outputs)
+            shape = (sum(splits) or ranks * (type.shape[0] if type.shape else 1), *type.shape[1:])
             if not type.shape:
                 value = self._move(value, View((1,)), event.mark)
-            self._write_parts(self._exchange(event, value, Type(shape, type.dtype), 0) if ranks > 1 else value, event)
+            whole = Type(shape, type.dtype)
+            self._write_parts(self._exchange(replace(event, splits=splits), value, whole, 0) if ranks > 1 else value, event)
         elif event.kind == "reduce-scatter" and self._is_in_place(event):
             self._scatter_in_place(event)
         elif event.kind == "reduce-scatter" and len(event.inputs) == len(event.outputs) == 1:
@@ -128,7 +130,8 @@ class Collectives(Storages):
         elif event.kind == "reduce-scatter" and len(event.outputs) == 1 and len(event.inputs) == ranks:
             target = windows[event.outputs[0]]
             joined = self._together(event, target, ranks)
-            self.write(event.outputs[0], self._exchange(event, joined, Type(target.shape, target.dtype), 0))
+            stated = replace(event, splits=self._unequal_parts(event.inputs))
+            self.write(event.outputs[0], self._exchange(stated, joined, Type(target.shape, target.dtype), 0))
         elif event.kind == "all-to-all" and len(event.inputs) == len(event.outputs) == 1:
             target = windows[event.outputs[0]]
             value = self.read(event.inputs[0], event.mark)
@@ -144,24 +147,41 @@ class Collectives(Storages):
         shapes = {self.tape.windows[number].shape for number in (*event.inputs, *event.outputs)}
         return ranks > 1 and len(event.inputs) == len(event.outputs) == ranks and len(shapes) == 1 and shapes != {()}
 
+    def _unequal_parts(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Return how long the tensors of the ranks are, if not all are equally long."""
+        lengths = tuple(shape[0] if shape else 1 for shape in (self.tape.windows[number].shape for number in numbers))
+        return lengths if len(set(lengths)) > 1 else ()
+
     def _together(self, event: Communication, part: Window, ranks: int) -> str:
         """Return what is sent to the ranks one after the other, `part` the window of one of them."""
+        shape = (sum(self._unequal_parts(event.inputs)) or ranks * (part.shape[0] if part.shape else 1), *part.shape[1:])
+        whole = self._side_by_side(event.inputs, shape)
+        if whole is not None:
+            return self._read(whole, event.mark)
         values = tuple(Ref(self.read(number, event.mark)) for number in event.inputs)
-        shape = (ranks * (part.shape[0] if part.shape else 1), *part.shape[1:])
         joined = self.program.fresh(Type(shape, part.dtype))
         self.program.nodes.append(Apply("cat", {"tensors": values, "dim": 0}, (joined,), event.mark))
         return joined
 
+    def _side_by_side(self, numbers: Sequence[int], shape: tuple[int, ...]) -> Window | None:
+        """Return the window of this shape that tensors make up which lie in a storage one behind the other."""
+        parts = [self.tape.windows[number] for number in numbers]
+        is_row = all(map(is_flat, parts)) and all(_follows(*both) for both in pairwise(parts))
+        if not is_row or sum(map(count, parts)) != prod(shape):
+            return None
+        return Window(parts[0].storage, parts[0].offset, shape, strides_of(shape), parts[0].dtype)
+
     def _write_parts(self, made: str, event: Communication) -> None:
         """Write what comes from the ranks one after the other into the tensors that take it."""
-        targets = [self.tape.windows[result] for result in event.outputs]
-        joined = flat(targets[0].storage, targets[0].offset, span(targets[-1])[1], targets[0].dtype)
-        if all(map(is_flat, targets)) and all(_follows(*both) for both in pairwise(targets)):
-            self._put(joined, self._move(made, View(joined.shape), event.mark))
+        shape = self.program.shape(made)
+        whole = self._side_by_side(event.outputs, shape)
+        if whole is not None:
+            self._put(whole, made)
             return
-        size = self.program.shape(made)[0] // len(event.outputs) if len(event.outputs) > 1 else 0
-        for place, result in enumerate(event.outputs):
-            part = self._move(made, Narrow(0, place * size, size), event.mark) if size else made
+        several = len(event.outputs) > 1
+        sizes = self._unequal_parts(event.outputs) or [shape[0] // len(event.outputs)] * len(event.outputs)
+        for result, size, end in zip(event.outputs, sizes, accumulate(sizes), strict=True):
+            part = self._move(made, Narrow(0, end - size, size), event.mark) if several else made
             if self.program.shape(part) != self.tape.windows[result].shape:
                 part = self._move(part, View(self.tape.windows[result].shape), event.mark)
             self.write(result, part)

@@ -84,7 +84,9 @@ class Storages:
 
     def read(self, number: int, mark: Mark) -> str:
         """Return the value of a tensor."""
-        window = self.tape.windows[number]
+        return self._read(self.tape.windows[number], mark)
+
+    def _read(self, window: Window, mark: Mark) -> str:
         entries = self.storages.setdefault(window.storage, [])
         for entry in reversed(entries):
             if entry.window == window:
@@ -106,7 +108,7 @@ class Storages:
         whole = whole_of(window, self.named, self.before) if 0 not in window.shape else None
         if whole is not None and all(entry.window != whole for entry in entries):
             self._give(whole, mark)
-            return self.read(number, mark)
+            return self._read(window, mark)
         return self._give(window, mark)
 
     def _give(self, window: Window, mark: Mark) -> str:

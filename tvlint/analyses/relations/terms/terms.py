@@ -59,6 +59,8 @@ class Terms:
         """The signs of the elements of sums of products, by term."""
         self.cuts: dict[int, set[tuple[int, int]]] = {}
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
+        self.views: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+        """Shapes that the reference views as others."""
         self.slices: dict[tuple[int, int, int, int], tuple[int, tuple[int, ...], tuple[int, Fraction]]] = {}
         """Slices of sums of products, by term, dimension and ends: the term, which dimensions it has, and the constant."""
         self.wider: dict[int, tuple[RangeOfSum, ...]] = {}

@@ -86,12 +86,16 @@ def readings(world: World, value: Value, after: tuple[int, ...]) -> tuple[Readin
 
 
 def viewed(world: World, value: Value, choices: Sequence[Reading]) -> Value:
-    """Return the relation of a view: the first of its readings that the table of terms has, else the first of the fewest
-    pieces.
+    """Return the relation of a view: the first of its readings that the table of terms has, else the one of the fewest pieces,
+    of those whose shapes the reference views as each other, if there are any.
     """
-    plain = world.values.out_of_pieces(value)
+    plain, views = world.values.out_of_pieces(value), world.terms.views
+    before = world.terms.shape[plain.term]
     known = (choice for choice in choices if world.terms.find(choice[0], (plain.term,), *choice[1:3]) is not None)
-    head, shape, slot, pieces = next(known, None) or min(choices, key=lambda choice: sum(map(len, choice[3])))
+    alike = [choice for choice in choices if (before, choice[1]) in views] or choices
+    head, shape, slot, pieces = next(known, None) or min(alike, key=lambda choice: sum(map(len, choice[3])))
+    if world.terms.sealed < 0:
+        views.add((before, shape))
     term = _in_arithmetic(world, plain.term, [(given, 1 + len(rest)) for given, rest in head[1]], shape, slot)
     if term is None:
         term = world.terms.term(head, (plain.term,), shape, slot)

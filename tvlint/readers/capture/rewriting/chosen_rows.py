@@ -534,7 +534,8 @@ class _Rewriting:
             return False
         (name,), (made,) = node.inputs, node.outputs
         if name in self.rows:
-            self._sent(node, self.rows[name])
+            rows = self.rows[name]
+            (self._sent if node.kind == "all-to-all" else self._shared)(node, rows)
             return True
         shapes = self.program.shape(name), self.program.shape(made)
         if node.dim != 0 or not all(shapes) or node.kind not in ("all-gather", "reduce-scatter"):
@@ -595,10 +596,29 @@ class _Rewriting:
         around = (place * width, (len(node.group) - 1 - place) * width)
         return part if call.attributes.get("pad") == around else ""
 
+    def _shared(self, node: Exchange, rows: Rows) -> None:
+        """Gather the tokens of ranks that each hold a part of the same experts, or add up what these give for the tokens."""
+        ranks, shape, parts = len(node.group), self.program.shape(rows.value), self._parts(node.group)
+        if node.kind not in ("all-gather", "reduce-scatter") or node.dim != 0 or rows.row or not rows.is_whole or ranks < 2:
+            raise _NotRowsError
+        gathers = node.kind == "all-gather"
+        of_rank = rows.ranks if gathers else rows.ranks // ranks
+        pieces = rows.pieces if gathers else rows.pieces[: len(rows.pieces) // ranks]
+        of_all = tuple((expert, member * of_rank + rank) for member in range(ranks) for expert, rank in pieces)
+        wide = [length * part if gathers else length // part for length, part in zip(rows.tokens.shape, parts, strict=True)]
+        if not gathers and of_all != rows.pieces:
+            raise _NotRowsError
+        value = self.view(rows.value, (rows.experts, *rows.tokens.shape, *shape[1:]), node.mark)
+        for dim, group in self._stages(node.group, parts[0]):
+            value = self._along(node, value, group, 1 + dim)
+        value = self.view(value, (rows.experts * prod(wide), *shape[1:]), node.mark)
+        tokens = replace(rows.tokens, shape=(wide[0], wide[1]))
+        self.rows[node.outputs[0]] = Rows(value, of_all if gathers else pieces, rows.experts, tokens, rows.is_zero)
+
     def _sent(self, node: Exchange, rows: Rows) -> None:
         """Send the tokens of this rank to the ranks that hold their experts, or back."""
         ranks, shape = len(node.group), self.program.shape(rows.value)
-        if node.kind != "all-to-all" or rows.row or not rows.is_whole or ranks < 2:
+        if rows.row or not rows.is_whole or ranks < 2:
             raise _NotRowsError
         (first, second), parts = rows.tokens.shape, self._parts(node.group)
         stages = self._stages(node.group, parts[0])

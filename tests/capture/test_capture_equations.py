@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from tvlint.ir.operators import Compute, Literal
+from tvlint.ops.families.experts import ANY_ORDER
+from tvlint.ops.spec import Call as TableCall
 from tvlint.ops.spelling import OF_FLAGS
+from tvlint.ops.table import spec_of
 from tvlint.readers.capture.lifting.equations.table import ALL, EQUATIONS
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, lift
 from tvlint.readers.capture.lifting.program import Apply, Argument, Exchange, GivenValue, Program, Ref, RootValue, Type
@@ -737,6 +740,19 @@ def test_what_is_cast_to_a_flag_is_whether_it_is_other_than_zero() -> None:
     whole = bench.give("x", np.where(MASK, 2.0, 0.0))
     bench.program.nodes.append(Apply("aten._to_copy.default", {"self": whole, "dtype": "bool"}, (made,), Mark(micro_batch=0)))
     np.testing.assert_array_equal(bench.run(made), MASK)
+
+
+def test_the_greatest_in_any_order_are_another_operator_than_the_greatest_in_order() -> None:
+    bench = Bench()
+    bench.apply("topk", {"self": X, "k": 2, "sorted": False}, -np.sort(-X, 1)[:, :2])
+    (call,) = lift(bench.program, EQUATIONS).nodes
+    assert isinstance(call, Call)
+    assert call.attributes["sorted"] is False
+    spec = spec_of(call.op)
+    assert spec is not None
+    bound = [spec.bind(TableCall(call.op, ((3, 4),), {"k": 2, "dim": 1, "sorted": falls})) for falls in (True, False)]
+    assert bound[0].attributes != bound[1].attributes
+    assert [each.assumption for each in bound] == ["", ANY_ORDER]
 
 
 def test_an_operator_of_other_arguments_is_left_as_it_is() -> None:

@@ -18,9 +18,12 @@ from tvlint.ops.spec import Bound, Call, MisfitError, OpSpec, Trait, Unsupported
 SAME_ORDER = "a sort that need not be `stable` puts equal elements into one order wherever it sorts the same ones"
 """What is taken on trust where equal elements are sorted: torch leaves their order open."""
 
+ANY_ORDER = "a `topk` that need not be `sorted` puts the greatest into one order wherever it takes them of the same elements"
+"""What is taken on trust of the greatest elements in any order: torch leaves that order open."""
+
 
 def _top(call: Call) -> Bound:
-    """Return the `k` greatest of the last dimension and their places, greatest first."""
+    """Return the `k` greatest of the last dimension and their places, greatest first, or in an order of its own."""
     call = call.with_arguments("k", "dim", "largest", "sorted")
     call.reject_unknown("k", "dim", "largest", "sorted")
     call.expect(1)
@@ -30,16 +33,19 @@ def _top(call: Call) -> Bound:
         raise UnsupportedError(f"`{call.op}` of {k} of shape {shape}")
     if k > shape[-1]:
         raise MisfitError(f"`{call.op}` of {k} of shape {shape}", f"there are {shape[-1]} to choose from")
-    if not call.flag("largest", True) or not call.flag("sorted", True):
-        raise UnsupportedError(f"`{call.op}` that is not of the greatest in order")
-    return Bound(((*names, "e"),), ((*names, "k"),) * 2, whole=frozenset({"e", "k"}), attributes=(k,), sizes={"k": k})
+    if not call.flag("largest", True):
+        raise UnsupportedError(f"`{call.op}` that is not of the greatest")
+    falls = call.flag("sorted", True)
+    attributes, trust = ((k,), "") if falls else ((k, "any order"), ANY_ORDER)
+    made = ((*names, "k"),) * 2
+    return Bound(((*names, "e"),), made, whole=frozenset({"e", "k"}), attributes=attributes, sizes={"k": k}, assumption=trust)
 
 
 def _greatest(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
     """Return by an exchange of neighbours, as often as there are places to fill; of equal ones the first."""
     import numpy as np
 
-    x, (k,) = operands[0], bound.attributes
+    x, k = operands[0], bound.attributes[0]
     count = x.shape[-1]
     values = [x[..., i] for i in range(count)]
     places = [np.full(x.shape[:-1], i, dtype=int) for i in range(count)]

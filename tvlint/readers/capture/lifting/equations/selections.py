@@ -491,10 +491,11 @@ def _number_put(lifting: Lifting, node: Apply) -> bool:
 
 
 def _top(lifting: Lifting, node: Apply) -> bool:
-    options = tuple(node.arguments.get(name, True) for name in ("largest", "sorted"))
-    if options != (True, True):
+    falls = node.arguments.get("sorted", True)
+    if node.arguments.get("largest", True) is not True or not isinstance(falls, bool):
         return False
-    return lifting.call(node, "torch.topk", (given(node, "self"), whole(given(node, "k"))), dim=_dim(lifting, node))
+    order = {} if falls else {"sorted": False}
+    return lifting.call(node, "torch.topk", (given(node, "self"), whole(given(node, "k"))), dim=_dim(lifting, node), **order)
 
 
 def _rows(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
@@ -551,7 +552,7 @@ EQUATIONS = (
     Equation("scatter", "scatter(x, dim, index, y) of tensors is torch.scatter", _put_at("torch.scatter")),
     Equation("scatter", "scatter(0, -1, index, 1) with one index for each row is one_hot(index)", _one_hot),
     Equation("scatter", "scatter(x, dim, index, c) of a number c is torch.scatter of c throughout", _number_put),
-    Equation("topk", "topk(x, k, dim) of the greatest in order is torch.topk", _top),
+    Equation("topk", "topk(x, k, dim, sorted) of the greatest is torch.topk", _top),
     Equation("sort", "sort(x, stable, dim, descending) is torch.sort", _ordered),
     Equation("argmax", "argmax(x, dim) is torch.argmax", _place_of_greatest),
     Equation("index", "x[0, 1, .., n - 1] of n rows is x", _all_rows),

@@ -669,6 +669,8 @@ _SPECIAL = {
     "torch.sum": _Emit.reduction,
     "torch.mean": _Emit.reduction,
     "torch.amax": _Emit.reduction,
+    "torch.amin": _Emit.reduction,
+    "torch.logsumexp": _Emit.reduction,
     "torch.triu": _Emit.triangle,
     "torch.tril": _Emit.triangle,
     "torch.softmax": _Emit.along,

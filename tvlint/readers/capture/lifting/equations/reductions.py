@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from tvlint.ir.operators import Literal
@@ -36,18 +37,6 @@ def _sum_of_ones(lifting: Lifting, node: Apply) -> bool:
         return False
     lifting.numbers[node.outputs[0]] = number * prod(lifting.shape(name)[dim] for dim in _dims(lifting, node))
     return False
-
-
-def _sum(lifting: Lifting, node: Apply) -> bool:
-    return _reduced(lifting, node, "torch.sum")
-
-
-def _mean(lifting: Lifting, node: Apply) -> bool:
-    return _reduced(lifting, node, "torch.mean")
-
-
-def _greatest(lifting: Lifting, node: Apply) -> bool:
-    return _reduced(lifting, node, "torch.amax")
 
 
 def _greatest_with_places(lifting: Lifting, node: Apply) -> bool:
@@ -150,11 +139,18 @@ def _softmax_gradient(lifting: Lifting, node: Apply) -> bool:
     return lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
 
 
+_REDUCTIONS = ("sum", "mean", "amax", "amin", "logsumexp")
+
 EQUATIONS = (
     Equation("sum", "the sum of n times the same number is n times the number", _sum_of_ones),
-    Equation("sum", "sum(x, dims) is torch.sum, over all dimensions where none is given", _sum),
-    Equation("mean", "mean(x, dims) is torch.mean, over all dimensions where none is given", _mean),
-    Equation("amax", "amax(x, dims) is torch.amax", _greatest),
+    *(
+        Equation(
+            name,
+            f"{name}(x, dims) is torch.{name}, over all dimensions where none is given",
+            partial(_reduced, op=f"torch.{name}"),
+        )
+        for name in _REDUCTIONS
+    ),
     Equation("max", "max(x, dim) is torch.amax, and the places of the greatest", _greatest_with_places),
     Equation("expand", "the gradient of a sum is its result's gradient, expanded", _spread),
     Equation("div", "the gradient of a mean is its result's gradient, expanded and divided by the count", _mean_gradient),

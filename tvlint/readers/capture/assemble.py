@@ -548,6 +548,10 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     optimizers = sorted({name for each_prepared in prepared for name in each_prepared.lifted.program.updated.values()})
     if optimizers:
         said.append(f"the step of the optimizer itself (`{'`, `'.join(optimizers)}`) is not compared")
+    buffers = sorted({name for tape in capture.tapes for name in tape.changed_buffers})
+    if buffers:
+        more = f" and in {len(buffers) - 1} more" if len(buffers) > 1 else ""
+        said.append(f"what the step leaves in the buffer `{buffers[0]}`{more} is not compared")
     reads = [event for tape in capture.tapes for event in tape.events if isinstance(event, Operation)]
     lines = sorted({_line(event) for event in reads if event.op == "aten._local_scalar_dense.default" and _line(event)})
     if lines:

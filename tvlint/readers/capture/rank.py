@@ -12,7 +12,7 @@ from tvlint.ir.mesh import Axis
 from tvlint.ir.operators import Group, ReduceGradients
 from tvlint.readers.capture.emit import Emitter, Run, Shape
 from tvlint.readers.capture.lifting.calls import PUT, SELECT
-from tvlint.readers.capture.lifting.dead import with_nothing_in_unread_counts, without_dead
+from tvlint.readers.capture.lifting.dead import with_nothing_in_unread_collectives, without_dead
 from tvlint.readers.capture.lifting.equations.table import EQUATIONS
 from tvlint.readers.capture.lifting.factors import Factors, misfit
 from tvlint.readers.capture.lifting.lift import (
@@ -84,7 +84,7 @@ def prepare(
     for text, mark in (*unread, *misfits):
         if text:
             raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
-    lifted = _with_rows_of_experts(with_nothing_in_unread_counts(without_dead(lifted)), tokens)
+    lifted = _with_rows_of_experts(with_nothing_in_unread_collectives(without_dead(lifted)), tokens)
     lifted = with_dimensions(without_expansions(without_dead(lifted)))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(with_scaled_addends(lifted))))
     reduced = reducers_of(lifted)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvlint.ir.operators import Literal
-from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of, outputs_of, read_in
 from tvlint.readers.capture.lifting.program import Exchange
 
@@ -30,10 +29,10 @@ def without_dead(lifted: Lifted) -> Lifted:
     return replace(lifted, nodes=kept[::-1])
 
 
-def with_nothing_in_unread_counts(lifted: Lifted) -> Lifted:
-    """Return the program with zeros in the collectives of whole numbers whose results nothing reads.
+def with_nothing_in_unread_collectives(lifted: Lifted) -> Lifted:
+    """Return the program with zeros in the collectives whose results nothing reads.
 
-    So ranks tell each other how many tokens they send; the collective itself stays, since the others wait for it.
+    So ranks tell each other how many tokens they send or have sent; the collective itself stays, since the others wait for it.
     """
     read = read_in(lifted)
     read |= {name for name, _ in lifted.gradients.values()} | {root.value for root in lifted.roots}
@@ -41,9 +40,8 @@ def with_nothing_in_unread_counts(lifted: Lifted) -> Lifted:
     for node in lifted.nodes:
         if isinstance(node, Exchange) and len(node.inputs) == 1 and read.isdisjoint(node.outputs):
             type = lifted.program.types[node.inputs[0]]
-            if holds_whole_numbers(type.dtype):
-                zeros = lifted.program.fresh(type)
-                nodes.append(Call("torch.zeros", (Literal(type.shape),), {"dtype": type.dtype}, (zeros,), node.mark))
-                node = replace(node, inputs=(zeros,))
+            zeros = lifted.program.fresh(type)
+            nodes.append(Call("torch.zeros", (Literal(type.shape),), {"dtype": type.dtype}, (zeros,), node.mark))
+            node = replace(node, inputs=(zeros,))
         nodes.append(node)
     return replace(lifted, nodes=nodes)

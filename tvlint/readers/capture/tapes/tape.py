@@ -214,6 +214,15 @@ class Tape:
                 return mesh.coordinates(ranks.index(self.rank))[axis], mesh.axis_size(axis)
         return 0, 1
 
+    @property
+    def changed_buffers(self) -> frozenset[str]:
+        """Return the buffers that an operation of the step overwrites."""
+        written = {
+            self.windows[number].storage for event in self.events if isinstance(event, Operation) for number in event.writes
+        }
+        named = (event for event in self.events if isinstance(event, Named) and event.role == "buffer")
+        return frozenset(event.name for event in named if self.windows[event.window].storage in written)
+
 
 @dataclass(frozen=True, slots=True)
 class Capture:

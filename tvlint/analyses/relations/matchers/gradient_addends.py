@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.single_plan import Alone
-from tvlint.analyses.relations.derivation.state import Held, Pulled
+from tvlint.analyses.relations.derivation.state import Held, Pulled, Stepped
 from tvlint.analyses.relations.matchers.parted import Index
 from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.terms.loss_identities import gradients_added, is_gradient, multiplied
@@ -43,9 +43,12 @@ def _addends(terms: Terms, term: int) -> Counter[tuple[int, Fraction]]:
 
 def _added_again(projection: Projection) -> Iterator[Defect]:
     """Yield the operators that add a gradient to a sum that has it already."""
-    alone, reported = projection.alone, set[int]()
+    alone, reported, seen = projection.alone, set[int](), set[tuple[int, Held | None]]()
     terms, index = alone.world.terms, Index(projection)
     for rank, operator, term, of in _sums(alone):
+        if (term, of) in seen:
+            continue
+        seen.add((term, of))
         for (gradient, factor), count in _addends(terms, term).items():
             given = _given(alone, gradient, of) if count > 1 and gradient not in reported else []
             if not given or count <= _uses(given):
@@ -91,23 +94,25 @@ def _uses(given: list[Pulled]) -> int:
 def _left_out_of_copies(projection: Projection) -> Iterator[Defect]:
     """Yield the steps of a copy of a weight with some of the gradients alone that step another copy."""
     alone, tensors = projection.alone, projection.plan.tensors
-    terms, held = alone.world.terms, dict[object, dict[int, set[int]]]()
+    terms, held, known = alone.world.terms, dict[object, dict[int, set[int]]](), dict[int, set[int]]()
+    steps: dict[object, list[Stepped]] = {}
     for step in alone.derived.steps:
-        value = step.gradient
-        if value is not None and not value.leaves and value.fold is None and step.weight in tensors:
-            copies = held.setdefault((tensors[step.weight].logical or step.weight, value.box), {})
-            copies.setdefault(step.rank, set()).update(gradient for gradient, _ in _addends(terms, value.term))
-    for step in alone.derived.steps:
-        value = step.gradient
-        copies = held.get((tensors[step.weight].logical or step.weight, value.box), {}) if value is not None else {}
-        added = copies.get(step.rank, set())
-        more = [
-            rank
-            for rank, gradients in copies.items()
-            if added < gradients and all(is_gradient(terms, each) for each in gradients)
-        ]
-        if added and more:
-            others = describe(tuple(sorted(more)), projection.plan.mesh)
-            text = f"`{step.weight}` is updated on {{ranks}} with a part of the gradients that {others} updates it with"
-            defect = Defect("divergent-replicas", True, text, step.rank, repair="update all copies with one sum")
-            yield at(step.operator, alone.operators.segment_of(step.operator), defect)
+        value, tensor = step.gradient, tensors.get(step.weight)
+        if value is not None and not value.leaves and value.fold is None and tensor is not None:
+            if value.term not in known:
+                known[value.term] = {gradient for gradient, _ in _addends(terms, value.term)}
+            key = (tensor.logical or step.weight, value.box)
+            held.setdefault(key, {}).setdefault(step.rank, set()).update(known[value.term])
+            steps.setdefault(key, []).append(step)
+    for copied, copies in held.items():
+        every = set[int]().union(*copies.values())
+        if all(len(added) == len(every) for added in copies.values()) or not all(is_gradient(terms, each) for each in every):
+            continue
+        for step in steps[copied]:
+            added = copies[step.rank]
+            more = [rank for rank, gradients in copies.items() if added < gradients]
+            if added and more:
+                others = describe(tuple(sorted(more)), projection.plan.mesh)
+                text = f"`{step.weight}` is updated on {{ranks}} with a part of the gradients that {others} updates it with"
+                defect = Defect("divergent-replicas", True, text, step.rank, repair="update all copies with one sum")
+                yield at(step.operator, alone.operators.segment_of(step.operator), defect)

@@ -156,6 +156,13 @@ def argument(op: str, name: str, value: Any) -> Change:
     return changed
 
 
+def into_another(line: Line) -> Line:
+    """Return a line whose activation is put into a weight, which the line does not say."""
+    if line.get("op") != "aten.gelu.default":
+        return line
+    return {**line, "op": "aten.gelu.out", "arguments": {**line["arguments"], "out": {"t": 0}}}
+
+
 def in_place_on_the_other(line: Line) -> Line:
     """Return a line with the operands of an addition in place exchanged, which overwrites the same tensor as before."""
     if line.get("op") != "aten.add_.Tensor" or line["phase"] == "optimizer":
@@ -227,6 +234,26 @@ def in_place_on_the_other(line: Line) -> Line:
         ("tensor_parallel_mlp", "mlp", argument("aten.clone.default", "self", ...), ""),
         ("flat_shards", "flat_shards_reference", argument("aten.cat.default", "tensors", []), ""),
         ("causal_lm", "causal_lm_reference", argument("aten.embedding.default", "weight", -7), ""),
+        (
+            "data_parallel", "data_parallel_reference", argument("aten.expand.default", "size", [16, 16]),
+            "`aten.expand.default` gives another size than it is asked for",
+        ),
+        (
+            "padded_sentences", "padded_sentences_reference",
+            argument("aten.embedding_dense_backward.default", "num_weights", 21), "another size than it is asked for",
+        ),
+        (
+            "padded_sentences", "padded_sentences_reference", argument("aten._log_softmax.default", "half_to_float", True),
+            "another type than it is asked for",
+        ),
+        (
+            "images", "images_reference", argument("aten.nll_loss_backward.default", "weight", {"t": 7}),
+            "no equation says what `aten.nll_loss_backward.default` does with `weight`",
+        ),
+        (
+            "data_parallel", "data_parallel_reference", into_another,
+            "does not say that it overwrites the tensor for its result",
+        ),
     ], 3),
 )  # fmt: skip
 def test_what_no_program_records_is_not_proved(

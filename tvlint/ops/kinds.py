@@ -20,8 +20,10 @@ class Kind(IntEnum):
     """What a tensor holds; a function of several kinds takes each for the last of them."""
 
     FLAGS = 0
-    WHOLE = 1
-    REAL = 2
+    COUNTS = 1
+    """Whole numbers of which none is negative."""
+    WHOLE = 2
+    REAL = 3
 
 
 _KEEPS = frozenset({
@@ -57,16 +59,19 @@ def kinds_made(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Ki
     dtype = bound.attributes[1] if Trait.FILLED in traits else operator.attributes.get("dtype")
     if Trait.CONVERSION in traits:
         return [kind_of(bound.attributes[0]) if bound.attributes else given[-1]] * results
-    if dtype is not None:
+    counts = Trait.ORDER in traits or (Trait.POSITIONS in traits and all(map(_is_count, bound.attributes[:2])))
+    if dtype is not None and not (counts and kind_of(dtype) is Kind.WHOLE):
         return [kind_of(dtype)] * results
-    if not given or Trait.ORDER in traits:
-        whole = Trait.ORDER in traits or (Trait.POSITIONS in traits and not any(map(_is_real, bound.attributes)))
-        return [Kind.WHOLE if whole else Kind.REAL] * results
+    if not given or counts:
+        whole = Kind.WHOLE if Trait.POSITIONS in traits and not any(map(_is_real, bound.attributes)) else Kind.REAL
+        return [Kind.COUNTS if counts else whole] * results
     kind = _promoted(operator, spec, bound, given)
     if kind not in (None, Kind.REAL) and traits.isdisjoint(_KEEPS):
         divides = Trait.SCALING in traits and operator.attributes.get("rounding_mode") is None
         of_reals = divides or not traits.isdisjoint(OF_REAL_NUMBERS)
         kind = Kind.REAL if of_reals else Kind.WHOLE if not traits.isdisjoint(_COUNTS) else None
+    if kind is Kind.COUNTS and Trait.SUM in traits and (Trait.DIFFERENCE in traits or not _is_count(bound.attributes[0])):
+        kind = Kind.WHOLE
     return [kind, *[Kind.WHOLE if Trait.CHOICE in traits else kind] * (results - 1)]
 
 
@@ -84,11 +89,12 @@ def is_otherwise(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[
         return _rounded(bound.attributes[-1], kind)
     if kind is Kind.REAL:
         return ""
-    if Trait.SUM in traits and kind is not Kind.WHOLE and Kind.WHOLE not in given:
+    if Trait.SUM in traits and kind in (None, Kind.FLAGS) and all(each in (None, Kind.FLAGS) for each in given):
         return "adds what may be flags, of which torch gives where one is set"
-    if spec.name == "pow" and (len(given) > 1 or isinstance(operator.inputs[0], Literal)):
+    of_whole = not any(map(_is_real, bound.attributes)) and isinstance(operator.inputs[-1], str)
+    if spec.name == "pow" and of_whole and given[-1] not in (Kind.FLAGS, Kind.COUNTS):
         return "may round powers"
-    promotes = bool(traits & {Trait.SUM, Trait.SCALING, Trait.COMPARISON}) or spec.name == "where"
+    promotes = spec.name == "pow" or bool(traits & {Trait.SUM, Trait.SCALING, Trait.COMPARISON}) or spec.name == "where"
     return "may round numbers" if any(map(_is_real, bound.attributes)) and not promotes else ""
 
 
@@ -110,11 +116,18 @@ def _rounded(number: Value, kind: Kind | None) -> str:
     """
     whole = isinstance(number, int) or (isinstance(number, float) and (number.is_integer() or isinf(number)))
     least = Kind.FLAGS if number in (0, 1) else Kind.WHOLE if whole else Kind.REAL
-    return "may round the number that it writes" if least > (kind or Kind.FLAGS) else ""
+    most = Kind.WHOLE if kind is Kind.COUNTS else kind or Kind.FLAGS
+    return "may round the number that it writes" if least > most else ""
 
 
 def _kind_of_number(value: Value) -> Kind:
-    return Kind.FLAGS if isinstance(value, bool) else Kind.WHOLE if isinstance(value, int) else Kind.REAL
+    if isinstance(value, bool):
+        return Kind.FLAGS
+    return Kind.COUNTS if _is_count(value) else Kind.WHOLE if isinstance(value, int) else Kind.REAL
+
+
+def _is_count(value: Value) -> bool:
+    return isinstance(value, int) and value >= 0
 
 
 def _is_real(value: Value) -> bool:

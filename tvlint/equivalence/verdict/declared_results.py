@@ -67,7 +67,8 @@ Kinds: TypeAlias = Mapping[str, Kind | None]
 def have_declared_types(plan: Plan, names: Iterable[str]) -> bool:
     """Return whether these values hold whole numbers, flags or real numbers as the plan declares."""
     kinds = kinds_in(plan)
-    return all(name in plan.tensors and kinds.get(name) is kind_of(plan.tensors[name].dtype) for name in names)
+    held = {name: Kind.WHOLE if kinds.get(name) is Kind.COUNTS else kinds.get(name) for name in names}
+    return all(name in plan.tensors and kind is kind_of(plan.tensors[name].dtype) for name, kind in held.items())
 
 
 def kinds_in(plan: Plan) -> Kinds:

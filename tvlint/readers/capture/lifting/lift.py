@@ -98,12 +98,12 @@ class Equation:
     lift: Callable[[Lifting, Apply], bool]
 
 
-_OF_STORAGE = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking", "copy", "out"})
+_OF_STORAGE = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking", "copy"})
 """Arguments that say how a result is stored, and not what it is."""
 
-_OF_TYPE = frozenset({"size", "num_weights", "half_to_float", "input_dtype", "grad_output", "weight", "bias"})
-"""Arguments that the result's shape and dtype say too; a gradient that is cut again where it is read; weights of a
-norm, which are gathered anew for its gradient and are held by the replay."""
+_OF_TYPE = frozenset({"size", "num_weights", "half_to_float", "input_dtype", "grad_output"})
+"""Arguments that the result's shape and dtype say too, to which tapes are held, and a gradient that is cut again where it is
+read."""
 
 
 def is_move(op: str) -> bool:

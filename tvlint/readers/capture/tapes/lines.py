@@ -213,6 +213,7 @@ class _Rank:
             if len({*outputs}) < len(outputs):
                 raise self._fail(f"`{line['op']}` gives a tensor twice")
             self._made(line["op"], tensors_in(tuple(arguments.values())), outputs)
+            self._as_asked(line["op"], arguments, [self.windows[number] for number in outputs])
             return Operation(line["op"], arguments, outputs, writes, self._argument(line.get("result")), self._mark(line))
         if "communication" in line:
             return self._communication(line)
@@ -264,10 +265,23 @@ class _Rank:
         if both or any(map(overlaps_itself, windows)):
             raise self._fail(f"two elements of what `{name}` gives are in one place")
 
+    def _as_asked(self, op: str, arguments: Mapping[str, Argument], results: Sequence[Window]) -> None:
+        """Refuse results of another size or type than the operator is asked for."""
+        size, rows, dtype = (arguments.get(name) for name in ("size", "num_weights", "input_dtype"))
+        for shape, type in ((result.shape, result.dtype) for result in results[:1]):
+            asked = size if isinstance(size, tuple) else shape
+            others = [each for each, made in zip(asked, shape, strict=False) if each not in (-1, made)]
+            if others or len(asked) != len(shape) or (rows is not None and (rows,) != shape[:1]):
+                raise self._fail(f"`{op}` gives another size than it is asked for")
+            if dtype not in (None, type) or arguments.get("half_to_float") not in (None, False):
+                raise self._fail(f"`{op}` gives another type than it is asked for")
+
     def _overwritten(self, op: str, arguments: Mapping[str, Argument], writes: Sequence[int]) -> None:
         """Refuse tensors that an operator cannot overwrite: others than it is given, or, in place, than it works on."""
         if not {*writes} <= {*tensors_in(tuple(arguments.values()))}:
             raise self._fail(f"`{op}` overwrites a tensor that it is not given")
+        if op.endswith((".out", "_out")) and not {*tensors_in((arguments.get("out"),))} <= {*writes}:
+            raise self._fail(f"`{op}` does not say that it overwrites the tensor for its result")
         worked_on = tensors_in((arguments.get("self"),))
         if writes and base_of(op).endswith("_") and [*writes[: len(worked_on)]] != worked_on:
             raise self._fail(f"`{op}` overwrites another tensor than the one that it works on")

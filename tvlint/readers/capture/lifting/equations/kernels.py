@@ -61,8 +61,9 @@ def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
     forward = lifting.call_of(statistics.outputs[0])
     same = _have_same(lifting, node, statistics, "input")
     same = same and given(node, "normalized_shape") == given(statistics, "normalized_shape")
-    weight, other = (lifting.value(each.arguments.get("weight")) for each in (node, statistics))
-    same = same and (is_made_again(lifting, weight, other) if weight is not None and other is not None else weight == other)
+    for name in ("weight", "bias"):
+        here, there = (lifting.value(each.arguments.get(name)) for each in (node, statistics))
+        same = same and (is_made_again(lifting, here, there) if here is not None and there is not None else here == there)
     same = same and all(lifting.is_result(given(node, name), statistics, place) for place, name in ((1, "mean"), (2, "rstd")))
     if forward is None or not same:
         return False

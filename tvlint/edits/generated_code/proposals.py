@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from tvlint.edits.generated_code.code import AROUND, CLOSE, COLLECTIVE, Code, Line, Proposal, stem, targets_of
+from tvlint.edits.generated_code.code import AROUND, CLOSE, COLLECTIVE, Code, Line, Proposal, short, stem, targets_of
 from tvlint.edits.generated_code.collectives import exchanged_results, inserted, of_communication, of_dimensions, of_partners
 from tvlint.edits.generated_code.siblings import like_siblings, of_initialisation
 from tvlint.edits.generated_code.steps import of_gradients, of_the_step
@@ -32,6 +33,7 @@ def proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposa
 
 def _proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposal]:
     near = list(_near(code, places))
+    yield from _without_twins(code)
     yield from like_the_graph(code)
     yield from like_siblings(code)
     collectives = [line for line in near[:CLOSE] if COLLECTIVE.search(line.text)]
@@ -53,6 +55,17 @@ def _proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Propos
     yield from of_gradients(code, near)
     for line in near[3:]:
         yield from of_communication(code, line)
+
+
+def _without_twins(code: Code) -> Iterator[Proposal]:
+    """Yield the code without a statement that stands twice in a row."""
+    found: dict[tuple[str, int], dict[Line, Sequence[str]]] = {}
+    for lines in code.lines.values():
+        for before, line in pairwise(lines):
+            if before.text == line.text:
+                found.setdefault((line.form, line.turn), {})[line] = ()
+    for edits in found.values():
+        yield code.proposal(f"remove `{short(next(iter(edits)).text)}`", edits)
 
 
 def _near(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Line]:

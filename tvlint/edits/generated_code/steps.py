@@ -46,6 +46,10 @@ def _with_cleared_gradients(code: Code, steps: Sequence[Sequence[Line]]) -> Iter
     firsts = [step[0] for step in steps if step and not any("zero_grad()" in line.text for line in step)]
     if firsts:
         yield code.proposal("insert `model.zero_grad()`", {line: ("    model.zero_grad()", line.text) for line in firsts})
+    cleared = ([line for line in step if "zero_grad()" in line.text] for step in steps)
+    again: dict[Line, Sequence[str]] = {line: () for lines in cleared for line in lines[1:]}
+    if again:
+        yield code.proposal("remove `model.zero_grad()`", again)
 
 
 def _of_repeated_runs(code: Code, step: Sequence[Line], near: Sequence[Line]) -> Iterator[Proposal]:

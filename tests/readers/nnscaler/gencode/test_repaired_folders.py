@@ -93,6 +93,31 @@ def test_a_wrong_line_is_told_and_mended(name: str, tmp_path: Path) -> None:
     assert repair in first.repair
 
 
+CLEARED = "    nnscaler.flags.RuntimeFlag.skip_reducer = False\n"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "before", "after", "removed"),
+    [
+        (FIRST, CALL, CALL * 2, "executor.aexecute(model.reducer269, *(), requires_grad=False)`"),
+        (ALL, CLEARED, f"    model.zero_grad()\n{CLEARED}", "model.zero_grad()`"),
+    ],
+)
+def test_what_stands_once_too_often_is_removed(
+    ranks: tuple[int, ...], before: str, after: str, removed: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    shutil.copytree(FOLDERS / MLP, folder)
+    for rank in ranks:
+        path = folder / f"gencode{rank}.py"
+        text = path.read_text()
+        assert before in text
+        path.write_text(text.replace(before, after))
+    first = _first_reason(folder)
+    assert first.repair.startswith("remove `")
+    assert removed in first.repair
+
+
 @pytest.mark.heavy
 def test_as_many_changes_are_tried_as_a_pair_allows(tmp_path: Path) -> None:
     folder = tmp_path / "folder"

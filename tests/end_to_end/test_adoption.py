@@ -234,6 +234,22 @@ def test_a_comment_stands_above_the_whole_statement(here: Path) -> None:
     assert script.read_text().startswith("# tvlint: ignore[heads-not-divisible-by-tp] old\ntorchrun")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'ARGS="\n  --tensor-model-parallel-size 8 \\\n  --num-attention-heads 12\n"\n@ $ARGS\n',
+        'ARGS="\n  --num-attention-heads 12\n  --tensor-model-parallel-size 8\n"\n@ $ARGS\n',
+        "bash <<EOF\n@ --tensor-model-parallel-size 8 --num-attention-heads 12\nEOF\n",
+    ],
+)
+def test_no_comment_is_written_where_the_shell_takes_it_for_words(here: Path, text: str) -> None:
+    script = here / "jobs" / "train.sh"
+    text = text.replace("@", "torchrun --nproc-per-node 8 pretrain_gpt.py")
+    script.write_text(f"#!/bin/bash\n{text}")
+    assert run("check", "jobs", "--add-ignores", "old") == 0
+    assert script.read_text() == f"#!/bin/bash\n# tvlint: ignore-file[heads-not-divisible-by-tp] old\n{text}"
+
+
 def test_a_comment_moves_the_lines_that_leave_other_settings_open(here: Path) -> None:
     script = here / "jobs" / "train.sh"
     script.write_text(

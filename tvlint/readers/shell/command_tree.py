@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tvlint.readers.shell.syntax import errors_in
+from tvlint.readers.languages import is_shell
+from tvlint.readers.shell.syntax import Syntax, errors_in
+from tvlint.readers.shell.values import source_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+
+QUOTES = frozenset({"string", "raw_string", "ansi_c_string"})
+
+
+def quoted_lines(path: str, text: str, numbers: Iterable[int]) -> frozenset[int]:
+    """Return those of the lines of a script that begin in quotes or in a here-document; none of another file."""
+    data = text.encode()
+    if not is_shell(path, data, 0):
+        return frozenset()
+    source = source_of(path, data)
+    tree = CommandTree(Syntax().tree(source).root_node)
+    starts = [0, *accumulate(len(line) + 1 for line in source.data.split(b"\n"))]
+    return frozenset(number for number in numbers if tree.is_quoted(starts[number - 1]))
 
 
 class CommandTree:
@@ -39,3 +57,12 @@ class CommandTree:
         """Return whether the bytes are the expansion of a variable, to which blanks before it may belong."""
         node = self.root.descendant_for_byte_range(start, end)
         return node is not None and node.type in ("simple_expansion", "expansion")
+
+    def is_quoted(self, start: int) -> bool:
+        """Return whether the byte stands in quotes or in a here-document, where nothing is a comment."""
+        node = self.root.descendant_for_byte_range(start, start)
+        while node is not None:
+            if node.type == "heredoc_body" or (node.type in QUOTES and node.start_byte < start):
+                return True
+            node = node.parent
+        return False

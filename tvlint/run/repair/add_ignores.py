@@ -11,6 +11,7 @@ from tvlint.edits.apply import Text
 from tvlint.findings import Edit, Finding, Problem, Report
 from tvlint.identity import fingerprint
 from tvlint.ir.location import Location
+from tvlint.readers.shell.command_tree import quoted_lines
 from tvlint.run.judge.check import Rules
 from tvlint.run.process.session import Session
 from tvlint.run.repair.fixes import File, Mentions, checked_in
@@ -75,14 +76,20 @@ def silencing(file: File, findings: tuple[Finding, ...], reason: str) -> tuple[E
 
 def _comments(text: Text, findings: tuple[Finding, ...], reason: str) -> Iterator[Edit]:
     lines = text.text.split("\n")
-    at: dict[int, dict[str, None]] = {}
-    for finding in findings:
-        if finding.location.line is None or finding.location.line > len(lines):
-            return
-        at.setdefault(first_line(lines, finding.location.line), {})[finding.rule] = None
-    for number, rules in at.items():
+    path = findings[0].location.path
+    at: dict[tuple[int, bool], dict[str, None]] = {}
+    places = [(finding, finding.location.line or 0) for finding in findings]
+    if any(not 0 < number <= len(lines) for _, number in places):
+        return
+    statements = {number: first_line(lines, number) for _, number in places}
+    quoted = quoted_lines(path, text.text, statements.values())
+    for finding, number in places:
+        is_quoted = statements[number] in quoted
+        at.setdefault((1 if is_quoted else statements[number], is_quoted), {})[finding.rule] = None
+    for (number, is_quoted), rules in at.items():
         line = lines[number - 1].removeprefix("\ufeff")
-        about = "ignore-file" if line.lstrip().startswith("#") else "ignore"  # no statement stands there: it is about the file
+        is_whole = is_quoted or line.lstrip().startswith("#")  # where no statement stands, it is about the file
+        about = "ignore-file" if is_whole else "ignore"
         place = number + line.startswith("#!")
         comment = f"{line[: len(line) - len(line.lstrip())]}# tvlint: {about}[{', '.join(rules)}] {reason}\n"
-        yield Edit(Location(findings[0].location.path, place, 1, place, 1), comment)
+        yield Edit(Location(path, place, 1, place, 1), comment)

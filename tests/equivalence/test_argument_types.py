@@ -140,3 +140,10 @@ def test_a_call_with_a_switch_that_its_function_does_not_take_is_not_proved(call
     assert verdict_on(plan(right), plan(right)).outcome is Outcome.PROVED
     assert verdict_on(plan(call), plan(right)).outcome is not Outcome.PROVED
     assert verdict_on(plan(call), plan(call)).outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i32"])
+@pytest.mark.parametrize("call", ["mul(i, 3)", "add(i, i)", "neg(i)"])
+def test_a_factor_of_whole_numbers_is_not_taken_behind_their_cast(call: str, dtype: str) -> None:
+    """What does not fit the type is lost before the cast."""
+    assert cast_before_and_after(call, dtype).outcome is Outcome.UNKNOWN

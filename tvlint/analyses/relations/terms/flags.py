@@ -328,6 +328,19 @@ def _is_of_numbers(terms: Terms, term: int, deepest: int, known: dict[int, bool]
     return known.setdefault(term, found)
 
 
+def may_be_whole(terms: Terms, term: int) -> bool:
+    """Return whether the elements may be whole numbers, of which what does not fit their type is lost before a cast."""
+    known, waiting = terms.may_be_whole, [term]
+    while waiting:
+        last = waiting[-1]
+        head, operands = terms.keys[last], terms.operands[last]
+        unknown = [operand for operand in operands if operand not in known]
+        if not unknown:
+            known[waiting.pop()] = not is_real(head[2]) if head[0] in _GIVEN else all(known[operand] for operand in operands)
+        waiting += unknown
+    return known[term]
+
+
 def is_real(dtype: object) -> bool:
     return str(dtype).removeprefix("torch.").startswith(("float", "bfloat"))
 

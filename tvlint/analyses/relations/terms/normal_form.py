@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from tvlint.analyses.relations.terms.constant_factors import NONE, bare, constant_of, times
-from tvlint.analyses.relations.terms.flags import is_real
+from tvlint.analyses.relations.terms.flags import is_real, may_be_whole
 from tvlint.analyses.relations.terms.loss_identities import Head, Operands, summed, term_of
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.ops.table import scaling_of
@@ -80,7 +80,7 @@ def _of_difference(terms: Terms, head: Head, operands: Operands) -> int | None:
 def _of_conversion(terms: Terms, head: Head, operands: Operands) -> int | None:
     """Return numbers of another type that are not whole: a constant factor stands behind the conversion, as shares do."""
     inner, constant = bare(terms, operands[0])
-    if constant == NONE or len(head[2]) != 1 or not is_real(head[2][0]):
+    if constant == NONE or len(head[2]) != 1 or not is_real(head[2][0]) or may_be_whole(terms, inner):
         return None
     return times(terms, terms.term(head, (inner,), terms.shape[inner], terms.slot[inner]), constant)
 

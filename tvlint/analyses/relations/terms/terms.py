@@ -55,6 +55,8 @@ class Terms:
         """Terms that belong to a value of the reference without being one, as the log-sum-exps of its attention do."""
         self.restricted: set[int] = set()
         """Terms that the reference does not compute, and that have no value for some numbers: see `require`."""
+        self.may_be_whole: dict[int, bool] = {}
+        """Whether nothing that terms are made of holds real numbers, by term."""
         self.signs: dict[int, int] = {}
         """The signs of the elements of sums of products, by term."""
         self.cuts: dict[int, set[tuple[int, int]]] = {}

@@ -68,6 +68,9 @@ def _fit(args: Any, launch: Launch, replace: Tell, reduce: Tell) -> None:
     _reduce(args, launch, reduce)
     if getattr(args, "num_experts", None) and getattr(args, "moe_router_score_function", "") == "softmax":
         _set(args, "moe_router_pre_softmax", args.moe_router_topk == 1 or args.moe_router_pre_softmax, replace)
+    modules = getattr(args, "recompute_modules", None) or []
+    if "moe_act" in modules:  # which grouped kernels alone compute again, to the same numbers
+        _set(args, "recompute_modules", [name for name in modules if name != "moe_act"], replace)
     if getattr(args, "moe_token_dispatcher_type", "") == "flex":  # which GPUs alone run
         _set(args, "moe_token_dispatcher_type", "alltoall", replace)
     if launch.single_of:

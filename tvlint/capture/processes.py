@@ -150,7 +150,8 @@ def _environment(launch: Launch, rank: int, port: int) -> None:
         RANK=str(rank), LOCAL_RANK=str(rank), GROUP_RANK="0", WORLD_SIZE=str(launch.ranks), LOCAL_WORLD_SIZE=str(launch.ranks),
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1", TORCHDYNAMO_DISABLE="1",
     )  # fmt: skip
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+    if not any("fsdp" in word for word in launch.arguments):  # which asks for more than the one that tensor parallelism needs
+        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 
 
 def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -> None:

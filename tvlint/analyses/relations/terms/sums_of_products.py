@@ -65,6 +65,15 @@ _OF_ZERO = {name: rational(value) for name, value in AT_ZERO.items()}
 """What functions are of zero: a sign, and the square."""
 
 
+def _renamed(one: Expression, names: Mapping[int, int]) -> Expression:
+    """Return the expression with other indices."""
+    renamed = (
+        (constant, tuple(sorted((term, tuple(names[index] for index in pattern), power) for term, pattern, power in factors)))
+        for constant, factors in one
+    )
+    return tuple(sorted(renamed, key=lambda addend: (addend[1], addend[0])))
+
+
 @dataclass(frozen=True, slots=True)
 class Products(TermsAtIndices):
     """Arithmetic on expressions over one table of terms."""
@@ -300,11 +309,24 @@ class Products(TermsAtIndices):
         return one if power == ONE or not one else self.power(one, power)
 
     def _slice(self, term: int, pattern: Pattern, index: int, start: int, stop: int, part: int) -> Expression:
+        """Return some of the values of one index of a factor, found once for all indices of its dimensions."""
+        if pattern.count(index) > 1 or self.sizes[index][1]:
+            raise TooLargeError
+        known, key = self.terms.slices, (term, pattern.index(index), start, stop)
+        moved = [part if place == index else place for place in pattern]
+        if -1 in pattern or len({*pattern}) < len(pattern) or not self.parts.keys().isdisjoint(moved):
+            return self._slice_anew(term, pattern, index, start, stop, part)
+        if key not in known:
+            made = self._slice_anew(term, pattern, index, start, stop, part)
+            if part in self.parts or not {i for _, factors in made for _, at, _ in factors for i in at} <= {-1, *moved}:
+                return made
+            known[key] = _renamed(made, {-1: -1, **{place: dim for dim, place in enumerate(moved)}})
+        return _renamed(known[key], {-1: -1, **dict(enumerate(moved))})
+
+    def _slice_anew(self, term: int, pattern: Pattern, index: int, start: int, stop: int, part: int) -> Expression:
         """Return some of the values of one index of a factor."""
         terms = self.terms
         head, operands, dim = terms.keys[term], terms.operands[term], pattern.index(index)
-        if pattern.count(index) > 1 or self.sizes[index][1]:
-            raise TooLargeError
         moved = tuple(part if place == index else place for place in pattern)
         if head[0] == TOTAL:
             inner, gone = self._unfolded(term, [(place,) for place in pattern], frozenset())
@@ -342,20 +364,11 @@ class Products(TermsAtIndices):
         return ((NONE, ((terms.term((SLICE, dim, start, stop), (term,), shape, terms.slot[term]), places, ONE),)),)
 
     def _slice_of_sum(self, term: int, pattern: Pattern, index: int, ends: tuple[int, int], part: int) -> Expression:
-        """Return some of the values of an index of a sum as one factor, found once for all indices of its dimensions."""
-        known, key = self.terms.slices, (term, pattern.index(index), *ends)
-        again = known.get(key) if part not in self.parts else None
-        if again is not None:
-            found, dims, constant = again
-            self.sizes[part] = (ends[1] - ends[0], False)
-            return ((constant, ((found, tuple(part if pattern[dim] == index else pattern[dim] for dim in dims), ONE),)),)
+        """Return some of the values of an index of a sum as one factor."""
         made = self.sliced(self.placed(term, [(place,) for place in pattern]), index, *ends, part)
         if not made:
             return ()
         found, places, constant = self.as_factor(made)
-        moved = [part if place == index else place for place in pattern]
-        if part not in self.parts and len({*pattern}) == len(pattern) and -1 not in pattern and {*places} <= {*moved}:
-            known[key] = found, tuple(map(moved.index, places)), constant
         return ((constant, ((found, places, ONE),)),)
 
     def _slice_of_outermost(

@@ -63,8 +63,10 @@ class Terms:
         """Ranges that slices take of dimensions of a size, and that what is joined has in one."""
         self.views: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         """Shapes that the reference views as others."""
-        self.slices: dict[tuple[int, int, int, int], tuple[int, tuple[int, ...], tuple[int, Fraction]]] = {}
-        """Slices of sums of products, by term, dimension and ends: the term, which dimensions it has, and the constant."""
+        self.slices: dict[tuple[int, int, int, int], tuple[Any, ...]] = {}
+        """Slices of terms, by term, dimension and ends: expressions whose indices are the dimensions of the term."""
+        self.splits: dict[tuple[int, tuple[Any, ...]], tuple[int, tuple[int, ...]]] = {}
+        """Terms whose dimensions have several indices, by term and the sizes of these: the term, and at which of them it is."""
         self.wider: dict[int, tuple[RangeOfSum, ...]] = {}
         """Sums over ranges of an index, by term: as what each index that is summed is one."""
         self.widened: dict[tuple[int, int], Widened | None] = {}

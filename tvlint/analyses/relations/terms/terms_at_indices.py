@@ -73,6 +73,22 @@ class TermsAtIndices(Sums):
                 if pattern[-1] >= 0:
                     self.sizes[pattern[-1]] = (size, cut)
             return term, tuple(pattern), power
+        for dim, each_place in enumerate(places):
+            if len(each_place) == 1 and each_place[0] >= 0:
+                self.sizes.setdefault(each_place[0], (terms.shape[term][dim], dim == terms.slot[term]))
+        flat = [index for place in places for index in place]
+        if -1 in flat or len({*flat}) < len(flat):
+            return self._split_factor(term, places, power)
+        key = term, tuple(tuple(self.sizes[index] for index in place) for place in places)
+        if key not in terms.splits:
+            made, pattern_of, _ = self._split_factor(term, places, power)
+            terms.splits[key] = made, tuple(-1 if index < 0 else flat.index(index) for index in pattern_of)
+        made, dims = terms.splits[key]
+        return made, tuple(-1 if dim < 0 else flat[dim] for dim in dims), power
+
+    def _split_factor(self, term: int, places: Sequence[Pattern], power: Fraction) -> Factor:
+        """Return a factor of which some dimensions have several indices, or none."""
+        terms = self.terms
         head, operands = terms.keys[term], terms.operands[term]
         if head[0] == TOTAL:
             inner, gone = self._unfolded(term, places, frozenset())
@@ -88,9 +104,6 @@ class TermsAtIndices(Sums):
             waiting = iter(places)
             (base,) = operands
             return self._factor(base, [tuple(i for _ in range(count) for i in next(waiting)) for count in head[1]], power)
-        for dim, each_place in enumerate(places):
-            if len(each_place) == 1 and each_place[0] >= 0:
-                self.sizes.setdefault(each_place[0], (terms.shape[term][dim], dim == terms.slot[term]))
         kept = [tuple(index for index in place if index >= 0 and self.sizes[index] != (1, False)) for place in places]
         flat, counts = tuple(index for atom in kept for index in atom), tuple(map(len, kept))
         shape, slot = self.extent(flat)

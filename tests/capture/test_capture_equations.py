@@ -560,6 +560,23 @@ def test_the_gradient_of_a_norm_has_the_weight_of_the_norm(again: str) -> None:
     assert is_open == (again in ("made otherwise", "another", "none"))
 
 
+@pytest.mark.parametrize("of", [0, 1, None])
+def test_the_gradient_of_one_of_two_norms_of_a_value_says_of_which_it_is(of: int | None) -> None:
+    bench, back = Bench(), Mark("backward", 0)
+    given = {"input": bench.give("x", X), "normalized_shape": (4,), "weight": None, "bias": None}
+    made = [tuple(bench.program.fresh(Type(shape, "float64")) for shape in (X.shape, (3, 1), (3, 1))) for _ in range(2)]
+    for outputs, eps in zip(made, (1e-5, 1e-2), strict=True):
+        bench.program.nodes.append(Apply("aten.native_layer_norm.default", {**given, "eps": eps}, outputs, MARK))
+    statistics = {} if of is None else {"mean": Ref(made[of][1]), "rstd": Ref(made[of][2])}
+    kernel = {"grad_out": given["input"], **given, **statistics, "output_mask": (True, False, False)}
+    gradient = bench.apply("native_layer_norm_backward", kernel, X, back)
+    bench.program.roots.append(RootValue(gradient, "x", Mark()))
+    lifted = lift(bench.program, EQUATIONS)
+    found = [node.forward.attributes["eps"] for node in lifted.nodes if isinstance(node, GradientOf)]
+    assert found == ([] if of is None else [(1e-5, 1e-2)[of]])
+    assert bool(lifted.unlifted) == (of is None)
+
+
 def test_every_equation_is_about_an_operator_that_is_tested() -> None:
     assert {own.op for own in ALL} == CASES.keys() | FORWARD.keys() | WITH_PAIRS | BY_THEMSELVES
     assert len({(own.op, own.statement) for own in ALL}) == len(ALL)

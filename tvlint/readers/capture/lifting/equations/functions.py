@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvlint.ir.operators import Value
-from tvlint.readers.capture.lifting.equations.kernels import gradients_asked, reduction_of
+from tvlint.readers.capture.lifting.equations.kernels import ATTENTION_KERNEL, gradients_asked, reduction_of
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, function_of, given, nearest
 from tvlint.readers.capture.lifting.made_again import is_made_again
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
@@ -19,7 +19,7 @@ _OF_GRADIENT = frozenset({"grad_output", "grad_out", "output_mask", "bias_sizes"
 _SAYS_RESULT = ("self_is_result", "is_result")
 """Flags that say that a gradient's kernel is given the result in the place of the operand."""
 
-_RESULTS: Mapping[str, int] = {"mean": 1, "rstd": 2, "indices": 1, "buffer": 1}
+_RESULTS: Mapping[str, int] = {"mean": 1, "rstd": 2, "indices": 1, "buffer": 1, "out": 0, "logsumexp": 1}
 """Arguments of gradients' kernels that are results of the function, by their places among these."""
 
 _USUAL: Mapping[str, Argument] = {
@@ -72,6 +72,9 @@ _FUNCTIONS = (
     _Function("log_sigmoid_forward", f"{_IN_TORCH}logsigmoid", gradient="log_sigmoid_backward"),
     _Function("glu", f"{_IN_TORCH}glu", options=_named("dim"), gradient="glu_backward"),
     _Function(
+        "mse_loss", f"{_IN_TORCH}mse_loss", ("self", "target"), _named("reduction"), gradient="mse_loss_backward"
+    ),
+    _Function(
         "smooth_l1_loss", f"{_IN_TORCH}smooth_l1_loss", ("self", "target"), _named("reduction", "beta"),
         gradient="smooth_l1_loss_backward",
     ),
@@ -102,6 +105,10 @@ _FUNCTIONS = (
         _Function(f"_adaptive_avg_pool{n}d", f"{_IN_TORCH}adaptive_avg_pool{n}d", options=_named("output_size"),
                   gradient=f"_adaptive_avg_pool{n}d_backward")
         for n in (2, 3)
+    ),
+    _Function(
+        "native_layer_norm", f"{_IN_TORCH}layer_norm", ("input", "weight", "bias"), _named("normalized_shape", "eps"),
+        gradient="native_layer_norm_backward",
     ),
     _Function(
         "native_group_norm", f"{_IN_TORCH}group_norm", ("input", "weight", "bias"), {"group": "num_groups", "eps": "eps"},
@@ -161,12 +168,14 @@ def _gradient_of(function: str, tensors: tuple[str, ...]) -> Callable[[Lifting, 
     """Lift the gradient of the call, of the same operands and options, that autograd names or that is the last of them.
 
     A function of one operand that is not called on it, as in a segment that is computed again only as far as gradients need it,
-    is here.
+    is here. Of calls that differ, such as norms of one value with other epsilons, the kernel has to say which by its arguments.
     """
 
     def lift(lifting: Lifting, node: Apply) -> bool:
         first = lifting.value(node.arguments.get(tensors[0], node.arguments.get("self_or_result")))
         calls = [call for call in lifting.uses.get(str(first), ()) if _is_like(lifting, node, call, function)]
+        if any((call.inputs, call.attributes) != (calls[0].inputs, calls[0].attributes) for call in calls):
+            return False
         forward = nearest(lifting, node, calls) or _called_anew(lifting, node, function)
         gradient = node.arguments.get("grad_output", node.arguments.get("grad_out"))
         if forward is None or not isinstance(gradient, Ref):
@@ -196,6 +205,9 @@ def _is_like(lifting: Lifting, node: Apply, call: Call, function: str) -> bool:
     """Return whether a call is one of the function, with the arguments and the other results that the gradient's kernel has."""
     source = lifting.lifted_from.get(call.outputs[0])
     if source is None or function_of(source.op) != function:
+        return False
+    needed = {name for name, argument in source.arguments.items() if isinstance(argument, Ref)} - {"bias"}
+    if not needed <= {name.removesuffix("_or_result") for name in node.arguments}:
         return False
     left_out = {name: usual for name, usual in _USUAL.items() if name in source.arguments}
     return all(
@@ -233,6 +245,11 @@ EQUATIONS = (
         Equation(row.gradient, f"{row.gradient} is the gradient of {row.aten}", _gradient_of(row.aten, row.tensors))
         for row in _FUNCTIONS
         if row.gradient
+    ),
+    Equation(
+        f"{ATTENTION_KERNEL}_backward",
+        "the gradient kernel is the gradient of the attention with these operands, result and logarithms",
+        _gradient_of(ATTENTION_KERNEL, ("query", "key", "value")),
     ),
     Equation("convolution", "convolution, not transposed, is torch.nn.functional.conv1d, conv2d or conv3d", _convolution),
     Equation(

@@ -8,8 +8,7 @@ from math import prod
 
 from tvlint.ir.operators import Value
 from tvlint.readers.capture.lifting.equations.shapes import PAD, padding_of
-from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, nearest, sizes, whole
-from tvlint.readers.capture.lifting.made_again import is_made_again
+from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, nearest, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -32,43 +31,13 @@ def gradients_asked(node: Apply, forward: Call) -> tuple[str, ...]:
     None where others are asked for, or more are made.
     """
     tensors = sum(isinstance(operand, Ref) for operand in forward.inputs)
-    mask = node.arguments.get("output_mask", (True,))
+    mask = node.arguments.get("output_mask", (True,) * len(node.outputs))
     asked = [flag is True for flag in mask] if isinstance(mask, tuple) else []
     if len(node.outputs) != sum(asked) or any(asked[tensors:]):
         return ()
     made = iter(node.outputs)
     wanted = [next(made) if is_asked else "" for is_asked in asked]
     return tuple([*wanted, *("" for _ in range(tensors))][:tensors])
-
-
-def _layer_norm(lifting: Lifting, node: Apply) -> bool:
-    """Lift the norm; mean and reciprocal deviation are read by its gradient alone."""
-    affine = tuple(node.arguments[name] for name in ("weight", "bias") if isinstance(node.arguments.get(name), Ref))
-    if len(affine) == 1 and not isinstance(node.arguments.get("weight"), Ref):
-        return False
-    shape, eps = sizes(given(node, "normalized_shape")), lifting.number(given(node, "eps"))
-    inputs: tuple[Argument, ...] = (given(node, "input"), shape, *affine)
-    lifting.emit("torch.nn.functional.layer_norm", inputs, node.outputs[:1], node.mark, {"eps": eps}, node)
-    lifting.lifted_from.update(dict.fromkeys(node.outputs, node))
-    return True
-
-
-def _layer_norm_gradient(lifting: Lifting, node: Apply) -> bool:
-    """Lift the gradient of the norm whose statistics are given."""
-    statistics = lifting.maker(given(node, "rstd"))
-    if statistics is None or statistics.op != "aten.native_layer_norm.default":
-        return False
-    forward = lifting.call_of(statistics.outputs[0])
-    same = _have_same(lifting, node, statistics, "input")
-    same = same and given(node, "normalized_shape") == given(statistics, "normalized_shape")
-    for name in ("weight", "bias"):
-        here, there = (lifting.value(each.arguments.get(name)) for each in (node, statistics))
-        same = same and (is_made_again(lifting, here, there) if here is not None and there is not None else here == there)
-    same = same and all(lifting.is_result(given(node, name), statistics, place) for place, name in ((1, "mean"), (2, "rstd")))
-    if forward is None or not same:
-        return False
-    outputs = gradients_asked(node, forward)
-    return bool(outputs) and lifting.gradient(forward, (given(node, "grad_out"),), outputs, node.mark)
 
 
 def _of_operand(kernel: str) -> Callable[[Lifting, Apply], bool]:
@@ -106,27 +75,6 @@ def _relu_gradient(lifting: Lifting, node: Apply) -> bool:
     if lifting.number(given(node, "threshold")) != 0:
         return False
     return _of_result("torch.relu", "self")(lifting, node) or _of_operand("torch.relu")(lifting, node)
-
-
-def _loss(op: str) -> Callable[[Lifting, Apply], bool]:
-    def lift(lifting: Lifting, node: Apply) -> bool:
-        reduction = reduction_of(node)
-        return lifting.call(node, op, (given(node, "self"), given(node, "target")), reduction=reduction)
-
-    return lift
-
-
-def _squared_error_gradient(lifting: Lifting, node: Apply) -> bool:
-    operands = tuple(lifting.value(given(node, name)) for name in ("self", "target"))
-    calls = [
-        call
-        for call in lifting.uses.get(str(operands[0]), ())
-        if call.op == "torch.nn.functional.mse_loss" and call.inputs == (Ref(str(operands[0])), Ref(str(operands[1])))
-    ]
-    forward = nearest(lifting, node, calls)
-    if forward is None or forward.attributes.get("reduction") != reduction_of(node):
-        return False
-    return lifting.gradient(forward, (given(node, "grad_output"),), (node.outputs[0], ""), node.mark)
 
 
 def _likelihood(lifting: Lifting, node: Apply) -> bool:
@@ -277,7 +225,7 @@ def _lookup_gradient(lifting: Lifting, node: Apply) -> bool:
 
 
 _ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
-_ATTENTION_KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
+ATTENTION_KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
 
 
 def _attention(lifting: Lifting, node: Apply) -> bool:
@@ -302,42 +250,11 @@ def _attention(lifting: Lifting, node: Apply) -> bool:
     return True
 
 
-def _attention_gradient(lifting: Lifting, node: Apply) -> bool:
-    """Lift the gradient of the attention that gave the result and the logarithms."""
-    source = lifting.maker(given(node, "logsumexp"))
-    if source is None or source.op != f"aten.{_ATTENTION_KERNEL}.default":
-        return False
-    same = all(lifting.is_result(given(node, name), source, place) for place, name in ((0, "out"), (1, "logsumexp")))
-    same = same and _have_same(lifting, node, source, "query", "key", "value")
-    options = all(
-        node.arguments.get(name, usual) == source.arguments.get(name, usual)
-        for name, usual in (("is_causal", False), ("scale", None), ("dropout_p", 0.0))
-    )
-    masks = [lifting.value(each.arguments.get("attn_mask")) for each in (node, source)]
-    same = same and masks[0] == masks[1]
-    forward = lifting.call_of(source.outputs[0])
-    if forward is None or forward.op != _ATTENTION or not same or not options:
-        return False
-    of_mask = ("",) * (len(forward.inputs) - len(node.outputs))
-    return lifting.gradient(forward, (given(node, "grad_out"),), (*node.outputs, *of_mask), node.mark)
-
-
 EQUATIONS = (
     Equation(
-        _ATTENTION_KERNEL,
+        ATTENTION_KERNEL,
         "the kernel without dropout is scaled_dot_product_attention, with the logarithms of its sums; a mask is added",
         _attention,
-    ),
-    Equation(
-        f"{_ATTENTION_KERNEL}_backward",
-        "the gradient kernel is the gradient of the attention with these operands, result and logarithms",
-        _attention_gradient,
-    ),
-    Equation("native_layer_norm", "native_layer_norm is torch.nn.functional.layer_norm, with statistics", _layer_norm),
-    Equation(
-        "native_layer_norm_backward",
-        "native_layer_norm_backward(g, x, mean, rstd, w, b) is the gradient of the norm with these statistics",
-        _layer_norm_gradient,
     ),
     Equation(
         "sigmoid_backward",
@@ -348,10 +265,6 @@ EQUATIONS = (
         "tanh_backward", "tanh_backward(g, y) is the gradient of the tanh that gave y", _of_result("torch.tanh", "output")
     ),
     Equation("threshold_backward", "threshold_backward(g, y, 0) is the gradient of the relu that gave y", _relu_gradient),
-    Equation("mse_loss", "mse_loss is torch.nn.functional.mse_loss", _loss("torch.nn.functional.mse_loss")),
-    Equation(
-        "mse_loss_backward", "mse_loss_backward(g, x, t) is the gradient of mse_loss(x, t) for x", _squared_error_gradient
-    ),
     Equation(
         "nll_loss_forward",
         "nll_loss_forward of targets that are padded with the one that is ignored is nll_loss of the rows without the padding",

@@ -107,11 +107,8 @@ class Algebra(Products):
         """Return the values that a sum adds up over ranges of their last dimensions, by each index that it sums."""
         known = self.terms.wider
         if term not in known:
-            asks, self.terms.asks = self.terms.asks, False
-            try:
+            with self.terms.without_asking():
                 known[term] = tuple(Algebra(self.terms)._as_ranges(term))
-            finally:
-                self.terms.asks = asks
         return known[term]
 
     def _as_ranges(self, term: int) -> Iterator[RangeOfSum]:
@@ -142,8 +139,7 @@ class Algebra(Products):
         places, (inner, factor) = list(range(len(shape))), bare(self.terms, term)
         if slot == dim:
             return None
-        asks, self.terms.asks = self.terms.asks, False
-        try:
+        with self.terms.without_asking(), suppress(TooLargeError):
             self.split([(inner, places)])
             given, whole, ranges = self.of_term(inner, places), self._new_index(size), set[tuple[int, int, int]]()
             value = self._widened(given, dim, whole, ranges)
@@ -152,10 +148,7 @@ class Algebra(Products):
                 return None
             made, constant = self.laid_out(value, [*places[:dim], whole, *places[dim + 1 :]])
             return made, product_of(constant, factor)
-        except TooLargeError:
-            return None
-        finally:
-            self.terms.asks = asks
+        return None
 
     def _widened(self, one: Expression, index: int, whole: int, ranges: set[tuple[int, int, int]]) -> Expression:
         """Return the expression with the index of which `index` is a range. Raises TooLargeError where it is none."""

@@ -140,7 +140,7 @@ def _written_loss(terms: Terms, head: Head, operands: Operands, shape: tuple[int
     if head[1:4] != (0, (1,), _LINE):
         return None
     scores, target = _sum_and_target(terms, operands)
-    return None if target < 0 else _known(terms, _LOSS, (unshifted(terms, scores, 1), target), shape, slot)
+    return None if target < 0 else _known(terms, _LOSS, (_unshifted(terms, scores), target), shape, slot)
 
 
 def _sum_and_target(terms: Terms, operands: Operands) -> tuple[int, int]:
@@ -174,7 +174,7 @@ def _written_gradient(terms: Terms, through_sum: int, through_target: int) -> in
     scores = power[1]
     if _summed_scores(terms, log[1]) != scores or terms.shape[through_sum] != terms.shape[through_target]:
         return None
-    operands = (left[0], unshifted(terms, scores, 1), picked[1])
+    operands = (left[0], _unshifted(terms, scores), picked[1])
     return _known(terms, _LOSS_GRADIENT, operands, terms.shape[through_sum], terms.slot[through_sum])
 
 
@@ -187,16 +187,14 @@ def _of_shifted(terms: Terms, head: Head, operands: Operands, shape: tuple[int, 
     return operands[0] if from_loss else None
 
 
-def unshifted(terms: Terms, scores: int, dim: int) -> int:
-    """Return the scores without what is added to or subtracted from all of them alike along the dimension, and is always a
-    number.
-    """
+def _unshifted(terms: Terms, scores: int) -> int:
+    """Return the scores without what is added to or subtracted from those of all classes alike, and is always a number."""
     head, operands = terms.keys[scores], terms.operands[scores]
     while has_trait(str(head[0]), Trait.SUM) and len(operands) == 2 and head[1] == 0 and len(head[2]) == 1:
         left, right, result = head[3][:3]
-        if left == result and result[dim] not in right:
+        if left == result and result[1] not in right:
             kept, shift = operands
-        elif right == result and result[dim] not in left and adds_both(str(head[0]), head[2]):
+        elif right == result and result[1] not in left and adds_both(str(head[0]), head[2]):
             shift, kept = operands
         else:
             break

@@ -7,7 +7,8 @@ an operator that draws random numbers has no term.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -144,6 +145,15 @@ class Terms:
     def whole(self, term: int) -> int:
         """Return the term that this one is pieces of, or itself."""
         return self.operands[term][0] if term >= 0 and self.keys[term][0] == PIECES else term
+
+    @contextmanager
+    def without_asking(self) -> Iterator[None]:
+        """Let new normal forms ask nothing of their operands, since they only say otherwise what is there already."""
+        asked, self.asks = self.asks, False
+        try:
+            yield
+        finally:
+            self.asks = asked
 
     def require(self, condition: str, term: int) -> None:
         """Note that a normal form has its value only where the elements of the term are as the condition says.

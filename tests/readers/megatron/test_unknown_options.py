@@ -13,6 +13,10 @@ from benchmarks.fork_options import options_in
 from tvlint.frameworks import megatron
 from tvlint.readers.megatron.unknown_options import nearest
 from tvlint.readers.read import read
+from tvlint.rulebook.pages import load_rules
+from tvlint.run.judge.check import check
+from tvlint.run.project.discovery import Candidates
+from tvlint.run.project.project_file import Project
 
 SIZES = (
     "--micro-batch-size 1 --lr 1e-4 --bf16 --train-iters 5 --num-layers 8 --hidden-size 64 --num-attention-heads 4"
@@ -595,6 +599,23 @@ def test_a_value_is_not_held_to_a_parser_that_the_program_may_not_have(tmp_path:
         f"torchrun inference.py --tensor-model-parallel-size 2 --micro-batch-size 1 --lora-r 8 --tokenizer-type {name}\n"
     )
     assert [rule for rule, _, _ in findings(script)] == ["option-value-not-a-choice"] * is_refused
+
+
+@pytest.mark.parametrize(("program", "is_refused"), [("pretrain_gpt.py", True), ("inference.py", False)])
+def test_a_value_is_held_to_the_parser_of_the_program_in_a_tree_of_a_version(
+    program: str, is_refused: bool, tmp_path: Path
+) -> None:
+    parser = PARSER.replace(
+        "    return", "    group.add_argument('--tokenizer-type', choices=['GPT2BPETokenizer'])\n    return", 1
+    )
+    script = checkout(tmp_path, parser)
+    (tmp_path / "megatron" / "core").mkdir()
+    (tmp_path / "megatron" / "core" / "package_info.py").write_text("MAJOR = 0\nMINOR = 12\n")
+    options = "--tensor-model-parallel-size 2 --micro-batch-size 1 --lora-r 8 --tokenizer-type PretrainedFromHF"
+    script.write_text(f"torchrun {program} {options}\n")
+    rules, path = load_rules(), str(script)
+    report, _ = check(Candidates((path,), frozenset({path})), rules, rules, Project(tmp_path))
+    assert ("option-value-not-a-choice" in {each.rule for each in report.findings}) == is_refused
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,8 @@ def letters(value: str) -> str:
 def still_refused(findings: Iterable[Finding], configurations: Iterable[Configuration]) -> Iterator[Finding]:
     """Yield the findings of a file, without refusals of values by options that are otherwise in the version that is known by
     now.
+
+    What was refused, was so by the parser of the launch: here the one around the script is as good.
     """
     otherwise = {
         setting.location: (configuration, setting)
@@ -198,7 +200,9 @@ def still_refused(findings: Iterable[Finding], configurations: Iterable[Configur
     }
     for finding in findings:
         at = otherwise.get(finding.location) if finding.rule in REFUSALS else None
-        if at is None or _is_of_parser(finding, at[1], False, at[0].version, parser_of("", at[0].path)):
+        parser = parser_of("", at[0].path) if at is not None else None
+        known = parser and replace(parser, is_own=True)
+        if at is None or _is_of_parser(finding, at[1], False, at[0].version, known):
             yield finding
 
 

@@ -138,6 +138,7 @@ AVERAGE = """
   t = add(two, d)
   y = all-reduce avg(t) over ep
 """
+DIVIDED = AVERAGE.replace("y = all-reduce avg(t) over ep", "s = all-reduce(t) over ep\n  y = div(s, 2)")
 
 SCENARIOS = (
     *pair(
@@ -295,4 +296,5 @@ program pp=1
     ),
     *correct("shares of a shared expert in what the ranks of the experts sum", EXPERTS + SHARES),
     *correct("average of what the ranks of the experts have with a shared expert", EXPERTS + AVERAGE),
+    *correct("the same average as a sum that is divided", EXPERTS + DIVIDED),
 )

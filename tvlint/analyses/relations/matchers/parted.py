@@ -81,10 +81,17 @@ def returned_apart(projection: Projection) -> Iterator[Defect]:
 
 
 def counted_by_every_rank(projection: Projection) -> Iterator[Defect]:
-    """Yield the operators that add what all ranks of a sum have alike to what each has for itself, before that is summed."""
+    """Yield the operators that add what all ranks of a sum have alike to what each has for itself, before that is summed.
+
+    A sum that is scaled afterwards may be an average.
+    """
     alone, index = projection.alone, Index(projection)
+    every = [each for each in projection.plan.operators() if isinstance(each, Compute)]
+    scaled = {name for each in every if has_trait(each.op, Trait.SCALING) for name in each.tensor_operands}
     for is_sum, held in _meetings(projection):
         operators = [operator for operator, _ in held.values()]
+        if not scaled.isdisjoint(name for operator in operators for name in operator.outputs):
+            continue
         added = [set(_addends(alone.world.terms, term)) for _, term in held.values()]
         shared = set.intersection(*added) if is_sum and all(operator.reduce != "avg" for operator in operators) else set()
         shared = {term for term in shared if multiplied(alone.world.terms, term) is None}

@@ -91,7 +91,7 @@ def is_otherwise(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[
         return ""
     if Trait.SUM in traits and kind in (None, Kind.FLAGS) and all(each in (None, Kind.FLAGS) for each in given):
         return "adds what may be flags, of which torch gives where one is set"
-    of_whole = not any(map(_is_real, bound.attributes)) and isinstance(operator.inputs[-1], str)
+    of_whole = not any(map(_is_real, bound.attributes)) and all(isinstance(each, str) for each in operator.inputs[-1:])
     if spec.name == "pow" and of_whole and given[-1] not in (Kind.FLAGS, Kind.COUNTS):
         return "may round powers"
     promotes = spec.name == "pow" or bool(traits & {Trait.SUM, Trait.SCALING, Trait.COMPARISON}) or spec.name == "where"

@@ -635,14 +635,21 @@ class Products(TermsAtIndices):
         places = {index: (at, place, len(run)) for at, run in enumerate(runs) for place, index in enumerate(run)}
         if places.keys().isdisjoint(pattern):
             return term, pattern, power
-        key = term, tuple(map(places.get, pattern))
+        key = term, (tuple(map(places.get, pattern)), tuple(map(len, runs)))
         if key in self.terms.apart:
             raise TooLargeError
+        names = [*pattern, *runs.values()]
+        if key in self.terms.joined and len({*names}) == len(names):
+            found, dims = self.terms.joined[key]
+            return found, tuple(names[dim] for dim in dims), power
         try:
-            return self._joined_factor(term, pattern, power, runs)
+            found, made, raised = self._joined_factor(term, pattern, power, runs)
         except TooLargeError:
             self.terms.apart.add(key)
             raise
+        if {*made} <= {*names} and raised == power:
+            self.terms.joined[key] = found, tuple(map(names.index, made))
+        return found, made, raised
 
     def _joined_factor(self, term: int, pattern: Pattern, power: Fraction, runs: Mapping[Pattern, int]) -> Factor:
         """Return a factor that has indices of runs with one index for each of these."""

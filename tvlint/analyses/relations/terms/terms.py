@@ -68,6 +68,8 @@ class Terms:
         """Slices of terms, by term, dimension and ends: expressions whose indices are the dimensions of the term."""
         self.splits: dict[tuple[int, tuple[Any, ...]], tuple[int, tuple[int, ...]]] = {}
         """Terms whose dimensions have several indices, by term and the sizes of these: the term, and at which of them it is."""
+        self.joined: dict[tuple[int, tuple[Any, ...]], tuple[int, tuple[int, ...]]] = {}
+        """Terms of which groups of dimensions are joined, by term and groups: the term, and which of both it has."""
         self.wider: dict[int, tuple[RangeOfSum, ...]] = {}
         """Sums over ranges of an index, by term: as what each index that is summed is one."""
         self.widened: dict[tuple[int, int], Widened | None] = {}

@@ -10,7 +10,10 @@ from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")
 
-GIVEN = "weight w f32[3]\ninput x f32[3]\ninput i i64[3]\ninput b bool[3]\ninput c bool[3]\nloss l\nprogram\n"
+GIVEN = (
+    "weight w f32[3]\ninput x f32[3]\ninput i i64[3]\ninput b bool[3]\ninput c bool[3]\ninput k i8[3]\ninput n u8[3]\n"
+    "loss l\nprogram\n"
+)
 TRAINED = "h = mul(x, w)\nz = mul(h, y)\nl: f32[] = sum(z)\n"
 
 
@@ -32,6 +35,9 @@ def outcome(made: str, reference: str) -> Outcome:
         ("u = add(i, i); y = mul(u, 0.5)", "y = mul(i, 1.0)"),
         ("u = sum(b, 0); y = add(u, u)", "u = sum(b, 0); y = mul(u, 2)"),
         ("u = float(b); y = add(u, u)", "u = float(b); y = mul(u, 2)"),
+        ("v = sum(n, 0); y = add(v, v)", "v = sum(n, 0); y = mul(v, 2)"),
+        ("v = add(n, 0.5); y = sub(v, 0.5)", "y = mul(n, 1.0)"),
+        ("v = masked_fill(k, c, 5); y = mul(v, 1.0)", "v = masked_fill(k, c, 5); u = mul(v, 0.5); y = mul(u, 2.0)"),
     ],
 )
 def test_what_torch_computes_alike_is_proved(made: str, reference: str) -> None:
@@ -53,8 +59,24 @@ def test_what_torch_computes_alike_is_proved(made: str, reference: str) -> None:
         ("u = where(b, c, 1); y = bitwise_not(u)", "u = where(b, c, 1); y = logical_not(u)"),
         ("u = pow(2, i); y = mul(u, 1)", "u = float(i); y = pow(2, u)"),
         ("y = sub(1, b)", "y = logical_not(b)"),
+        ("u = neg(b); y = mul(u, 0.5)", "y = mul(b, -0.5)"),
+        ("v = neg(n); y = mul(v, 0.5)", "y = mul(n, -0.5)"),
+        ("v = mul(n, 2); y = mul(v, i)", "v = mul(n, i); y = mul(v, 2)"),
+        ("v = add(k, k); y = sum(v, 0)", "v = sum(k, 0); y = mul(v, 2)"),
+        ("v = sub(k, 1); y = add(v, i)", "v = add(k, i); y = sub(v, 1)"),
     ],
 )
 def test_what_torch_computes_otherwise_is_not(made: str, reference: str) -> None:
     assert outcome(made, reference) is not Outcome.PROVED
     assert outcome(reference, made) is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(("given", "proved"), [("i", True), ("n", False), ("k", False), ("b", False)])
+def test_sums_over_ranks_of_flags_and_of_few_bits_are_not_those_of_real_numbers(given: str, proved: bool) -> None:
+    made, reference = (
+        f"{GIVEN}{lines}{TRAINED}"
+        for lines in (f"s = all-reduce({given}) over dp || none\ny = mul(s, 0.5) || none\n", f"y = mul({given}, 1.0) || none\n")
+    )
+    average = "end reduce-gradients w over dp by avg\n"
+    verdict = verdict_on(with_backward(f"mesh dp=2\n{made}{average}"), with_backward(reference))
+    assert (verdict.outcome is Outcome.PROVED) == proved, [reason.message for reason in verdict.reasons]

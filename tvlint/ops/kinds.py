@@ -20,21 +20,26 @@ class Kind(IntEnum):
     """What a tensor holds; a function of several kinds takes each for the last of them."""
 
     FLAGS = 0
-    COUNTS = 1
+    NARROW = 1
+    """Whole numbers of 8 or 16 bits, whose sums and products may not fit."""
+    COUNTS = 2
     """Whole numbers of which none is negative."""
-    WHOLE = 2
-    REAL = 3
+    WHOLE = 3
+    REAL = 4
 
 
-_KEEPS = frozenset({
+_MOVES = frozenset({
     Trait.VIEW, Trait.TRANSPOSE, Trait.BROADCAST, Trait.RANGES, Trait.SELECTION, Trait.PICK, Trait.JOIN, Trait.MOVES,
-    Trait.TRIANGLE, Trait.LIKE, Trait.PEAK, Trait.DETACHED, Trait.POSITIONAL, Trait.SUM, Trait.PRODUCT, Trait.MASKING,
+    Trait.TRIANGLE, Trait.LIKE, Trait.PEAK, Trait.DETACHED, Trait.POSITIONAL, Trait.MASKING,
 })  # fmt: skip
+_KEEPS = _MOVES | {Trait.SUM, Trait.PRODUCT}
 _COUNTS = frozenset({Trait.REDUCTION, Trait.SCAN})
 _TYPED = frozenset({
     Trait.COMPARISON, Trait.ORDER, Trait.CHOICE, Trait.CONVERSION, Trait.MASKING, Trait.FILLED, Trait.PADDING, Trait.SCAN,
     Trait.DIFFERENCE,
 })  # fmt: skip
+
+_FEW_BITS = ("int8", "int16")
 
 
 def kind_of(dtype: Value) -> Kind | None:
@@ -43,7 +48,8 @@ def kind_of(dtype: Value) -> Kind | None:
         return None
     if not holds_whole_numbers(dtype):
         return Kind.REAL
-    return Kind.FLAGS if dtype.rsplit(".", 1)[-1] == "bool" else Kind.WHOLE
+    name = dtype.rsplit(".", 1)[-1]
+    return Kind.FLAGS if name == "bool" else Kind.NARROW if name.endswith(_FEW_BITS) else Kind.WHOLE
 
 
 def is_of_reals(operator: Compute, spec: OpSpec, given: Collection[Kind | None]) -> bool:
@@ -80,7 +86,7 @@ def is_otherwise(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[
     traits, kind = spec.traits, _promoted(operator, spec, bound, given)
     if Trait.SCAN in traits and kind_of(operator.attributes.get("dtype")) not in (None, Kind.REAL):
         return "may round what it adds"
-    if Trait.DIFFERENCE in traits and Kind.FLAGS in given:
+    if traits & {Trait.DIFFERENCE, Trait.NEGATION} and Kind.FLAGS in given:
         return "subtracts flags, which torch does not"
     if Trait.FILLED in traits:
         number, dtype, *_ = bound.attributes
@@ -91,6 +97,8 @@ def is_otherwise(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[
         return ""
     if Trait.SUM in traits and kind in (None, Kind.FLAGS) and all(each in (None, Kind.FLAGS) for each in given):
         return "adds what may be flags, of which torch gives where one is set"
+    if kind is Kind.NARROW and traits.isdisjoint(_MOVES) and kinds_made(operator, spec, bound, given)[:1] in ([kind], [None]):
+        return "may make what does not fit into 8 or 16 bits"
     of_whole = not any(map(_is_real, bound.attributes)) and all(isinstance(each, str) for each in operator.inputs[-1:])
     if spec.name == "pow" and of_whole and given[-1] not in (Kind.FLAGS, Kind.COUNTS):
         return "may round powers"
@@ -104,7 +112,7 @@ def _promoted(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Kin
     if Trait.MASKING in spec.traits:
         kinds = kinds[1:] if spec.name == "where" else kinds[:1]
     if spec.traits & {Trait.SUM, Trait.SCALING} or spec.name == "where":
-        kinds += [_kind_of_number(each.value) for each in operator.inputs if isinstance(each, Literal)]
+        kinds += [_kind_of_number(each.value, kinds) for each in operator.inputs if isinstance(each, Literal)]
     known = [kind for kind in kinds if kind is not None]
     return Kind.REAL if Kind.REAL in known else max(known) if len(known) == len(kinds) and known else None
 
@@ -115,14 +123,18 @@ def _rounded(number: Value, kind: Kind | None) -> str:
     torch refuses to write what is infinite among whole numbers.
     """
     whole = isinstance(number, int) or (isinstance(number, float) and (number.is_integer() or isinf(number)))
-    least = Kind.FLAGS if number in (0, 1) else Kind.WHOLE if whole else Kind.REAL
+    few = isinstance(number, int | float) and 0 <= number < 1 << 7
+    least = Kind.FLAGS if number in (0, 1) else Kind.REAL if not whole else Kind.NARROW if few else Kind.WHOLE
     most = Kind.WHOLE if kind is Kind.COUNTS else kind or Kind.FLAGS
     return "may round the number that it writes" if least > most else ""
 
 
-def _kind_of_number(value: Value) -> Kind:
+def _kind_of_number(value: Value, beside: Collection[Kind | None]) -> Kind:
+    """Return what a number counts as; a whole one takes the type of the whole numbers that it stands beside."""
     if isinstance(value, bool):
         return Kind.FLAGS
+    if isinstance(value, int) and Kind.NARROW in beside:
+        return Kind.NARROW
     return Kind.COUNTS if _is_count(value) else Kind.WHOLE if isinstance(value, int) else Kind.REAL
 
 

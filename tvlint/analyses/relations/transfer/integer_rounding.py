@@ -9,6 +9,7 @@ from tvlint.ir.operators import SUMS, Communicate
 from tvlint.ir.plan import Plan
 from tvlint.ir.reductions import EXTREMES
 from tvlint.ops.families.elementwise import holds_whole_numbers
+from tvlint.ops.kinds import Kind, kind_of
 
 
 def sent_as_other_numbers(plan: Plan, operator: Communicate) -> str:
@@ -25,8 +26,11 @@ def adds_otherwise(plan: Plan, operator: Communicate, given: Iterable[Value]) ->
     Of flags backends give where one is set. An average of what is the same on all members loses nothing.
     """
     types = [plan.tensors[name].dtype for name in operator.inputs if name in plan.tensors]
-    if operator.kind in SUMS and operator.reduce not in EXTREMES and "bool" in types:
+    kinds = {kind_of(dtype) for dtype in types} if operator.kind in SUMS and operator.reduce not in EXTREMES else set()
+    if Kind.FLAGS in kinds:
         return "adds flags"
+    if Kind.NARROW in kinds:
+        return "adds whole numbers of 8 or 16 bits, of which the sum may not fit"
     whole = any(not dtype or holds_whole_numbers(dtype) for dtype in types)
     rounds = operator.reduce == "avg" and whole and any(value.leaves for value in given)
     return "averages whole numbers, which loses what is left over" if rounds else ""

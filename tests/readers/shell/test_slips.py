@@ -69,6 +69,7 @@ def slips_of(tmp_path: Path, text: str) -> list[tuple[str, int | None]]:
         ),
         (f"MORE_ARGS=(--bf16)\n{LAUNCH} ${{MORE_ARG[@]}}\n", ("misspelled-variable", 2)),
         (f"checkpoint_path=/c\n{LAUNCH} --load $checkpoint_path --save $chekpoint_path\n", ("misspelled-variable", 2)),
+        (f'more_args="--bf16"\nmore_args+=" $more_agrs"\n{LAUNCH} $more_args\n', ("misspelled-variable", 2)),
         (f"{LAUNCH} \u2013bf16\n", ("unknown-option", 1)),
         (f"A=$1\n{LAUNCH} --ours =$A\n", ("misplaced-equals-sign", 2)),
         (f"{LAUNCH} $MORE \u2013bf16\n", ("unknown-option", 1)),
@@ -87,6 +88,8 @@ def test_a_slip_is_found_where_it_stands(tmp_path: Path, text: str, expected: tu
     "text",
     [
         f"{LAUNCH} \\\n  --bf16 \\\n  --lr 1e-4\n",
+        f"data_path=$data_paths\n{LAUNCH} --data-path $data_path\n",
+        f'export data_path="${{data_paths}}"; {LAUNCH} --data-path $data_path\n',
         f"{LAUNCH}\n# --bf16\n",
         f'{LAUNCH}\ncat <<END\n--bf16\nEND\nA="\n--bf16\nN = 4\n"\n',
         f"A=(\n--bf16\n# --fp16\n\n--lr 1e-4\n)\n{LAUNCH} ${{A[@]}} ${{A[0]}}\n",

@@ -25,6 +25,7 @@ DOUBLED = Pattern(rb"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(=)(?=[\w\"'$./])", 
 DEFAULT = Pattern(rb"\$\{([A-Za-z_]\w*|\d+)(-:|:(?=\d+\}))([^{}\n]*)\}")
 EXPANSION = Pattern(rb"\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?\})")
 NAME = Pattern(rb"[A-Za-z_]\w*")
+END = Pattern(rb'"?(?:[\s;&|]|\Z)')
 SET = Pattern(rb"(?<![\w$])([A-Za-z_]\w*)\+?=")
 READ_IN = Pattern(rb"(?:^|[;&|({]|\b(?:then|do|else))[ \t]*(?:source|\.)[ \t]", re.MULTILINE)
 NAMED = Pattern(rb"^[ \t]*#[^\n]*|([A-Za-z_]\w*)", re.MULTILINE)
@@ -175,7 +176,7 @@ def _misspelled(evaluation: Evaluation, commands: CommandTree, lost: Iterable[st
     """
     source = evaluation.source
     set_names = {"".join(sorted(name)): name for name in evaluation.variables}
-    near_names = {*lost, *(name for name in evaluation.variables if len(name) >= SURELY_NAMED and name.islower())}
+    near_names = sorted({*lost, *(name for name in evaluation.variables if len(name) >= SURELY_NAMED and name.islower())})
     read: dict[str, list[re.Match[bytes]]] = {}
     meant: dict[str, str] = {}
     for match in EXPANSION.finditer(source.data):
@@ -183,17 +184,29 @@ def _misspelled(evaluation: Evaluation, commands: CommandTree, lost: Iterable[st
         if name not in meant and name not in evaluation.variables:
             swapped = set_names.get("".join(sorted(name)), "")
             near = swapped if _are_swapped(name, swapped) else ""
-            meant[name] = near or next((each for each in sorted(near_names) if _is_a_letter_off(name, each)), "")
+            meant[name] = near or next((each for each in near_names if _is_a_letter_off(name, each)), "")
         if meant.get(name):
             read.setdefault(name, []).append(match)
     counts = Counter(NAME.findall(source.data)) if read else Counter[bytes]()
-    found = ((match, name) for name, places in read.items() if counts[name.encode()] <= len(places) for match in places)
+    slips = {
+        name: places
+        for name, places in read.items()
+        if counts[name.encode()] <= len(places) and not any(_is_copied(source.data, match, meant[name]) for match in places)
+    }
+    found = ((match, name) for name, places in slips.items() for match in places)
     for match, name in islice(found, MOST):
         if commands.is_expansion(*match.span()):
             place = location_of(span_of_bytes(source, *match.span(2 if match[2] else 1)))
             message, help = f"the script sets no `{name[:LONGEST]}`", f"did you mean `{meant[name][:LONGEST]}`?"
             fix = Fix(f"write `{meant[name]}`", (Edit(place, meant[name]),), is_safe=True)
             yield meant[name], Finding("misspelled-variable", Severity.ERROR, message, place, help, fixes=(fix,))
+
+
+def _is_copied(data: bytes, match: re.Match[bytes], name: str) -> bool:
+    """Return whether a variable is set to what is read and nothing more: with its name there it would be set to itself."""
+    before = data[max(match.start() - LONGEST, 0) : match.start()].rstrip(b'"')
+    is_value = re.search(rb"(?<!\w)%s=\Z" % name.encode(), before) is not None
+    return is_value and END.match(data, match.end()) is not None
 
 
 def _are_swapped(name: str, meant: str) -> bool:

@@ -74,7 +74,14 @@ def test_a_pickle_that_is_no_plan_may_hold_data_of_any_kind(name: str) -> None:
     assert read("tokenizer.pkl", dumps({"a": Called(name, ("x",))})) is None
 
 
-@pytest.mark.parametrize("name", ["posix.system", "builtins.exec", "runpy.run_path", "torch.hub.load", "numpy.os.system"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "posix.system", "builtins.exec", "builtins.breakpoint", "runpy.run_path", "torch.hub.load", "torch.load",
+        "numpy.os.system", "io.open", "pickle.loads", "_pickle.loads", "_posixsubprocess.fork_exec", "pydoc.pipepager",
+        "requests.get", "cProfile.run",
+    ],
+)  # fmt: skip
 def test_a_pickle_that_is_no_plan_may_not_reach_more_than_its_data(name: str) -> None:
     for value in (Called(name, ("x",)), Global(name)):
         found = read("tokenizer.pkl", dumps({"a": value}))

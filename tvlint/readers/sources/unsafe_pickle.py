@@ -46,25 +46,16 @@ _EXPECTED = frozenset(
 
 _RESULTS = frozenset({"dill._dill._load_type"})
 """Calls whose result is called in ordinary plans."""
-_REACHES = frozenset(
-    {
-        "asyncio",
-        "code",
-        "codeop",
-        "commands",
-        "ctypes",
-        "ftplib",
-        "http",
-        "imp",
-        "importlib",
-        "marshal",
-        "multiprocessing",
-        "nt",
-    }
-    | {"os", "pdb", "pip", "pkgutil", "posix", "pty", "runpy", "shutil", "smtplib", "socket", "subprocess", "sys", "timeit"}
-    | {"urllib", "webbrowser", "builtins.__import__", "builtins.compile", "builtins.eval", "builtins.exec", "builtins.open"}
-    | {"hub", "operator.attrgetter", "operator.methodcaller", "types.CodeType", "types.FunctionType"}
-)
+
+_REACHES = frozenset({
+    "_posixsubprocess", "asyncio", "bdb", "cProfile", "code", "codeop", "commands", "ctypes", "ftplib", "http", "hub", "imp",
+    "importlib", "marshal", "multiprocessing", "nt", "os", "pdb", "pip", "pkgutil", "posix", "pty", "pydoc", "requests",
+    "runpy", "shutil", "smtplib", "socket", "subprocess", "sys", "timeit", "urllib", "webbrowser", "zipimport",
+    "_io.FileIO", "_io.open", "_pickle.load", "_pickle.loads", "builtins.__import__", "builtins.breakpoint", "builtins.compile",
+    "builtins.eval", "builtins.exec", "builtins.open", "codecs.open", "io.FileIO", "io.open", "operator.attrgetter",
+    "operator.methodcaller", "pickle.load", "pickle.loads", "profile.run", "torch.load", "torch.serialization.load",
+    "types.CodeType", "types.FunctionType",
+})  # fmt: skip
 """Modules and functions by which Python runs code, and reaches other programs, files and machines."""
 
 

@@ -16,7 +16,7 @@ from tests.equivalence.test_text_plans import verdict_on
 from tests.ops.test_arithmetic_forms import Arithmetic
 from tests.sampling import sampled, sampled_tuples
 from tvlint.analyses.relations.terms import arithmetic, layouts
-from tvlint.analyses.relations.terms.expressions import TooLargeError, finer
+from tvlint.analyses.relations.terms.expressions import SPLIT, TooLargeError, finer
 from tvlint.analyses.relations.terms.joined_sums import Algebra
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference
@@ -287,6 +287,22 @@ def test_dimensions_that_an_operator_needs_whole_are_not_brought_into_another_or
     found = layouts.in_any_layout(terms, rows, (turned,))
     assert found is not None
     assert found[0][3] == ((0, 1), (0, 1), (), (), (0,))
+
+
+def test_what_a_diagonal_is_where_dimensions_are_joined_is_not_what_all_elements_are() -> None:
+    terms = Terms()
+    cube = terms.term(("input", 0, "float32"), (), (2, 2, 6), -1)
+    other = terms.term(("input", 1, "float32"), (), (2, 2), -1)
+    parted = terms.term((SPLIT, (1, 1, 2)), (cube,), (2, 2, 2, 3), -1)
+    algebra = Algebra(terms)
+    diagonal, _ = algebra.as_term(algebra.of_term(parted, (0, 0, 2, 3)), (0, 2, 3))
+    whole = algebra.multiplied(algebra.of_term(parted, (0, 1, 2, 3)), algebra.of_term(other, (0, 1)))
+    product, _ = algebra.as_term(whole, range(4))
+    patterns = []
+    for term, counts in ((diagonal, (1, 2)), (product, (1, 1, 2))):
+        ((_, factors),) = terms.keys[Algebra(terms).merged(term, counts)][1]
+        patterns.append([pattern for pattern, _ in factors])
+    assert patterns == [[(0, 0, 1)], [(0, 1, 2), (0, 1)]]
 
 
 def test_what_is_filled_with_infinity_does_not_cancel_out() -> None:

@@ -639,7 +639,8 @@ class Products(TermsAtIndices):
         if key in self.terms.apart:
             raise TooLargeError
         names = [*pattern, *runs.values()]
-        if key in self.terms.joined and len({*names}) == len(names):
+        each_once = len({*names}) == len(names)
+        if key in self.terms.joined and each_once:
             found, dims = self.terms.joined[key]
             return found, tuple(names[dim] for dim in dims), power
         try:
@@ -647,7 +648,7 @@ class Products(TermsAtIndices):
         except TooLargeError:
             self.terms.apart.add(key)
             raise
-        if {*made} <= {*names} and raised == power:
+        if each_once and {*made} <= {*names} and raised == power:
             self.terms.joined[key] = found, tuple(map(names.index, made))
         return found, made, raised
 

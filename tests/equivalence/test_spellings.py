@@ -195,3 +195,21 @@ def test_members_may_spell_one_collective_differently(theirs: str, outcome: Outc
     assert verdict.outcome is outcome, [reason.message for reason in verdict.reasons]
     shown = on_numbers_of(*plans(plan, reference))
     assert isinstance(shown, Agreement) or outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        ("all-gather(y, dim=0)", "with dim 1 and 0"),
+        ("all-gather(y, dim=1, splits=[2,4])", "with splits equal and (2, 4)"),
+        ("all-gather(y, dim=1, dtype=bf16)", "with dtype that of its operand and bfloat16"),
+    ],
+)
+def test_what_members_of_a_collective_differ_in_is_said(theirs: str, said: str) -> None:
+    ours, other = (
+        COLUMNS.format(gather=f"{gather} over tp", cut="chunk(dg, dim=1) over tp")
+        for gather in ("all-gather(y, dim=1)", theirs)
+    )
+    plan = "mesh tp=2\n" + DECLARED.format(" tp:S(0)", " tp=0") + ours + "program tp=1\n" + other
+    verdict = verdict_on(plan, DECLARED.format("", "") + COLUMNS.format(gather="identity(y)", cut="identity(dg)"))
+    assert any(said in reason.message for reason in verdict.reasons)

@@ -517,6 +517,7 @@ def _disagreement(one: Communicate, other: Communicate) -> str:
     each = ((name, getattr(one, name), getattr(other, name)) for name in names)
     name, here, there = next((differs for differs in each if differs[1] != differs[2]), ("", None, None))
     said = "reduction" if name == "reduce" else name.replace("_", "-")
+    here, there = ("that of its operand" if each == "" else "equal" if each == () else each for each in (here, there))
     return f", with {said} {here} and {there}" if name and one.kind is other.kind else ""
 
 

@@ -101,6 +101,8 @@ WRONG = [
     ('"axes": ["tp"]', '"axes": ["tp", "tp"]', "tp", "twice"),
     ('"op": "mul"', '"draws_over": ["tp", "tp"], "op": "mul"', "tp", "twice"),
     ('"op": "mul"', '"draws_over": ["cp"], "op": "mul"', "cp", "axis"),
+    ('"op": "mul"', '"in_place": [7], "op": "mul"', "[", "no tensor as input 7"),
+    ('"op": "mul"', '"in_place": [0, 1], "op": "mul"', "[", "no tensor as input 1"),
     ('"axes": ["tp"]', '"axes": ["tp"], "ranks": [0]', "ranks", "unknown key"),
     ('"operator": 3', '"operator": 9', "9", "segment of 5"),
     ('"operator": 3', '"operator": 1', "1", "computation"),

@@ -84,7 +84,7 @@ class OperatorBuilder:
         operands, attributes = with_second_in_place(value["op"], tuple(map(_operand, value["inputs"])), given)
         return Compute(
             value["op"], operands, tuple(value["outputs"]), attributes, value.get("annotation", ""),
-            integers(value.get("in_place", ())), value.get("stream", ""), self.source(value, segment, index),
+            _overwritten(value, operands, at), value.get("stream", ""), self.source(value, segment, index),
             value.get("label", ""), self.draws_over(value, at),
         )  # fmt: skip
 
@@ -178,3 +178,13 @@ def constant(value: Any) -> Value:
     if isinstance(value, str | int | float | bool) or value is None:
         return value
     raise AssertionError(f"the form lets {value!r} pass as a constant")
+
+
+def _overwritten(value: dict[str, Any], operands: Sequence[Operand], at: At) -> tuple[int, ...]:
+    """Return which inputs a computation overwrites, in order, each once. Raises FormError where one is no tensor of it."""
+    places = sorted(set(integers(value.get("in_place", ()))))
+    for place in places:
+        if place >= len(operands) or isinstance(operands[place], Literal):
+            text = f"`{value['op']}` has no tensor as input {place}, which it says it overwrites"
+            raise FormError(text, (at, "in_place"), "inputs are counted from 0")
+    return tuple(places)

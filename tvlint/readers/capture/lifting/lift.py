@@ -246,7 +246,7 @@ class Lifting:
         attributes: Mapping[str, Value],
         source: Apply | None = None,
     ) -> Call:
-        """Add a call."""
+        """Add a call; one that gives nothing, as of a tape that was changed, is no use that a gradient can be of."""
         operands = tuple(self.operand(each_input) for each_input in inputs)
         call = Call(
             op, operands, {key: attribute for key, attribute in attributes.items() if attribute is not None}, outputs, mark
@@ -254,7 +254,7 @@ class Lifting:
         self.add(call)
         if source is not None:
             self.lifted_from.update(dict.fromkeys(outputs, source))
-        for operand in operands:
+        for operand in operands if outputs else ():
             if isinstance(operand, Ref):
                 self.uses.setdefault(operand.name, []).append(call)
         return call

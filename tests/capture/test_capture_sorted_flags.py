@@ -7,7 +7,7 @@ import pytest
 
 from tvlint.readers.capture.lifting.lift import Call
 from tvlint.readers.capture.lifting.program import Apply, GivenValue, Program, Ref, RootValue, Type
-from tvlint.readers.capture.rank import prepare
+from tvlint.readers.capture.rank import in_operators, prepare
 from tvlint.readers.capture.tapes.tape import Mark, Tape
 
 
@@ -28,7 +28,7 @@ def test_what_flags_choose_of_no_experts_is_taken_at_places_of_sorted_flags(shap
         Apply("aten.sum.default", {"self": Ref(chosen)}, (total,), mark),
     ]
     program.roots.append(RootValue(total, "", mark))
-    lifted = prepare("a.capture.jsonl.gz", Tape(0, {}, ()), program).lifted
+    lifted = prepare(Tape(0, {}, ()), in_operators("a.capture.jsonl.gz", program)).lifted
     assert [node.op for node in lifted.nodes if isinstance(node, Call)] == [
         "torch.gt", "torch.Tensor.view", "torch.sort", "torch.narrow", "torch.index_select", "torch.sum",
     ]  # fmt: skip

@@ -26,12 +26,13 @@ from tvlint.readers.capture.lifting.program import Program as Followed
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired, uses_of
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of, whole_box
-from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, prepare, write_rank
+from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, in_operators, prepare, write_rank
 from tvlint.readers.capture.rewriting.constant_places import with_constant_places
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.rewriting.flat_weights import without_flat_weights
 from tvlint.readers.capture.rewriting.turned_samples import with_samples_as_given
 from tvlint.readers.capture.rewriting.unit_dimensions import Holding, units_of, with_units
+from tvlint.readers.capture.rewriting.unread_collectives import with_nothing_in_unread_collectives
 from tvlint.readers.capture.tapes.communicators import with_communicators
 from tvlint.readers.capture.tapes.spelling import UNSCALE
 from tvlint.readers.capture.tapes.tape import Capture, Communication, Mark, Operation
@@ -57,7 +58,8 @@ def lift_reference(capture: Capture) -> Lifting:
     if capture.ranks != 1:
         text = f"the reference was captured on {capture.ranks} ranks"
         raise ReadError(text, Location(capture.path), "capture the single-device program as reference")
-    prepared = (prepare(capture.path, capture.tapes[0], _followed(capture)[0]),)
+    lifted = with_nothing_in_unread_collectives([in_operators(capture.path, program) for program in _followed(capture)])
+    prepared = (prepare(capture.tapes[0], lifted[0]),)
     found = alone(prepared[0], capture.path)
     _keep_single_samples(prepared[0], found)
     return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}, None))
@@ -74,11 +76,13 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     wholes = [numbers for numbers in inputs if numbers is not None]
     followed = [with_constant_places(with_samples_as_given(program, wholes), wholes) for program in followed]
     programs = without_equal_broadcasts(followed)
-    tokens = reference.prepared[0].lifted.tokens
-    ranks = [prepare(capture.path, *pair, tokens=tokens) for pair in zip(capture.tapes, programs, strict=True)]
-    for rank, received in enumerate(received_numbers([rank.lifted for rank in ranks])):
+    lifted = [in_operators(capture.path, program) for program in programs]
+    for rank, received in enumerate(received_numbers(lifted)):
         if received:
-            ranks[rank] = prepare(capture.path, capture.tapes[rank], programs[rank], received, tokens)
+            lifted[rank] = in_operators(capture.path, programs[rank], received)
+    tokens = reference.prepared[0].lifted.tokens
+    pairs = zip(capture.tapes, with_nothing_in_unread_collectives(lifted), strict=True)
+    ranks = [prepare(*pair, tokens) for pair in pairs]
     prepared = with_own_parts(with_reducers_of_left_parts(ranks))
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     found = with_one_name(found, reference.prepared[0], reference.found, found)

@@ -12,7 +12,7 @@ from tvlint.ir.mesh import Axis
 from tvlint.ir.operators import Group, ReduceGradients
 from tvlint.readers.capture.emit import Emitter, Run, Shape
 from tvlint.readers.capture.lifting.calls import PUT, SELECT
-from tvlint.readers.capture.lifting.dead import with_nothing_in_unread_collectives, without_dead
+from tvlint.readers.capture.lifting.dead import without_dead
 from tvlint.readers.capture.lifting.equations.table import EQUATIONS
 from tvlint.readers.capture.lifting.factors import Factors, misfit
 from tvlint.readers.capture.lifting.lift import (
@@ -64,17 +64,10 @@ class RankProgram:
     updated: tuple[str, ...]
 
 
-def prepare(
-    path: str,
-    tape: Tape,
-    program: Program,
-    received: Mapping[str, float] | None = None,
-    tokens: tuple[tuple[int, int], ...] = (),
-) -> Prepared:
+def in_operators(path: str, program: Program, received: Mapping[str, float] | None = None) -> Lifted:
     """Return what one rank recorded, followed as `program`, in operators of the table, up to the optimizer.
 
-    `received` are the numbers that other ranks broadcast, `tokens` the dimensions along which the single-device program counts
-    the tokens of experts.
+    `received` are the numbers that other ranks broadcast.
 
     Raises ReadError where an operator cannot have given what was recorded, or may compute something else.
     """
@@ -84,7 +77,15 @@ def prepare(
     for text, mark in (*unread, *misfits):
         if text:
             raise ReadError(text, mark.place or Location(path), "capture it again, or compute this in another way")
-    lifted = _with_rows_of_experts(with_nothing_in_unread_collectives(without_dead(lifted)), tokens)
+    return without_dead(lifted)
+
+
+def prepare(tape: Tape, lifted: Lifted, tokens: tuple[tuple[int, int], ...] = ()) -> Prepared:
+    """Return the program of one rank as the plan writes it, with its reducers.
+
+    `tokens` are the dimensions along which the single-device program counts the tokens of experts.
+    """
+    lifted = _with_rows_of_experts(lifted, tokens)
     lifted = with_dimensions(without_expansions(without_dead(lifted)))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(with_scaled_addends(lifted))))
     reduced = reducers_of(lifted)
@@ -95,7 +96,7 @@ def prepare(
     rest = without_dead(replace(lifted, nodes=kept, gradients=gradients))
     rest, same = with_one_backward_order(replace(rest, gradients=lifted.gradients))
     addends = {weight: tuple(same.get(name, name) for name in names) for weight, names in reduced.addends.items()}
-    left = [(weight, axes) for weight, axes in program.partial.items() if weight in reduced.addends]
+    left = [(weight, axes) for weight, axes in lifted.program.partial.items() if weight in reduced.addends]
     summed = [Reducer(weight, group_along(tape, axes), "sum", 1, Mark()) for weight, axes in left]
     reduced = replace(reduced, addends=addends, reducers=(*reduced.reducers, *summed))
     return Prepared(rest, reduced, Factors(rest), tape.meshes)

@@ -18,7 +18,7 @@ def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
     """Return the programs of all ranks with views in place of broadcasts of what the ranks of the group hold alike."""
     numbers = [_Numbers(program) for program in programs]
     same: set[int] = set()
-    for nodes in _together([list(_broadcasts(program)) for program in programs]):
+    for nodes in together([list(_broadcasts(program)) for program in programs]):
         held = [numbers[rank].of(node.inputs[0]) for rank, node in nodes]
         first = held[0]
         if first is not None and all(array is not None and _are_equal(array, first) for array in held):
@@ -29,7 +29,7 @@ def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
 def received_numbers(lifted: Sequence[Lifted]) -> list[dict[str, float]]:
     """Return, by rank, the values that are one number throughout, as the rank that broadcasts it computed it."""
     received: list[dict[str, float]] = [{} for _ in lifted]
-    for nodes in _together([list(_broadcasts(each_lifted)) for each_lifted in lifted]):
+    for nodes in together([list(_broadcasts(each_lifted)) for each_lifted in lifted]):
         sent = [lifted[rank].numbers.get(node.inputs[0]) for rank, node in nodes if rank == node.root]
         for rank, node in nodes:
             if len(sent) == 1 and sent[0] is not None:
@@ -37,11 +37,14 @@ def received_numbers(lifted: Sequence[Lifted]) -> list[dict[str, float]]:
     return received
 
 
-def _together(broadcasts: Sequence[Sequence[Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:
-    """Yield the broadcasts that the ranks of a group run together, each with its rank."""
-    for group in {node.group for broadcast in broadcasts for node in broadcast}:
-        members = [[(rank, node) for node in broadcasts[rank] if node.group == group] for rank in group]
-        if len({len(member) for member in members}) == 1:
+def together(exchanges: Sequence[Sequence[Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:
+    """Yield the collectives that the ranks of a group run together, each with its rank, of those that are given of each rank.
+
+    Ranks whose numbers of them differ run none together.
+    """
+    for group in {node.group for of_rank in exchanges for node in of_rank}:
+        members = [[(rank, node) for node in exchanges[rank] if node.group == group] for rank in group if rank < len(exchanges)]
+        if len({len(member) for member in members}) == 1 and len(members) == len(group):
             yield from map(list, zip(*members, strict=True))
 
 

@@ -37,6 +37,7 @@ def outcome(made: str, reference: str) -> Outcome:
         ("u = float(b); y = add(u, u)", "u = float(b); y = mul(u, 2)"),
         ("v = sum(n, 0); y = add(v, v)", "v = sum(n, 0); y = mul(v, 2)"),
         ("v = add(n, 0.5); y = sub(v, 0.5)", "y = mul(n, 1.0)"),
+        ("v = tanh(k); y = mul(v, 2.0)", "v = tanh(k); u = mul(v, 4.0); y = mul(u, 0.5)"),
         ("v = masked_fill(k, c, 5); y = mul(v, 1.0)", "v = masked_fill(k, c, 5); u = mul(v, 0.5); y = mul(u, 2.0)"),
     ],
 )

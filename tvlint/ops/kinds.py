@@ -97,7 +97,8 @@ def is_otherwise(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[
         return ""
     if Trait.SUM in traits and kind in (None, Kind.FLAGS) and all(each in (None, Kind.FLAGS) for each in given):
         return "adds what may be flags, of which torch gives where one is set"
-    if kind is Kind.NARROW and traits.isdisjoint(_MOVES) and kinds_made(operator, spec, bound, given)[:1] in ([kind], [None]):
+    fits = not traits.isdisjoint(_MOVES | {Trait.ACTIVATION}) or (Trait.RISING in traits and Trait.SUM not in traits)
+    if kind is Kind.NARROW and not fits and kinds_made(operator, spec, bound, given)[:1] in ([kind], [None]):
         return "may make what does not fit into 8 or 16 bits"
     of_whole = not any(map(_is_real, bound.attributes)) and all(isinstance(each, str) for each in operator.inputs[-1:])
     if spec.name == "pow" and of_whole and given[-1] not in (Kind.FLAGS, Kind.COUNTS):

@@ -299,6 +299,33 @@ def test_what_only_tries_shapes_is_no_part_of_the_step(tmp_path: Path) -> None:
     assert "aten.empty_strided.default" not in operators
 
 
+UNEQUAL = """
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+rank, model = dist.get_rank(), torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+sent = torch.full((LENGTHS[rank], 2), float(rank + 1))
+x = model(torch.ones(4, 2))
+parts = [torch.empty(3, 2), torch.empty(1, 2)]
+dist.all_gather(parts, sent)
+assert [part.sum().item() for part in parts] == [6, 4]
+(x * torch.cat(parts)).sum().backward()
+optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("lengths", [(3, 1), (2, 1), (1, 3)])
+def test_parts_of_unequal_lengths_are_gathered_where_each_has_its_length(lengths: tuple[int, int], tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(UNEQUAL.replace("LENGTHS", str(lengths)))
+    launch = ("torchrun", "--nproc-per-node", "2", "program.py")
+    done = tvlint("capture", "-o", "plans", "--name", "unequal", "--", *launch, cwd=tmp_path)
+    assert (done.returncode == 0) is (lengths == (3, 1)), done.stdout + done.stderr
+    if done.returncode:
+        assert done.stderr.startswith("program.py:10: error: rank ")
+        assert "allgather" in done.stderr
+
+
 def test_a_program_that_fails_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import torch\n\nraise ValueError('no data')\n")
     done = tvlint("capture", "-o", "plans", "--", "python", "program.py", cwd=tmp_path)

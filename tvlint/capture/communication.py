@@ -63,11 +63,16 @@ _GATHER = "c10d.allgather_.default"
 
 
 def run(name: str, func: Any, args: Any, kwargs: Any, arguments: dict[str, Any]) -> Any:
-    """Run an operator; an all-gather of parts of unequal lengths, of which gloo has none, as one of parts that are padded."""
+    """Run an operator; an all-gather of parts of unequal lengths, of which gloo has none, as one of parts that are padded.
+
+    What a rank gives has the shape of its part; else gloo refuses it.
+    """
     parts = arguments["output_tensors"][0] if name == _GATHER else []
     if len({part.shape[:1] for part in parts}) < 2 or len({part.shape[1:] for part in parts}) > 1:
         return func(*args, **kwargs)
     (given,), outputs = arguments["input_tensors"], arguments["output_tensors"]
+    if given.shape != parts[ProcessGroup.unbox(arguments["process_group"]).rank()].shape:
+        return func(*args, **kwargs)
     with _disable_current_modes():
         padded = given.new_zeros((max(map(len, parts)), *given.shape[1:]))
         padded[: len(given)] = given

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -372,8 +372,7 @@ def _not_compared(verdict: Verdict, left: list[str], plan: Plan) -> Verdict:
     """Return the verdict where clipped gradients of the weights `left` cannot be compared: nothing is proved then."""
     if not left:
         return verdict
-    more = f" and of {len(left) - 1} more weights" if len(left) > 1 else ""
-    text = f"the clipped gradient of `{left[0]}`{more} cannot be compared with the reference's"
+    text = f"the clipped gradient of `{left[0]}`{_and_more(left, 'of ')} cannot be compared with the reference's"
     reason = _reason("clipped-gradient-not-compared", False, text, _use_of(left[0], plan))
     outcome = Outcome.UNKNOWN if verdict.outcome is Outcome.PROVED else verdict.outcome
     return replace(verdict, outcome=outcome, reasons=(*verdict.reasons, reason))
@@ -414,7 +413,7 @@ def _is_of_values(verdict: Verdict) -> bool:
 
 def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool, plan: Plan, verdict: Verdict) -> Reason:
     weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
-    more = f" and of {len(different) - 1} more weights" if len(different) > 1 else ""
+    more = _and_more(different, "of ")
     text = f"the gradient of `{weight}`{more} that the program computed is not the reference's: off by {far:.2g} of its largest"
     open_ones = [reason for reason in verdict.reasons if not reason.refutes] if _by_numbers_alone(verdict) else []
     is_replayed = all(reason.name != "replay-differs" for reason in verdict.reasons)
@@ -425,13 +424,19 @@ def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool,
 
 def _other_weights(different: Mapping[str, tuple[float, list[int]]], by_clipping: bool, plan: Plan) -> Reason:
     weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
-    more = f" and {len(different) - 1} more weights" if len(different) > 1 else ""
+    more = _and_more(different)
     text = f"`{weight}`{more}, with the reference's gradients, changed otherwise in the step"
     text += f": off by {far:.2g} of the largest change"
     if by_clipping:
         text = f"the gradient of `{weight}`{more} is the reference's until it is clipped"
         text += f", and then off by {far:.2g} of its largest"
     return replace(_reason("other-recorded-weight", True, text, _use_of(weight, plan)), ranks=tuple(ranks))
+
+
+def _and_more(weights: Collection[str], of: str = "") -> str:
+    """Return how many weights there are beside the one that is named: ` and of 3 more weights`."""
+    more = len(weights) - 1
+    return f" and {of}{more} more weight{'s' if more > 1 else ''}" if more else ""
 
 
 def _use_of(weight: str, plan: Plan) -> Location:

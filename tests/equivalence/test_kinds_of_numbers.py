@@ -81,3 +81,31 @@ def test_sums_over_ranks_of_flags_and_of_few_bits_are_not_those_of_real_numbers(
     average = "end reduce-gradients w over dp by avg\n"
     verdict = verdict_on(with_backward(f"mesh dp=2\n{made}{average}"), with_backward(reference))
     assert (verdict.outcome is Outcome.PROVED) == proved, [reason.message for reason in verdict.reasons]
+
+
+RECEIVED = """program pp=0
+send {sent} to pp+1
+h = mul(x, w)
+send h to pp+1
+recv grad(h) from pp+1
+_, grad(w) = backward h (grad(h))
+program pp=1
+recv u{declared} from pp-1
+recv h: f32[3] from pp-1
+y = add(u, u)
+z = mul(h, y)
+l: f32[] = sum(z)
+grad(z) = backward l (grad(l))
+grad(h), _ = backward z (grad(z))
+send grad(h) to pp-1
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "declared", "proved"),
+    [("b", ": i64[3]", False), ("b", "", False), ("b", ": f32[3]", False), ("i", ": i64[3]", True), ("x", ": f32[3]", True)],
+)
+def test_what_is_received_holds_what_is_sent(sent: str, declared: str, proved: bool) -> None:
+    parallel = "mesh pp=2\n" + GIVEN.removesuffix("program\n") + RECEIVED.format(sent=sent, declared=declared)
+    reference = f"{GIVEN}u = mul({sent}, 1) || none\ny = add(u, u) || none\n{TRAINED}"
+    assert (verdict_on(parallel, with_backward(reference)).outcome is Outcome.PROVED) == proved

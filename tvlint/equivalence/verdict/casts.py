@@ -63,8 +63,14 @@ def _of_kinds(operator: Operator, tensors: Mapping[str, Tensor], kinds: Kinds) -
     if of_flags is not operator:
         return of_flags if all(kind is Kind.FLAGS for kind in given) else operator
     spec = spec_of(operator.op)
-    bound = None if spec is None or operator.in_place or is_of_reals(operator, spec, given) else bound_in(operator, tensors)
-    why = "" if spec is None or bound is None else is_otherwise(operator, spec, bound, given)
+    if spec is None or operator.in_place or is_of_reals(operator, spec, given):
+        return operator
+    bound = bound_in(operator, tensors)
+    if bound is not None:
+        why = is_otherwise(operator, spec, bound, given)
+    else:
+        of_flags_alone = bool(given) and all(kind in (None, Kind.FLAGS) for kind in given)
+        why = "adds what may be flags" if Trait.SUM in spec.traits and of_flags_alone else ""
     op = f"{operator.op} (whole numbers or flags)"
     return replace(operator, op=op, attributes={NOT_UNDERSTOOD: why}) if why else operator
 

@@ -6,12 +6,12 @@ another shape or type than is declared. It asks here before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import prod
 from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import writes
-from tvlint.ir.operators import Backward, Communicate, Compute, Operator
+from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, Send
 from tvlint.ir.plan import Plan
 from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.kinds import Kind, is_of_reals, kind_of, kinds_made
@@ -74,11 +74,16 @@ def have_declared_types(plan: Plan, names: Iterable[str]) -> bool:
 def kinds_in(plan: Plan) -> Kinds:
     """Return what the tensors of a plan hold, by the operators that make them, back to what is given."""
     found = {name: kind_of(tensor.dtype) for name, tensor in plan.tensors.items()}
+    sent = {operator.tensor for operator in plan.operators() if isinstance(operator, Send)}
     for _ in range(_SWEEPS):
         made: dict[str, Kind | None] = {}
         before = dict(found)
         for operator in plan.operators():
-            for name, kind in zip(writes(operator), _kinds_of_results(plan, operator, found), strict=False):
+            if isinstance(operator, Receive):
+                kinds = [_received(plan, operator.tensor, sent, found)]
+            else:
+                kinds = [*_kinds_of_results(plan, operator, found)]
+            for name, kind in zip(writes(operator), kinds, strict=False):
                 made[name] = found[name] = kind if made.get(name, kind) is kind else None
         if found == before:
             return found
@@ -87,6 +92,15 @@ def kinds_in(plan: Plan) -> Kinds:
 
 _SWEEPS = 8
 """So often operators are asked in the order in which they stand, which need not be that in which they run."""
+
+
+def _received(plan: Plan, name: str, sent: Set[str], found: Kinds) -> Kind | None:
+    """Return what a tensor holds that is received: what is sent by its name, else by any; None where none fits its type."""
+    kinds = {found.get(each) for each in (sent & {name} or sent)}
+    tensor = plan.tensors.get(name)
+    declared = None if tensor is None else kind_of(tensor.dtype)
+    fitting = {kind for kind in kinds if declared is None or kind is declared or {kind, declared} == {Kind.COUNTS, Kind.WHOLE}}
+    return fitting.pop() if len(fitting) == 1 else None
 
 
 def _kinds_of_results(plan: Plan, operator: Operator, found: Kinds) -> Sequence[Kind | None]:

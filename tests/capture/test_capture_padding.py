@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from capture.test_capture_equations import A, B, Bench, X
 
+from tvlint.ir.operators import Literal
+from tvlint.readers.capture.emit import Emitter
 from tvlint.readers.capture.lifting.equations.table import EQUATIONS
-from tvlint.readers.capture.lifting.lift import Call, lift
-from tvlint.readers.capture.lifting.program import Apply, Argument, GivenValue, Ref, Type
+from tvlint.readers.capture.lifting.factors import Factors
+from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, lift
+from tvlint.readers.capture.lifting.program import Apply, Argument, GivenValue, Program, Ref, Type
 from tvlint.readers.capture.tapes.tape import Mark
 
 PADDED = np.pad(X, ((0, 0), (2, 1)), constant_values=9.0)
@@ -93,3 +96,25 @@ def test_padding_that_counts_stays_among_the_targets(number: int, reduction: int
     assert calls[-1].op == "torch.nn.functional.nll_loss"
     assert isinstance(calls[-1].inputs[0], Ref)
     assert bench.program.shape(calls[-1].inputs[0].name) == (6, 5)
+
+
+@pytest.mark.parametrize(
+    ("pad", "given", "made", "written"),
+    [((0, 2), (2, 3, 4), (2, 3, 6), (0, 2, 0, 0, 0, 0)), ((0, 0, 1, 0), (6, 4), (7, 4), (0, 0, 1, 0))],
+    ids=["within rows", "of rows"],
+)
+def test_dimensions_that_are_not_padded_stay_apart_where_the_program_joined_them(
+    pad: tuple[int, ...], given: tuple[int, ...], made: tuple[int, ...], written: tuple[int, ...]
+) -> None:
+    program, mark = Program(0), Mark(micro_batch=0)
+    result = (made[0] * made[1], made[2]) if len(made) == 3 else made
+    program.types.update(x=Type((2, 3, 4), "float32"), rows=Type((6, 4), "float32"), made=Type(result, "float32"))
+    nodes: list[LiftedNode] = [
+        Call("torch.Tensor.view", (Ref("x"), Literal((6, 4))), {}, ("rows",), mark),
+        Call("torch.nn.functional.pad", (Ref("rows"),), {"pad": pad, "value": 0}, ("made",), mark),
+    ]
+    lifted = Lifted(program, nodes)
+    emitter = Emitter(lifted, Factors(lifted), {"x": "x"}, {"x": (2, 3, 4)}, frozenset({"x"}))
+    emitter.emit(nodes)
+    padding = emitter.calls["made", 0]
+    assert (padding.operands, padding.results, padding.compute.attributes["pad"]) == ((given,), (made,), written)

@@ -625,6 +625,20 @@ class _Emit:
         )
         return self.emitter.write(self.call, operands, results, dim=len(before))
 
+    def pad(self) -> None:
+        """Write a padding of some dimensions, the others as factors."""
+        value, pad = self.values[0], self.call.attributes.get("pad")
+        amounts = [number for number in pad if isinstance(number, int)] if isinstance(pad, tuple) else []
+        inner = list(zip(amounts[::2], amounts[1::2], strict=False))[::-1]
+        shape = self.shape(value)
+        before, after, around = list[int](), list[int](), list[tuple[int, int]]()
+        for dim, size, ends in zip(self.factors.of(value), shape, [(0, 0)] * (len(shape) - len(inner)) + inner, strict=True):
+            sizes = [size] if any(ends) else list(self.factors.shape([dim]))
+            before += sizes
+            after += [size + sum(ends)] if any(ends) else sizes
+            around += [ends] * len(sizes)
+        self.emitter.write(self.call, [tuple(before)], [tuple(after)], pad=tuple(n for ends in around[::-1] for n in ends))
+
     def one_hot(self) -> None:
         """Write flags of classes behind the dimensions of what says the class, those as factors."""
         ((value,), (result,)) = self.values, self.call.outputs
@@ -678,6 +692,7 @@ _SPECIAL = {
     "torch.cumsum": _Emit.along,
     "torch.topk": _Emit.along,
     "torch.gather": _Emit.along,
+    "torch.nn.functional.pad": _Emit.pad,
     "torch.nn.functional.one_hot": _Emit.one_hot,
     "torch.ones": _Emit.made,
     "torch.zeros": _Emit.made,

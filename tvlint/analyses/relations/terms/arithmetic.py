@@ -287,7 +287,8 @@ def _attention(
     terms, gradient = algebra.terms, str(op).endswith(" gradient")
     position = which[0] if gradient and which and which[1] == (0,) else 2 if not gradient and which == 0 else -1
     first, count = int(gradient), 2 if gradient and position == 2 else 3
-    if len(attributes) != 2 or not 0 <= position < 3 or len(operands) not in (first + count, first + count + 1):
+    given = range(first + count + (position == 3), first + count + 2)
+    if len(attributes) != 2 or not 0 <= position <= 3 or len(operands) not in given:
         return None
     causal, scale = attributes
     tape = Tape(algebra)
@@ -316,10 +317,11 @@ def _attention(
     if len(operands) == first + count + 1:
         mask, names = operands[-1], pattern[len(operands) - 1]
         terms.assumptions.add(SEES)
-        if is_of_flags(terms, mask):
+        if is_of_flags(terms, mask) and position < 3:
             keeps = flag(algebra, mask, names, negated=False)
         elif is_of_numbers(terms, mask):
-            scores = tape.plus(scores, tape.given(values[-1], inside[-1]))
+            known.append(tape.given(values[-1], inside[-1]))
+            scores = tape.plus(scores, known[-1])
         else:
             return None
     powers = tape.function("exp", scores)

@@ -635,7 +635,7 @@ class Products(TermsAtIndices):
         places = {index: (at, place, len(run)) for at, run in enumerate(runs) for place, index in enumerate(run)}
         if places.keys().isdisjoint(pattern):
             return term, pattern, power
-        key = term, (tuple(map(places.get, pattern)), tuple(map(len, runs)))
+        key = term, (tuple(map(places.get, pattern)), tuple(tuple(self.sizes[index] for index in run) for run in runs))
         if key in self.terms.apart:
             raise TooLargeError
         names = [*pattern, *runs.values()]

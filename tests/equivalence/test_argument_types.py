@@ -147,3 +147,32 @@ def test_a_call_with_a_switch_that_its_function_does_not_take_is_not_proved(call
 def test_a_factor_of_whole_numbers_is_not_taken_behind_their_cast(call: str, dtype: str) -> None:
     """What does not fit the type is lost before the cast."""
     assert cast_before_and_after(call, dtype).outcome is Outcome.UNKNOWN
+
+
+WHOLE = """
+weight w f32[8,8]
+input x f32[4,8]
+loss l
+program
+  i = to(x, dtype="{0}") || none
+  {1} || none
+  {2} || none
+  h = linear(k, w)
+  t = tanh(h)
+  l = sum(t)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_nor_is_one_of_real_numbers_that_are_cast_to_whole_ones(dtype: str) -> None:
+    """A cast to whole numbers gives whole ones, whatever it is given."""
+    before = WHOLE.format(dtype, "j = mul(i, 3)", 'k = to(j, dtype="float32")')
+    behind = WHOLE.format(dtype, 'j = to(i, dtype="float32")', "k = mul(j, 3)")
+    assert verdict_on(with_backward(before), with_backward(behind)).outcome is Outcome.UNKNOWN
+    assert verdict_on(with_backward(before), with_backward(before)).outcome is not Outcome.REFUTED
+
+
+def test_a_factor_of_real_numbers_is_the_same_on_either_side_of_their_cast() -> None:
+    before = WHOLE.format("bfloat16", "j = mul(i, 3)", 'k = to(j, dtype="float32")')
+    behind = WHOLE.format("bfloat16", 'j = to(i, dtype="float32")', "k = mul(j, 3)")
+    assert verdict_on(with_backward(before), with_backward(behind)).outcome is Outcome.PROVED

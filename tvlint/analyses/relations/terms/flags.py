@@ -336,7 +336,8 @@ def may_be_whole(terms: Terms, term: int) -> bool:
         head, operands = terms.keys[last], terms.operands[last]
         unknown = [operand for operand in operands if operand not in known]
         if not unknown:
-            known[waiting.pop()] = not is_real(head[2]) if head[0] in _GIVEN else all(known[operand] for operand in operands)
+            given = head[2:3] if head[0] in _GIVEN else head[2] if has_trait(str(head[0]), Trait.CONVERSION) else ()
+            known[waiting.pop()] = not all(map(is_real, given)) if given else all(known[operand] for operand in operands)
         waiting += unknown
     return known[term]
 

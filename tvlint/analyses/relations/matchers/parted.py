@@ -10,13 +10,13 @@ from tvlint.analyses.dataflow.mesh_axes import batch_axes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.sure import Parts
 from tvlint.analyses.relations.matchers.projection import Projection, is_whole
-from tvlint.analyses.relations.terms.loss_identities import multiplied
+from tvlint.analyses.relations.terms.loss_identities import multiplied, summands
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.placement import Replicate
 from tvlint.ir.ranks import describe
 from tvlint.ops.spec import Trait
-from tvlint.ops.table import adds_both, has_trait
+from tvlint.ops.table import has_trait
 
 _DIFFERING = ("gathers-different-values", "sum-of-different-values")
 _MOST_TERMS = 256
@@ -109,8 +109,7 @@ def _addends(terms: Terms, term: int) -> Iterator[int]:
     waiting = [term]
     while waiting:
         each = waiting.pop()
-        head, operands = terms.keys[each], terms.operands[each]
-        added = operands if len(head) == 5 and len(operands) == 2 and adds_both(head[0], head[2]) else ()
+        added = summands(terms, each)
         waiting += added
         yield from [each] if not added and each != term else []
 

@@ -110,10 +110,15 @@ def is_gradient(terms: Terms, term: int) -> bool:
     return bool(head[0] in ("one", GRADIENT_SUM) or str(head[0]).endswith(" gradient"))
 
 
+def summands(terms: Terms, term: int) -> tuple[int, ...]:
+    """Return the values that the term's own operator adds up; none where it does something else."""
+    head, operands = terms.keys[term], terms.operands[term]
+    return operands if len(head) == 5 and len(operands) == 2 and adds_both(head[0], head[2]) else ()
+
+
 def gradients_added(terms: Terms, term: int) -> tuple[int, ...]:
     """Return the gradients that the term's own operator adds up; none where it adds anything else."""
-    head, operands = terms.keys[term], terms.operands[term]
-    added = operands if len(head) == 5 and adds_both(head[0], head[2]) else ()
+    added = summands(terms, term)
     return added if all(is_of_gradients(terms, each) for each in added) else ()
 
 

@@ -1,4 +1,4 @@
-"""Collectives of captured programs that are moved: sums that are multiplied behind them, and flags that nothing reads."""
+"""Collectives of captured programs that are moved, flags that nothing reads, and buffers that a step changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs
 from tvlint.readers.capture.lifting.program import Exchange, Program, Ref, Type
 from tvlint.readers.capture.rank import _with_exchanges_of_no_data_behind
 from tvlint.readers.capture.rewriting.scaled_sums import with_scaled_addends
-from tvlint.readers.capture.tapes.tape import Mark
+from tvlint.readers.capture.tapes.tape import Communication, Mark, Named, Operation, Tape, Tensor, Window
 
 MARK = Mark("backward", micro_batch=1)
 
@@ -53,3 +53,21 @@ def test_flags_that_nothing_reads_are_exchanged_behind_the_backward_pass(read: b
     use: list[LiftedNode] = [Call("torch.neg", (Ref(found),), {}, (result,), MARK)]
     moved = _with_exchanges_of_no_data_behind(Lifted(program, [*nodes, *(use if read else [])]))
     assert {node.mark.phase for node in moved.nodes} == ({"backward"} if read else {"reduce"})
+
+
+@pytest.mark.parametrize(
+    ("event", "is_changed"),
+    [
+        (Communication("all-reduce", (0,), (0,), (0, 1), 0, Mark(), "sum"), True),
+        (Communication("broadcast", (0,), (0,), (0, 1), 0, Mark(), root=0), False),
+        (Operation("aten.add_.Tensor", {}, (0,), (0,), None, Mark()), True),
+        (Operation("aten.neg.default", {"self": Tensor(0)}, (1,), (), None, Mark()), False),
+    ],
+    ids=["summed over ranks", "sent to all", "added to", "read"],
+)
+def test_a_buffer_that_the_step_leaves_with_other_numbers_is_one_of_which_the_verdict_says_so(
+    event: Communication | Operation, is_changed: bool
+) -> None:
+    windows = {number: Window(number, 0, (4,), (1,), "float32") for number in range(2)}
+    tape = Tape(0, windows, (Named("counts", "buffer", 0), event))
+    assert tape.changed_buffers == ({"counts"} if is_changed else set())

@@ -216,12 +216,16 @@ class Tape:
 
     @property
     def changed_buffers(self) -> frozenset[str]:
-        """Return the buffers that an operation of the step overwrites."""
-        written = {
-            self.windows[number].storage for event in self.events if isinstance(event, Operation) for number in event.writes
-        }
+        """Return the buffers that the step overwrites with other numbers than those that a rank sends to all."""
+        written = {self.windows[number].storage for event in self.events for number in _overwritten(event)}
         named = (event for event in self.events if isinstance(event, Named) and event.role == "buffer")
         return frozenset(event.name for event in named if self.windows[event.window].storage in written)
+
+
+def _overwritten(event: Event) -> tuple[int, ...]:
+    if isinstance(event, Operation):
+        return event.writes
+    return event.outputs if isinstance(event, Communication) and event.kind != "broadcast" else ()
 
 
 @dataclass(frozen=True, slots=True)

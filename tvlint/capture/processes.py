@@ -150,7 +150,7 @@ def _environment(launch: Launch, rank: int, port: int) -> None:
         RANK=str(rank), LOCAL_RANK=str(rank), GROUP_RANK="0", WORLD_SIZE=str(launch.ranks), LOCAL_WORLD_SIZE=str(launch.ranks),
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1", TORCHDYNAMO_DISABLE="1",
     )  # fmt: skip
-    if not any("fsdp" in word for word in launch.arguments):  # which asks for more than the one that tensor parallelism needs
+    if not any(word.startswith("--use-") and "fsdp" in word for word in launch.arguments):  # which asks for more than one
         os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 
 

@@ -139,18 +139,18 @@ def _softmax_gradient(lifting: Lifting, node: Apply) -> bool:
     return lifting.gradient(forward, (given(node, "grad_output"),), node.outputs, node.mark)
 
 
-_REDUCTIONS = ("sum", "mean", "amax", "amin", "logsumexp")
+def _reduction(name: str) -> Equation:
+    text = f"{name}(x, dims) is torch.{name}, over all dimensions where none is given"
+    return Equation(name, text, partial(_reduced, op=f"torch.{name}"))
+
 
 EQUATIONS = (
     Equation("sum", "the sum of n times the same number is n times the number", _sum_of_ones),
-    *(
-        Equation(
-            name,
-            f"{name}(x, dims) is torch.{name}, over all dimensions where none is given",
-            partial(_reduced, op=f"torch.{name}"),
-        )
-        for name in _REDUCTIONS
-    ),
+    _reduction("sum"),
+    _reduction("mean"),
+    _reduction("amax"),
+    _reduction("amin"),
+    _reduction("logsumexp"),
     Equation("max", "max(x, dim) is torch.amax, and the places of the greatest", _greatest_with_places),
     Equation("expand", "the gradient of a sum is its result's gradient, expanded", _spread),
     Equation("div", "the gradient of a mean is its result's gradient, expanded and divided by the count", _mean_gradient),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import reports
-from tvlint.findings import Finding, NotEvaluated, Problem, Recognised, Related, Report, Severity
+from tvlint.findings import Finding, NotEvaluated, Outcome, Problem, Recognised, Related, Report, Severity
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.visible import display_width
@@ -192,6 +192,12 @@ def test_places_that_no_file_has_are_survived(root: Path) -> None:
 def test_the_last_line_sums_up(root: Path) -> None:
     last = text.write(replace(reports.FULL, problems=(), not_evaluated=()), reports.context(root)).text.splitlines()[-1]
     assert last == "2 errors, 1 warning in 3 files; 1 proof proved; 1 proof refuted; 1 proof unknown"
+
+
+@pytest.mark.parametrize(("outcome", "is_said"), [(Outcome.PROVED, False), (Outcome.UNKNOWN, True), (Outcome.REFUTED, True)])
+def test_what_is_not_understood_is_counted_where_a_proof_may_need_it(outcome: Outcome, is_said: bool, root: Path) -> None:
+    report = replace(reports.CLEAN, verdicts=(replace(reports.PROVED, outcome=outcome),))
+    assert ("understood 118 of 140" in text.write(report, reports.context(root)).text) is is_said
 
 
 def test_many_related_places_are_cut(root: Path) -> None:

@@ -89,11 +89,13 @@ def recognised_text(report: Report) -> str:
 
 
 def coverage_text(report: Report) -> str:
-    """`understood 118 of 140 operators of 2 plans; the others ...`; empty where all are understood, or nothing was derived."""
-    found = [outline.coverage for outline in report.outlines if outline.coverage is not None]
-    understood, operators = sum(coverage.understood for coverage in found), sum(coverage.operators for coverage in found)
-    if understood == operators:
+    """`understood 118 of 140 operators of 2 plans; the others ...`; empty where none is left, or none that a proof needs."""
+    open_paths = {verdict.parallel for verdict in report.verdicts if verdict.outcome is not Outcome.PROVED}
+    proved = {verdict.parallel for verdict in report.verdicts} - open_paths
+    found = [(outline.path, outline.coverage) for outline in report.outlines if outline.coverage is not None]
+    if all(path in proved or coverage.understood == coverage.operators for path, coverage in found):
         return ""
+    understood, operators = sum(each.understood for _, each in found), sum(each.operators for _, each in found)
     all_of_them = f"{counted(operators, 'operator')} of {counted(len(found), 'plan')}"
     return f"understood {understood:,} of {all_of_them}; the others are wrong, unknown, or use what such an operator gives"
 

@@ -115,7 +115,6 @@ PURE = {
     "readers/megatron/section_values.py:_words": "a table of tvlint",
     "readers/capture/rewriting/flat_gradients.py:made": "of the programs that one call is given",
     "readers/megatron/composed_files.py:_parsed": "parses what it is given",
-    "readers/sources/yaml_nodes.py:_library": "a library",
     "readers/plan_json/schema_checker.py:form": "a schema of tvlint",
     "checkout/tracking.py:_tracked": "git's index, by what tells whether it was written",
 }

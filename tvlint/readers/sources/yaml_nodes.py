@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
-from types import ModuleType
 from typing import Any, TypeAlias
 
 from tvlint.ir.configuration import SettingValue, Unknown
 from tvlint.ir.lines import Lines
 from tvlint.ir.location import Location
-from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, field
 from tvlint.readers.document import ReadError
 
@@ -98,27 +95,10 @@ def only_document(path: str, data: bytes) -> YamlNode | None:
     return roots[0] if len(roots) == 1 else None
 
 
-@cache
-def _library() -> ModuleType:
-    """Return PyYAML, whose patterns are compiled when they are first used: one of all printable characters, which its parser in
-    C never uses, costs a seventh of a check of one file.
-    """
-    import base64  # noqa: F401  what PyYAML imports compiles its patterns as ever
-    import datetime  # noqa: F401
-    import re
-
-    compiling = re.compile
-    setattr(re, "compile", Pattern)  # noqa: B010
-    try:
-        import yaml
-    finally:
-        setattr(re, "compile", compiling)  # noqa: B010
-    return yaml
-
-
 def documents(path: str, text: str) -> Iterator[YamlNode]:
     """Yield the root node of every document in `text`; raises ReadError where a place is no YAML or passes a bound."""
-    yaml = _library()
+    import yaml
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     lines = Lines(text)
     composing = _Composing(path, lines)
@@ -153,7 +133,8 @@ def _flat(message: str) -> str:
 
 
 def _compose(composing: _Composing, event: Any) -> None:
-    yaml = _library()
+    import yaml
+
     node: YamlNode
     if isinstance(event, yaml.AliasEvent):
         found = composing.anchors.get(event.anchor or "")

@@ -268,3 +268,9 @@ class Update:
 
 
 Operator: TypeAlias = Compute | Backward | Communicate | Send | Receive | Wait | Record | Await | ReduceGradients | Update
+
+KINDS: Mapping[str, type[Operator]] = {
+    "compute": Compute, "backward": Backward, "send": Send, "receive": Receive, "wait": Wait, "record": Record, "await": Await,
+    "reduce-gradients": ReduceGradients, "update": Update,
+}  # fmt: skip
+"""The operators that are no collectives, by the names that plans have for them."""

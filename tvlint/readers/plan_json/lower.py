@@ -170,9 +170,10 @@ def _backward(
     builder: OperatorBuilder, built: dict[str, list[Operator | None]], value: dict[str, Any], segment: str, index: int
 ) -> Backward:
     forward_name = value["forward"]
-    at: At = (((((None, "segments"), segment), "operators"), index), "forward")
+    operator_at: At = ((((None, "segments"), segment), "operators"), index)
+    at: At = (operator_at, "forward")
     if "segment" not in forward_name:
-        return builder.backward(value, builder.compute(forward_name, at, segment, index), segment, index)
+        return builder.backward(value, builder.compute(forward_name, at, segment, index), operator_at, segment, index)
     if forward_name["segment"] not in built:
         raise FormError(f"`{forward_name['segment']}` is no segment of this plan", (at, "segment"))
     there = built[forward_name["segment"]]
@@ -182,7 +183,7 @@ def _backward(
     forward = there[position]
     if not isinstance(forward, Compute):
         raise FormError("`backward` is of a computation", (at, "operator"), "the backward of a collective is a collective")
-    return builder.backward(value, forward, segment, index)
+    return builder.backward(value, forward, operator_at, segment, index)
 
 
 def _of_all(operator: Backward, tensors: dict[str, Tensor]) -> Backward:

@@ -8,8 +8,8 @@ from typing import Any
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import (
+    KINDS,
     SUMS,
-    Await,
     Backward,
     Collective,
     Communicate,
@@ -19,13 +19,7 @@ from tvlint.ir.operators import (
     Operand,
     Operator,
     Peer,
-    Receive,
-    Record,
-    ReduceGradients,
-    Send,
-    Update,
     Value,
-    Wait,
 )
 from tvlint.ir.reductions import reduction_named
 from tvlint.ops.spelling import with_second_in_place
@@ -45,66 +39,52 @@ class OperatorBuilder:
     def build(self, value: dict[str, Any], at: At, segment: str, index: int) -> Operator:
         """Return the operator that `value` states; a backward operator is left to `backward`."""
         kind = value["kind"]
-        common = (value.get("stream", ""), self.source(value, segment, index), value.get("label", ""))
-        match kind:
-            case "compute":
-                return self.compute(value, at, segment, index)
-            case "send" | "receive":
-                peer = self.peer(value["peer"], (at, "peer"))
-                kind_of_end = Send if kind == "send" else Receive
-                return kind_of_end(
-                    value["tensor"], peer, int(value.get("tag", 0)), value.get("communicator", ""), value.get("handle", ""),
-                    *common, value.get("batch", ""),
-                )  # fmt: skip
-            case "wait":
-                return Wait(value["handle"], *common)
-            case "record":
-                return Record(value["event"], *common)
-            case "await":
-                return Await(value["event"], *common)
-            case "update":
-                return Update(tuple(value["weights"]), *common)
-            case "reduce-gradients":
-                return ReduceGradients(
-                    tuple(value["weights"]), self.group(value["group"], (at, "group")),
-                    reduction_named(value.get("reduce", "sum")), int(value.get("divisor", 1)),
-                    value.get("replicated", False), value.get("scatter", False), value.get("handle", ""), *common,
-                )  # fmt: skip
+        if kind == "compute":
+            return self.compute(value, at, segment, index)
+        members = self._members(value, at, segment, index)
+        if kind in KINDS:
+            return KINDS[kind](**members)
         collective = Collective(kind)
-        return Communicate(
-            collective, tuple(value["inputs"]), tuple(value["outputs"]), self.group(value["group"], (at, "group")),
-            reduction_named(value.get("reduce", "sum" if collective in SUMS else "")), _optional(value.get("dim")),
-            _optional(value.get("concat_dim")), _optional(value.get("root")), integers(value.get("splits", ())),
-            integers(value.get("receive_splits", ())), value.get("dtype", ""), value.get("handle", ""), *common,
-        )  # fmt: skip
+        members.setdefault("reduce", "sum" if collective in SUMS else "")
+        return Communicate(collective, **members)
 
     def compute(self, value: dict[str, Any], at: At, segment: str, index: int) -> Compute:
         """Return a computation."""
+        members = self._members(value, at, segment, index)
         given = {key: constant(item) for key, item in value.get("attributes", {}).items()}
-        operands, attributes = with_second_in_place(value["op"], tuple(map(_operand, value["inputs"])), given)
-        return Compute(
-            value["op"], operands, tuple(value["outputs"]), attributes, value.get("annotation", ""),
-            _overwritten(value, operands, at), value.get("stream", ""), self.source(value, segment, index),
-            value.get("label", ""), self.draws_over(value, at),
-        )  # fmt: skip
+        members["inputs"], members["attributes"] = with_second_in_place(value["op"], members["inputs"], given)
+        members["in_place"] = _overwritten(value, members["inputs"], at)
+        return Compute(**members)
 
-    def backward(self, value: dict[str, Any], forward: Compute, segment: str, index: int) -> Backward:
+    def backward(self, value: dict[str, Any], forward: Compute, at: At, segment: str, index: int) -> Backward:
         """Return a backward operator, once its forward operator is known."""
-        return Backward(
-            forward, tuple(name or "" for name in value["inputs"]), tuple(name or "" for name in value["outputs"]),
-            value.get("stream", ""), self.source(value, segment, index), value.get("label", ""),
-        )  # fmt: skip
+        return Backward(**{**self._members(value, at, segment, index), "forward": forward})
+
+    def _members(self, value: dict[str, Any], at: At, segment: str, index: int) -> dict[str, Any]:
+        """Return the members of an operator, which have the names of its fields; what it refers to has to be there."""
+        members = {key: self._member(key, item, at) for key, item in value.items() if key != "kind"}
+        return {**members, "source": self.source(value, segment, index)}
+
+    def _member(self, key: str, item: Any, at: At) -> Any:
+        match key:
+            case "group":
+                return self.group(item, (at, key))
+            case "peer":
+                return self.peer(item, (at, key))
+            case "reduce":
+                return reduction_named(item)
+            case "draws_over":
+                self.each_axis(item, (at, key))
+        if isinstance(item, list):
+            return tuple(map(_operand, item))
+        return _whole(item)
 
     def source(self, value: dict[str, Any], segment: str, index: int) -> Location:
         """Return what the file says of the operator's source, else the operator's place in the file."""
         written = value.get("source")
         if written is None:
             return Location(self.path, pointer=pointer(("segments", segment, "operators", index)))
-        return Location(
-            written["path"], _optional(written.get("line")), _optional(written.get("column")),
-            _optional(written.get("end_line")), _optional(written.get("end_column")),
-            written.get("pointer", ""), written.get("text", ""),
-        )  # fmt: skip
+        return Location(**{key: _whole(item) for key, item in written.items()})
 
     def group(self, value: dict[str, Any], at: At) -> Group:
         """Return a group whose axes, ranks or communicator are there."""
@@ -125,13 +105,6 @@ class OperatorBuilder:
             return Peer(int(value["rank"]))
         self.axis(value["axis"], (at, "axis"))
         return Peer(None, value["axis"], int(value["offset"]), value.get("wrap", False))
-
-    def draws_over(self, value: dict[str, Any], at: At) -> tuple[str, ...] | None:
-        """Return the axes along which the numbers differ that a computation draws; None where nothing says."""
-        if "draws_over" not in value:
-            return None
-        self.each_axis(value["draws_over"], (at, "draws_over"))
-        return tuple(value["draws_over"])
 
     def each_axis(self, names: Sequence[str], at: At) -> None:
         """Each of `names` must be an axis of the mesh, and another one."""
@@ -156,17 +129,21 @@ def _known(names: Any) -> str:
     return f"one of {', '.join(f'`{name}`' for name in words)}" if 0 < len(words) <= 24 else ""
 
 
-def _optional(value: Any) -> int | None:
-    return None if value is None else int(value)
+def _whole(value: Any) -> Any:
+    """Return a number as the integer that it is; JSON may write some as `1.0`."""
+    return int(value) if isinstance(value, float) else value
 
 
 def integers(values: Any) -> tuple[int, ...]:
-    """Integers, of which JSON may write some as `1.0`."""
+    """Return integers, of which JSON may write some as `1.0`."""
     return tuple(map(int, values))
 
 
-def _operand(value: Any) -> Operand:
-    return value if isinstance(value, str) else Literal(constant(value["constant"]))
+def _operand(value: Any) -> Any:
+    """Return one element of a list: a name, none of which is empty, an integer, or a constant operand."""
+    if isinstance(value, dict):
+        return Literal(constant(value["constant"]))
+    return "" if value is None else _whole(value)
 
 
 def constant(value: Any) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
@@ -23,26 +24,6 @@ class Scope:
     declare: Callable[[Line, int, Tensor, bool], None]
     rank_lists: dict[str, tuple[int, ...]]
     computes: dict[str, Compute] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Clauses:
-    """The clauses at the end of an operator."""
-
-    stream: str = ""
-    label: str = ""
-    handle: str = ""
-    annotation: str = ""
-    communicator: str = ""
-    batch: str = ""
-    reduce: str = ""
-    tag: int = 0
-    divisor: int = 1
-    scatter: bool = False
-    replicated: bool = False
-    group: Group | None = None
-    draws_over: tuple[str, ...] | None = None
-    source: Location | None = None
 
 
 def _ranks(line: Line, mesh: Mesh, known: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -99,9 +80,9 @@ def _axes(line: Line, known: list[str]) -> tuple[str, ...]:
     return tuple(axes)
 
 
-def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses:
-    """Return the clauses that close an operator; those not in `allowed` are errors."""
-    clauses = Clauses()
+def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> dict[str, Any]:
+    """Return the clauses that close an operator, by the fields that they give; those not in `allowed` are errors."""
+    found: dict[str, Any] = {}
     seen: set[str] = set()
     while True:
         word = line.peek()
@@ -114,38 +95,36 @@ def parse_clauses(line: Line, scope: Scope, allowed: tuple[str, ...]) -> Clauses
         seen.add(word)
         line.index += 1
         match word:
-            case "on":
-                clauses.stream = line.name("a stream")
-            case "label":
-                clauses.label = line.name("a label")
-            case "async":
-                clauses.handle = line.name("a handle")
             case "over":
-                clauses.group = parse_group(line, scope)
+                found["group"] = parse_group(line, scope)
             case "draws":
                 known = [axis.name for axis in scope.mesh.axes]
-                clauses.draws_over = () if line.accept("alike") else _drawn_over(line, known)
+                found["draws_over"] = () if line.accept("alike") else _drawn_over(line, known)
             case "as":
-                clauses.annotation = line.string("an annotation")
+                found["annotation"] = line.string("an annotation")
             case "tag":
-                clauses.tag = line.integer("tag", -(2**31))
-            case "via":
-                clauses.communicator = line.name("a communicator")
-            case "batch":
-                clauses.batch = line.name("a batch")
+                found["tag"] = line.integer("tag", -(2**31))
             case "by":
-                clauses.reduce = line.reduction()
+                found["reduce"] = line.reduction()
             case "divide":
-                clauses.divisor = 0 if line.accept("unknown") else line.integer("divisor", 1, 2**62)
-            case "scatter":
-                clauses.scatter = True
-            case "replicated":
-                clauses.replicated = True
+                found["divisor"] = 0 if line.accept("unknown") else line.integer("divisor", 1, 2**62)
+            case "scatter" | "replicated":
+                found[word] = True
+            case "at":
+                found["source"] = _source(line)
             case _:
-                clauses.source = _source(line)
-    if clauses.source is None:
-        clauses.source = line.whole()
-    return clauses
+                name, what = _NAMES[word]
+                found[name] = line.name(what)
+    if "source" not in found:
+        found["source"] = line.whole()
+    return found
+
+
+_NAMES = {
+    "on": ("stream", "a stream"), "label": ("label", "a label"), "async": ("handle", "a handle"),
+    "via": ("communicator", "a communicator"), "batch": ("batch", "a batch"),
+}  # fmt: skip
+"""By the first word of clauses that give a name: the field, and what the name is."""
 
 
 def _drawn_over(line: Line, known: list[str]) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from tvlint.ir.operators import (
     Await,
     Backward,
     Compute,
-    Group,
     Literal,
     Operand,
     Operator,
@@ -36,7 +35,8 @@ ROLES = {
     "weight": Role.WEIGHT, "buffer": Role.BUFFER, "input": Role.INPUT, "tensor": Role.ACTIVATION,
     "gradient": Role.GRADIENT, "state": Role.STATE,
 }  # fmt: skip
-
+_LAST = ("on", "label", "at")
+"""The first words of the clauses that every operator may have."""
 
 _EVERY_KEY = frozenset(key for keys in OPERAND_NAMES.values() for key in keys)
 _DTYPE_WORDS = frozenset({*DTYPES, *DTYPES.values()})
@@ -50,11 +50,11 @@ class PendingBackward:
     found: Compute | None
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    stream: str
-    source: Location | None
-    label: str
     line: Line
     index: int
+    source: Location
+    stream: str = ""
+    label: str = ""
 
 
 Parsed: TypeAlias = Operator | PendingBackward
@@ -78,17 +78,14 @@ def parse_operators(line: Line, scope: Scope) -> list[Parsed]:
             return [_point_to_point(line, scope, word)]
         case "wait":
             handles = _names(line, "a handle")
-            clauses = parse_clauses(line, scope, ("on", "label", "at"))
-            return [Wait(handle, clauses.stream, clauses.source, clauses.label) for handle in handles]
+            clauses = parse_clauses(line, scope, _LAST)
+            return [Wait(handle, **clauses) for handle in handles]
         case "record" | "await":
-            event = line.name("an event")
-            clauses = parse_clauses(line, scope, ("on", "label", "at"))
-            kind = Record if word == "record" else Await
-            return [kind(event, clauses.stream, clauses.source, clauses.label)]
+            kind, event = (Record if word == "record" else Await), line.name("an event")
+            return [kind(event, **parse_clauses(line, scope, _LAST))]
         case "update":
             weights = _names(line, "a weight")
-            clauses = parse_clauses(line, scope, ("on", "label", "at"))
-            return [Update(weights, clauses.stream, clauses.source, clauses.label)]
+            return [Update(weights, **parse_clauses(line, scope, _LAST))]
         case _:
             return [_reduce_gradients(line, scope)]
 
@@ -104,24 +101,15 @@ def _reduce_gradients(line: Line, scope: Scope) -> ReduceGradients:
     weights = _names(line, "a weight")
     if line.peek() != "over":
         line.fail(f"expected `over` and the ranks that reduce, found {line.found()}", "for example `over dp`")
-    allowed = ("over", "by", "divide", "scatter", "replicated", "async", "on", "label", "at")
-    clauses = parse_clauses(line, scope, allowed)
-    return ReduceGradients(
-        weights, clauses.group or Group(), clauses.reduce or "sum", clauses.divisor, clauses.replicated, clauses.scatter,
-        clauses.handle, clauses.stream, clauses.source, clauses.label,
-    )  # fmt: skip
+    allowed = ("over", "by", "divide", "scatter", "replicated", "async", *_LAST)
+    return ReduceGradients(weights, **parse_clauses(line, scope, allowed))
 
 
 def _point_to_point(line: Line, scope: Scope, word: str) -> Operator:
     tensor = _annotated(line, scope, word == "recv", False)
     line.expect("to" if word == "send" else "from", "and the other rank")
-    peer = _peer(line, scope.mesh)
-    clauses = parse_clauses(line, scope, ("tag", "via", "async", "batch", "on", "label", "at"))
-    kind = Send if word == "send" else Receive
-    return kind(
-        tensor, peer, clauses.tag, clauses.communicator, clauses.handle, clauses.stream, clauses.source, clauses.label,
-        clauses.batch,
-    )  # fmt: skip
+    peer, kind = _peer(line, scope.mesh), Send if word == "send" else Receive
+    return kind(tensor, peer, **parse_clauses(line, scope, ("tag", "via", "async", "batch", *_LAST)))
 
 
 def _peer(line: Line, mesh: Mesh) -> Peer:
@@ -179,12 +167,9 @@ def _right_side(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
     operands, attributes = with_second_in_place(op, operands, attributes)
     if line.peek() == "over":
         line.fail_unknown("a collective", op, list(KINDS), start)
-    clauses = parse_clauses(line, scope, ("as", "draws", "on", "label", "at"))
-    compute = Compute(
-        op, operands, outputs, attributes, clauses.annotation, in_place, clauses.stream, clauses.source, clauses.label,
-        clauses.draws_over,
-    )  # fmt: skip
-    for name in (*outputs, clauses.label):
+    clauses = parse_clauses(line, scope, ("as", "draws", *_LAST))
+    compute = Compute(op, operands, outputs, attributes, in_place=in_place, **clauses)
+    for name in (*outputs, compute.label):
         if name:
             scope.computes[name] = compute
     return compute
@@ -258,16 +243,13 @@ def _backward(line: Line, scope: Scope, outputs: tuple[str, ...]) -> Parsed:
         inputs.append(line.optional_name("a gradient"))
         if line.peek() != ")":
             line.expect(",", "or `)`")
-    clauses = parse_clauses(line, scope, ("on", "label", "at"))
-    source = clauses.source
+    clauses = parse_clauses(line, scope, _LAST)
     if of:
-        return PendingBackward(
-            of, scope.computes.get(of), tuple(inputs), outputs, clauses.stream, source, clauses.label, line, index
-        )  # fmt: skip
+        return PendingBackward(of, scope.computes.get(of), tuple(inputs), outputs, line, index, **clauses)
     if not line.accept("of"):
         line.fail(f"expected `of` and the forward operator, found {line.found()}", "or name its result: `backward y (dy)`")
     inner = Scope(scope.mesh, scope.communicators, scope.declare, scope.rank_lists)
     forward = _assignment(line, inner) if line.after() in ("=", ",", ":") else _right_side(line, inner, ())
     if not isinstance(forward, Compute):
         line.fail("`backward` is of a computation", "the backward of a collective is written as a collective", index)
-    return Backward(forward, tuple(inputs), outputs, clauses.stream, source, clauses.label)
+    return Backward(forward, tuple(inputs), outputs, **clauses)

@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args
 
 from tvlint.ir.location import Location
-from tvlint.ir.operators import SUMS, Backward, Communicate, Group, Literal, Operator, Peer, ReduceGradients, Value
+from tvlint.ir.operators import KINDS, SUMS, Backward, Communicate, Group, Literal, Operator, Peer, Value
 
 _LAST = ("handle", "stream", "label")
 """Members that stand behind all others but the source."""
@@ -33,10 +33,11 @@ def operator(
     return written
 
 
+_NAMES = {kind: name for name, kind in KINDS.items()}
+
+
 def _kind(item: Operator) -> str:
-    if isinstance(item, Communicate):
-        return item.kind.value
-    return "reduce-gradients" if isinstance(item, ReduceGradients) else type(item).__name__.lower()
+    return item.kind.value if isinstance(item, Communicate) else _NAMES[type(item)]
 
 
 def _members(kind: Any) -> tuple[tuple[str, Any], ...]:
@@ -97,11 +98,5 @@ def _source(source: Location | None, own_path: str) -> dict[str, Any] | None:
     """Nothing for a place in the plan's own file, since what is written has places of its own."""
     if source is None or source.path == own_path:
         return None
-    written: dict[str, Any] = {"path": source.path}
-    for key, number in (
-        ("line", source.line), ("column", source.column), ("end_line", source.end_line), ("end_column", source.end_column),
-    ):  # fmt: skip
-        if number is not None:
-            written[key] = number
-    written.update((key, text) for key, text in (("pointer", source.pointer), ("text", source.text)) if text)
-    return written
+    given = {each.name: getattr(source, each.name) for each in fields(source) if each.name != "origin"}
+    return {key: value for key, value in given.items() if value not in (None, "") or key == "path"}

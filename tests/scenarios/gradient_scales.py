@@ -124,6 +124,54 @@ SCENARIOS = (
   update w, u
 """,
     ),
+    *pair(
+        "bias of which each rank adds a quarter",
+        "doubled-allreduce",
+        """
+mesh tp=4
+weight w f32[8,16] tp:S(1)
+weight b f32[8]
+input x f32[4,16] tp:S(1)
+loss l f32[]
+program
+- c = div(b, 2)
++ c = div(b, 4)
+  p = linear(x, w, c)
+  y = all-reduce(p) over tp
+  u = pow(y, 2)
+  l = mean(u)
+  du = backward l (grad(l))
+  dy = backward u (du)
+  _, grad(w), dc = backward p (dy)
+  gb = backward c (dc)
+  grad(b) = all-reduce(gb) over tp
+  update w, b
+""",
+    ),
+    *correct(
+        "bias of which each rank adds a quarter, whose gradient a reducer sums",
+        """
+mesh tp=4
+weight w f32[8,16] tp:S(1)
+weight b f32[8]
+input x f32[4,16] tp:S(1)
+loss l f32[]
+program
+  c = mul(b, 0.25)
+  p = linear(x, w)
+  a = add(p, c)
+  y = all-reduce(a) over tp
+  u = pow(y, 2)
+  l = mean(u)
+  du = backward l (grad(l))
+  dy = backward u (du)
+  dp, dc = backward a (dy)
+  _, grad(w) = backward p (dp)
+  grad(b) = backward c (dc)
+  reduce-gradients b over tp
+  update w, b
+""",
+    ),
     *correct(
         "gradients clipped after the loss scale is undone",
         ONE_SCALED

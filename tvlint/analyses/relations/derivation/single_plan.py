@@ -100,8 +100,8 @@ def derive_alone(plan: Plan) -> Alone | None:
     if _is_large(plan):
         return None
     micro_batches, replicas = micro_batches_of(plan), plan.replication.count
-    terms, many = Terms(), micro_batches * replicas > 1
-    world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1, alone=True, in_blocks=has_blocks(plan))
+    terms, many = Terms(alone=True), micro_batches * replicas > 1
+    world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1, in_blocks=has_blocks(plan))
     slots = slots or tuple(0 if many and shape else -1 for shape in inputs.shapes)
     derived = derive(world, plan, inputs, slots, micro_batches * replicas, losses=None, dtypes={}, alone=True)
     return Alone(plan, world, derived)

@@ -60,7 +60,7 @@ def summed(terms: Terms, term: int) -> int:
 def scaled_term(terms: Terms, term: int, coefficient: int | Fraction) -> int | None:
     """Return the term that this many times the term is, where constant factors and divisors of it cancel that."""
     total = Fraction(coefficient)
-    while terms.foreign(term):
+    while terms.is_own(term):
         below = multiplied(terms, term)
         if below is None:
             return None

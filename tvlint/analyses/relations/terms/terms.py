@@ -38,11 +38,12 @@ class Terms:
     """The table. A term is a small integer; what it stands for is looked up here.
 
     `shape` is the logical shape. `slot` is the dimension that data-parallel replicas and micro-batches cut into slots (-1:
-    none): the term then stands for its value in one slot, any slot, and `shape` counts that slot's part only.
+    none): the term then stands for its value in one slot, any slot, and `shape` counts that slot's part only. `alone` says that
+    there is no reference.
     """
 
-    def __init__(self, telling: Telling = Telling.AS_WRITTEN) -> None:
-        self.telling = telling
+    def __init__(self, telling: Telling = Telling.AS_WRITTEN, alone: bool = False) -> None:
+        self.telling, self.alone = telling, alone
         self._numbers: dict[tuple[Any, ...], int] = {}
         self.keys: list[tuple[Any, ...]] = []
         self.operands: list[tuple[int, ...]] = []
@@ -143,6 +144,10 @@ class Terms:
         """Return whether the reference does not compute the term."""
         term = self.whole(term)
         return 0 <= self.sealed <= term and term not in self.auxiliary
+
+    def is_own(self, term: int) -> bool:
+        """Return whether the term belongs to a plan that is judged, and not to its reference."""
+        return self.alone or self.foreign(term)
 
     def whole(self, term: int) -> int:
         """Return the term that this one is pieces of, or itself."""

@@ -60,12 +60,15 @@ class World:
     many_replicas: bool
     many_micro_batches: bool
     parts: int = 1
-    alone: bool = False
-    """Whether what is read has no reference."""
     in_blocks: bool = False
     """Whether ranks are given ranges of a dimension that lie apart."""
     _local: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Shapes of local tensors by extent."""
+
+    @property
+    def alone(self) -> bool:
+        """Say whether what is read has no reference."""
+        return self.terms.alone
 
     def logical_shape(self, value: Value, total_slots: int) -> tuple[int, ...]:
         """Return the shape of the whole value, of which the local tensor holds pieces; in one replica where there is no

@@ -120,7 +120,7 @@ def share_of(world: World, term: int) -> tuple[Fraction, int]:
     root = root_of(square)
     if inner != term and root is not None:
         return sign * root, inner
-    below = multiplied(terms, term) if world.alone or terms.foreign(term) else None
+    below = multiplied(terms, term) if terms.is_own(term) else None
     return (Fraction(1), term) if below is None else below
 
 

@@ -127,7 +127,7 @@ class Values:
             return self._in_pieces(term, box, coefficient, leaves, fold)
         if self.terms.normal and coefficient not in (0, 1) and not leaves and fold is None:
             term, coefficient = times(self.terms, term, rational(coefficient)), 1
-        if coefficient not in (0, 1) and not leaves and self.terms.foreign(term):
+        if coefficient not in (0, 1) and not leaves and self.terms.is_own(term):
             scaled = scaled_term(self.terms, term, coefficient)
             if scaled is not None:
                 term, coefficient = scaled, 1

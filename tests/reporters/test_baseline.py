@@ -110,11 +110,30 @@ def test_in_ci_it_only_shrinks(project: Path, monkeypatch: pytest.MonkeyPatch, c
     assert len((project / "tvlint-baseline.json").read_bytes()) < len(before)
 
 
-def test_part_of_the_files_says_nothing_of_the_others(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "good.sh").write_text("#!/bin/bash\ntorchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 48\n")
-    capsys.readouterr()
-    main(["check", "good.sh", "--no-cache"])
-    assert "no more" not in capsys.readouterr().err
+def test_a_run_judges_the_entries_of_the_rules_and_files_that_it_looks_for(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that was renamed stands where a part of the project does not show it; no entry is lost to such a run."""
+    (project / "part").mkdir()
+    (project / "part/good.sh").write_text(SCRIPT.replace("47", "48").replace("-size 3", "-size 4"))
+    known = told(capsys)[2]
+    one = ["--select", "layers-not-divisible-by-pp"]
+    for arguments in (["part"], one):
+        assert [main(["baseline", action, *arguments]) for action in ("write", "verify", "prune")] == [0, 0, 0]
+    (project / "train.sh").rename(project / "renamed.sh")
+    for arguments in (["part"], ["--changed"], one, ["--ignore", one[1]]):
+        main(["check", "--no-cache", *arguments])
+        assert "of the baseline" not in capsys.readouterr().err
+    for arguments in (["part"], one):
+        assert [main(["baseline", action, *arguments]) for action in ("verify", "prune")] == [0, 0]
+    monkeypatch.chdir("part")
+    assert main(["baseline", "prune"]) == 0
+    monkeypatch.chdir(project)
+    assert told(capsys) == (0, [], known)
+    (project / "renamed.sh").unlink()
+    assert main(["baseline", "verify"]) == 1
+    assert main(["baseline", "prune"]) == 0
+    assert json.loads((project / "tvlint-baseline.json").read_bytes())["findings"] == []
 
 
 def test_what_cannot_be_read_leaves_it_as_it_is(project: Path) -> None:

@@ -20,7 +20,21 @@ from tvlint.run.output.outputs import OutputError
 from tvlint.run.project.discovery import discover, shown
 from tvlint.run.project.nested import given
 from tvlint.run.project.project_file import ProjectError
-from tvlint.run.silence.baseline import NAME, Compared, Entry, compare, entries_of, grown, load, part_of, paths_of, pruned, save
+from tvlint.run.silence.baseline import (
+    NAME,
+    Compared,
+    Entry,
+    Scope,
+    beyond,
+    compare,
+    entries_of,
+    grown,
+    load,
+    part_of,
+    paths_of,
+    pruned,
+    save,
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,9 +62,13 @@ def run(options: argparse.Namespace) -> int:
         kept = " and ".join(f"`{shown(path)}`" for path in paths.values())
         note(f"{kept} {'is' if len(paths) == 1 else 'are'} left as before: what could not be read was not judged")
         return INPUT
+    scope = Scope(known.keys() - rules, candidates.is_whole)
     parts = {at: part_of(report, at, paths, settings) for at in paths}
     if options.action == "write":
-        new = {at: entries_of(part.findings, paths[at].parent) for at, part in parts.items()}
+        new = {
+            at: (*entries_of(part.findings, paths[at].parent), *beyond(old[at], part, paths[at].parent, scope))
+            for at, part in parts.items()
+        }
         for at, path in paths.items():
             _hold_size(path, old[at], new[at])
         for at, path in paths.items():
@@ -58,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         if not options.baseline and not settings.baseline:
             note(f'write `baseline = "{NAME}"` into the project file, and `tvlint check` tells only what is new')
         return CLEAN
-    found = {at: compare(part, old[at], paths[at].parent) for at, part in parts.items()}
+    found = {at: compare(part, old[at], paths[at].parent, scope) for at, part in parts.items()}
     act = _prune if options.action == "prune" else _verify
     return max(act(path, old[at], found[at]) for at, path in paths.items())
 

@@ -219,9 +219,10 @@ class _Run:
                 launched = prove_launches(settings, shared, tuple(options.paths), self._capturing())
                 report = joined(report, proved, launched)
         if self.baselines:
-            from tvlint.run.silence.baseline import compare_all
+            from tvlint.run.silence.baseline import Scope, compare_all
 
-            found = compare_all(report, self.baselines, settings)
+            scope = Scope(self.rules.known.keys() - self.rules.applied, self.candidates.is_whole)
+            found = compare_all(report, self.baselines, settings, scope)
             report = replace(report, findings=found.new, known=len(found.known))
             stale = sum(entry.count for entry in found.stale)
         if options.new_from:

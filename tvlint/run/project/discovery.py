@@ -75,7 +75,8 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
             problems.append(Problem(_absence(path), Location(path)))
     together = {path: as_folder(path) for path in files}
     named = {together.get(path, path) for path in named}
-    return Candidates(tuple(dict.fromkeys(together.values())), frozenset(named), tuple(problems), tuple(findings), not paths)
+    is_whole = not paths and (bool(project.paths) or Path.cwd() == project.folder)
+    return Candidates(tuple(dict.fromkeys(together.values())), frozenset(named), tuple(problems), tuple(findings), is_whole)
 
 
 def pairings(project: Project) -> tuple[Pairing, ...]:

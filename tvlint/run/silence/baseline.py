@@ -54,8 +54,19 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """The rules that a run does not look for, and whether it looks at all files of the project."""
+
+    left_out: Collection[str] = ()
+    is_whole: bool = False
+
+
+PART = Scope()
+
+
+@dataclass(frozen=True, slots=True)
 class Compared:
-    """The findings that a baseline lacks and those that it holds, and the entries that match nothing of what was checked."""
+    """The findings that a baseline lacks and those that it holds, and the entries that match nothing of what was looked for."""
 
     new: tuple[Finding, ...]
     known: tuple[Finding, ...]
@@ -90,15 +101,13 @@ def part_of(report: Report, folder: str, folders: Collection[str], project: Proj
     return replace(report, findings=findings, checked=tuple(filter(is_part, report.checked)))
 
 
-def compare_all(report: Report, known: Mapping[str, Baseline], project: Project) -> Compared:
+def compare_all(report: Report, known: Mapping[str, Baseline], project: Project, scope: Scope = PART) -> Compared:
     """Return what the baselines lack and hold of what their project files judge, and what of them is no more."""
     found = []
     for folder in {"": None, **known}:
         part = part_of(report, folder, known, project)
-        baseline = known.get(folder)
-        found.append(
-            Compared(part.findings, (), ()) if baseline is None else compare(part, baseline.entries, baseline.path.parent)
-        )
+        entries, at = (known[folder].entries, known[folder].path.parent) if folder in known else ((), project.folder)
+        found.append(compare(part, entries, at, scope))
     new, held, stale = (
         tuple(chain.from_iterable(each)) for each in zip(*((each.new, each.known, each.stale) for each in found), strict=True)
     )
@@ -171,10 +180,11 @@ def entries_of(findings: tuple[Finding, ...], folder: Path) -> tuple[Entry, ...]
     return tuple(found.values())
 
 
-def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compared:
+def compare(report: Report, entries: tuple[Entry, ...], folder: Path, scope: Scope = PART) -> Compared:
     """Return what the baseline, in the folder, lacks and holds of the report, and what of it is no more.
 
-    What is reported once a run stands at the first file that it is found in: another one where fewer files are checked.
+    What is reported once a run stands at the first file that it is found in: another one where fewer files are checked. A file
+    that is gone may stand elsewhere by another name, which only a look at the whole project shows.
     """
     once = {entry.rule for entry in entries if is_once_a_run(entry.rule)}
     reported = {finding.rule for finding in report.findings}
@@ -206,7 +216,9 @@ def compare(report: Report, entries: tuple[Entry, ...], folder: Path) -> Compare
     stale = tuple(
         replace(entry, count=count)
         for entry in {(entry.path, entry.fingerprint): entry for entry in entries}.values()
-        if (count := left[entry.path, entry.fingerprint]) > 0 and (entry.path in checked or entry.path in gone)
+        if (count := left[entry.path, entry.fingerprint]) > 0
+        and entry.rule not in scope.left_out
+        and (entry.path in checked or (scope.is_whole and entry.path in gone))
     )
     return Compared(
         tuple(finding for number, finding in enumerate(ordered) if number not in known),
@@ -224,6 +236,12 @@ def is_once_a_run(rule: str) -> bool:
 def place_of(finding: Finding) -> str:
     """Return the file that an entry names: of what is found in a plan the plan, wherever its source lies."""
     return finding.found_in if finding.ranks and finding.found_in else finding.location.path
+
+
+def beyond(entries: tuple[Entry, ...], report: Report, folder: Path, scope: Scope) -> tuple[Entry, ...]:
+    """Return the entries of a baseline in the folder that a run in the scope cannot find, whatever its report holds."""
+    checked = {_from(folder, path) for path in report.checked}
+    return tuple(entry for entry in entries if entry.rule in scope.left_out or not (scope.is_whole or entry.path in checked))
 
 
 def pruned(entries: tuple[Entry, ...], stale: tuple[Entry, ...]) -> tuple[Entry, ...]:

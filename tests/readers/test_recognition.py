@@ -174,6 +174,19 @@ def test_settings_in_a_file_that_is_no_yaml_any_more_are_a_problem(line: str) ->
         read("a.yaml", text.encode())
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("store.ts", b"export type Sizes = {\n  tensor_model_parallel_size: number;\n  context_parallel_size: number;\n};\n"),
+        ("initialize.cpython-311.pyc", b"\xa7\r\r\n\0\0\nset --tensor-model-parallel-size\0\n"),
+    ],
+)
+def test_what_is_neither_named_nor_written_as_a_language_is_no_broken_file_of_it(name: str, data: bytes) -> None:
+    assert read(name, data) is None
+    with pytest.raises(ReadError):
+        read("sizes.yaml" if b"\0" not in data else "launch.sh", data)
+
+
 @pytest.mark.parametrize("data", [b"\x7fELF\x02\x01\x01\0\0", b"\x89PNG\r\n\x1a\n\0\0", b"\xff\xfe\x00a", bytes(range(256))])
 def test_binary_files_are_left_alone(data: bytes) -> None:
     assert read("a.bin", data) is None

@@ -260,10 +260,23 @@ def _configuration(path: str, data: bytes) -> Document | None:
         if shown[each.marks] and each.also in data:
             if not each.recogniser.recognise(path, lines):
                 continue
-            found: Document | None = each.reader.read(path, data)
+            try:
+                found: Document | None = each.reader.read(path, data)
+            except ReadError:
+                if _is_of_other_language(path):
+                    continue
+                raise
             if found is not None:
                 return found
     return None if shown[NAMES_MEGATRON] else _composed(path, data, lines)
+
+
+def _is_of_other_language(path: str) -> bool:
+    """Return whether the ending of the name is that of no language which configurations are written in: what cannot be read as
+    one of those is none.
+    """
+    ending = os.path.splitext(path.lower())[1]
+    return ending not in ("", *SHELL_NAMES, *YAML_NAMES, ".py", ".toml")
 
 
 def _as_lines(path: str, data: bytes) -> bytes:

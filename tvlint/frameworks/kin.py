@@ -103,6 +103,12 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "ms-swift": Framework((CORE,), packages=("swift",)),
     "megatron-bridge": Framework((CORE,), packages=("megatron.bridge",), folders=("megatronbridge",)),
     "nemo-rl": Framework((CORE,), packages=("nemo_rl",), folders=("nemorl",), has_roles=True),
+    "neuronx-nemo": Framework(
+        (CORE,),
+        {"heads-not-divisible-by-tp": "nemo/collections/nlp/modules/common/megatron/falcon_module.py:250"},
+        packages=("lightning_neuron_patch",),
+        folders=("neuronxnemomegatron",),
+    ),
     "nemo": Framework(
         (CORE,),
         {
@@ -125,10 +131,11 @@ FRAMEWORKS: Mapping[str, Framework] = {
         (MEGATRON,),
         {
             "layers-not-divisible-by-pp": "megatron/model/gpt_model.py: GPTModelPipe leaves the split to PipelineModule",
-            "model-size-below-one": "megatron/arguments.py checks no size",
             "aux-loss-without-coefficient": "megatron/arguments.py:919: --moe-loss-coeff, 0.1 unless it is given",
             "experts-of-default-width": "megatron/arguments.py: experts have the width of --ffn-hidden-size alone",
         },
+        # tasks/eval_harness/evaluate.py: load_ds_checkpoint_and_setup_megatron takes all sizes from the checkpoint
+        dict.fromkeys(("task_list", "results_path"), frozenset({"model-size-below-one"})),
         # megatron/arguments.py:851
         defaults=frozenset({"recompute_num_layers"}),
         packages=("deepspeed",),

@@ -122,7 +122,7 @@ def test_the_project_file_and_the_list_of_rules_know_each_framework(
     capsys.readouterr()
     assert main(["rules", "--framework", framework]) == 0
     listed = capsys.readouterr().out
-    assert ("\nheads-not-divisible-by-tp  " in listed) == (framework in FRAMEWORKS)
+    assert ("\nbatch-size-below-one  " in listed) == (framework in FRAMEWORKS)
 
 
 @pytest.mark.parametrize("framework", [name for name, row in FRAMEWORKS.items() if row.folders])
@@ -205,9 +205,11 @@ def test_the_parser_of_megatron_deepspeed_recomputes_one_layer_at_a_time_unless_
         ("--save c", {"save-without-interval"}),
         ("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4", {"sizes-above-world-size"}),
         ("--tensor-model-parallel-size 3", {"ranks-not-divisible-by-cut-sizes"}),
+        ("--tensor-model-parallel-size 1 --hidden-size 0", {"model-size-below-one"}),
+        ("--tensor-model-parallel-size 1 --num-layers -1 --task_list lambada", set()),
     ],
 )
-def test_megatron_deepspeed_cuts_sizes_and_takes_no_interval_for_never(given: str, expected: set[str]) -> None:
+def test_megatron_deepspeed_judges_sizes_in_its_own_way(given: str, expected: set[str]) -> None:
     sizes = "--num-layers 24 --hidden-size 3072 --num-attention-heads 12 --seq-length 64 --max-position-embeddings 64"
     launch = f"deepspeed --num_gpus 4 pretrain_gpt.py --deepspeed {sizes} --micro-batch-size 1 {given}\n"
     document = read("train.sh", launch.encode())

@@ -324,7 +324,7 @@ def test_the_table_of_forks_names_the_source_of_each_option_once() -> None:
     assert all(re.fullmatch("[0-9a-f]{40}", each["commit"]) for each in forks)
     own = [name for each in forks for line in each["options"] for name in line.split()]
     assert len(own) == len(set(own))
-    assert not [name for name in own if megatron.is_option(f"--{name}")]
+    assert not [name for name in own if megatron.is_flag(f"--{name}")]
 
 
 def test_an_option_of_a_fork_is_one_that_a_function_adds_to_the_parser_it_is_given() -> None:

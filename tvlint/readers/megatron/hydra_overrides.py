@@ -219,4 +219,6 @@ def _framework(script: str, words: Sequence[Item], overrides: dict[str, Setting]
     if any(path.startswith("actor_rollout_ref.") for path in overrides):
         return "verl"
     found = framework_of_launch(split_launch(words).path, script, ())
-    return "nemo" if any(path.startswith("exp_manager.") for path in overrides) else CORE if found == MEGATRON else found
+    if found != MEGATRON:
+        return found
+    return "nemo" if any(path.startswith("exp_manager.") for path in overrides) else CORE

@@ -107,11 +107,12 @@ def _run_as_command(source: Source, name: tuple[int, int], why: str, help: str, 
 def _defaults(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding]:
     """Yield a finding for each default whose colon and hyphen are exchanged, or whose hyphen is missing.
 
-    The latter counts of a variable that stands nowhere before what the expansion sets, which so is one of the environment. A
-    colon behind text may begin what is added to a list of paths.
+    The former counts where a program is given what begins with the colon: a display and a list of paths do. The latter counts
+    of a variable that stands nowhere before what the expansion sets, which so is one of the environment.
     """
     source = evaluation.source
     found = [*islice(DEFAULT.finditer(source.data), MOST)]
+    passed = set(_passed(evaluation)) if found else set[str]()
     times = Counter(SET.findall(source.data)) if found else Counter[bytes]()
     first: dict[bytes, int] = {}
     for named in NAMED.finditer(source.data) if found else ():
@@ -119,7 +120,9 @@ def _defaults(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding
     reads_in = READ_IN.search(source.data) if found else None
     for match in found:
         before = source.data[max(match.start() - LONGEST, 0) : match.start()].removesuffix(b'"')
-        is_swapped = match[2] == b"-:" and not (match[3].startswith((b"/", b"$")) and not before.endswith((b"=", b" ")))
+        is_swapped = match[2] == b"-:"
+        if is_swapped and f":{match[3].decode(errors='replace')}" not in passed:
+            continue
         start = match.start() - source.data.startswith(b'"', match.start() - 1) - len(match[1]) - 1
         sets_itself = times[match[1]] == 1 and before.endswith(match[1] + b"=")
         sets_itself = sets_itself and first.get(match[1]) == start and not (reads_in and reads_in.start() < start)
@@ -131,6 +134,15 @@ def _defaults(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding
         why = "begins its default with `:`" if is_swapped else "is a part of the value, and has no default"
         fix = Fix("write `:-`", (Edit(place, ":-"),), is_safe=True)
         yield Finding("misspelled-default", Severity.ERROR, f"{shown} {why}", place, "write `:-`", fixes=(fix,))
+
+
+def _passed(evaluation: Evaluation) -> Iterator[str]:
+    """Yield the values that programs are given."""
+    for command in evaluation.commands:
+        for word in command.words:
+            for item in chain.from_iterable(word.alternatives) if isinstance(word, Fork) else (word,):
+                if isinstance(item, Word):
+                    yield leading_text(item.pieces).rpartition("=")[2]
 
 
 def _unread_options(evaluation: Evaluation) -> Iterator[tuple[str, tuple[int, frozenset[str]]]]:

@@ -8,7 +8,9 @@ dataclass to the standard library, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from operator import attrgetter
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass", "field", "fields", "is_dataclass", "replace"]
@@ -54,6 +56,10 @@ else:
         return type(value)(**kept, **changes)
 
 
+_NEW = object()
+"""The default of a field that is made anew."""
+
+
 class _Fields:
     """The fields as the standard library has them, made when somebody asks."""
 
@@ -82,19 +88,40 @@ def _factory(default: Any) -> Callable[[], Any] | None:
 
 def _init(cls: type, names: tuple[str, ...], defaults: Mapping[str, Any], frozen: bool) -> Callable[..., None]:
     """Return the function that takes the fields in order or by name."""
-    space: dict[str, Any] = {"set_": object.__setattr__, "new_": object()}
-    head, body = ["self"], []
-    for name in names:
-        default, value = defaults.get(name), name
-        factory = _factory(default)
-        space[f"{name}_"] = factory or default
-        if factory is not None:
-            value = f"{name}_() if {name} is new_ else {name}"
-        head.append(name if name not in defaults else f"{name}={name}_" if factory is None else f"{name}=new_")
-        body.append(f"set_(self, '{name}', {value})" if frozen else f"self.{name} = {value}")
-    exec(f"def __init__({', '.join(head)}):\n " + "\n ".join(body or ["pass"]), space)
-    found: Callable[..., None] = space["__init__"]
+    if tuple(defaults) != names[len(names) - len(defaults) :]:
+        raise TypeError(f"a field of {cls.__qualname__} without a default follows one with a default")
+    factories = {name: factory for name, default in defaults.items() if (factory := _factory(default)) is not None}
+    made = tuple(names.index(name) for name in factories)
+    code = _compiled(len(names), made, frozen)
+    own = {f"_{index}": name for index, name in enumerate(names)}
+    code = code.replace(
+        co_name="__init__",
+        co_varnames=tuple(own.get(name, name) for name in code.co_varnames),
+        co_names=tuple(own.get(name, name) for name in code.co_names),
+        co_consts=tuple(own.get(value, value) for value in code.co_consts),
+    )
+    makers = {f"make_{names.index(name)}": make for name, make in factories.items()}
+    space = {"set_": object.__setattr__, "new_": _NEW, **makers}
+    given = tuple(_NEW if name in factories else default for name, default in defaults.items())
+    found: Callable[..., None] = FunctionType(code, space, "__init__", given)
     found.__module__, found.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
+    return found
+
+
+@cache
+def _compiled(count: int, made: tuple[int, ...], frozen: bool) -> CodeType:
+    """Return the code that sets so many fields, by the names `_0`, `_1`; those that are made have a default that stands for it.
+
+    Classes with as many fields share it: to compile is what costs.
+    """
+    body = []
+    for index in range(count):
+        value = f"make_{index}() if _{index} is new_ else _{index}" if index in made else f"_{index}"
+        body.append(f"set_(self, '_{index}', {value})" if frozen else f"self._{index} = {value}")
+    space: dict[str, Any] = {}
+    names = ", ".join(["self", *(f"_{index}" for index in range(count))])
+    exec(f"def init({names}):\n " + "\n ".join(body or ["pass"]), space)
+    found: CodeType = space["init"].__code__
     return found
 
 

@@ -7,7 +7,6 @@ The front matter is the small subset of YAML that `docs/writing-rules.md` descri
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from enum import Enum
@@ -55,17 +54,18 @@ def read_rules(folder: Path) -> Mapping[str, Rule]:
 def to_data(rules: Mapping[str, Rule]) -> str:
     """Return all rules as one text, without the folder in which their pages lie."""
     rows = [[_plain(getattr(rule, field)) for field in _FIELDS] for rule in rules.values()]
-    return json.dumps([_FIELDS, rows], ensure_ascii=True, separators=(",", ":"))
+    return json.dumps(rows, ensure_ascii=True, separators=(",", ":"))
 
 
 def from_data(text: str, folder: Path) -> Mapping[str, Rule]:
     """Return the rules that `to_data` was given, whose pages lie in `folder`."""
-    names, rows = json.loads(text)
+    kinds = {kind.value: kind for kind in RuleKind}
+    severities = {severity.value: severity for severity in Severity}
     rules, top = {}, str(folder)
-    for row in rows:
-        entries = dict(zip(names, row, strict=True))
-        name = entries.pop("name")
-        rules[name] = _rule(name, entries, os.path.join(top, *entries["topic"].split("/"), f"{name}.md"))
+    for name, kind, severity, *texts, location, once, frameworks, sources, topic in json.loads(text):
+        path = f"{top}/{topic}/{name}.md"
+        whence = (tuple(location), once, frameworks, tuple(sources), path, topic)
+        rules[name] = Rule(*(name, kinds[kind], severities[severity], *texts, *whence))
     return rules
 
 

@@ -155,6 +155,17 @@ def test_init_proposes_a_version_of_the_framework_that_is_there(here: Path, text
     assert lines == ([f'# version = "{version}"'] if version else [])
 
 
+@pytest.mark.parametrize(("option", "versions"), [("", ["0.16"]), ("--use-mc2", ["0.12"]), ("--deepspeed", [])])
+def test_init_proposes_the_release_of_megatron_that_a_framework_is_a_fork_of(
+    here: Path, option: str, versions: list[str]
+) -> None:
+    launch = f"torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 {option}\n"
+    (here / "jobs" / "train.sh").write_text(launch)
+    assert run("init") == 0
+    lines = [line for line in (here / "tvlint.toml").read_text().splitlines() if line.startswith("# version")]
+    assert lines == [f'# version = "{version}"' for version in versions]
+
+
 def test_a_revision_in_the_place_of_changed_files_is_a_mistake(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commit_all(here)
     assert run("check", "--changed", "HEAD") == 2

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from tvlint.findings import Report, Severity
-from tvlint.frameworks.kin import FRAMEWORKS
+from tvlint.frameworks.kin import BEFORE_RELEASES, FRAMEWORKS
 from tvlint.reporters.text.totals import counted
 
 NNSCALER = "nnscaler"
@@ -85,4 +85,5 @@ def _version(framework: str) -> str:
     """Return a version of the framework as an example; empty where no rule asks for one."""
     if framework == NNSCALER:
         return "0.8"
-    return "0.16" if framework in FRAMEWORKS else ""
+    known = FRAMEWORKS.get(framework)
+    return "" if known is None or known.version == BEFORE_RELEASES else known.version or "0.16"

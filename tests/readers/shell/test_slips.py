@@ -19,6 +19,7 @@ SLIPS = frozenset(
         "space-after-backslash",
         "misplaced-equals-sign",
         "misspelled-default",
+        "misspelled-program",
         "options-not-passed",
         "unknown-option",
         "value-after-complete-option",
@@ -54,6 +55,8 @@ def slips_of(tmp_path: Path, text: str) -> list[tuple[str, int | None]]:
         (LAUNCH.replace("nproc", "nporc"), ("misspelled-option", 1)),
         (f"{LAUNCH}; \\\n  --bf16\n", ("option-run-as-command", 2)),
         (f"{LAUNCH} # ours \\\n  --bf16\n", ("option-run-as-command", 2)),
+        (f"\n{LAUNCH.replace('_gpt', '_gtp')}\n", ("misspelled-program", 2)),
+        (f"{LAUNCH.replace('pretrain_gpt', '$HOME/Megatron-LM/pertrain_gpt')}\n", ("misspelled-program", 1)),
         (f"N:=4\n{LAUNCH}\n", ("assignment-run-as-command", 1)),
         (f"$N=4\n{LAUNCH}\n", ("assignment-run-as-command", 1)),
         (f"export N==4\n{LAUNCH}\n", ("misplaced-equals-sign", 1)),
@@ -158,3 +161,23 @@ def test_defaults_that_do_not_end_are_looked_through_once(tmp_path: Path) -> Non
 
 def test_no_slip_is_found_in_what_is_no_syntax_of_a_shell(tmp_path: Path) -> None:
     assert slips_of(tmp_path, f"{LAUNCH}\na=(\n--bf16\nN =4\n") == []
+
+
+@pytest.mark.parametrize(
+    ("program", "is_meant"),
+    [
+        ("finetune_llm.py", False),
+        ("finetunes_llm.py", True),
+        ("finetune_lm.py", False),
+        ("finetune_lml.py", True),
+        ("finetune_vlm.py", False),
+        ("finetune_gmm.py", False),
+        ("finetune_llm_v2.py", False),
+        ("other.py", False),
+    ],
+)
+def test_a_program_is_misspelled_where_one_beside_it_is_surely_meant(tmp_path: Path, program: str, is_meant: bool) -> None:
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "finetune_llm.py").write_text("import megatron.training\n")
+    found = slips_of(tmp_path, LAUNCH.replace("pretrain_gpt.py", f"tasks/{program}") + "\n")
+    assert found == [("misspelled-program", 1)] * is_meant

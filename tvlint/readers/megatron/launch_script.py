@@ -20,6 +20,7 @@ from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import carriage_return, option_mistakes
 from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
 from tvlint.readers.megatron.launcher_options import misspelled_launcher_options
+from tvlint.readers.megatron.misspelled_program import misspelled_program
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.recognise_launch import names_options, starts_others
 from tvlint.readers.megatron.section_values import mistaken_values
@@ -106,6 +107,7 @@ def read(path: str, data: bytes) -> Document | None:
         configurations.append(configuration)
         mistakes = option_mistakes(configuration, arguments.surplus, launch.path or launch.program, arguments.short)
         findings.update(dict.fromkeys((*mistakes, *mistaken_values(configuration), *misspelled_launcher_options(launch))))
+        findings.update(dict.fromkeys(misspelled_program(launch, configuration.path)))
         launches.append(command.span)
     if not configurations:
         overrides = tuple(hydra_overrides.configurations(evaluation))

@@ -44,7 +44,7 @@ DEVICES = Pattern(r"\d+(?:,\d+)*")
 class Launch:
     """A command cut into what comes before the program (`launcher`), the program's name and its `arguments`.
 
-    `program` is its last part; `path` is all of it that is known.
+    `program` is its last part; `path` is all of it that is known, and `name` the word of a file.
     """
 
     launcher: tuple[Item, ...]
@@ -52,6 +52,7 @@ class Launch:
     arguments: tuple[Item, ...]
     gaps: bool
     path: str = ""
+    name: Word | None = None
 
 
 def split_launch(items: Sequence[Item]) -> Launch:
@@ -61,7 +62,8 @@ def split_launch(items: Sequence[Item]) -> Launch:
     for place, item in enumerate(items):
         text = _tail(item)
         if text.endswith(".py") and not text.startswith("-"):
-            return Launch(tuple(items[:place]), text.rpartition("/")[2], tuple(items[place + 1 :]), False, text)
+            word = item if isinstance(item, Word) else None
+            return Launch(tuple(items[:place]), text.rpartition("/")[2], tuple(items[place + 1 :]), False, text, word)
         if text in ("-m", "--module") and place + 1 < len(items) and _text(items[place + 1]) not in TORCH:
             module = _text(items[place + 1])
             return Launch(tuple(items[:place]), module, tuple(items[place + 2 :]), False, module)

@@ -195,8 +195,8 @@ def _misspelled(evaluation: Evaluation, commands: CommandTree, lost: Iterable[st
         name = (match[1] or match[2]).decode()
         if name not in meant and name not in evaluation.variables:
             swapped = set_names.get("".join(sorted(name)), "")
-            near = swapped if _are_swapped(name, swapped) else ""
-            meant[name] = near or next((each for each in near_names if _is_a_letter_off(name, each)), "")
+            near = swapped if are_swapped(name, swapped) else ""
+            meant[name] = near or next((each for each in near_names if is_a_letter_off(name, each)), "")
         if meant.get(name):
             read.setdefault(name, []).append(match)
     counts = Counter(NAME.findall(source.data)) if read else Counter[bytes]()
@@ -221,14 +221,14 @@ def _is_copied(data: bytes, match: re.Match[bytes], name: str) -> bool:
     return is_value and END.match(data, match.end()) is not None
 
 
-def _are_swapped(name: str, meant: str) -> bool:
+def are_swapped(name: str, meant: str) -> bool:
     """Return whether two letters that stand beside each other are all that differs."""
-    differ = [place for place, letters in enumerate(zip(name, meant, strict=False)) if letters[0] != letters[1]]
-    both = len(differ) == 2 and differ[1] == differ[0] + 1
-    return both and len(name) == len(meant) and name[differ[0] : differ[1] + 1].isalpha()
+    at = next((place for place, letters in enumerate(zip(name, meant, strict=False)) if letters[0] != letters[1]), len(name))
+    both = name[at : at + 2]
+    return both.isalpha() and len(both) == 2 and f"{name[:at]}{both[::-1]}{name[at + 2 :]}" == meant
 
 
-def _is_a_letter_off(name: str, meant: str) -> bool:
+def is_a_letter_off(name: str, meant: str) -> bool:
     """Return whether one letter is changed, too many or missing; digits tell names apart."""
     short, long = sorted((name, meant), key=len)
     at = next((place for place, letters in enumerate(zip(short, long, strict=False)) if letters[0] != letters[1]), len(short))

@@ -1113,4 +1113,90 @@ program
 - y = all-gather(v, dim=0) over cp
 """,
     ),
+    *pair(
+        "gradient of a weight that is sharded, and each shard over the replicas, cut in the other order",
+        "gradient-sharded-unlike-weight",
+        """
+mesh dp=2 tp=2
+weight w f32[16,8] tp:S(0) dp:S(0)
+weight v f32[8,16]
+input x f32[8,8] dp:S(0)
+loss l f32[]
+program
+  a = all-gather(w, dim=0) over dp
+  f = all-gather(a, dim=0) over tp
+  h = linear(x, f)
+  r = relu(h)
+  y = linear(r, v)
+  q = pow(y, 2)
+  s = sum(q)
+  l = all-reduce(s) over dp
+  dq = backward s (grad(l))
+  dy = backward q (dq)
+  dr, gv = backward y (dy)
+  dh = backward r (dr)
+  _, gf = backward h (dh)
++ g1 = chunk(gf, dim=0) over tp
+- g1 = reduce-scatter(gf, dim=0) over dp
++ grad(w) = reduce-scatter(g1, dim=0) over dp
+- grad(w) = chunk(g1, dim=0) over tp
+  grad(v) = all-reduce(gv) over dp
+  update w, v
+""",
+    ),
+    *pair(
+        "the same with a cast before the gather and a state of the optimizer",
+        "gradient-sharded-unlike-weight state-of-another-shard",
+        """
+mesh dp=2 tp=2
+weight w f32[16,8] tp:S(0) dp:S(0)
+state m f32[16,8] tp:S(0) dp:S(0)
+state n f32[8,16]
+weight v f32[8,16]
+input x f32[8,8] dp:S(0)
+loss l f32[]
+program
+  c = to(w, "f32")
+  a = all-gather(c, dim=0) over dp
+  f = all-gather(a, dim=0) over tp
+  h = linear(x, f)
+  r = relu(h)
+  y = linear(r, v)
+  q = pow(y, 2)
+  s = sum(q)
+  l = all-reduce(s) over dp
+  dq = backward s (grad(l))
+  dy = backward q (dq)
+  dr, gv = backward y (dy)
+  dh = backward r (dr)
+  _, gf = backward h (dh)
++ g1 = chunk(gf, dim=0) over tp
+- g1 = reduce-scatter(gf, dim=0) over dp
++ grad(w) = reduce-scatter(g1, dim=0) over dp
+- grad(w) = chunk(g1, dim=0) over tp
+  grad(v) = all-reduce(gv) over dp
+  momentum_step(w!, grad(w), m!, lr=0.1, momentum=0.9)
+  momentum_step(v!, grad(v), n!, lr=0.1, momentum=0.9)
+""",
+    ),
+    *pair(
+        "chunks of chunks gathered over the outer axis first",
+        "mismatched-shards",
+        """
+mesh dp=2 tp=2
+weight w f32[16,8]
+input x f32[4,8]
+input r f32[4,16]
+output y f32[4,16]
+program
+  w1 = chunk(w, dim=0) over tp
+  w2 = chunk(w1, dim=0) over dp
+- a = all-gather(w2, dim=0) over tp
++ a = all-gather(w2, dim=0) over dp
+- f = all-gather(a, dim=0) over dp
++ f = all-gather(a, dim=0) over tp
+  y0 = linear(x, f)
+  y = mul(y0, r)
+""",
+    ),
 )

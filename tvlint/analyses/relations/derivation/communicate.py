@@ -19,6 +19,7 @@ from tvlint.analyses.relations.derivation.environment import (
     operand_value,
     which,
 )
+from tvlint.analyses.relations.derivation.given.nested_shards import is_cut_twice
 from tvlint.analyses.relations.derivation.localisation.localise import blame, name_of, tell, tell_joined, tell_scaling
 from tvlint.analyses.relations.derivation.localisation.runnable import may_exchange
 from tvlint.analyses.relations.derivation.localisation.sure import (
@@ -382,7 +383,7 @@ def _counts_for_all(machine: Machine, operator: Communicate, value: Value) -> bo
 def _with_gaps(machine: Machine, operator: Communicate, members: Members, pieces: Sequence[Value]) -> dict[int, Slot] | None:
     """Return what a gather or exchange over the outer one of two axes makes of the pieces of a value that both split.
 
-    None for what is given, whose axes may split it in turns of their own.
+    None for what is given where its axes may split it in turns of their own.
     """
     terms, values, exchanges = machine.world.terms, machine.world.values, operator.kind is Collective.ALL_TO_ALL
     if not exchanges and operator.kind is not Collective.ALL_GATHER:
@@ -390,7 +391,7 @@ def _with_gaps(machine: Machine, operator: Communicate, members: Members, pieces
     rank = len(pieces[0].box)
     term, dim = terms.whole(pieces[0].term), ((operator.joined_dim if exchanges else operator.dim) or 0) % rank
     bounds = [piece.box[dim] for piece in pieces]
-    if terms.keys[term][0] in _GIVEN or terms.slot[term] == dim or term != pieces[0].term or bounds != sorted(bounds):
+    if terms.slot[term] == dim or term != pieces[0].term or bounds != sorted(bounds) or _is_open(machine, term):
         return None
     joint = [joined(bounds) if at == dim else (bound,) for at, bound in enumerate(pieces[0].box)]
     split = (operator.dim or 0) % rank
@@ -399,6 +400,15 @@ def _with_gaps(machine: Machine, operator: Communicate, members: Members, pieces
     cuts = (chunk(machine.world, pieces[0], split, place, len(members)).box[split] for place in range(len(members)))
     each = ([(cut,) if at == split else held for at, held in enumerate(joint)] for cut in cuts)
     return {member: values.with_pieces(pieces[0], held) for member, held in zip(members.ranks, each, strict=True)}
+
+
+def _is_open(machine: Machine, term: int) -> bool:
+    """Return whether two axes cut a given value in an order that nothing says."""
+    kind, name, *_ = (*machine.world.terms.keys[term], "")
+    name = machine.inputs.names[name] if kind == "input" else name
+    return kind in _GIVEN and any(
+        name in (tensor.name, tensor.logical) and is_cut_twice(machine.plan, tensor) for tensor in machine.plan.tensors.values()
+    )
 
 
 def _put_in_order(

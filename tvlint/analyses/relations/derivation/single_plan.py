@@ -18,6 +18,7 @@ from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.given.equal_replicas import equal_replicas, first_replica
+from tvlint.analyses.relations.derivation.given.nested_shards import nested_as_gathered
 from tvlint.analyses.relations.derivation.given.trusted_inputs import has_blocks, inputs_of, told_in_two_ways
 from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
@@ -91,6 +92,7 @@ def derive_alone(plan: Plan) -> Alone | None:
         return None
     if not do_replicas_fit(plan) or cut_by_replicas(plan):
         return None
+    plan = nested_as_gathered(plan)
     inputs, slots = inputs_of(plan), None
     found = equal_replicas(plan, inputs)
     if found is not None and found[0] in batch_axes(plan) - SEQUENCE_AXES:

@@ -201,4 +201,155 @@ program
   sgd_step(w!, rw, lr=0.1)
 """,
     ),
+    *pair(
+        "loss scale of the run undone for one of two weights",
+        "wrong-gradient-scale",
+        """
+mesh dp=2
+weight wa f16[8,8]
+weight wb f16[8,8]
+buffer scale f16[]
+input x f16[8,8] dp:S(0)
+loss l f16[]
+program
+  h = linear(x, wa)
+  a = relu(h)
+  y = linear(a, wb)
+  q = pow(y, 2)
+  s = mean(q)
+  l = all-reduce avg(s) over dp
+  ls = mul(l, scale)
+  dl, _ = backward ls (grad(ls))
+  dq = backward s (dl)
+  dy = backward q (dq)
+  da, gb = backward y (dy)
+  dh = backward a (da)
+  _, ga = backward h (dh)
+  gb1 = all-reduce avg(gb) over dp
+  ga1 = all-reduce avg(ga) over dp
+  grad(wb) = div(gb1, scale)
+- grad(wa) = identity(ga1)
++ grad(wa) = div(ga1, scale)
+  update wa, wb
+""",
+    ),
+    *pair(
+        "sum over as many replicas as a batch has rows",
+        "wrong-gradient-scale",
+        """
+mesh dp=4
+micro-batches 2
+weight w f32[8,8]
+input x f32[4,8] dp:S(0)
+input t f32[4,8] dp:S(0)
+loss l f32[]
+segment f forward (x, t) -> (y, l0, l)
+  y = linear(x, w)
+  l0 = mse_loss(y, t)
+  l = div(l0, 2)
+segment b backward mirror f (x, t, y, l0, l) -> ()
+  d0 = backward l (grad(l))
+  dy, _ = backward l0 (d0)
+  _, grad(w) = backward y (dy)
+segment s optimizer () -> ()
+- reduce-gradients w over dp 
++ reduce-gradients w over dp by avg
+  update w
+program
+  run f micro-batch 0
+  run b micro-batch 0
+  run f micro-batch 1
+  run b micro-batch 1
+  run s
+""",
+    ),
+    *pair(
+        "clipped by a norm that averages over the stages",
+        "wrong-reduce-op",
+        """
+mesh pp=2
+weight w1 f32[8,8]
+weight w2 f32[8,8]
+input x f32[4,8]
+loss l f32[]
+program pp=0
+  h = linear(x, w1)
+  send h to pp+1
+  recv dh: f32[4,8] from pp+1
+  _, grad(w1) = backward h (dh)
+  q = pow(grad(w1), 2)
+  t0 = sum(q)
+- t = all-reduce avg(t0) over pp
++ t = all-reduce(t0) over pp
+  n = sqrt(t)
+  c = clamp(n, 1.0)
+  grad(w1) = div(grad(w1), c)
+  update w1
+program pp=1
+  recv h: f32[4,8] from pp-1
+  y = linear(h, w2)
+  l = mean(y)
+  dy = backward l (grad(l))
+  dh, grad(w2) = backward y (dy)
+  send dh to pp-1
+  q = pow(grad(w2), 2)
+  t0 = sum(q)
+- t = all-reduce avg(t0) over pp
++ t = all-reduce(t0) over pp
+  n = sqrt(t)
+  c = clamp(n, 1.0)
+  grad(w2) = div(grad(w2), c)
+  update w2
+""",
+    ),
+    *pair(
+        "clipped by a norm with one gradient twice and one not at all",
+        "clipped-by-other-gradients",
+        """
+weight a f32[8,8]
+weight b f32[8,8]
+input x f32[4,8]
+loss l f32[]
+program
+  h = linear(x, a)
+  y = linear(h, b)
+  l = mean(y)
+  dy = backward l (grad(l))
+  dh, grad(b) = backward y (dy)
+  _, grad(a) = backward h (dh)
+  pa = pow(grad(a), 2)
+  qa = sum(pa)
+  pb = pow(grad(b), 2)
+  qb = sum(pb)
+- t = add(qa, qa)
++ t = add(qa, qb)
+  n = sqrt(t)
+  c = clamp(n, 1.0)
+  grad(a) = div(grad(a), c)
+  grad(b) = div(grad(b), c)
+  update a, b
+""",
+    ),
+    *pair(
+        "clipped by a norm with its gradient twice",
+        "clipped-by-other-gradients",
+        """
+weight a f32[8,8]
+input x f32[4,8]
+loss l f32[]
+program
+  h = linear(x, a)
+  l = mean(h)
+  dh = backward l (grad(l))
+  _, grad(a) = backward h (dh)
+  pa = pow(grad(a), 2)
+  qa = sum(pa)
+- ta = add(qa, qa)
+- n = sqrt(ta)
++ n = sqrt(qa)
+  c = clamp(n, 1.0)
+  grad(a) = div(grad(a), c)
+  update a
+""",
+    ),
 )

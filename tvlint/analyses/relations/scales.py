@@ -63,6 +63,8 @@ class _Misfit:
     scaled: bool = False
     may_be_meant: bool = False
     bounded: bool = False
+    number: int = -1
+    """The number of the run that is left in a gradient as a factor."""
 
 
 @once_per_plan
@@ -87,9 +89,17 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
     for (name, weight, misfit), (operator, ranks) in found.items():
         times, place = misfit.times, place_of(facts, operator)
         said = f"{times.numerator} times" if times.denominator == 1 else f"{times} of"
+        said = f"`{_name_of(alone, misfit.number)}` times" if misfit.number >= 0 else said
         everywhere = facts.fold.everywhere(tuple(sorted(ranks)))
         how = (misfit.other, misfit.scaled, misfit.may_be_meant, misfit.bounded)
         yield Multiple(name, weight, said, place, everywhere, *how, times)
+
+
+def _name_of(alone: Alone, term: int) -> str:
+    """Return the name under which a rank holds a term; that of what is given, where none does."""
+    held = (item for names in alone.derived.environments.values() for item in names.items())
+    given = str(alone.world.terms.keys[term][1])
+    return next((name for name, value in held if value is not None and value.term == term), given)
 
 
 def place_of(facts: Facts, operator: Operator) -> Location:
@@ -149,6 +159,7 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
         if times is not None and _still_scaled(alone, loss, start * seed, factor * seed) is None:
             yield step, _Misfit(times, bounded=True)
         held.setdefault(open_numbers, {}).setdefault(factor * seed, []).append(step)
+    yield from _scaled_by_numbers(alone, loss, steps)
     for open_numbers, steps_of in held.items():
         misfits = {factor: None if open_numbers else _misfit(alone, loss, start * seed, factor) for factor in steps_of}
         right = [factor for factor, misfit in misfits.items() if misfit is None]
@@ -157,6 +168,31 @@ def _of_loss(alone: Alone, loss: int, start: Fraction, steps: list[Stepped]) -> 
         yield from judged
         if not judged:
             yield from _unlike_most(steps_of)
+
+
+def _scaled_by_numbers(alone: Alone, loss: int, steps: list[Stepped]) -> Iterator[tuple[Stepped, _Misfit]]:
+    """Yield the steps that leave a number of the run in the gradient by which the loss is scaled, where other steps do not."""
+    terms, scaled = alone.world.terms, bare(alone, loss)[1]
+    factors = terms.operands[scaled] if has_trait(str(terms.keys[scaled][0]), Trait.PRODUCT) else ()
+    found = [(step, _without_gradients(alone, scalings)) for step, _, scalings in _factors(alone, steps)]
+    for number, inner in zip(factors, factors[::-1], strict=True) if len(factors) == 2 else ():
+        if _stated(alone, bare(alone, inner)[1]) and any(number in undone for _, undone in found):
+            misfit = _Misfit(Fraction(1), scaled=True, number=number)
+            yield from ((step, misfit) for step, undone in found if number not in undone)
+
+
+def _without_gradients(alone: Alone, scalings: Sequence[int]) -> set[int]:
+    """Return what the numbers are computed of that scale gradients, apart from those that are computed of gradients."""
+    terms, found = alone.world.terms, set[int]()
+    for scaling in scalings:
+        within = {scaling if prod(terms.shape[scaling]) == 1 else terms.operands[scaling][1]}
+        waiting = list(within)
+        while waiting:
+            below = set(terms.operands[waiting.pop()]) - within
+            within |= below
+            waiting.extend(below)
+        found |= set() if any(is_gradient(terms, term) for term in within) else within
+    return found
 
 
 def _of_one_start(alone: Alone) -> Iterator[tuple[Stepped, _Misfit]]:
@@ -203,10 +239,9 @@ def _divided(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> Fract
     batches, stated = alone.micro_batches, _stated(alone, bare(alone, loss)[1])
     if batches == 1 or len(stated) != 1 or not seed or min(stated) / seed % batches:
         return None
-    sizes, counted = _elements(alone, bare(alone, loss)[1])
-    times, likely = factor / counted * prod(sizes) * batches, _likely(alone.plan, batches)
-    chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
-    if any(factor / counted * size * batches == 1 for size in chosen):
+    summed, averaged, counted = _elements(alone, bare(alone, loss)[1])
+    times, likely = factor / counted * prod((*summed, *averaged)) * batches, _likely(alone.plan, batches)
+    if any(factor * share * batches == 1 for share in _shares(alone, loss)):
         return None
     return times if times in likely or times / batches in likely | {Fraction(1)} else None
 
@@ -254,8 +289,8 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
     if factor is None:
         return None
     plan, batches = alone.plan, alone.micro_batches
-    sizes, counted = _elements(alone, bare(alone, loss)[1])
-    every = factor / counted * prod(sizes)
+    summed, averaged, counted = _elements(alone, bare(alone, loss)[1])
+    every = factor / counted * prod((*summed, *averaged))
     if _is_of_mean(alone, loss, factor):
         return Fraction(batches) if every == 1 != batches and _averages(plan) else None
     return every if every in _likely(plan, batches) else None
@@ -264,16 +299,14 @@ def _odd(alone: Alone, loss: int, factor: Fraction | None) -> Fraction | None:
 def _is_of_mean(alone: Alone, loss: int, factor: Fraction) -> bool:
     """Return whether so many times what `loss` is made of is its mean, over the batch or over each micro-batch."""
     right = {Fraction(1), Fraction(1, alone.micro_batches)}
-    sizes, counted = _elements(alone, bare(alone, loss)[1])
-    chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
-    return any(factor / counted * size in right for size in chosen)
+    return any(factor * share in right for share in _shares(alone, loss))
 
 
 def _fits(alone: Alone, loss: int, factor: Fraction) -> bool:
     """Return whether what is that many times the gradient of what `loss` is made of is its gradient over all micro-batches."""
     batches = alone.micro_batches
-    sizes, counted = _elements(alone, bare(alone, loss)[1])
-    return factor / (1 if sizes and counted == 1 else batches) in (Fraction(1), Fraction(1, batches))
+    summed, averaged, counted = _elements(alone, bare(alone, loss)[1])
+    return factor / (1 if (summed or averaged) and counted == 1 else batches) in (Fraction(1), Fraction(1, batches))
 
 
 def _still_scaled(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> Fraction | None:
@@ -323,29 +356,42 @@ def _divided_in_part(alone: Alone, loss: int, seed: Fraction, factor: Fraction) 
     """Return how many times the gradient of the loss a step takes that is divided by another number than that of its parts."""
     plan, batches = alone.plan, alone.micro_batches
     most = prod(axis.size for axis in plan.mesh.axes) * batches
-    divided, (sizes, counted) = factor / (seed or factor), _elements(alone, bare(alone, loss)[1])
-    chosen = (prod(part) for count in range(len(sizes) + 1) for part in combinations(sizes, count))
-    if divided == 1 or any(factor / counted * size in (1, Fraction(1, batches)) for size in chosen):
+    divided = factor / (seed or factor)
+    if divided == 1 or _is_of_mean(alone, loss, factor):
         return None
     parts = (divided.numerator, divided.denominator)
     return divided if all(most % part == 0 for part in parts) else None
 
 
-def _elements(alone: Alone, term: int) -> tuple[list[int], int]:
-    """Return the sizes that a sum or mean goes over in one micro-batch, and by how many elements it divides in all of them."""
+def _shares(alone: Alone, loss: int) -> set[Fraction]:
+    """Return by which numbers what `loss` is made of may be multiplied as a mean: sums may go over dimensions of each element.
+
+    So may a mean that the plan multiplies again.
+    """
+    factor, inner = bare(alone, loss)
+    summed, averaged, counted = _elements(alone, inner)
+    sizes, rest = ([*summed, *averaged], 1) if factor > 1 else (summed, prod(averaged))
+    chosen = (part for count in range(len(sizes) + 1) for part in combinations(sizes, count))
+    return {Fraction(prod(part) * rest, counted) for part in chosen}
+
+
+def _elements(alone: Alone, term: int) -> tuple[list[int], list[int], int]:
+    """Return the sizes that an operator sums and averages over in one micro-batch, and by how many elements it divides in all
+    of them.
+    """
     terms, batches = alone.world.terms, alone.micro_batches
     head, operands = terms.keys[term], terms.operands[term]
     pattern: tuple[tuple[int, ...], ...] = head[3] if len(head) == 5 else ()
     if len(pattern) < len(operands) + 3:
-        return [], batches
+        return [], [], batches
     summed, averaged, _ = pattern[-3:]
     sizes: dict[int, int] = {}
     for names, operand in zip(pattern, operands, strict=False):
         slot, replicas = terms.slot[operand], alone.plan.replication.count
         for dim, (name, size) in enumerate(zip(names, terms.shape[operand], strict=False)):
             sizes[name] = size * (replicas if dim == slot else 1)
-    over = [sizes[name] for name in (*summed, *averaged) if name in sizes]
-    return over, batches * prod(sizes.get(name, 1) for name in averaged) if averaged else 1
+    over = [[sizes[name] for name in names if name in sizes] for names in (summed, averaged)]
+    return over[0], over[1], batches * prod(sizes.get(name, 1) for name in averaged) if averaged else 1
 
 
 def _averages(plan: Plan) -> bool:

@@ -231,6 +231,8 @@ class Derived:
     drawn: dict[int, dict[int, tuple[Compute, str, Box]]] = field(default_factory=dict)
     """The random numbers that operators draw, by their term: on each rank the operator, its segment and which of them it draws.
     """
+    averaged: dict[int, Communicate] = field(default_factory=dict)
+    """The collectives that averaged different numbers, by the term that they give; of a plan derived alone."""
     left: dict[tuple[int, int, int], Communicate] = field(default_factory=dict)
     """The last sums of some parts of a sum that left out others, by the term and number of the sum, and the rank."""
     recovered: set[int] = field(default_factory=set)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import prod
 
 from tvlint.analyses.relations.derivation.forward_rules import evaluated
 from tvlint.analyses.relations.derivation.state import Machine, Slot
@@ -11,7 +12,7 @@ from tvlint.analyses.relations.transfer.collectives import chunk
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.groups import Members
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
-from tvlint.ir.operators import Collective, Communicate, Compute
+from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.reductions import ADDING
 from tvlint.ops.spec import UnsupportedError
 
@@ -23,17 +24,19 @@ def added_up(machine: Machine, operator: Communicate, members: Members, given: S
     groups = dict[int, list[Value]]()
     for value in given:
         groups.setdefault(value.term, []).append(value)
-    world, add = machine.world, machine.cases.form(Compute("torch.add", ("one", "other"), ("",)), {})
-    total = None
+    world, total = machine.world, None
     try:
         for _, alike in sorted(groups.items()):
             one = world.values.sum_over(-1, alike)
-            if one is None or not one.clean or add.spec is None:
+            if one is None or not one.clean:
                 return None
-            total = one if total is None else evaluated(machine, add, add.spec, (total, one)).outputs[0]
+            total = one if total is None else _made(machine, Compute("torch.add", ("sum", "other"), ("",)), total, one)
         if total is None:
             return None
-        if operator.reduce == "avg":
+        if operator.reduce == "avg" and prod(world.terms.shape[total.term]) == 1:
+            total = _made(machine, Compute("torch.div", ("sum", Literal(len(given))), ("",)), total)
+            machine.derived.averaged[total.term] = operator
+        elif operator.reduce == "avg":
             total = world.values.scaled(total, Fraction(1, len(given)))
         if operator.kind is Collective.ALL_REDUCE:
             return dict.fromkeys(members.ranks, total)
@@ -41,3 +44,12 @@ def added_up(machine: Machine, operator: Communicate, members: Members, given: S
         return {rank: chunk(world, total, dim, place, len(members)) for place, rank in enumerate(members.ranks)}
     except (AmbiguousSumError, Mismatch, UnsupportedError):
         return None
+
+
+def _made(machine: Machine, operator: Compute, *values: Value) -> Value:
+    """Return what an operator makes of values. Raises UnsupportedError where it makes nothing that is known."""
+    form = machine.cases.form(operator, {})
+    made = None if form.spec is None else evaluated(machine, form, form.spec, values).outputs[0]
+    if made is None:
+        raise UnsupportedError
+    return made

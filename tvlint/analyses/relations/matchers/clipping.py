@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from functools import reduce
+from operator import add, or_
 
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.multiples import numbered, unchanged
-from tvlint.analyses.relations.terms.loss_identities import is_of_gradients
+from tvlint.analyses.relations.terms.loss_identities import is_of_gradients, summands
 from tvlint.analyses.relations.terms.terms import Terms
 
 _NAME = "clipped-by-other-gradients"
@@ -54,23 +55,32 @@ def clipped_by_others(projection: Projection) -> Iterator[Defect]:
             defect = Defect(_NAME, True, text, step.rank, unless=unless, repair=repair)
             yield at(step.operator, alone.operators.segment_of(step.operator), defect)
     yield from _stage_by_stage(projection, clippings)
+    yield from _averaged(projection, [number for number, clipped in numbers.items() if clipped in clippings])
 
 
 def _gradients_in(terms: Terms, number: int) -> Counter[int]:
-    """Return in how many ways a number is computed of each gradient; nothing where it is computed of anything else as well."""
-    ways, found, waiting = Counter({number: 1}), Counter[int](), [-number]
-    while waiting:
-        term = -heappop(waiting)
-        count, inner = ways.pop(term, 0), unchanged(terms, term)
-        below = {inner} if inner != term else set(terms.operands[term])
+    """Return how often a number adds up what is made of each gradient; nothing where it is made of anything else as well."""
+    counts = dict[int, Counter[int]]()
+    for term in sorted(_within(terms, number)):
+        inner = unchanged(terms, term)
         if is_of_gradients(terms, inner):
-            found[inner] += count
-        elif not below:
-            return Counter()
-        for each in below if count and inner not in found else ():
-            if each not in ways:
-                heappush(waiting, -each)
-            ways[each] += count
+            counts[term] = Counter({inner: 1})
+            continue
+        below = [counts[each] for each in ([inner] if inner != term else terms.operands[term])]
+        together = add if len(below) > 1 and summands(terms, term) else or_
+        counts[term] = reduce(together, below) if below and all(below) else Counter()
+    return counts[number]
+
+
+def _within(terms: Terms, number: int) -> set[int]:
+    """Return the terms that a number is computed of, down to gradients, and itself."""
+    found, waiting = {number}, [number]
+    while waiting:
+        term = waiting.pop()
+        inner = unchanged(terms, term)
+        below = {inner} if inner != term else set(() if is_of_gradients(terms, term) else terms.operands[term])
+        waiting.extend(below - found)
+        found |= below
     return found
 
 
@@ -78,16 +88,16 @@ def _misfits(
     clipped: _Clipped, plain: Sequence[tuple[Stepped, int]], named: dict[int, str]
 ) -> Iterator[tuple[Stepped, str, str]]:
     """Yield the steps that do not fit the number, with how, and what may make it right."""
-    least, reported = min(clipped.counts.values()), set[int]()
+    reported = set[int]()
     for step, gradient in clipped.steps:
         often = clipped.counts[gradient]
         if not often:
             text = f"the gradient of `{step.weight}` is scaled on {{ranks}} by a number made of other gradients"
             yield step, text, "its own is left out on purpose"
-        elif often > least and gradient not in reported:
+        elif often > 1 and gradient not in reported:
             reported.add(gradient)
-            others = next((named[each] for each, count in clipped.counts.items() if count == least and each in named), "")
-            text = f"the number that scales gradients on {{ranks}} counts that of `{step.weight}` {often // least} times"
+            others = next((named[each] for each, count in clipped.counts.items() if count == 1 and each in named), "")
+            text = f"the number that scales gradients on {{ranks}} counts that of `{step.weight}` {often} times"
             yield step, text + (f" as often as that of `{others}`" if others else ""), ""
     for step, gradient in plain:
         if clipped.counts[gradient]:
@@ -112,3 +122,14 @@ def _stage_by_stage(projection: Projection, clippings: Sequence[_Clipped]) -> It
         repair = "sum the squares of the norms over the stages before the root"
         defect = Defect(_NAME, True, text, step.rank, unless="each stage is to be clipped by itself", repair=repair)
         yield at(step.operator, projection.alone.operators.segment_of(step.operator), defect)
+
+
+def _averaged(projection: Projection, numbers: Sequence[int]) -> Iterator[Defect]:
+    """Yield the collectives that average what ranks have of gradients of their own, for a number that scales gradients."""
+    alone, averaged = projection.alone, projection.alone.derived.averaged
+    within = set[int]().union(*(_within(alone.world.terms, number) for number in numbers if averaged))
+    for term in sorted(averaged.keys() & within):
+        text = "averages on {ranks} what each rank has made of other gradients, which has to be added up"
+        segment = alone.operators.segment_of(averaged[term])
+        ranks = [rank for rank, held in alone.derived.environments.items() if any(v and v.term == term for v in held.values())]
+        yield from (at(averaged[term], segment, Defect("wrong-reduce-op", True, text, rank)) for rank in ranks)

@@ -1876,4 +1876,211 @@ program
 + run o
 """,
     ),
+    *pair(
+        "first moment of the own gradient, second of the reduced one, both written out",
+        "missing-gradient-reduction",
+        """
+mesh dp=2
+weight w f32[16,8]
+state  m f32[16,8]
+state  v f32[16,8]
+input  x f32[8,8] dp:S(0)
+loss   l f32[]
+program
+  y = linear(x, w)
+  u = pow(y, 2)
+  s = sum(u)
+  l = all-reduce(s) over dp
+  du = backward s (grad(l))
+  dy = backward u (du)
+  _, g = backward y (dy)
+  all = all-reduce(g) over dp
+  m0 = mul(m, 0.9)
+- n = mul(g, 0.1)
++ n = mul(all, 0.1)
+  m = add(m0, n)
+  q = pow(all, 2)
+  v0 = mul(v, 0.99)
+  q1 = mul(q, 0.01)
+  v = add(v0, q1)
+  r = sqrt(v)
+  r1 = add(r, 1e-8)
+  e = div(m, r1)
+  d = mul(e, 0.001)
+  w = sub(w, d)
+""",
+    ),
+    *pair(
+        "flat bucket of weights in another order than that of gradients",
+        "gradient-of-another-tensor",
+        """
+mesh dp=2
+weight wa f32[4,8]
+weight wb f32[4,8]
+state m f32[64] dp:S(0)
+state v f32[64] dp:S(0)
+input x f32[8,8] dp:S(0)
+loss l f32[]
+program
+  ya = linear(x, wa)
+  yb = linear(x, wb)
+  y = mul(ya, yb)
+  s = sum(y)
+  l = all-reduce(s) over dp
+  dy = backward s (grad(l))
+  dya, dyb = backward y (dy)
+  _, ga = backward ya (dya)
+  _, gb = backward yb (dyb)
+  fa = view(ga, [32])
+  fb = view(gb, [32])
+  g0 = cat([fa, fb], dim=0)
+  g = reduce-scatter(g0, dim=0) over dp
+  va = view(wa, [32])
+  vb = view(wb, [32])
+- w0 = cat([vb, va], dim=0)
++ w0 = cat([va, vb], dim=0)
+  own = chunk(w0, dim=0) over dp
+  adam_step(own!, g, m!, v!, lr=0.1)
+  w1 = all-gather(own, dim=0) over dp
+- nb, na = split(w1, 32, dim=0)
++ na, nb = split(w1, 32, dim=0)
+  wa = view(na, [4,8])
+  wb = view(nb, [4,8])
+""",
+    ),
+    *pair(
+        "steps of a flat bucket taken apart in another order",
+        "gradient-of-another-tensor",
+        """
+mesh dp=2
+weight wa f32[4,8]
+weight wb f32[4,8]
+state m f32[64]
+state v f32[64]
+input x f32[8,8] dp:S(0)
+loss l f32[]
+program
+  ya = linear(x, wa)
+  yb = linear(x, wb)
+  y = mul(ya, yb)
+  s = sum(y)
+  l = all-reduce(s) over dp
+  dy = backward s (grad(l))
+  dya, dyb = backward y (dy)
+  _, ga = backward ya (dya)
+  _, gb = backward yb (dyb)
+  ra = all-reduce(ga) over dp
+  rb = all-reduce(gb) over dp
+  fa = view(ra, [32])
+  fb = view(rb, [32])
+  g = cat([fa, fb], dim=0)
+  m0 = mul(m, 0.9)
+  g1 = mul(g, 0.1)
+  m = add(m0, g1)
+  q = pow(g, 2)
+  v0 = mul(v, 0.99)
+  q1 = mul(q, 0.01)
+  v = add(v0, q1)
+  r = sqrt(v)
+  e = div(m, r)
+- eb, ea = split(e, 32, dim=0)
++ ea, eb = split(e, 32, dim=0)
+  da = view(ea, [4,8])
+  db = view(eb, [4,8])
+  sa = mul(da, 0.001)
+  sb = mul(db, 0.001)
+  wa = sub(wa, sa)
+  wb = sub(wb, sb)
+""",
+    ),
+    *pair(
+        "halves of a flat state exchanged in every step",
+        "state-of-another-shard",
+        """
+mesh dp=2
+weight wa f32[4,8]
+weight wb f32[4,8]
+state m f32[64]
+state v f32[64]
+input x f32[8,8] dp:S(0)
+loss l f32[]
+program
+  ya = linear(x, wa)
+  yb = linear(x, wb)
+  y = mul(ya, yb)
+  s = sum(y)
+  l = all-reduce(s) over dp
+  dy = backward s (grad(l))
+  dya, dyb = backward y (dy)
+  _, ga = backward ya (dya)
+  _, gb = backward yb (dyb)
+  ra = all-reduce(ga) over dp
+  rb = all-reduce(gb) over dp
+  fa = view(ra, [32])
+  fb = view(rb, [32])
+  g = cat([fa, fb], dim=0)
+  m1, m2 = split(m, 32, dim=0)
+- mc = cat([m2, m1], dim=0)
++ mc = cat([m1, m2], dim=0)
+  m0 = mul(mc, 0.9)
+  g1 = mul(g, 0.1)
+  m = add(m0, g1)
+  q = pow(g, 2)
+  v0 = mul(v, 0.99)
+  q1 = mul(q, 0.01)
+  v = add(v0, q1)
+  r = sqrt(v)
+  e = div(m, r)
+  ea, eb = split(e, 32, dim=0)
+  da = view(ea, [4,8])
+  db = view(eb, [4,8])
+  sa = mul(da, 0.001)
+  sb = mul(db, 0.001)
+  wa = sub(wa, sa)
+  wb = sub(wb, sb)
+""",
+    ),
+    *correct(
+        "flat bucket of weights with the same gradient",
+        """
+mesh dp=2
+weight wa f32[4,8]
+weight wb f32[4,8]
+state m f32[64]
+state v f32[64]
+input x f32[8,8] dp:S(0)
+loss l f32[]
+program
+  ya = linear(x, wa)
+  yb = linear(x, wb)
+  y = add(ya, yb)
+  s = sum(y)
+  l = all-reduce(s) over dp
+  dy = backward s (grad(l))
+  dya, dyb = backward y (dy)
+  _, ga = backward ya (dya)
+  _, gb = backward yb (dyb)
+  ra = all-reduce(ga) over dp
+  rb = all-reduce(gb) over dp
+  fa = view(ra, [32])
+  fb = view(rb, [32])
+  g = cat([fa, fb], dim=0)
+  m0 = mul(m, 0.9)
+  g1 = mul(g, 0.1)
+  m = add(m0, g1)
+  q = pow(g, 2)
+  v0 = mul(v, 0.99)
+  q1 = mul(q, 0.01)
+  v = add(v0, q1)
+  r = sqrt(v)
+  e = div(m, r)
+  ea, eb = split(e, 32, dim=0)
+  da = view(ea, [4,8])
+  db = view(eb, [4,8])
+  sa = mul(da, 0.001)
+  sb = mul(db, 0.001)
+  wa = sub(wa, sa)
+  wb = sub(wb, sb)
+""",
+    ),
 )

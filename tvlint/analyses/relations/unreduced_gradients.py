@@ -23,7 +23,8 @@ from tvlint.analyses.relations.held_apart import Numbers, axes_apart, is_split
 from tvlint.analyses.relations.matchers.parted import differ_by_indices
 from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.ir.operators import Group, Operator, ReduceGradients
-from tvlint.ir.plan import Plan, Program
+from tvlint.ir.placement import Partial
+from tvlint.ir.plan import Plan, Program, Role, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ def unreduced_gradients(facts: Facts) -> Iterator[Unreduced]:
         return
     ranks: dict[tuple[str, str, str, str], tuple[Operator, set[int]]] = {}
     taken = sums_taken_for_complete(alone)
-    for unreduced in (*_stepped(alone, taken), *_left(facts, alone, taken), *_by_moments(facts.plan, alone)):
+    written_out = [*_written_out(alone, taken)]
+    by_names = _by_moments(facts.plan, alone, {unreduced.weight for unreduced in written_out})
+    for unreduced in (*_stepped(alone, taken), *written_out, *_left(facts, alone, taken), *by_names):
         ranks.setdefault((unreduced.weight, unreduced.name, unreduced.axis, unreduced.has), (unreduced.operator, set()))[
             1
         ].update(unreduced.ranks)
@@ -91,9 +94,32 @@ def _apart_by_indices(alone: Alone, rank: int, value: Slot, parts: Parts) -> Ite
             yield axis
 
 
-def _by_moments(plan: Plan, alone: Alone) -> Iterator[Unreduced]:
+def _written_out(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unreduced]:
+    """Yield the gradients of which a weight is computed anew where no step of it is known, and becomes a part of a sum."""
+    plan, derived = alone.plan, alone.derived
+    known = {step.weight for step in derived.steps} | {name for name, tensor in plan.tensors.items() if _is_part(tensor)}
+    weights = {name for held in derived.renewed.values() for name in held if plan.tensors[name].role is Role.WEIGHT} - known
+    for weight in sorted(weights):
+        held = {rank: of_rank.get(weight) for rank, of_rank in derived.renewed.items()}
+        parts = Parts(plan, held, held)
+        for rank, value in held.items():
+            made = alone.operators.makers_on(rank).get(weight)
+            started = {entry.origin for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
+            given = derived.environments[rank].items()
+            name = next((name for name, each in given if each is not None and each.term in started), "")
+            if made is not None and name:
+                axes = _pending_axes(alone, taken, rank, value, parts)
+                yield from (Unreduced(weight, name, axis, "stepped", made[1], (rank,)) for axis in axes)
+
+
+def _is_part(tensor: Tensor) -> bool:
+    """Return whether a tensor is declared to be a part of a sum."""
+    return any(isinstance(placement, Partial) for placement in (tensor.placements or {}).values())
+
+
+def _by_moments(plan: Plan, alone: Alone, written_out: AbstractSet[str]) -> Iterator[Unreduced]:
     """Yield the gradients of which a weight is computed anew where no step of it is known, by names alone."""
-    known = {step.weight for step in alone.derived.steps}
+    known = {step.weight for step in alone.derived.steps} | written_out
     for found in unshared(plan, known):
         yield Unreduced(found.weight, found.name, found.axis, "differs", found.operator, found.ranks)
 
@@ -144,11 +170,16 @@ def _partial_axes(alone: Alone, taken: AbstractSet[tuple[int, int]], rank: int, 
 
     A part of a sum that an operator took for complete before (`taken`), or added something else to, is that mistake.
     """
+    if value is not None and is_mixed(value) and joined_before(alone.derived, alone.world.terms, value) is not None:
+        return []
+    return _pending_axes(alone, taken, rank, value, parts)
+
+
+def _pending_axes(alone: Alone, taken: AbstractSet[tuple[int, int]], rank: int, value: Slot, parts: Parts) -> list[str]:
+    """Return the axes over which parts of a value have not been summed, as `_partial_axes` does."""
     plan = alone.plan
     pending = {(entry.origin, entry.number) for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
     if value is None or not pending or not pending.isdisjoint(taken):
-        return []
-    if is_mixed(value) and joined_before(alone.derived, alone.world.terms, value) is not None:
         return []
     found = [plan.replication.axis] if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending) else []
     unknown = []

@@ -11,6 +11,7 @@ from tvlint.analyses.relations.matchers.blocks import lone_blocks
 from tvlint.analyses.relations.matchers.clipping import clipped_by_others
 from tvlint.analyses.relations.matchers.copies import copies_of_different_values
 from tvlint.analyses.relations.matchers.divergent import computed_otherwise
+from tvlint.analyses.relations.matchers.flat_steps import misplaced_in_buckets
 from tvlint.analyses.relations.matchers.gradient_addends import miscounted_gradients
 from tvlint.analyses.relations.matchers.local_counts import means_by_local_counts
 from tvlint.analyses.relations.matchers.parted import counted_by_every_rank, returned_apart, values_made_otherwise
@@ -39,3 +40,4 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from unlike_shards(projection)
     yield from miscounted_gradients(projection)
     yield from clipped_by_others(projection)
+    yield from misplaced_in_buckets(projection)

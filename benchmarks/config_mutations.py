@@ -1,7 +1,7 @@
 """Break one thing in configurations that were right, and count how often the right rule says so at the right place.
 
 Every config rule has an invalid example with a valid twin. Both are laid over the valid examples of other rules: where the host
-with the valid twin has no error, the host with the invalid one must have a finding of the rule, at the rule's first setting.
+with the valid twin has no error, the host with the invalid one must have a finding of the rule, at one of the rule's settings.
 
     python benchmarks/config_mutations.py [hosts per rule]
 """
@@ -80,9 +80,9 @@ def place(finding: Finding) -> int:
 
 
 def expected(rule: Rule, settings: Mapping[str, str]) -> set[int]:
-    """The line of the first of the rule's settings that stands in the script; that of the launch where none does."""
-    lines = [line for name in rule.location for line in lines_of(name, settings)]
-    return set(lines[:1]) or {len([key for key in settings if key.startswith("env.")]) + 1}
+    """The lines of the rule's settings, the one at fault among them; that of the launch where none stands in the script."""
+    launch = len([key for key in settings if key.startswith("env.")]) + 1
+    return {line for name in rule.location for line in lines_of(name, settings)} or {launch}
 
 
 def lines_of(name: str, settings: Mapping[str, str]) -> Iterator[int]:

@@ -9,7 +9,7 @@ from enum import Enum
 from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
-from tvlint.ir.values import dataclass, field
+from tvlint.ir.values import dataclass, field, replace
 
 _FENCE = Pattern(r"^(`{3,})(\w+)[ \t]+[^\n]*$", re.MULTILINE)
 _LABELS = {"invalid": "Wrong:", "valid": "Right:"}
@@ -65,7 +65,8 @@ class Example:
 class Sighting:
     """A defect where it is seen, and the ranks that have it; `words` are what the page of its rule may name.
 
-    `about` are the names by which a defect of a plan is known again.
+    `about` are the names by which a defect of a plan is known again, `case` says which of several texts of the page are its
+    own. Where it is not sure, it is reported as a warning.
     """
 
     location: Location
@@ -73,6 +74,8 @@ class Sighting:
     words: Mapping[str, object]
     related: tuple[Related, ...] = ()
     about: tuple[str, ...] | None = None
+    case: str = ""
+    is_sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,8 @@ class Rule:
     help: str = ""
     related: Mapping[str, str] = field(default_factory=dict)
     """By a field of a defect that is a place in the plan: what is there (plan rules only)."""
+    cases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The message and the help by the case of a defect, where one text does not do for all (plan rules only)."""
     unknown: str = ""
     """Template: what can be said all the same where the rule is not evaluated; left out where it holds an unknown value."""
     location: tuple[str, ...] = ()
@@ -121,8 +126,10 @@ class Rule:
 
     def said_of(self, seen: Sighting) -> Finding:
         """Return the finding of a defect in the words of the page."""
-        message, help = self.message.format_map(seen.words), self.help.format_map(seen.words)
-        return self.finding(message, seen.location, help, seen.related, seen.ranks, seen.about)
+        texts = self.cases[seen.case] if seen.case else (self.message, self.help)
+        message, help = (text.format_map(seen.words) for text in texts)
+        found = self.finding(message, seen.location, help, seen.related, seen.ranks, seen.about)
+        return found if seen.is_sure else replace(found, severity=Severity.WARNING)
 
     def finding(
         self,

@@ -33,7 +33,7 @@ def load_check(rule: Rule) -> Callable[[Any], Iterator[Finding]]:
     """Return the function that checks a plan rule or a schedule rule; it takes the facts of a plan or of a schedule.
 
     A page with a message of its own says how the defects of its name are reported that an analysis finds. One with a help
-    alone is about what the relations of a plan show.
+    alone is about what the relations of a plan show. One with cases has a check that yields each defect with its case.
     """
     if rule.kind is RuleKind.SCHEDULE:
         from tvlint.checks.schedule.pages import findings_of_schedule
@@ -46,4 +46,5 @@ def load_check(rule: Rule) -> Callable[[Any], Iterator[Finding]]:
     if rule.help:
         return lambda _: iter(())
     module = ".".join((__name__, *rule.topic.split("/"), rule.name)).replace("-", "_")
-    return partial(import_module(module).check, rule=rule)
+    check = import_module(module).check
+    return (lambda facts: map(rule.said_of, check(facts))) if rule.cases else partial(check, rule=rule)

@@ -17,6 +17,7 @@ from tvlint.analyses.communication.wait_cycles import cycles_of_collectives, cyc
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.run_counts import uneven_backwards
 from tvlint.findings import Related
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Receive
 from tvlint.ir.ranks import describe
 from tvlint.rule import Sighting
@@ -55,12 +56,9 @@ def accesses_across_streams(facts: Facts) -> Iterator[Sighting]:
 
 def orders_that_differ(facts: Facts) -> Iterator[Sighting]:
     """Yield the first place where members of a communicator meet in different operations."""
-    seen = set()
-    for found in disagreements(facts):
-        ours, theirs = found.ours[0], found.theirs[0] if found.theirs else None
-        if found.kind not in ("order", "operation") or theirs is None or (ours.site, theirs.site) in seen:
-            continue
-        seen.add((ours.site, theirs.site))
+    differing = (found for found in disagreements(facts) if found.kind in ("order", "operation") and found.theirs)
+    for found in first_of_each(differing, lambda found: (found.ours[0].site, found.theirs[0].site)):
+        ours, theirs = found.ours[0], found.theirs[0]
         words = {
             "what": "in another order" if found.kind == "order" else "differently", "members": describe(ours.members),
             "ours": describe(call.rank for call in found.ours), "our_call": called(facts, ours),
@@ -74,13 +72,10 @@ def orders_that_differ(facts: Facts) -> Iterator[Sighting]:
 
 def absent_members(facts: Facts) -> Iterator[Sighting]:
     """Yield collectives that some member of the group runs less often than others; not where a whole backward is missing."""
-    seen = set()
     unbalanced = {rank for found in uneven_backwards(facts.plan) for rank in found.ranks}
-    for found in disagreements(facts):
+    lacking = (found for found in disagreements(facts) if found.kind == "absent" and unbalanced.isdisjoint(found.absent))
+    for found in first_of_each(lacking, lambda found: found.ours[0].site):
         call = found.ours[0]
-        if found.kind != "absent" or call.site in seen or unbalanced.intersection(found.absent):
-            continue
-        seen.add(call.site)
         words = {
             "call": called(facts, call), "members": describe(call.members), "absent": describe(found.absent),
             "present": describe(each.rank for each in found.ours),

@@ -13,6 +13,7 @@ from tvlint.analyses.schedule.stage_placement import Shape
 from tvlint.analyses.schedule.steps import Step, words
 from tvlint.checks.schedule import messages
 from tvlint.findings import Finding, Related
+from tvlint.ir.once import first_of_each
 from tvlint.ir.ranks import describe
 from tvlint.ir.schedule import ActionKind
 from tvlint.rule import Rule, Sighting
@@ -79,13 +80,8 @@ def _gaps(facts: ScheduleFacts) -> Iterator[Sighting]:
 
 def _out_of_order(facts: ScheduleFacts) -> Iterator[Sighting]:
     """Yield compute steps that do not stand after what they need on their rank, once per pipeline stage and kind."""
-    seen = set()
-    for pair in facts.inversions:
-        early, late = pair.early, pair.late
-        key = (early.kind, early.stage, late.kind, late.stage)
-        if key in seen:
-            continue
-        seen.add(key)
+    inversions = ((pair.early, pair.late) for pair in facts.inversions)
+    for early, late in first_of_each(inversions, lambda pair: tuple((step.kind, step.stage) for step in pair)):
         given = {
             "rank": early.rank, "early": early, "late": late, "kind": words(late.kind),
             "when": "at the same time as" if early.position == late.position else "before",

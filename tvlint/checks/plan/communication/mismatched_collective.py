@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from tvlint.analyses.communication.calls import Call, Meeting, location_of, traffic
 from tvlint.analyses.communication.collective_order import called, names_of, signature
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related
+from tvlint.findings import Related
 from tvlint.ir.operators import GATHERS, Collective, Communicate
 from tvlint.ir.plan import Tensor
-from tvlint.rule import Rule
+from tvlint.rule import Sighting
 
 _UNEVEN = (Collective.BARRIER, Collective.SCATTER)
 
 
-def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
+def check(facts: Facts) -> Iterator[Sighting]:
     """Yield collectives whose members agree on the operation, but not on the size or dtype of what they give; once per pair."""
     seen = set()
     for meetings in traffic(facts).meetings.values():
@@ -29,11 +29,9 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             wrong, difference = _of_another_size(facts, meeting)
             if wrong is not None and (wrong.site, wrong.site) not in seen:
                 seen.add((wrong.site, wrong.site))
-                yield rule.finding(f"rank {wrong.rank} {difference} {called(facts, wrong)}",
-                    location_of(facts, wrong), "let `splits` say the size that each member has", (),
-                    facts.fold.everywhere((wrong.rank,)),
-                    about=names_of(wrong),
-                )  # fmt: skip
+                words = {"rank": wrong.rank, "difference": difference, "call": called(facts, wrong)}
+                place, ranks = location_of(facts, wrong), facts.fold.everywhere((wrong.rank,))
+                yield Sighting(place, ranks, words, about=names_of(wrong), case="size")
             if len({call.site for call in calls}) < 2:
                 continue
             for other in calls[1:]:
@@ -42,15 +40,13 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
                 if not difference:
                     continue
                 seen.add(key)
-                yield rule.finding(
-                    f"rank {other.rank} brings another tensor to {called(facts, other)} than rank {calls[0].rank} to "
-                    f"{called(facts, calls[0])}: {difference}",
-                    location_of(facts, other),
-                    "let all members give tensors of one shape and dtype",
-                    (Related(f"rank {calls[0].rank} runs it here", location_of(facts, calls[0])),),
-                    facts.fold.everywhere((calls[0].rank, other.rank)),
-                    about=(*names_of(other), *names_of(calls[0])),
-                )
+                words = {
+                    "rank": other.rank, "call": called(facts, other), "first": calls[0].rank,
+                    "first_call": called(facts, calls[0]), "difference": difference,
+                }  # fmt: skip
+                place, ranks = location_of(facts, other), facts.fold.everywhere((calls[0].rank, other.rank))
+                related = (Related(f"rank {calls[0].rank} runs it here", location_of(facts, calls[0])),)
+                yield Sighting(place, ranks, words, related, (*names_of(other), *names_of(calls[0])), "tensor")
 
 
 def _of_another_size(facts: Facts, meeting: Meeting) -> tuple[Call | None, str]:

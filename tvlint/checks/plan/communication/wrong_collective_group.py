@@ -4,96 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvlint.analyses.communication.calls import Call, Site, location_of, traffic
+from tvlint.analyses.communication.calls import Call, location_of, traffic
 from tvlint.analyses.communication.collective_order import disagreements
 from tvlint.analyses.dataflow.facts import Facts
-from tvlint.findings import Finding, Related
+from tvlint.findings import Related
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Communicate, ReduceGradients
 from tvlint.ir.ranks import describe
-from tvlint.rule import Rule
+from tvlint.rule import Sighting
 
 
-def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
+def check(facts: Facts) -> Iterator[Sighting]:
     """Yield groups without their own rank, with ranks that do not exist, and groups on which members differ."""
-    yield from _outside(facts, rule)
-    yield from _strangers(facts, rule)
-    seen: set[tuple[object, ...]] = set()
-    for found in disagreements(facts):
-        if found.kind != "group":
-            continue
-        ours, theirs = found.ours[0], found.theirs[0]
-        sites = frozenset(((ours.site.segment, ours.site.index), (theirs.site.segment, theirs.site.index)))
-        if (sites,) in seen:
-            continue
-        seen.add((sites,))
-        theirs, ours = sorted((theirs, ours), key=lambda call: (len(call.meeting.calls) if call.meeting else 0, -call.rank))
-        yield rule.finding(
-            f"`{_name(theirs)}` on rank {theirs.rank} runs over {describe(theirs.members)}, but rank {ours.rank} runs it over "
-            f"{describe(ours.members)}",
-            location_of(facts, theirs),
-            "let every member name the same ranks",
-            (Related(f"rank {ours.rank} runs it here", location_of(facts, ours)),),
-            facts.fold.everywhere(tuple(sorted({ours.rank, theirs.rank}))),
-            about=(_name(theirs),),
-        )
-
-
-def _outside(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    found: dict[Site, list[Call]] = {}
+    calls = (call for several in traffic(facts).meetings.values() for meeting in several for call in meeting.calls.values())
+    for call in first_of_each(filter(_lacks_root, calls), lambda call: call.site):
+        yield _sighting(facts, call, "root", {"root": call.operator.root if isinstance(call.operator, Communicate) else None})
+    outside: dict[object, list[Call]] = {}
     for call in traffic(facts).outside:
         if isinstance(call.operator, (Communicate, ReduceGradients)):
-            found.setdefault(call.site, []).append(call)
-    yield from _rootless(facts, rule)
-    for site, calls in found.items():
-        ranks = tuple(sorted({call.rank for call in calls}))
-        yield rule.finding(
-            f"`{_name(calls[0])}` runs over {describe(calls[0].members)}, but {facts.who(ranks)}, which runs it, is not in it",
-            facts.place(site.segment, site.index, site.operator),
-            "name the group that the rank belongs to",
-            ranks=facts.fold.everywhere(ranks),
-            about=(_name(calls[0]),),
-        )
+            outside.setdefault(call.site, []).append(call)
+    for calls_there in outside.values():
+        ranks = tuple(sorted({call.rank for call in calls_there}))
+        yield _sighting(facts, calls_there[0], "outside", {"ranks": facts.who(ranks)}, ranks)
+    size = facts.plan.mesh.size
+    strange = (several for several in traffic(facts).meetings.values() if any(rank >= size for rank in several[0].members))
+    firsts = (next(iter(meeting.calls.values())) for several in strange for meeting in several)
+    for call in first_of_each(firsts, lambda call: call.site):
+        strangers = [rank for rank in call.members if rank >= size]
+        yield _sighting(facts, call, "strangers", {"strangers": describe(strangers), "size": size})
+    differ = ((found.ours[0], found.theirs[0]) for found in disagreements(facts) if found.kind == "group")
+    for both in first_of_each(differ, lambda both: frozenset((call.site.segment, call.site.index) for call in both)):
+        ours, theirs = sorted(both, key=lambda call: (-len(call.meeting.calls) if call.meeting else 0, call.rank))
+        words = {"rank": theirs.rank, "other": ours.rank, "others": describe(ours.members)}
+        related = (Related(f"rank {ours.rank} runs it here", location_of(facts, ours)),)
+        yield _sighting(facts, theirs, "differs", words, tuple(sorted((ours.rank, theirs.rank))), related)
 
 
-def _rootless(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    seen: set[Site] = set()
-    for meetings in traffic(facts).meetings.values():
-        for call in (call for meeting in meetings for call in meeting.calls.values()):
-            operator = call.operator
-            if not isinstance(operator, Communicate) or operator.root is None or call.site in seen:
-                continue
-            if operator.root in call.members or operator.group.axes:
-                continue
-            seen.add(call.site)
-            yield rule.finding(
-                f"the root of `{_name(call)}` is rank {operator.root}, but it runs over {describe(call.members)}",
-                location_of(facts, call),
-                "name a root of the group",
-                ranks=facts.fold.everywhere((call.rank,)),
-                about=(_name(call),),
-            )
-
-
-def _strangers(facts: Facts, rule: Rule) -> Iterator[Finding]:
-    seen: set[Site] = set()
-    for meetings in traffic(facts).meetings.values():
-        for meeting in meetings:
-            call = next(iter(meeting.calls.values()))
-            strangers = [rank for rank in call.members if rank >= facts.plan.mesh.size]
-            if not strangers:
-                break
-            if call.site in seen:
-                continue
-            seen.add(call.site)
-            yield rule.finding(
-                f"`{_name(call)}` names {describe(strangers)}, but the mesh has {facts.plan.mesh.size} ranks",
-                location_of(facts, call),
-                "name ranks of the mesh",
-                ranks=facts.fold.everywhere((call.rank,)),
-                about=(_name(call),),
-            )
-
-
-def _name(call: Call) -> str:
+def _lacks_root(call: Call) -> bool:
+    """Return whether a collective has a root that is none of its members."""
     operator = call.operator
-    return operator.kind.value if isinstance(operator, Communicate) else "reduce-gradients"
+    if not isinstance(operator, Communicate) or operator.root is None or operator.group.axes:
+        return False
+    return operator.root not in call.members
+
+
+def _sighting(
+    facts: Facts,
+    call: Call,
+    case: str,
+    words: dict[str, object],
+    ranks: tuple[int, ...] = (),
+    related: tuple[Related, ...] = (),
+) -> Sighting:
+    name = call.operator.kind.value if isinstance(call.operator, Communicate) else "reduce-gradients"
+    words = {"name": name, "members": describe(call.members), **words}
+    everywhere = facts.fold.everywhere(ranks or (call.rank,))
+    return Sighting(location_of(facts, call), everywhere, words, related, (name,), case)

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.dataflow.run_counts import backward_again, uneven_backwards
 from tvlint.analyses.gradients.missing_per_micro_batch import LeftOut, left_out, unused
-from tvlint.findings import Finding
-from tvlint.rule import Rule
+from tvlint.ir.once import first_of_each
+from tvlint.rule import Sighting
 
 
-def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
+def check(facts: Facts) -> Iterator[Sighting]:
     """Micro-batches for which a forward and its backward, or a half of that, run unequally often; once a segment and ranks."""
-    seen = set()
-    for found in uneven_backwards(facts.plan):
-        if (found.segment, found.ranks) in seen:
-            continue
-        seen.add((found.segment, found.ranks))
-        yield rule.finding(
-            f"`{found.forward}` runs {_times(found.expected)} for micro-batch {found.micro_batch} on {facts.who(found.ranks)}, "
-            f"but its backward `{found.segment}` {_times(found.times)}",
-            facts.start(found.segment),
-            "run every backward exactly once for every micro-batch that ran forward",
-            ranks=facts.fold.everywhere(found.ranks),
-            about=(found.forward, found.segment),
-        )
+
+    def of_segment(
+        case: str, segment: str, batch: int, ranks: tuple[int, ...], words: Mapping[str, object], *about: str
+    ) -> Sighting:
+        words = {**words, "segment": segment, "batch": batch, "ranks": facts.who(ranks)}
+        return Sighting(facts.start(segment), facts.fold.everywhere(ranks), words, about=(*about, segment), case=case)
+
+    for found in first_of_each(uneven_backwards(facts.plan), lambda found: (found.segment, found.ranks)):
+        words = {"forward": found.forward, "expected": _times(found.expected), "times": _times(found.times)}
+        yield of_segment("uneven", found.segment, found.micro_batch, found.ranks, words, found.forward)
     for again in backward_again(facts.plan):
-        yield rule.finding(
-            f"the backward `{again.segment}` runs {_times(again.times)} for micro-batch {again.micro_batch} on "
-            f"{facts.who(again.ranks)}, so that its gradients count more than once",
-            facts.start(again.segment),
-            "run every backward exactly once for every micro-batch that ran forward",
-            ranks=facts.fold.everywhere(again.ranks),
-            about=(again.segment,),
-        )
+        yield of_segment("again", again.segment, again.micro_batch, again.ranks, {"times": _times(again.times)})
     uneven = {name for found in uneven_backwards(facts.plan) for name in (found.segment, found.forward)}
     gaps: dict[tuple[int, tuple[int, ...]], list[LeftOut]] = {}
     for gap in left_out(facts.plan):
@@ -42,23 +32,12 @@ def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
             gaps.setdefault((gap.micro_batch, gap.ranks), []).append(gap)
     for gap, *others in gaps.values():
         more = f" and {len(others)} more" if others else ""
-        yield rule.finding(
-            f"no backward for micro-batch {gap.micro_batch} gives the gradient of `{gap.weight}`{more} on "
-            f"{facts.who(gap.ranks)}, though those for other micro-batches do",
-            facts.place(gap.segment, gap.index),
-            "run the backward, and each half of a split one, for every micro-batch that runs forward",
-            ranks=facts.fold.everywhere(gap.ranks),
-            about=(gap.weight,),
-        )
+        missed = {"batch": gap.micro_batch, "weight": gap.weight, "more": more, "ranks": facts.who(gap.ranks)}
+        place, ranks = facts.place(gap.segment, gap.index), facts.fold.everywhere(gap.ranks)
+        yield Sighting(place, ranks, missed, about=(gap.weight,), case="left-out")
     for spare in unused(facts.plan):
-        yield rule.finding(
-            f"of the gradients `{spare.name}` that `{spare.segment}` gives on {facts.who(spare.ranks)}, that for micro-batch "
-            f"{spare.other} is read, and that for micro-batch {spare.micro_batch} is not",
-            facts.start(spare.segment),
-            "add up the gradients of all micro-batches, under the name of the gradient of the weight, before they are reduced",
-            ranks=facts.fold.everywhere(spare.ranks),
-            about=(spare.name, spare.segment),
-        )
+        names = {"name": spare.name, "other": spare.other}
+        yield of_segment("unread", spare.segment, spare.micro_batch, spare.ranks, names, spare.name)
 
 
 def _times(count: int) -> str:

@@ -7,28 +7,17 @@ from collections.abc import Iterator
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.extremes import extremes_of_gradients
 from tvlint.analyses.gradients.lifecycle import averaged
-from tvlint.findings import Finding
-from tvlint.rule import Rule
+from tvlint.rule import Sighting
 
 
-def check(facts: Facts, rule: Rule) -> Iterator[Finding]:
+def check(facts: Facts) -> Iterator[Sighting]:
     """Yield averages of gradients that are parts of one sum, and the greatest or least of gradients."""
     for found in averaged(facts):
-        yield rule.finding(
-            f"the gradients of `{found.weight}` are averaged over {facts.who(found.first)} and {facts.who(found.second)}, "
-            "which use it in different functions",
-            facts.place(*found.update),
-            "sum them: the gradient of a weight that is used twice is the sum of both",
-            ranks=facts.fold.everywhere(tuple(sorted({*found.first, *found.second}))),
-            about=(found.weight,),
-        )
+        words = {"weight": found.weight, "first": facts.who(found.first), "second": facts.who(found.second)}
+        ranks = facts.fold.everywhere(tuple(sorted({*found.first, *found.second})))
+        yield Sighting(facts.place(*found.update), ranks, words, about=(found.weight,), case="averaged")
     for extreme in extremes_of_gradients(facts.plan):
-        ranks = facts.ranks_running(extreme.segment)
-        kind = "greatest" if extreme.reduce == "max" else "least"
-        yield rule.finding(
-            f"the {kind} of the gradients `{extreme.name}` on {facts.who(ranks)} is taken in the place of their sum",
-            facts.place(extreme.segment, extreme.index),
-            "sum the gradients",
-            ranks=facts.fold.everywhere(ranks),
-            about=(extreme.name,),
-        )
+        ranks, kind = facts.ranks_running(extreme.segment), "greatest" if extreme.reduce == "max" else "least"
+        words = {"kind": kind, "name": extreme.name, "ranks": facts.who(ranks)}
+        place, everywhere = facts.place(extreme.segment, extreme.index), facts.fold.everywhere(ranks)
+        yield Sighting(place, everywhere, words, about=(extreme.name,), case="extreme")

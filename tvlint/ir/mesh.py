@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -49,9 +50,12 @@ class Mesh:
 
     def along(self, rank: int, names: tuple[str, ...]) -> tuple[int, ...]:
         """Return the ranks that differ from `rank` only on the axes `names`, ascending."""
-        coordinates = self.coordinates(rank)
+        return self.ranks_at({name: at for name, at in self.coordinates(rank).items() if name not in names})
+
+    def ranks_at(self, coordinates: Mapping[str, int]) -> tuple[int, ...]:
+        """Return all ranks that have these coordinates on the axes that are named, ascending."""
         ranks = [0]
         for axis in self.axes:
-            steps = range(axis.size) if axis.name in names else (coordinates[axis.name],)
+            steps = (coordinates[axis.name],) if axis.name in coordinates else range(axis.size)
             ranks = [base * axis.size + step for base in ranks for step in steps]
         return tuple(ranks)

@@ -17,16 +17,17 @@ The gradient of a weight adds up over the micro-batches under one name: the one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tvlint.ir.location import Location
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.operators import Group, Operator
+from tvlint.ir.operators import Group, Operator, Peer
 from tvlint.ir.placement import Placement
 
+_Kind = TypeVar("_Kind")
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """A half-open interval per dimension."""
 
@@ -180,9 +181,35 @@ class Plan:
         """Yield the operators of all segments."""
         return (operator for segment in self.segments.values() for operator in segment.operators)
 
+    def operators_of(self, kind: type[_Kind]) -> Iterator[_Kind]:
+        """Yield the operators of a kind that stand in segments."""
+        return (operator for operator in self.operators() if isinstance(operator, kind))
+
+    def with_operators(self, change: Callable[[Operator], Operator]) -> dict[str, Segment]:
+        """Return the segments, with what `change` makes of each operator in its place."""
+        return {
+            name: replace(segment, operators=tuple(map(change, segment.operators))) for name, segment in self.segments.items()
+        }
+
     def steps(self) -> Iterator[Step]:
         """Yield the steps of all programs."""
         return (step for program in self.programs for step in program.steps)
+
+    def declared(self, group: Group) -> Group:
+        """Return the communicator that a group names without saying its ranks, or the group itself."""
+        if group.ranks or group.axes or not group.name:
+            return group
+        return next((communicator for communicator in self.communicators if communicator.name == group.name), group)
+
+    def peer(self, peer: Peer, rank: int) -> int | None:
+        """Return the rank at the other end of a message of `rank`; None where the axis ends before it."""
+        if peer.rank is not None:
+            return peer.rank
+        coordinates, size = self.mesh.coordinates(rank), self.mesh.axis_size(peer.axis)
+        at = coordinates.get(peer.axis, 0) + peer.offset
+        if not peer.wrap and not 0 <= at < size:
+            return None
+        return self.mesh.rank({**coordinates, peer.axis: at % size})
 
     def run_by(self, program: Program) -> Iterator[tuple[str, int, Operator]]:
         """Yield the operators of the segments that a program runs, each once, with their segment and their place in it."""

@@ -41,7 +41,4 @@ def with_declared(plan: Plan, declared: Sequence[Declared]) -> Plan:
             return operator if this_operator is operator.forward else replace(operator, forward=this_operator)
         return operator
 
-    segments = {
-        name: replace(segment, operators=tuple(map(changed, segment.operators))) for name, segment in plan.segments.items()
-    }
-    return replace(plan, segments=segments)
+    return replace(plan, segments=plan.with_operators(changed))

@@ -373,6 +373,13 @@ class OpSpec:
     dimension: tuple[int, int | None] | None = None
     """Which of its constants names the dimension that it works along, without an attribute for it, and which it is without."""
 
+    def bound(self, call: Call) -> Bound | None:
+        """Return what a use of it means; None where the table gives that no meaning."""
+        try:
+            return self.bind(call)
+        except UnsupportedError:
+            return None
+
 
 def having(traits: Iterable[Trait], *specs: OpSpec) -> tuple[OpSpec, ...]:
     """Return the operators with `traits` besides those that they have."""

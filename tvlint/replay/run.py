@@ -22,7 +22,6 @@ from tvlint.ir.operators import (
     Compute,
     Group,
     Operator,
-    Peer,
     Receive,
     Record,
     ReduceGradients,
@@ -458,8 +457,7 @@ class _Rank:
             yield from self.write(name, value, ())
 
     def _members(self, group: Group, everywhere: bool = False) -> tuple[int, ...]:
-        if group.name and not group.ranks and not group.axes:
-            group = next((communicator for communicator in self.plan.communicators if communicator.name == group.name), group)
+        group = self.plan.declared(group)
         if not group.ranks:
             return self.plan.mesh.along(self.rank, group.axes)
         stride = self.plan.replication.stride
@@ -477,18 +475,11 @@ class _Rank:
         for at, name in enumerate(operator.outputs):
             yield from self.write(name, _Pending(post, at), operator.inputs)
 
-    def _peer(self, peer: Peer) -> int | None:
-        if peer.rank is not None:
-            return peer.rank + self.shift
-        mesh = self.plan.mesh
-        coordinates = mesh.coordinates(self.rank)
-        at, size = coordinates[peer.axis] + peer.offset, mesh.axis_size(peer.axis)
-        return mesh.rank({**coordinates, peer.axis: at % size}) if peer.wrap or 0 <= at < size else None
-
     def _message(self, operator: Send | Receive) -> Turns[None]:
-        other = self._peer(operator.peer)
+        other = self.plan.peer(operator.peer, self.rank)
         if other is None:
             return
+        other += self.shift if operator.peer.rank is not None else 0
         sends = isinstance(operator, Send)
         value = (yield from self.read(operator.tensor)) if sends else None
         post = Post(operator, [value])

@@ -116,7 +116,7 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Unpaired]:
         if isinstance(operator, Communicate):
             for source, output in zip(operator.inputs, operator.outputs, strict=False):
                 held = tokens.get(source) or _given(facts.plan.tensors.get(source))
-                group = facts.fold.declared(operator.group)
+                group = facts.plan.declared(operator.group)
                 key: Exchange = (tuple(sorted(group.axes)), facts.fold.members(group, rank))
                 tensor = facts.plan.tensors.get(source)
                 way = operator.way(0 if tensor is None else len(tensor.shape))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tvlint.analyses.communication.all_to_all import words_of
 from tvlint.analyses.dataflow.def_use import collectives, reads, writes
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Operator, Receive
 from tvlint.ir.plan import Program, Role
 
@@ -39,18 +40,14 @@ def astray(facts: Facts) -> Iterator[Astray]:
     """Backward operators of what an all-to-all alone takes further, whose gradient no communication has brought."""
     if not any(_exchanges(facts, collective) for collective in collectives(facts.plan)):
         return
-    seen: set[Where] = set()
-    for program in facts.plan.programs:
-        for found in _in_program(facts, program):
-            if found.where not in seen:
-                seen.add(found.where)
-                yield found
+    found = (each for program in facts.plan.programs for each in _in_program(facts, program))
+    yield from first_of_each(found, lambda each: each.where)
 
 
 def _exchanges(facts: Facts, operator: Operator) -> bool:
     if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL:
         return False
-    group = facts.fold.declared(operator.group)
+    group = facts.plan.declared(operator.group)
     return len(set(group.ranks)) > 1 or any(facts.plan.mesh.axis_size(axis) > 1 for axis in group.axes)
 
 
@@ -72,7 +69,7 @@ def _in_program(facts: Facts, program: Program) -> Iterator[Astray]:
             for gradient, value in zip(operator.inputs, operator.forward.outputs, strict=False):
                 sent = _only_exchanged(facts, uses, value)
                 if gradient and sent is not None and _stayed(facts, uses, program, gradient, sent[1]):
-                    group = words_of(facts.fold.declared(sent[1].group))
+                    group = words_of(facts.plan.declared(sent[1].group))
                     yield Astray(gradient, value, (name, index), sent[0], group, program.ranks)
 
 
@@ -118,7 +115,7 @@ def _is_with_others(facts: Facts, program: Program, operator: Operator, exchange
     """Return whether the operator exchanges with none of the ranks that `exchange` does."""
     if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL or not _exchanges(facts, operator):
         return False
-    one, other = facts.fold.declared(operator.group), facts.fold.declared(exchange.group)
+    one, other = facts.plan.declared(operator.group), facts.plan.declared(exchange.group)
     if one.axes and other.axes:
         return set(one.axes).isdisjoint(other.axes)
     return bool(one.ranks and other.ranks) and set(one.ranks) & set(other.ranks) <= set(program.ranks[:1])

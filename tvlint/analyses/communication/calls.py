@@ -215,7 +215,7 @@ def _communicator(fold: Fold, group: Group, rank: int, known: _Known) -> _Commun
         members = fold.members(group, rank)
         walked = tuple(member for member in members if fold.representative(member) == member)
         communicator = known.by_key[key] = _Communicator(key, members, frozenset(members), walked)
-    if fold.declared(group).ranks:
+    if fold.plan.declared(group).ranks:
         known.listed[id(group)] = communicator
     return communicator
 

@@ -33,12 +33,7 @@ def crossings(plan: Plan, strict: bool = False) -> Iterator[Crossing]:
     """
     if not any(streams_named(segment.operators) - {"main"} for segment in plan.segments.values()):
         return
-    seen = set()
-    for program in plan.programs:
-        for found in _crossings(plan, program, strict):
-            if found not in seen:
-                seen.add(found)
-                yield found
+    yield from dict.fromkeys(found for program in plan.programs for found in _crossings(plan, program, strict))
 
 
 def _crossings(plan: Plan, program: Program, strict: bool) -> Iterator[Crossing]:

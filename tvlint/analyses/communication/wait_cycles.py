@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvlint.analyses.communication.calls import Call, location_of
 from tvlint.analyses.communication.deadlock import Deadlock
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Communicate, Operator, Receive, ReduceGradients, Send, Wait
 
 
@@ -19,15 +20,13 @@ def cycles_of_collectives(found: Deadlock) -> list[tuple[Call, ...]]:
 
 
 def _distinct(found: Deadlock) -> list[tuple[Call, ...]]:
-    seen: set[frozenset[object]] = set()
-    chosen = []
-    for cycle in found.cycles:
-        key = frozenset((call.site.segment, call.site.index) for call in cycle)
-        if key not in seen:
-            seen.add(key)
-            start = min(range(len(cycle)), key=lambda at: cycle[at].rank)
-            chosen.append(cycle[start:] + cycle[:start])
-    return chosen
+    cycles = first_of_each(found.cycles, lambda cycle: frozenset((call.site.segment, call.site.index) for call in cycle))
+    return [_from_lowest_rank(cycle) for cycle in cycles]
+
+
+def _from_lowest_rank(cycle: tuple[Call, ...]) -> tuple[Call, ...]:
+    start = min(range(len(cycle)), key=lambda at: cycle[at].rank)
+    return cycle[start:] + cycle[:start]
 
 
 def _is_message(call: Call) -> bool:

@@ -19,7 +19,7 @@ def batch_axes(plan: Plan) -> frozenset[str]:
     or where gradients of weights are reduced over them as well.
     """
     reduced = {
-        axis for operator in plan.operators() if isinstance(operator, ReduceGradients)
+        axis for operator in plan.operators_of(ReduceGradients)
         for axis in operator.group.axes
     }  # fmt: skip
     split = {
@@ -32,8 +32,8 @@ def batch_axes(plan: Plan) -> frozenset[str]:
 def traded_axes(plan: Plan) -> frozenset[str]:
     """Return the axes over which an all-to-all runs or weights are split, so that heads may be split over them."""
     found: set[str] = set()
-    for operator in plan.operators():
-        if isinstance(operator, Communicate) and operator.kind is Collective.ALL_TO_ALL:
+    for operator in plan.operators_of(Communicate):
+        if operator.kind is Collective.ALL_TO_ALL:
             found.update(operator.group.axes or [axis.name for axis in plan.mesh.axes])
     for tensor in plan.tensors.values():
         if tensor.role is Role.WEIGHT:

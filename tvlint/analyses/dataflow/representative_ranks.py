@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from math import prod
 
 from tvlint.ir.mesh import Mesh
-from tvlint.ir.operators import Communicate, Group, Operator, Peer, Receive, ReduceGradients, Send
+from tvlint.ir.operators import Communicate, Group, Peer, Receive, ReduceGradients, Send
 from tvlint.ir.plan import Plan
 
 _LARGEST_GROUP = 1 << 20
@@ -36,7 +36,6 @@ class Fold:
         self._lines: dict[tuple[tuple[str, ...], int], tuple[int, ...]] = {}
         self._everywhere: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.present = self._representatives()
-        self._communicators = {group.name: group for group in plan.communicators if group.name}
 
     def _representatives(self) -> tuple[int, ...]:
         if not self.alike and not self._shortened:
@@ -83,15 +82,9 @@ class Fold:
             found = {rank + shift * replication.stride for rank in found for shift in shifts}
         return tuple(sorted(found))
 
-    def declared(self, group: Group) -> Group:
-        """Return the group with its ranks or axes filled in from the plan's communicators, when it only has a name."""
-        if group.axes or group.ranks or not group.name:
-            return group
-        return self._communicators.get(group.name, group)
-
     def members(self, group: Group, rank: int) -> tuple[int, ...]:
         """Return the walked ranks of the group that `rank` has, ascending; as written when the group lists its ranks."""
-        group = self.declared(group)
+        group = self.plan.declared(group)
         if group.ranks:
             return tuple(sorted(set(group.ranks)))
         folded = self.alike | ({self.plan.replication.axis} if self.plan.replication.count > 1 else set())
@@ -121,7 +114,7 @@ class Fold:
 
     def communicator(self, group: Group, rank: int) -> tuple[object, ...]:
         """Return what two members agree on when they use the same communicator."""
-        group = self.declared(group)
+        group = self.plan.declared(group)
         hidden = tuple(sorted(name for name in group.axes if name in self.alike and self.mesh.axis_size(name) > 1))
         return (group.name, hidden, self.members(group, rank))
 
@@ -129,7 +122,6 @@ class Fold:
         """Return the absolute rank at the other end; None where the axis ends before it, so that there is none."""
         if peer.rank is not None or not peer.axis:
             return peer.rank
-        size = self.mesh.axis_size(peer.axis)
         if rank >= self.mesh.size:
             return None
         coordinates = self.mesh.coordinates(rank)
@@ -139,16 +131,7 @@ class Fold:
             if not 0 <= target < len(walked) and not peer.wrap:
                 return None
             return self.mesh.rank({**coordinates, peer.axis: walked[target % len(walked)]})
-        target = coordinates.get(peer.axis, 0) + peer.offset
-        if not 0 <= target < size and not peer.wrap:
-            return None
-        return self.mesh.rank({**coordinates, peer.axis: target % size})
-
-
-def operators(plan: Plan) -> Iterator[Operator]:
-    """Yield every operator that stands in a segment of the plan."""
-    for segment in plan.segments.values():
-        yield from segment.operators
+        return self.plan.peer(peer, rank)
 
 
 def _has_long_axis(mesh: Mesh) -> bool:
@@ -159,7 +142,7 @@ def _alike_axes(plan: Plan, program_of: dict[int, int], peers: bool) -> Iterator
     """Yield the axes along which all ranks do the same, but for whom they send to where `peers`."""
     mesh = plan.mesh
     told_apart: set[str] = {plan.replication.axis} if plan.replication.count > 1 else set()
-    for operator in operators(plan):
+    for operator in plan.operators():
         if isinstance(operator, (Send, Receive)):
             if operator.peer.rank is not None:
                 return

@@ -8,6 +8,7 @@ from math import prod
 
 from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.gradients.precision import bits, is_code, is_peak, is_quantisation
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Communicate, Compute
 from tvlint.ir.plan import Plan, Program
 from tvlint.ops.spec import Trait
@@ -82,15 +83,11 @@ class _Walk:
 
 def misread_codes(plan: Plan) -> Iterator[Misread]:
     """Yield the operators that take codes back with a scale that has nothing to do with theirs, each once."""
-    computes = (each for each in plan.operators() if isinstance(each, Compute))
+    computes = plan.operators_of(Compute)
     if not any(is_quantisation(operator) or any(_is_low(plan, name) for name in operator.outputs) for operator in computes):
         return
-    seen = set[tuple[str, int, str]]()
-    for program in plan.programs:
-        for misread in _in_program(plan, program):
-            if (misread.segment, misread.index, misread.codes) not in seen:
-                seen.add((misread.segment, misread.index, misread.codes))
-                yield misread
+    found = (misread for program in plan.programs for misread in _in_program(plan, program))
+    yield from first_of_each(found, lambda misread: (misread.segment, misread.index, misread.codes))
 
 
 def still_scaled(plan: Plan) -> Iterator[StillScaled]:

@@ -17,6 +17,7 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.final_gradients import axes_apart
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, ReduceGradients
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role
@@ -52,12 +53,8 @@ class _Reduced:
 def expert_shares(facts: Facts) -> Iterator[Share]:
     """Experts whose gradients are divided by another number than those of the shared weights, once each."""
     trading = _trading(facts)
-    seen: set[str] = set()
-    for program in facts.plan.programs if trading else ():
-        for found in _in_program(facts, program, trading):
-            if found.weight not in seen:
-                seen.add(found.weight)
-                yield found
+    found = (share for program in facts.plan.programs if trading for share in _in_program(facts, program, trading))
+    yield from first_of_each(found, lambda share: share.weight)
 
 
 def _trading(facts: Facts) -> frozenset[str]:
@@ -152,5 +149,5 @@ def _over(facts: Facts, operator: ReduceGradients, before: _Reduced, where: tupl
 
 
 def _size(facts: Facts, group: Group) -> int:
-    group = facts.fold.declared(group)
+    group = facts.plan.declared(group)
     return len(set(group.ranks)) or prod(facts.plan.mesh.axis_size(axis) for axis in group.axes)

@@ -57,6 +57,6 @@ def _reduced_over(plan: Plan) -> Iterator[Group]:
 
 def axes_apart(facts: Facts, group: Group) -> frozenset[str]:
     """Return the axes along which the ranks of `group` lie apart."""
-    group, mesh = facts.fold.declared(group), facts.plan.mesh
+    group, mesh = facts.plan.declared(group), facts.plan.mesh
     coordinates = [mesh.coordinates(rank) for rank in set(group.ranks) if rank < mesh.size]
     return frozenset(group.axes) | {axis.name for axis in mesh.axes if len({each[axis.name] for each in coordinates}) > 1}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.plan import Plan, Program
 from tvlint.ops.spec import Trait
@@ -32,12 +33,8 @@ class OtherForward:
 
 def other_forwards(plan: Plan) -> Iterator[OtherForward]:
     """Yield the gradients of activations that the plan does not apply there, each once."""
-    seen = set[tuple[str, int]]()
-    for program in plan.programs:
-        for found in _in_program(plan, program):
-            if (found.segment, found.index) not in seen:
-                seen.add((found.segment, found.index))
-                yield found
+    found = (each for program in plan.programs for each in _in_program(plan, program))
+    yield from first_of_each(found, lambda each: (each.segment, each.index))
 
 
 def _in_program(plan: Plan, program: Program) -> Iterator[OtherForward]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import overwritten, writes
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Collective, Communicate, Compute, Literal
 from tvlint.ir.plan import Plan, Program, Role, Segment
 from tvlint.ir.reductions import ADDING
@@ -109,15 +110,11 @@ def stale_scales(plan: Plan) -> Iterator[Stale]:
     Delayed scaling, which takes the scale from a history of earlier steps, is something else: there the way from the
     magnitude to the scale goes through a buffer of several numbers.
     """
-    seen = set()
-    computes = (each for each in plan.operators() if isinstance(each, Compute))
+    computes = plan.operators_of(Compute)
     if not any(_quantises(plan, operator) for operator in computes):
         return
-    for program in plan.programs:
-        for found in _stale(plan, program):
-            if (found.segment, found.index) not in seen:
-                seen.add((found.segment, found.index))
-                yield found
+    found = (stale for program in plan.programs for stale in _stale(plan, program))
+    yield from first_of_each(found, lambda stale: (stale.segment, stale.index))
 
 
 def _stale(plan: Plan, program: Program) -> Iterator[Stale]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.gradients.precision import is_peak, is_quantisation
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Collective, Communicate, Compute
 from tvlint.ir.plan import Plan, Program
 
@@ -29,15 +30,11 @@ class Foreign:
 
 def foreign_scales(plan: Plan) -> Iterator[Foreign]:
     """Operators that take codes of several ranks together with the own rank's scale, once each."""
-    computes = (each for each in plan.operators() if isinstance(each, Compute))
+    computes = plan.operators_of(Compute)
     if not any(is_quantisation(operator) for operator in computes):
         return
-    seen: set[Where] = set()
-    for program in plan.programs:
-        for found in _in_program(plan, program):
-            if found.where not in seen:
-                seen.add(found.where)
-                yield found
+    found = (each for program in plan.programs for each in _in_program(plan, program))
+    yield from first_of_each(found, lambda each: each.where)
 
 
 def _in_program(plan: Plan, program: Program) -> Iterator[Foreign]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import collectives, overwritten, reads
 from tvlint.analyses.gradients.optimizer_updates import is_step
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Collective, Communicate, Compute, Update
 from tvlint.ir.plan import Plan, Program, Role
 
@@ -29,12 +30,8 @@ class StaleGather:
 def stale_gathers(plan: Plan) -> Iterator[StaleGather]:
     """Yield the first use of every gathered parameter that an optimizer step has overtaken; once per operator."""
     gathers = any(_gathers(plan, operator) for operator in collectives(plan))
-    seen: set[Where] = set()
-    for program in plan.programs if gathers else ():
-        for found in _in_program(plan, program):
-            if (found.segment, found.index) not in seen:
-                seen.add((found.segment, found.index))
-                yield found
+    found = (each for program in plan.programs if gathers for each in _in_program(plan, program))
+    yield from first_of_each(found, lambda each: (each.segment, each.index))
 
 
 def _gathers(plan: Plan, operator: object) -> bool:

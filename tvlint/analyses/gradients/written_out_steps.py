@@ -5,15 +5,17 @@ A value is what an operator makes of its operands, or what a weight, state or ot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias, TypeVar
+from operator import attrgetter
+from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import overwritten, reads, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import is_step
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import SUMS, Backward, Collective, Communicate, Compute, Operator, Update
 from tvlint.ir.placement import Replicate
 from tvlint.ir.plan import Plan, Program, Role
@@ -104,35 +106,29 @@ class TooEarly:
     ranks: tuple[int, ...]
 
 
+_WHERE = attrgetter("where")
+
+
 def unchanged(facts: Facts) -> Iterator[Unchanged]:
     """Yield the copies into weights that leave them as they were, in programs that step them in no other way, each once."""
-    yield from _each_once(each for ledger in _ledgers(facts) for each in ledger.unchanged())
+    yield from first_of_each((each for ledger in _ledgers(facts) for each in ledger.unchanged()), _WHERE)
 
 
 def of_another(facts: Facts) -> Iterator[OfAnother]:
     """Yield the copies into states of one weight of what is made of another weight, or of its gradient, each once."""
-    yield from _each_once(each for ledger in _ledgers(facts) for each in ledger.of_another())
+    yield from first_of_each((each for ledger in _ledgers(facts) for each in ledger.of_another()), _WHERE)
 
 
 def too_early(facts: Facts) -> Iterator[TooEarly]:
     """Yield the gradients that are made with a weight as it is after a step that came between, each once."""
-    yield from _each_once(each for ledger in _ledgers(facts) for each in ledger.too_early())
+    yield from first_of_each((each for ledger in _ledgers(facts) for each in ledger.too_early()), _WHERE)
 
 
 def local_statistics(facts: Facts) -> Iterator[LocalStatistic]:
     """Yield the copies into buffers of statistics of a rank's own data, which the program sums over ranks too, each once."""
-    yield from _each_once(each for ledger in _ledgers(facts) for each in ledger.local_statistics())
-
-
-_Found = TypeVar("_Found", Unchanged, OfAnother, LocalStatistic, TooEarly)
-
-
-def _each_once(found: Iterable[_Found]) -> Iterator[_Found]:
-    seen = set[Where]()
-    for each in found:
-        if each.where not in seen:
-            seen.add(each.where)
-            yield each
+    yield from first_of_each(
+        (each for ledger in _ledgers(facts) for each in ledger.local_statistics()), lambda each: each.where
+    )
 
 
 @once_per_plan

@@ -13,7 +13,7 @@ from tvlint.analyses.dataflow.facts import Facts
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.plan import Plan
 from tvlint.ops.annotations.declared import Declared, declared_name
-from tvlint.ops.spec import Bound, Call, Family, MisfitError, Shape, UnsupportedError
+from tvlint.ops.spec import Bound, Call, Family, Shape
 from tvlint.ops.table import spec_of
 
 _MOST = 32
@@ -84,10 +84,7 @@ def _bound(op: str, given: tuple[Shape | Literal, ...], results: tuple[Shape, ..
     spec = spec_of(op)
     if spec is None or spec.family is not Family.INDEXED:
         return None
-    try:
-        return spec.bind(Call(op, given, operator.attributes, results))
-    except (UnsupportedError, MisfitError):
-        return None
+    return spec.bound(Call(op, given, operator.attributes, results))
 
 
 def _places(bound: Bound, name: str) -> set[tuple[int, int]]:

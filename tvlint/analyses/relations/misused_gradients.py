@@ -22,6 +22,7 @@ from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.multiples import start_in_flat, unchanged
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spec import Trait
@@ -51,12 +52,9 @@ def misused_gradients(facts: Facts) -> Iterator[Misused]:
     alone = relations(facts)
     if alone is None:
         return
-    reported = set[tuple[str, str]]()
     owners = _owners(alone)
-    for misused in (*_taken(alone, owners), *_given(alone), *_steps(alone, owners)):
-        if (misused.how, misused.tensor) not in reported:
-            reported.add((misused.how, misused.tensor))
-            yield misused
+    found = (*_taken(alone, owners), *_given(alone), *_steps(alone, owners))
+    yield from first_of_each(found, lambda misused: (misused.how, misused.tensor))
 
 
 def _owners(alone: Alone) -> dict[Held, dict[Held, str]]:

@@ -396,7 +396,7 @@ def _elements(alone: Alone, term: int) -> tuple[list[int], list[int], int]:
 
 def _averages(plan: Plan) -> bool:
     """Return whether the plan averages gradients over ranks, or divides them as it reduces them."""
-    reducers = (operator for operator in plan.operators() if isinstance(operator, ReduceGradients))
+    reducers = plan.operators_of(ReduceGradients)
     divided = any(reducer.reduce == "avg" or reducer.divisor > 1 for reducer in reducers)
     return divided or any(collective.reduce == "avg" for collective in collectives(plan))
 

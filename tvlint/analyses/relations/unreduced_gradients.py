@@ -21,7 +21,6 @@ from tvlint.analyses.relations.derivation.state import Opaque, Slot
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.held_apart import Numbers, axes_apart, is_split
 from tvlint.analyses.relations.matchers.parted import differ_by_indices
-from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.ir.operators import Group, Operator, ReduceGradients
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Plan, Program, Role, Tensor
@@ -127,7 +126,7 @@ def _by_moments(plan: Plan, alone: Alone, written_out: AbstractSet[str]) -> Iter
 def _reduced(plan: Plan, program: Program) -> Iterator[tuple[str, str]]:
     """Yield the weights whose gradients the program reduces at any time, with the axes."""
     for _, _, each_operator in plan.run_by(program):
-        group = resolved(plan, each_operator.group) if isinstance(each_operator, ReduceGradients) else None
+        group = plan.declared(each_operator.group) if isinstance(each_operator, ReduceGradients) else None
         if isinstance(each_operator, ReduceGradients) and group is not None:
             along = {axis.name for axis in plan.mesh.axes if not group.ranks or _runs_along(plan, group, axis.name)}
             axes = {*(group.axes or along), *([plan.replication.axis] if each_operator.replicated else [])}

@@ -16,6 +16,7 @@ from tvlint.edits.generated_code.collectives import exchanged_results, inserted,
 from tvlint.edits.generated_code.siblings import like_siblings, of_initialisation
 from tvlint.edits.generated_code.steps import of_gradients, of_the_step
 from tvlint.edits.generated_code.traced import like_the_graph
+from tvlint.ir.once import first_of_each
 
 _LEVELS = 8
 """What a line uses was made by so many lines before it."""
@@ -23,12 +24,7 @@ _LEVELS = 8
 
 def proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposal]:
     """Yield changes of the code, each different; `places` are files and lines that a verdict names."""
-    seen = set()
-    for proposal in _proposals(code, places):
-        key = tuple(sorted(proposal.contents.items()))
-        if key not in seen:
-            seen.add(key)
-            yield proposal
+    yield from first_of_each(_proposals(code, places), lambda proposal: tuple(sorted(proposal.contents.items())))
 
 
 def _proposals(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Proposal]:

@@ -58,9 +58,8 @@ class _Known:
         self.values: dict[tuple[str, int | str], dict[Any, None]] = {}
         self.alike: dict[Hashable, dict[str, None]] = {}
         for each_plan in (reference, plan):
-            for operator in each_plan.operators():
-                if isinstance(operator, Compute):
-                    self._note(operator, each_plan is reference)
+            for operator in each_plan.operators_of(Compute):
+                self._note(operator, each_plan is reference)
 
     def _note(self, operator: Compute, refers: bool) -> None:
         if refers:
@@ -248,8 +247,8 @@ def _with_gradient(plan: Plan, name: str, gradient: str) -> dict[int, list[Opera
     """Return the gradient operators of what makes the tensor, with the gradient that it did not have."""
     return {
         id(operator): [replace(operator, inputs=tuple(gradient if of == name else given for of, given in pairs))]
-        for operator in plan.operators()
-        if isinstance(operator, Backward) and name in operator.forward.outputs
+        for operator in plan.operators_of(Backward)
+        if name in operator.forward.outputs
         for pairs in [[*zip(operator.forward.outputs, operator.inputs, strict=False)]]
     }
 
@@ -262,13 +261,12 @@ def _backwards(plan: Plan, changed: Mapping[int, Sequence[Operator]]) -> list[Ba
 def _gradients(plan: Plan) -> dict[str, str]:
     """Return the name of the gradient of every tensor that has one."""
     found: dict[str, str] = {}
-    for operator in plan.operators():
-        if isinstance(operator, Backward):
-            tensors = operator.forward.tensor_operands
-            pairs = chain(
-                zip(tensors, operator.outputs, strict=False), zip(operator.forward.outputs, operator.inputs, strict=False)
-            )
-            found.update((name, gradient) for name, gradient in pairs if gradient)
+    for operator in plan.operators_of(Backward):
+        tensors = operator.forward.tensor_operands
+        pairs = chain(
+            zip(tensors, operator.outputs, strict=False), zip(operator.forward.outputs, operator.inputs, strict=False)
+        )
+        found.update((name, gradient) for name, gradient in pairs if gradient)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tvlint.analyses.dataflow.def_use import of_kinds
 from tvlint.analyses.relations.defect import Defect
-from tvlint.analyses.relations.transfer.groups import Groups, Members, peer_of, spans_replicas
+from tvlint.analyses.relations.transfer.groups import Groups, Members, spans_replicas
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Collective, Communicate, Operator, Receive, Send
 from tvlint.ir.plan import Plan
@@ -56,7 +56,7 @@ class _Ends:
         """Return what `rank` says with the operator, and on which end; None where it says nothing."""
         plan = self._plan
         if isinstance(operator, Send | Receive):
-            peer = peer_of(plan, operator.peer, rank)
+            peer = plan.peer(operator.peer, rank)
             if peer is None:
                 return None
             talk = _Talk(rank, operator.tag, operator.source)

@@ -104,7 +104,7 @@ def _is_of_the_step(segment: Segment, steps: Sequence[Step]) -> bool:
 def _needed(plan: Plan, segment: Segment) -> bool:
     """Return whether gradients go through the segment."""
     made = {name for operator in segment.operators for name in (operator.outputs if isinstance(operator, Compute) else ())}
-    back = [operator for operator in plan.operators() if isinstance(operator, Backward)]
+    back = [*plan.operators_of(Backward)]
     return any(operator in segment.operators or made.intersection(operator.forward.outputs) for operator in back)
 
 

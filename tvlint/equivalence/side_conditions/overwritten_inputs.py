@@ -19,7 +19,7 @@ def taken_anew(plan: Plan) -> Iterator[Defect]:
     changing = {name: _changed(plan, segment, loaded) for name, segment in plan.segments.items()}
     if not any(changing.values()):
         return
-    made = {operator.outputs for operator in plan.operators() if isinstance(operator, Compute)}
+    made = {operator.outputs for operator in plan.operators_of(Compute)}
     taken = {name: _taken(segment, made) for name, segment in plan.segments.items()}
     for program in plan.programs:
         reported: set[str] = set()

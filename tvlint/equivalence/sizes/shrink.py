@@ -33,7 +33,6 @@ from tvlint.ir.operators import (
     Group,
     Literal,
     Operator,
-    Peer,
     Receive,
     ReduceGradients,
     Send,
@@ -116,8 +115,8 @@ def _other_numbers(parallel: Plan, reference: Plan) -> str:
     lacking = next((stated for stated in right if stated not in found), None)
     if lacking is not None:
         return f"the reference states numbers of `{lacking[0]}` that the plan does not"
-    for operator in parallel.operators():
-        if isinstance(operator, ReduceGradients) and operator.divisor not in (0, 1):
+    for operator in parallel.operators_of(ReduceGradients):
+        if operator.divisor not in (0, 1):
             return "a reducer of the plan divides by a number"
     return ""
 
@@ -418,10 +417,7 @@ class _Sizes:
         """Return a plan with the sizes that are left."""
         plan = self.plans[at]
         tensors = {name: self._tensor(at, tensor) for name, tensor in plan.tensors.items()}
-        segments = {}
-        for name, segment in plan.segments.items():
-            operators = tuple(self._operator(at, operator, tensors) for operator in segment.operators)
-            segments[name] = replace(segment, operators=operators)
+        segments = plan.with_operators(lambda operator: self._operator(at, operator, tensors))
         plan = replace(plan, tensors=tensors, segments=segments)
         return self._with_replicas(plan) if at == 0 else plan
 
@@ -569,7 +565,7 @@ def _posts(plan: Plan, rank: int, operator: Operator) -> Iterator[tuple[object, 
             yield ("collective", members, operator.group.name), operator.inputs
             yield ("results", members, operator.group.name), operator.outputs
     elif isinstance(operator, Send | Receive):
-        other = _other_end(plan, rank, operator.peer)
+        other = plan.peer(operator.peer, rank)
         ends = (rank, other) if isinstance(operator, Send) else (other, rank)
         yield ("message", ends, operator.tag), (operator.tensor,)
     elif isinstance(operator, ReduceGradients):
@@ -577,14 +573,5 @@ def _posts(plan: Plan, rank: int, operator: Operator) -> Iterator[tuple[object, 
 
 
 def _members(plan: Plan, rank: int, group: Group) -> tuple[int, ...]:
-    if group.name and not group.ranks and not group.axes:
-        group = next((communicator for communicator in plan.communicators if communicator.name == group.name), group)
+    group = plan.declared(group)
     return tuple(sorted(group.ranks)) if group.ranks else plan.mesh.along(rank, group.axes)
-
-
-def _other_end(plan: Plan, rank: int, peer: Peer) -> int | None:
-    if peer.rank is not None:
-        return peer.rank
-    mesh, coordinates = plan.mesh, plan.mesh.coordinates(rank)
-    at, size = coordinates[peer.axis] + peer.offset, mesh.axis_size(peer.axis)
-    return mesh.rank({**coordinates, peer.axis: at % size}) if peer.wrap or 0 <= at < size else None

@@ -27,7 +27,7 @@ def assumptions(case: Case, derivation: Derivation, of_updates: Iterable[str]) -
         more.insert(0, UNDIVIDED.format(reference.undivided))
     if DECLARED_PIECE_ORDER in case.assume:
         more.append("`declared-piece-order`: pieces are cut and joined in the order that the plan declares, not in rank order")
-    reducers = [operator for operator in plan.operators() if isinstance(operator, ReduceGradients)]
+    reducers = [*plan.operators_of(ReduceGradients)]
     if any(reducer.divisor == 0 for reducer in reducers):
         more.append("gradient reducers whose divisor the plan does not say sum and do not divide")
     if any(reducer.scatter for reducer in reducers):

@@ -23,10 +23,7 @@ from tvlint.ops.usual_calls import as_of_flags
 
 def without_needless_casts(plan: Plan) -> Plan:
     """Return the plan with copies in the place of casts that change nothing; the plan itself where it has none."""
-    segments = {
-        name: replace(segment, operators=tuple(_instead(operator, plan.tensors) for operator in segment.operators))
-        for name, segment in plan.segments.items()
-    }
+    segments = plan.with_operators(lambda operator: _instead(operator, plan.tensors))
     if segments == dict(plan.segments) or not have_declared_types(plan, _relied_on(plan)):
         return plan
     return replace(plan, segments=segments)
@@ -48,10 +45,7 @@ def _relied_on(plan: Plan) -> Iterator[str]:
 def with_flags(plan: Plan) -> Plan:
     """Return the plan with what operators are of flags, and nothing that is understood where they round; itself without any."""
     kinds = kinds_in(plan)
-    segments = {
-        name: replace(segment, operators=tuple(_of_kinds(operator, plan.tensors, kinds) for operator in segment.operators))
-        for name, segment in plan.segments.items()
-    }
+    segments = plan.with_operators(lambda operator: _of_kinds(operator, plan.tensors, kinds))
     return plan if segments == dict(plan.segments) else replace(plan, segments=segments)
 
 

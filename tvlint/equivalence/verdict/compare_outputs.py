@@ -10,14 +10,13 @@ from math import prod
 
 from tvlint.analyses.relations.defect import Declare, Defect
 from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held
-from tvlint.analyses.relations.derivation.gradients.over_the_step import accumulated
 from tvlint.analyses.relations.derivation.localisation.localise import scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
 from tvlint.analyses.relations.terms.loss_identities import multiplied
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.apply import fold_text
 from tvlint.analyses.relations.transfer.boxes import covers
-from tvlint.analyses.relations.transfer.collectives import over_replicas, whole_sum
+from tvlint.analyses.relations.transfer.collectives import over_micro_batches, over_replicas, whole_sum
 from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.groups import Groups, Members, spans_replicas
 from tvlint.analyses.relations.transfer.index_maps import Pieces, cells
@@ -257,7 +256,7 @@ def returned_by_reference(world: World, value: Value, micro_batches: int) -> tup
         return (value.term,)
     found = (value.term,) if _is_one_slot(world, value, 1, micro_batches) else ()
     try:
-        whole = accumulated(world, value, micro_batches)
+        whole = over_micro_batches(world, value, micro_batches)
     except Mismatch:
         return found
     if whole.leaves or whole.fold is not None or micro_batches == 1:

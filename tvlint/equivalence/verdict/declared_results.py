@@ -74,7 +74,7 @@ def have_declared_types(plan: Plan, names: Iterable[str]) -> bool:
 def kinds_in(plan: Plan) -> Kinds:
     """Return what the tensors of a plan hold, by the operators that make them, back to what is given."""
     found = {name: kind_of(tensor.dtype) for name, tensor in plan.tensors.items()}
-    sent = {operator.tensor for operator in plan.operators() if isinstance(operator, Send)}
+    sent = {operator.tensor for operator in plan.operators_of(Send)}
     for _ in range(_SWEEPS):
         made: dict[str, Kind | None] = {}
         before = dict(found)

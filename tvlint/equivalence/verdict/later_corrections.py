@@ -86,7 +86,7 @@ def _has_pieces(plan: Plan, rank: int) -> bool:
 
 def _cuts(plan: Plan) -> bool:
     """Return whether the plan takes slices of what it computes."""
-    computes = (operator for operator in plan.operators() if isinstance(operator, Compute))
+    computes = plan.operators_of(Compute)
     return any(has_trait(compute.op, Trait.RANGES) for compute in computes)
 
 
@@ -130,7 +130,7 @@ def _shifts(plan: Plan, readers: Readers, defect: Defect) -> bool:
         return place.kind is Collective.ALL_REDUCE and all(_is_shift(readers, name) for name in place.outputs)
     if not isinstance(place, Compute) or defect.actual or not _is(place, "exp"):
         return False
-    common = [operator for operator in plan.operators() if isinstance(operator, Communicate)]
+    common = [*plan.operators_of(Communicate)]
     totals = {name for operator in common if operator.kind is Collective.ALL_REDUCE for name in operator.outputs}
     return any(place in after for name in totals for after in _shifted(readers, name))
 

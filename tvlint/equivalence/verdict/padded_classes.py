@@ -137,7 +137,6 @@ def _with_slice(plan: Plan, found: _Padded) -> Plan:
     cut = (found.scores, Literal(_DIM), Literal(0), Literal(found.count))
     names = found.operator.tensor_operands
     changed: dict[str, tuple[int, ...]] = {}
-    segments: dict[str, Segment] = {}
 
     def instead(operator: Operator) -> Operator:
         if isinstance(operator, Compute) and _is_the(found, operator):
@@ -149,8 +148,7 @@ def _with_slice(plan: Plan, found: _Padded) -> Plan:
             return replace(operator, forward=slice_, outputs=(given,))
         return operator
 
-    for key, segment in plan.segments.items():
-        segments[key] = replace(segment, operators=tuple(map(instead, segment.operators)))
+    segments = plan.with_operators(instead)
     return replace(plan, segments=segments, tensors=_shortened(plan, {name, *changed}, found.count))
 
 

@@ -47,10 +47,7 @@ def with_parts_as_places(plan: Plan) -> Plan:
     if not found:
         return plan
     parted = {id(operator): each for each in found for operator in (each.view, each.split, *each.back)}
-    segments = {
-        name: replace(segment, operators=tuple(_instead(operator, parted) for operator in segment.operators))
-        for name, segment in plan.segments.items()
-    }
+    segments = plan.with_operators(lambda operator: _instead(operator, parted))
     names = {name: each.shape for each in found for name in (each.of, each.gradient) if name in plan.tensors}
     tensors = {name: replace(plan.tensors[name], shape=shape) for name, shape in names.items()}
     return replace(plan, segments=segments, tensors={**plan.tensors, **tensors})

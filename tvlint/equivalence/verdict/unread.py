@@ -21,9 +21,8 @@ def times_written(plan: Plan) -> Counter[str]:
 def times_used(plan: Plan) -> Counter[str]:
     """Return how many values each name has, those through which a gradient goes twice."""
     times = times_written(plan)
-    for operator in plan.operators():
-        if isinstance(operator, Backward):
-            times.update(operator.forward.outputs)
+    for operator in plan.operators_of(Backward):
+        times.update(operator.forward.outputs)
     return times
 
 

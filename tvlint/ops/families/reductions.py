@@ -47,22 +47,27 @@ def reduced_dims(call: Call, rank: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def rows_of(call: Call) -> tuple[Names, Names, frozenset[str]]:
+    """Return the names of the dimensions of the one operand and of a number for every row of it, and those of a row, which
+    `dim` lists and `keepdim` keeps with size 1.
+    """
+    call.expect(1)
+    names = stars(len(call.shape(0)))
+    gone, keep = reduced_dims(call, len(names)), call.flag("keepdim")
+    result = tuple(ONE if i in gone else name for i, name in enumerate(names) if keep or i not in gone)
+    if not result and call.outputs and call.outputs[0] == (1,):
+        result = (ONE,)
+    return names, result, frozenset(names[i] for i in gone)
+
+
 def _reduction(average: bool) -> Callable[[Call], Bound]:
     def bind(call: Call) -> Bound:
         call = call.with_arguments("dim", "keepdim")
         call.reject_unknown("dim", "keepdim", "dtype")
-        call.expect(1)
-        shape = call.shape(0)
-        names = stars(len(shape))
-        dims = reduced_dims(call, len(shape))
-        keep = call.flag("keepdim")
-        kept = tuple(ONE if i in dims else name for i, name in enumerate(names) if keep or i not in dims)
-        if not kept and call.outputs and call.outputs[0] == (1,):
-            kept = (ONE,)
-        gone = frozenset(names[i] for i in dims)
+        names, result, gone = rows_of(call)
         return Bound(
             (names,),
-            (kept,),
+            (result,),
             reduced=frozenset() if average else gone,
             averaged=gone if average else frozenset(),
             linear=() if holds_whole_numbers(call.attributes.get("dtype")) else (frozenset({0}),),
@@ -131,27 +136,15 @@ def _cumulative(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[
 
 def _cumsum(call: Call) -> Bound:
     bound = _rows(call)
-    dtype = bound.attributes[0]
-    return Bound(
-        bound.operands,
-        bound.outputs,
-        whole=bound.whole,
-        linear=() if holds_whole_numbers(dtype) else (frozenset({0}),),
-        attributes=(dtype,),
-    )
+    return replace(bound, linear=() if holds_whole_numbers(bound.attributes[0]) else (frozenset({0}),))
 
 
 def _greatest(call: Call) -> Bound:
     """`amax`, and `max` of one tensor; with one `dim`, `max` gives the places as well."""
     call = call.with_arguments("dim", "keepdim")
     call.reject_unknown("dim", "keepdim")
-    call.expect(1)
-    names = stars(len(call.shape(0)))
-    gone = reduced_dims(call, len(names))
-    keep = call.flag("keepdim")
-    result = tuple(ONE if i in gone else name for i, name in enumerate(names) if keep or i not in gone)
+    names, result, whole = rows_of(call)
     places = call.op.rsplit(".", 1)[-1] == "max" and call.attributes.get("dim") is not None
-    whole = frozenset(names[i] for i in gone)
     return Bound(
         (names,),
         (result, result) if places else (result,),

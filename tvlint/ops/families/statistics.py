@@ -8,22 +8,15 @@ from math import prod
 from typing import Any
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.ops.families.reductions import centred, greatest_of_rows, reduced_dims
+from tvlint.ops.families.reductions import centred, greatest_of_rows, reduced_dims, rows_of
 from tvlint.ops.field import Array, Field, Rows
 from tvlint.ops.formulas import by_formula, constant, one
-from tvlint.ops.spec import ONE, PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import PREVIOUS, Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 
 def _rows(call: Call, attributes: tuple[Value, ...], *, sums: bool = False) -> Bound:
     """One number for every row along `dim`; one that `sums` is the sum of what the parts of the row come to."""
-    call.expect(1)
-    names = stars(len(call.shape(0)))
-    gone = reduced_dims(call, len(names))
-    keep = call.flag("keepdim")
-    result = tuple(ONE if i in gone else name for i, name in enumerate(names) if keep or i not in gone)
-    if not result and call.outputs and call.outputs[0] == (1,):
-        result = (ONE,)
-    along = frozenset(names[i] for i in gone)
+    names, result, along = rows_of(call)
     summed, whole = (along, frozenset[str]()) if sums else (frozenset[str](), along)
     return Bound((names,), (result,), summed, whole=whole, attributes=attributes)
 
@@ -91,7 +84,7 @@ def _norm(field: Field, rows: Rows, operands: Sequence[Any], attributes: tuple[V
     return field.function("sqrt", rows.total(field.power(x, field.number(2))))
 
 
-def _bind_log_sum_exp(call: Call) -> Bound:
+def _along_dims(call: Call) -> Bound:
     call = call.with_arguments("dim", "keepdim")
     call.reject_unknown("dim", "keepdim")
     if call.attributes.get("dim") is None:
@@ -106,11 +99,7 @@ def _log_sum_exp(field: Field, rows: Rows, operands: Sequence[Any], attributes: 
 
 
 def _bind_place(call: Call) -> Bound:
-    call = call.with_arguments("dim", "keepdim")
-    call.reject_unknown("dim", "keepdim")
-    if call.attributes.get("dim") is None:
-        raise UnsupportedError(f"`{call.op}` without `dim`")
-    return replace(_rows(call, ()), zero_gradient=frozenset({0}))
+    return replace(_along_dims(call), zero_gradient=frozenset({0}))
 
 
 def _place(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
@@ -234,7 +223,7 @@ SPECS = (
         (Trait.REDUCTION, Trait.SOFTMAX),
         by_formula(
             _log_sum_exp,
-            OpSpec("logsumexp", _torch("logsumexp"), _bind_log_sum_exp, undone_by=frozenset({"exp", "logsumexp"})),
+            OpSpec("logsumexp", _torch("logsumexp"), _along_dims, undone_by=frozenset({"exp", "logsumexp"})),
         ),
     ),
     *having(

@@ -222,11 +222,7 @@ def _where(value: dict[str, Any], mesh: Mesh, replication: Replication, at: At) 
             raise FormError(f"coordinate {coordinate} on axis `{axis}` of size {mesh.axis_size(axis)}", (at, axis))
     if replication.count > 1:
         chosen.setdefault(replication.axis, 0)
-    ranks = [0]
-    for mesh_axis in mesh.axes:
-        steps = (chosen[mesh_axis.name],) if mesh_axis.name in chosen else range(mesh_axis.size)
-        ranks = [rank * mesh_axis.size + step for rank in ranks for step in steps]
-    return tuple(ranks)
+    return mesh.ranks_at(chosen)
 
 
 def _step(value: dict[str, Any]) -> Step:

@@ -103,8 +103,4 @@ def parse_program_header(line: Line, mesh: Mesh, replicated: str) -> tuple[int, 
         line.accept(",")
     if replicated and replicated not in chosen:
         chosen[replicated] = 0
-    ranks = [0]
-    for each_axis in mesh.axes:
-        steps = (chosen[each_axis.name],) if each_axis.name in chosen else range(each_axis.size)
-        ranks = [rank * each_axis.size + step for rank in ranks for step in steps]
-    return tuple(ranks)
+    return mesh.ranks_at(chosen)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from tvlint.ir.configuration import Setting, Unknown
 from tvlint.ir.values import dataclass, field, replace
+from tvlint.readers.sources.python_syntax import dotted
 
 Path: TypeAlias = tuple[str, ...]
 Attributes: TypeAlias = dict[Path, Setting]
@@ -39,16 +40,8 @@ FACTORY: Mapping[str, Mapping[str, Path]] = {
 
 def chain(node: ast.expr) -> Path | None:
     """`a.b.c` as its names; None for anything else."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-        if len(names) > LONGEST_PATH:
-            return None
-    if not isinstance(node, ast.Name):
-        return None
-    names.append(node.id)
-    return tuple(reversed(names))
+    names = tuple(dotted(node).split("."))
+    return names if names[0] and len(names) <= LONGEST_PATH + 1 else None
 
 
 def called(node: ast.Call) -> str:

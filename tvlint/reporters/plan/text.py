@@ -192,12 +192,8 @@ def _program_header(plan: Plan, program: Program) -> str:
     if all(0 <= rank < plan.mesh.size for rank in (min(ranks), max(ranks))):
         first, last = plan.mesh.coordinates(ranks[0]), plan.mesh.coordinates(ranks[-1])
         fixed = {axis.name: first[axis.name] for axis in plan.mesh.axes if first[axis.name] == last[axis.name]}
-    chosen = [0]
-    for each_axis in plan.mesh.axes:
-        steps = (fixed[each_axis.name],) if each_axis.name in fixed else range(each_axis.size)
-        chosen = [rank * each_axis.size + step for rank in chosen for step in steps]
     said = {name: at for name, at in fixed.items() if plan.mesh.axis_size(name) > 1 and (name, at) != (axis, 0)}
-    if tuple(chosen) != ranks or (len(said) > 1 and len(ranks) == 1):
+    if plan.mesh.ranks_at(fixed) != ranks or (len(said) > 1 and len(ranks) == 1):
         return f"program ranks {in_runs(ranks)}"
     if axis and axis not in fixed and any(axis == mesh_axis.name for mesh_axis in plan.mesh.axes):
         return f"program ranks {in_runs(ranks)}"

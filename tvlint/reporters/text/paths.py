@@ -8,9 +8,6 @@ from pathlib import Path, PurePath
 from tvlint.checkout.opening import LONGEST_PATH
 from tvlint.ir.location import Location
 
-CONFIGURATIONS = ("tvlint.toml", "pyproject.toml")
-"""The files in which a project configures tvlint."""
-
 
 def resolved(path: str, root: Path) -> Path | None:
     """Return where `path` really is, links followed; None where no such path can exist."""

@@ -140,8 +140,8 @@ def _ignored_targets(recorded: Recorded) -> Compute | None:
     The mean over a rank's own targets is that over all targets only where every rank has as many that count.
     """
     given = [array for array in recorded.given.values() if array is not None and array.dtype.kind == "i"]
-    for operator in recorded.plan.operators():
-        if not isinstance(operator, Compute) or operator.attributes.get("reduction") != "mean":
+    for operator in recorded.plan.operators_of(Compute):
+        if operator.attributes.get("reduction") != "mean":
             continue
         ignored = operator.attributes.get("ignore_index")
         if isinstance(ignored, int) and any(bool((array == ignored).any()) for array in given):

@@ -47,7 +47,7 @@ from tvlint.analyses.relations.derivation.sums_of_different import added_up
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
-from tvlint.analyses.relations.transfer.groups import Members, peer_of, spans_replicas
+from tvlint.analyses.relations.transfer.groups import Members, spans_replicas
 from tvlint.analyses.relations.transfer.index_maps import joined
 from tvlint.analyses.relations.transfer.integer_rounding import adds_otherwise, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
@@ -583,7 +583,7 @@ def _peer(machine: Machine, rank: RankState, operator: Send | Receive) -> int | 
 
     Along the axis of folded replicas the first or the last of them has no peer, and the others do.
     """
-    peer, axis = peer_of(machine.plan, operator.peer, rank.number), operator.peer.axis
+    peer, axis = machine.plan.peer(operator.peer, rank.number), operator.peer.axis
     if operator.peer.rank is None and spans_replicas(machine.plan, Group(axes=(axis,))):
         text = f"names a peer along `{axis}`, on which replicas are folded: write the replicas out"
         tell(machine, rank, operator, Mismatch("across-replicas", text, refutes=False), fatal=True)

@@ -347,9 +347,8 @@ def takes_everything(form: Form, spec: OpSpec, shape: tuple[int, ...]) -> bool:
     """Return whether the operator takes a slice of its one operand, of local shape `shape`, that is all of it."""
     if Trait.RANGES not in spec.traits:
         return False
-    try:
-        bound = spec.bind(replace(form.call([shape] * form.operands.count(None)), outputs=()))
-    except UnsupportedError:
+    bound = spec.bound(replace(form.call([shape] * form.operands.count(None)), outputs=()))
+    if bound is None:
         return False
     if Trait.APART in spec.traits:
         return len(bound.attributes) == 1

@@ -86,7 +86,7 @@ def counted_by_every_rank(projection: Projection) -> Iterator[Defect]:
     A sum that is scaled afterwards may be an average.
     """
     alone, index = projection.alone, Index(projection)
-    every = [each for each in projection.plan.operators() if isinstance(each, Compute)]
+    every = [*projection.plan.operators_of(Compute)]
     scaled = {name for each in every if has_trait(each.op, Trait.SCALING) for name in each.tensor_operands}
     for is_sum, held in _meetings(projection):
         operators = [operator for operator, _ in held.values()]

@@ -16,6 +16,7 @@ from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Slot
 from tvlint.analyses.relations.transfer.index_maps import Pieces, joined
 from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Communicate, Operator
 from tvlint.ir.placement import Invariant, Partial, Placement, Replicate, Shard
 from tvlint.ir.plan import GIVEN, Segment
@@ -60,14 +61,9 @@ class Projection:
 
     def sites(self) -> Iterator[Site]:
         """Yield every operator of every segment that is run, as the first of its ranks runs it."""
-        seen: set[str] = set()
-        for program in self.plan.programs:
-            for step in program.steps if program.ranks else ():
-                if step.segment in self.plan.segments and step.segment not in seen:
-                    seen.add(step.segment)
-                    segment = self.plan.segments[step.segment]
-                    for index, operator in enumerate(segment.operators):
-                        yield Site(self, segment, index, operator, min(program.ranks))
+        run = ((program, site) for program in self.plan.programs if program.ranks for site in self.plan.run_by(program))
+        for program, (name, index, operator) in first_of_each(run, lambda each: each[1][:2]):
+            yield Site(self, self.plan.segments[name], index, operator, min(program.ranks))
 
     def on(self, name: str, rank: int, axis: str) -> On:
         """Return how what a rank holds as `name` lies on an axis: as declared where it is given, else as derived."""
@@ -168,7 +164,7 @@ class Site:
 
     def goes_over(self, operator: Communicate, axis: str) -> bool:
         """Return whether a collective of the rank runs over an axis."""
-        group, mesh = self.projection.facts.fold.declared(operator.group), self.projection.plan.mesh
+        group, mesh = self.projection.facts.plan.declared(operator.group), self.projection.plan.mesh
         if group.axes or not group.ranks:
             return not group.axes or axis in group.axes
         return len(set(mesh.along(self.rank, (axis,))).intersection(group.ranks)) > 1

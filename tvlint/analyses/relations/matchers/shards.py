@@ -168,8 +168,8 @@ def _carries(projection: Projection, axis: str) -> bool:
 def _exchanging(facts: Facts) -> frozenset[str]:
     every = [axis.name for axis in facts.plan.mesh.axes]
     return frozenset(
-        axis for operator in facts.plan.operators()
-        if isinstance(operator, Communicate) and operator.kind in _CARRYING for axis in operator.group.axes or every
+        axis for operator in facts.plan.operators_of(Communicate)
+        if operator.kind in _CARRYING for axis in operator.group.axes or every
     )  # fmt: skip
 
 

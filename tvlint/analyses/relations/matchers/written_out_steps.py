@@ -11,20 +11,22 @@ from tvlint.analyses.relations.matchers.projection import Projection
 
 def of_other_weights_and_ranks(projection: Projection) -> Iterator[Defect]:
     """Yield the copies of such values."""
-    plan = projection.facts.plan
     ranks = {rank for program in projection.plan.programs for rank in program.ranks}
     for found in of_another(projection.facts):
         of = f"`{found.state}`, which is of `{found.weight}`," if found.state != found.weight else f"`{found.weight}`"
         text = f"{of} is overwritten on {{ranks}} "
         text += f"with what is made of `{found.other}`"
         repair = f"make `{found.weight}` and its states of these and of its gradient"
-        operator = plan.segments[found.where[0]].operators[found.where[1]]
         for rank in sorted(ranks.intersection(found.ranks)):
-            yield at(operator, found.where[0], Defect("state-of-another-shard", True, text, rank, repair=repair))
+            yield _at(projection, found.where, Defect("state-of-another-shard", True, text, rank, repair=repair))
     for local in local_statistics(projection.facts):
         text = f"`{local.buffer}` is overwritten on {{ranks}} with what is made of `{local.local}`, which each rank has of its "
         text += f"own data, though `{local.total}` sums that over the ranks"
         repair = f"make `{local.buffer}` of `{local.total}`"
-        operator = plan.segments[local.where[0]].operators[local.where[1]]
         for rank in sorted(ranks.intersection(local.ranks)):
-            yield at(operator, local.where[0], Defect("divergent-replicas", True, text, rank, repair=repair))
+            yield _at(projection, local.where, Defect("divergent-replicas", True, text, rank, repair=repair))
+
+
+def _at(projection: Projection, where: tuple[str, int], defect: Defect) -> Defect:
+    segment, index = where
+    return at(projection.facts.plan.segments[segment].operators[index], segment, defect)

@@ -273,19 +273,29 @@ def _all_to_all(world: World, operator: Communicate, pieces: Sequence[Value], me
 
 def over_replicas(world: World, value: Value, replicas: int) -> Value:
     """Return the sum over all replicas of a value derived for one."""
-    if replicas == 1:
+    return _over_all(world, value, replicas, "one_replica", ("replica", "replicas"))
+
+
+def over_micro_batches(world: World, value: Value, micro_batches: int) -> Value:
+    """Return the sum over all micro-batches of a value derived for one."""
+    return _over_all(world, value, micro_batches, "one_micro_batch", ("micro-batch", "micro-batches"))
+
+
+def _over_all(world: World, value: Value, count: int, mark: str, words: tuple[str, str]) -> Value:
+    """Return the sum over so many of a value derived for one; sums that are pending of one alone have the mark."""
+    if count == 1:
         return value
     if value.fold is not None:
-        raise Mismatch("wrong-reduce-op", f"adds {fold_text(value.fold)} of each replica", refutes=False)
+        raise Mismatch("wrong-reduce-op", f"adds {fold_text(value.fold)} of each {words[0]}", refutes=False)
     if world.terms.slot[value.term] >= 0:
-        raise Mismatch("mismatched-shards", "adds the slices that replicas have of a batch", refutes=True)
+        raise Mismatch("mismatched-shards", f"adds the slices that {words[1]} have of a batch", refutes=True)
     leaves: list[Leaf] = []
     for leaf in world.values.leaves_of(value):
-        one = [entry for entry in leaf.pending if entry.one_replica]
+        one = [entry for entry in leaf.pending if getattr(entry, mark)]
         if len(one) > 1:
-            raise Mismatch("ambiguous-sum", "is summed over replicas in more than one way", refutes=False)
+            raise Mismatch("ambiguous-sum", f"is summed over {words[1]} in more than one way", refutes=False)
         if not one:
-            leaves.append(leaf._replace(coefficient=leaf.coefficient * replicas))
+            leaves.append(leaf._replace(coefficient=leaf.coefficient * count))
             continue
-        leaves.append(leaf._replace(pending=(leaf.pending - {one[0]}) | {one[0]._replace(one_replica=False)}))
+        leaves.append(leaf._replace(pending=(leaf.pending - {one[0]}) | {one[0]._replace(**{mark: False})}))
     return world.values.of_leaves(value.term, value.box, leaves)

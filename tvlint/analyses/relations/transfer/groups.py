@@ -46,7 +46,7 @@ class Groups:
 
         Of a group that spans replicas these are the members in the rank's own replica.
         """
-        group, mesh = resolved(self._plan, group), self._plan.mesh
+        group, mesh = self._plan.declared(group), self._plan.mesh
         if group.ranks:
             if id(group) not in self._named:
                 self._named[id(group)] = group, self._one(tuple(sorted(set(group.ranks))))
@@ -63,32 +63,11 @@ class Groups:
 
 def spans_replicas(plan: Plan, group: Group) -> bool:
     """Return whether the group goes along the axis on which replicas are folded."""
-    return any(_folded(plan, axis) for axis in resolved(plan, group).axes)
-
-
-def resolved(plan: Plan, group: Group) -> Group:
-    """Return the communicator that a group names without saying its ranks."""
-    if group.ranks or group.axes or not group.name:
-        return group
-    return next((communicator for communicator in plan.communicators if communicator.name == group.name), group)
+    return any(_folded(plan, axis) for axis in plan.declared(group).axes)
 
 
 def _folded(plan: Plan, axis: str) -> bool:
     return plan.replication.count > 1 and axis == plan.replication.axis
-
-
-def peer_of(plan: Plan, peer: Peer, rank: int) -> int | None:
-    """The rank at the other end; None where the axis ends."""
-    if peer.rank is not None:
-        return peer.rank
-    coordinates = plan.mesh.coordinates(rank)
-    size = plan.mesh.axis_size(peer.axis)
-    at = coordinates.get(peer.axis, 0) + peer.offset
-    if peer.wrap:
-        at %= size
-    if not 0 <= at < size:
-        return None
-    return plan.mesh.rank({**coordinates, peer.axis: at})
 
 
 def not_of_communicator(plan: Plan) -> str:
@@ -115,6 +94,6 @@ def communicator_of(operator: Operator) -> tuple[str, Group | Peer]:
 def _has(plan: Plan, groups: Groups, communicator: Group, whom: Group | Peer, rank: int) -> bool:
     members = groups.members(communicator, rank)
     if isinstance(whom, Peer):
-        peer = peer_of(plan, whom, rank)
+        peer = plan.peer(whom, rank)
         return peer is None or (rank in members and peer in members)
     return members is groups.members(whom, rank) and spans_replicas(plan, communicator) == spans_replicas(plan, whom)

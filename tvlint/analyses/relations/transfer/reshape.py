@@ -12,8 +12,6 @@ from tvlint.analyses.relations.transfer.context import Mismatch, World
 from tvlint.analyses.relations.transfer.index_maps import Pieces, joined_dimensions, length, split_dimension
 from tvlint.analyses.relations.transfer.relation import Value
 
-Groups: TypeAlias = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-
 
 def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
     """Runs of input and output dimensions with equal products, as short as possible."""

@@ -89,7 +89,7 @@ def _misfitting(facts: Facts, rule: Rule) -> Iterator[Finding]:
         for index, operator in of_kinds(segment.operators, {Communicate}) if ranks else ():
             if not isinstance(operator, Communicate) or operator.kind is not Collective.ALL_TO_ALL:
                 continue
-            group = facts.fold.declared(operator.group)
+            group = facts.plan.declared(operator.group)
             every = [axis.name for axis in facts.plan.mesh.axes]
             members = len(set(group.ranks)) or prod(facts.plan.mesh.axis_size(axis) for axis in group.axes or every)
             for source in operator.inputs if members > 1 else ():

@@ -221,7 +221,7 @@ def _with_first(difference: Difference, plan: Plan, alone: Run, many: Run) -> Di
     batch of one rank.
     """
     right = {name: value for _, _, name, value in alone.given}
-    completed = {name for operator in plan.operators() if isinstance(operator, Communicate) for name in operator.inputs}
+    completed = {name for operator in plan.operators_of(Communicate) for name in operator.inputs}
     for rank, operator, name, value in many.given:
         known = right.get(name)
         if known is None or known.shape != value.shape or name in completed or isinstance(operator, Backward):

@@ -149,7 +149,7 @@ def names_read(plan: Plan, role: Role) -> set[str]:
 def _looked_up_inputs(plan: Plan) -> set[str]:
     """Return the full names of the inputs that are indices of rows of weights, classes of losses or choices of experts."""
     found: set[str] = set()
-    computed = [operator for operator in plan.operators() if isinstance(operator, Compute)]
+    computed = [*plan.operators_of(Compute)]
     for each_operator in reversed(computed):
         names = each_operator.tensor_operands
         if has_trait(each_operator.op, *_KEEP_ELEMENTS) and found.intersection(each_operator.outputs):

@@ -17,6 +17,7 @@ from tvlint.equivalence.explain.statement_edits import candidate, statement_edit
 from tvlint.equivalence.verdict.numbers.run_both import gradients_may_agree
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.ir.location import Location
+from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Communicate, Compute, Group, Literal, Operator, ReduceGradients, Value
 from tvlint.ir.plan import Plan, Role, Segment
 from tvlint.ops.spec import Trait
@@ -94,12 +95,8 @@ def _reduced_otherwise(plan: Plan, statements: Mapping[Hashable, Sequence[Operat
             if isinstance(operator, ReduceGradients) or (isinstance(operator, Communicate) and operator.reduce):
                 alike.setdefault(key, []).append(operator)
                 alike.setdefault((type(operator), operator.group, operator.reduce), []).append(operator)
-    seen: set[frozenset[int]] = set()
-    for same in alike.values():
-        ids, first = frozenset(map(id, same)), same[0]
-        if ids in seen:
-            continue
-        seen.add(ids)
+    for same in first_of_each(alike.values(), lambda same: frozenset(map(id, same))):
+        first = same[0]
         for way in _WAYS[:2] if isinstance(first, ReduceGradients) else _WAYS:
             if way != first.reduce:
                 gradients = isinstance(first, ReduceGradients)

@@ -46,8 +46,8 @@ def _is_wide(tensor: Tensor) -> bool:
 
 def _narrowing(plan: Plan) -> Iterator[tuple[Compute, str]]:
     """Yield the casts of wide tensors to narrow types, with the type."""
-    for operator in plan.operators():
-        if not isinstance(operator, Compute) or not has_trait(operator.op, Trait.CONVERSION):
+    for operator in plan.operators_of(Compute):
+        if not has_trait(operator.op, Trait.CONVERSION):
             continue
         dtype, operand = type_of_cast(operator, plan.tensors), operator.inputs[0]
         before = plan.tensors.get(operand) if isinstance(operand, str) else None

@@ -44,7 +44,7 @@ def random_numbers(seed: int, below: int, contents: Contents | None = None, spre
 
 def least_index(reference: Plan) -> int:
     """Return a number of which all that are below it are indices of every table that is looked up in, and classes of losses."""
-    computed = [operator for operator in reference.operators() if isinstance(operator, Compute)]
+    computed = [*reference.operators_of(Compute)]
     looked_up = [size for operator in computed for size in lengths_looked_up(reference, operator).values()]
     weights = (tensor for tensor in reference.tensors.values() if tensor.role is Role.WEIGHT)
     sizes = looked_up or [size for tensor in weights for size in whole_shape(tensor) if size > 1]

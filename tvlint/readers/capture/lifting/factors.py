@@ -11,7 +11,7 @@ from itertools import takewhile
 from math import prod
 
 from tvlint.ir.operators import Literal
-from tvlint.ops.spec import ONE, Family, UnsupportedError
+from tvlint.ops.spec import ONE, Family
 from tvlint.ops.spec import Call as TableCall
 from tvlint.ops.table import spec_of
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode
@@ -145,9 +145,8 @@ class Factors:
         if spec.family is Family.RESHAPE:
             self.equate(self.of(operands[0]), self.of(call.outputs[0]))
             return
-        try:
-            bound = spec.bind(table_call(call, self.types[call.outputs[0]].shape, {n: self.types[n].shape for n in operands}))
-        except UnsupportedError:
+        bound = spec.bound(table_call(call, self.types[call.outputs[0]].shape, {n: self.types[n].shape for n in operands}))
+        if bound is None:
             return
         known: dict[str, int] = {}
         tensors = zip((*bound.operands, *bound.outputs), (*operands, *call.outputs), strict=False)
@@ -175,10 +174,9 @@ def misfit(call: Call, types: Mapping[str, Type]) -> str:
     if spec.family is Family.RESHAPE:
         fits = len(results) == len(operands) == 1 and prod(results[0]) == prod(operands[0])
         return "" if fits else f"`{call.op}` gives no tensor of shape {results[0]}"
-    try:
-        shapes = {argument.name: types[argument.name].shape for argument in call.inputs if isinstance(argument, Ref)}
-        bound = spec.bind(table_call(call, results[0], shapes))
-    except UnsupportedError:
+    shapes = {argument.name: types[argument.name].shape for argument in call.inputs if isinstance(argument, Ref)}
+    bound = spec.bound(table_call(call, results[0], shapes))
+    if bound is None:
         return ""
     if len(bound.outputs) < len(results):
         return f"`{call.op}` gives {len(bound.outputs)} of {len(results)} results"
@@ -199,9 +197,8 @@ def is_elementwise(call: Call, types: Mapping[str, Type]) -> bool:
     values = [argument.name for argument in call.inputs if isinstance(argument, Ref)]
     if spec is None or not values or len(call.outputs) != 1:
         return False
-    try:
-        bound = spec.bind(table_call(call, types[call.outputs[0]].shape, {name: types[name].shape for name in values}))
-    except UnsupportedError:
+    bound = spec.bound(table_call(call, types[call.outputs[0]].shape, {name: types[name].shape for name in values}))
+    if bound is None:
         return False
     if len(bound.outputs) != 1 or bound.whole or bound.reduced or bound.averaged or bound.indices or bound.draws or bound.sizes:
         return False

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tvlint.ir.operators import Literal
-from tvlint.ops.spec import Bound, UnsupportedError
+from tvlint.ops.spec import Bound
 from tvlint.ops.table import spec_of
 from tvlint.readers.capture.lifting.calls import CHOOSE, EXPAND, GATHER, NARROW, PUT, SELECT, VIEW
 from tvlint.readers.capture.lifting.factors import table_call
@@ -473,10 +473,10 @@ class _Rewriting:
         shapes = {name: self.program.shape(name) for name in inputs_of(node)}
         if spec is None:
             raise _NotRowsError
-        try:
-            return spec.bind(table_call(node, self.program.shape(node.outputs[0]), shapes))
-        except UnsupportedError:
-            raise _NotRowsError from None
+        bound = spec.bound(table_call(node, self.program.shape(node.outputs[0]), shapes))
+        if bound is None:
+            raise _NotRowsError
+        return bound
 
     def _row_name(self, node: Call, bound: Bound) -> str:
         """Return the name of the rows' dimension, which no operand without rows may have."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvlint.ops.spec import ONE, Family, Trait, UnsupportedError
+from tvlint.ops.spec import ONE, Family, Trait
 from tvlint.ops.table import has_trait, spec_of
 from tvlint.readers.capture.lifting.factors import Factors, table_call
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of
@@ -207,10 +207,9 @@ class _Followed:
         operands, spec = inputs_of(node), spec_of(node.op)
         if spec is None or spec.family is Family.RESHAPE:
             return
-        try:
-            shapes = {name: self.types[name].shape for name in operands}
-            bound = spec.bind(table_call(node, self.types[node.outputs[0]].shape, shapes))
-        except UnsupportedError:
+        shapes = {name: self.types[name].shape for name in operands}
+        bound = spec.bound(table_call(node, self.types[node.outputs[0]].shape, shapes))
+        if bound is None:
             return
         resizes = has_trait(node.op, Trait.RANGES, Trait.JOIN, Trait.BROADCAST)  # the result has the outermost units as well
         for result, made in zip(node.outputs, bound.outputs, strict=False):

@@ -12,7 +12,7 @@ from tvlint.findings import Finding, Related, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
-from tvlint.ops.spec import Call, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import Call, Trait
 from tvlint.ops.table import interpreted, spec_of
 from tvlint.readers.nnscaler.trainer.graph_beside import graph_beside, operators_of
 
@@ -75,16 +75,8 @@ def _rank_of_weight(name: str) -> int | None:
     if spec is None or spec.traits.isdisjoint({Trait.PRODUCT, Trait.CONTRACTION}):
         return None
     sizes = [(2,) * rank for rank in range(1, _MOST_DIMENSIONS + 1)]
-    ranks = {len(weight) for first in sizes for weight in sizes if _takes(spec, Call(name, (first, weight), {}))}
+    ranks = {len(weight) for first in sizes for weight in sizes if spec.bound(Call(name, (first, weight), {})) is not None}
     return ranks.pop() if len(ranks) == 1 else None
-
-
-def _takes(spec: OpSpec, call: Call) -> bool:
-    try:
-        spec.bind(call)
-    except UnsupportedError:
-        return False
-    return True
 
 
 def _misfit(graph: Plan, operator: Compute, index: int, dimension: int) -> str:

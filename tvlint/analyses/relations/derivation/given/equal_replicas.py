@@ -11,9 +11,8 @@ from dataclasses import replace
 from math import prod
 from typing import TypeGuard
 
-from tvlint.analyses.dataflow.representative_ranks import Fold, operators
+from tvlint.analyses.dataflow.representative_ranks import Fold
 from tvlint.analyses.relations.derivation.given.trusted_inputs import Inputs
-from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 from tvlint.ir.placement import Invariant, Placement, Replicate, Shard
@@ -38,10 +37,10 @@ def equal_replicas(plan: Plan, inputs: Inputs) -> tuple[str, tuple[int, ...], di
 
 def _only_sums(plan: Plan, axis: str) -> bool:
     """Return whether what goes along the axis are sums and averages over all of it."""
-    for operator in operators(plan):
+    for operator in plan.operators():
         if isinstance(operator, ReduceGradients) and operator.replicated:
             return False
-        along = isinstance(operator, Communicate) and axis in resolved(plan, operator.group).axes
+        along = isinstance(operator, Communicate) and axis in plan.declared(operator.group).axes
         if (
             isinstance(operator, Communicate)
             and along

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import of_kinds
-from tvlint.analyses.relations.transfer.groups import not_of_communicator, resolved
+from tvlint.analyses.relations.transfer.groups import not_of_communicator
 from tvlint.ir.operators import ARGUMENTS, Await, Communicate, Receive, Record, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
 from tvlint.ir.plan import GIVEN, Plan, Role
@@ -96,7 +96,7 @@ def _axes_named(plan: Plan) -> Iterator[str]:
     for segment in plan.segments.values():
         for _, operator in of_kinds(segment.operators, _TALKING):
             if isinstance(operator, Communicate | ReduceGradients):
-                group = resolved(plan, operator.group)
+                group = plan.declared(operator.group)
                 yield from group.axes or ((group.name,) if group.name and not group.ranks else ())
             elif isinstance(operator, Send | Receive) and operator.peer.rank is None:
                 yield operator.peer.axis

@@ -12,8 +12,7 @@ from tvlint.analyses.relations.derivation.localisation.sure import as_sum_of_sha
 from tvlint.analyses.relations.derivation.operators.opaque_values import of_value, reduced
 from tvlint.analyses.relations.derivation.state import Derived, Machine, Opaque, RankState, Reducing, Slot, Stepped
 from tvlint.analyses.relations.terms.loss_identities import bare_term, is_gradient
-from tvlint.analyses.relations.transfer.apply import fold_text
-from tvlint.analyses.relations.transfer.collectives import over_replicas
+from tvlint.analyses.relations.transfer.collectives import over_micro_batches, over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, World, of_one_plan
 from tvlint.analyses.relations.transfer.groups import spans_replicas
 from tvlint.analyses.relations.transfer.index_maps import Pieces
@@ -26,34 +25,13 @@ from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
 
-def accumulated(world: World, value: Value, micro_batches: int) -> Value:
-    """Return the sum over all micro-batches of a value derived for one."""
-    if micro_batches == 1:
-        return value
-    if value.fold is not None:
-        raise Mismatch("wrong-reduce-op", f"adds {fold_text(value.fold)} of each micro-batch", refutes=False)
-    if world.terms.slot[value.term] >= 0:
-        raise Mismatch("mismatched-shards", "adds the slices that micro-batches have of a batch", refutes=True)
-    leaves = []
-    for leaf in world.values.leaves_of(value):
-        one = [entry for entry in leaf.pending if entry.one_micro_batch]
-        if len(one) > 1:
-            raise Mismatch("ambiguous-sum", "is summed over micro-batches in more than one way", refutes=False)
-        if not one:
-            leaves.append(leaf._replace(coefficient=leaf.coefficient * micro_batches))
-            continue
-        pending = (leaf.pending - {one[0]}) | {one[0]._replace(one_micro_batch=False)}
-        leaves.append(leaf._replace(pending=pending))
-    return world.values.of_leaves(value.term, value.box, leaves)
-
-
 def of_all_micro_batches(machine: Machine, rank: RankState, weight: str) -> Slot:
     """Return the gradient of a weight that the rank has, summed over all micro-batches from now on."""
     if weight not in rank.summed:
         rank.summed.add(weight)
         value = rank.gradients[weight]
         try:
-            rank.gradients[weight] = None if value is None else accumulated(machine.world, value, machine.micro_batches)
+            rank.gradients[weight] = None if value is None else over_micro_batches(machine.world, value, machine.micro_batches)
         except Mismatch as mismatch:
             tensor = machine.plan.tensors[weight]
             text = f"the gradient of `{tensor.logical or weight}` on {{ranks}} {mismatch.message}"

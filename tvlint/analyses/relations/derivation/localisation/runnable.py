@@ -9,7 +9,7 @@ from tvlint.analyses.relations.derivation.state import Machine, RankState, Saved
 from tvlint.analyses.relations.transfer.collectives import has_sizes_stated
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Collective, Communicate, Compute, Operator
-from tvlint.ops.spec import ONE, Bound, Family, Shape, UnsupportedError, call_of
+from tvlint.ops.spec import ONE, Bound, Family, Shape, call_of
 from tvlint.ops.table import spec_of
 
 _ALIKE = (
@@ -28,9 +28,8 @@ def may_run(machine: Machine, rank: RankState, operator: Operator) -> bool:
     call = call_of(operator, partial(_shape, machine, rank), outputs)
     if call is None:
         return True
-    try:
-        bound = spec.bind(call)
-    except UnsupportedError:
+    bound = spec.bound(call)
+    if bound is None:
         return False
     return _fit(bound, call.shapes)
 

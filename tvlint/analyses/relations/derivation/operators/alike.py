@@ -15,7 +15,7 @@ from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Index
 from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ops.spec import ONE, Family, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import ONE, Family, OpSpec, Trait
 from tvlint.ops.table import has_trait
 
 
@@ -28,10 +28,8 @@ def filled_alike(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Va
     filled = [_is_filled(world.terms, value) for value in values]
     if not any(filled) or all(filled):
         return None
-    try:
-        named = spec.bind(form.call(world.local_shape(value) for value in values)).operands
-    except UnsupportedError:
-        return None
+    bound = spec.bound(form.call(world.local_shape(value) for value in values))
+    named = () if bound is None else bound.operands
     if len(named) != len(values):
         return None
     held: dict[str, Index] = {}

@@ -12,7 +12,7 @@ from tvlint.analyses.relations.derivation.state import Machine, Saved
 from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Compute, Literal, Operand
-from tvlint.ops.spec import Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import Family, OpSpec
 
 
 def of_halves(
@@ -26,9 +26,8 @@ def of_halves(
         return None
     (value,), (gated, function) = values, spec.halves
     shape, ways = machine.world.local_shape(value), machine.world.values.pieces_of(value)
-    try:
-        bound = spec.bind(form.call([shape]))
-    except UnsupportedError:
+    bound = spec.bound(form.call([shape]))
+    if bound is None:
         return None
     dim = next((at for at, name in enumerate(bound.operands[0]) if name in bound.whole), -1)
     if dim < 0 or (len(ways[dim]) < 2 and machine.world.terms.sealed >= 0):

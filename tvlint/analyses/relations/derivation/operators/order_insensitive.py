@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from tvlint.ir.operators import Compute, Literal, Operator, Send
 from tvlint.ir.plan import Plan
-from tvlint.ops.spec import Call, Family, Trait, UnsupportedError
+from tvlint.ops.spec import Call, Family, Trait
 from tvlint.ops.table import bound_in, spec_of
 
 _CUTS = frozenset({Trait.RANGES, Trait.SELECTION})
@@ -86,9 +86,8 @@ def _made(plan: Plan, operator: Operator | None, name: str, dim: int) -> list[tu
         return [(output, dim) for output in operator.outputs]
     inputs = tuple(operand if isinstance(operand, Literal) else tensor.shape for operand in operator.inputs)
     outputs = tuple(plan.tensors[out].shape if out in plan.tensors else () for out in operator.outputs)
-    try:
-        bound = spec.bind(Call(operator.op, inputs, operator.attributes, outputs))
-    except UnsupportedError:
+    bound = spec.bound(Call(operator.op, inputs, operator.attributes, outputs))
+    if bound is None:
         return None
     index = bound.operands[0][dim] if dim < len(bound.operands[0]) else ""
     if index in bound.whole and spec.traits & _CUTS:

@@ -19,7 +19,7 @@ from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Literal
 from tvlint.ir.operators import Value as Constant
-from tvlint.ops.spec import Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import Family, OpSpec
 
 Evaluate = Callable[[Form, tuple[Value, ...]], Saved]
 
@@ -86,9 +86,8 @@ def slice_of_pieces(machine: Machine, spec: OpSpec, form: Form, value: Value) ->
 def joined_together(machine: Machine, spec: OpSpec, form: Form, values: tuple[Value, ...], evaluate: Evaluate) -> Saved | None:
     """Return what pieces of values are side by side, each with its own pieces; None where the ordinary meaning holds."""
     world = machine.world
-    try:
-        bound = spec.bind(replace(form.call(map(world.local_shape, values)), outputs=()))
-    except UnsupportedError:
+    bound = spec.bound(replace(form.call(map(world.local_shape, values)), outputs=()))
+    if bound is None:
         return None
     dim = next((dim for dim, names in enumerate(zip(*bound.operands, strict=False)) if len(set(names)) > 1), None)
     if dim is None or len({len(value.box) for value in values}) > 1:

@@ -13,7 +13,7 @@ from tvlint.analyses.relations.transfer.memo import Form
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ops.families.slicing import looked_up_at
-from tvlint.ops.spec import Family, OpSpec, UnsupportedError
+from tvlint.ops.spec import Family, OpSpec
 
 
 def rows_in_order(
@@ -23,9 +23,8 @@ def rows_in_order(
     terms = machine.world.terms
     if not terms.arithmetic or len(values) != 2 or not any(value.term in terms.counted for value in values):
         return None
-    try:
-        bound = spec.bind(replace(form.call(map(machine.world.local_shape, values)), outputs=()))
-    except UnsupportedError:
+    bound = spec.bound(replace(form.call(map(machine.world.local_shape, values)), outputs=()))
+    if bound is None:
         return None
     at = looked_up_at(bound)
     if at < 0 or values[at].term not in terms.counted or not values[at].clean:

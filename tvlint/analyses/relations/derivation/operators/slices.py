@@ -74,9 +74,8 @@ def sliced_locally(machine: Machine, spec: OpSpec, form: Form, call: Call, value
 def _squeezed(machine: Machine, spec: OpSpec, form: Form, value: Value) -> Saved | None:
     """Return what leaves dimensions out, of one of which the rank holds one index of several."""
     terms, shape = machine.world.terms, machine.world.local_shape(value)
-    try:
-        bound = spec.bind(replace(form.call([shape]), outputs=()))
-    except UnsupportedError:
+    bound = spec.bound(replace(form.call([shape]), outputs=()))
+    if bound is None:
         return None
     whole = terms.shape[terms.whole(value.term)]
     dims = [dim for dim, name in enumerate(bound.operands[0]) if name not in bound.outputs[0] and whole[dim] != 1]
@@ -92,9 +91,8 @@ def _picked(machine: Machine, spec: OpSpec, form: Form, values: tuple[Value, ...
     shape = world.local_shape(value)
     if not terms.arithmetic:
         return ordinary()
-    try:
-        bound = spec.bind(replace(form.call([shape]), outputs=()))
-    except UnsupportedError:
+    bound = spec.bound(replace(form.call([shape]), outputs=()))
+    if bound is None:
         return ordinary()
     if Trait.APART in spec.traits and len(bound.outputs[0]) == len(shape) - 1:
         return _taken_apart(machine, spec, bound, value) or ordinary()
@@ -477,9 +475,8 @@ def taken_by(machine: Machine, spec: OpSpec, form: Form, value: Value) -> tuple[
     """Return the annotation of the call on the local tensor, and the places that each result has of it, where it has any."""
     world = machine.world
     shape, slot = world.local_shape(value), world.terms.slot[value.term]
-    try:
-        bound = spec.bind(replace(form.call([shape]), outputs=()))
-    except UnsupportedError:
+    bound = spec.bound(replace(form.call([shape]), outputs=()))
+    if bound is None:
         return None
     taken = ranges_taken(bound, shape)
     if taken is None or len(taken) != len(form.outputs):

@@ -107,30 +107,18 @@ def _returned(folder: Folder) -> Iterator[Finding]:
         orders = {file.rank: (len(file.returned), built.returned_batches.get(file.rank, ())) for file in files}
         usual = max(Counter(orders.values()).items(), key=lambda item: (item[1], item[0][0], [-b for b in item[0][1]]))[0]
         for file in files:
-            if orders[file.rank] != usual:
-                yield error(
-                    "returned-values-differ",
-                    f"rank {file.rank} returns {_batches(orders[file.rank])} where other ranks return {_batches(usual)}",
-                    file.returned_at or file.train_source or Location(file.path),
-                    "every rank returns the loss of every micro-batch in order",
-                    ranks=(file.rank,),
-                )
-            elif built.micro_batches > 1 and list(orders[file.rank][1]) != sorted(orders[file.rank][1]):
-                yield error(
-                    "returned-values-differ",
-                    f"rank {file.rank} returns {_batches(orders[file.rank])}, out of order",
-                    file.returned_at or Location(file.path),
-                    "every rank returns the loss of every micro-batch in order",
-                    ranks=(file.rank,),
-                )
+            order, help = orders[file.rank], "every rank returns the loss of every micro-batch in order"
+            if order != usual:
+                said = f"rank {file.rank} returns {_batches(order)} where other ranks return {_batches(usual)}"
+            elif built.micro_batches > 1 and list(order[1]) != sorted(order[1]):
+                said = f"rank {file.rank} returns {_batches(order)}, out of order"
             elif not file.returned:
-                yield error(
-                    "returned-values-differ",
-                    f"the training step of rank {file.rank} returns nothing",
-                    file.returned_at or file.train_source or Location(file.path),
-                    "the step returns the loss of every micro-batch",
-                    ranks=(file.rank,),
-                )
+                said = f"the training step of rank {file.rank} returns nothing"
+                help = "the step returns the loss of every micro-batch"
+            else:
+                continue
+            place = file.returned_at or file.train_source or Location(file.path)
+            yield error("returned-values-differ", said, place, help, ranks=(file.rank,))
 
 
 def _batches(order: tuple[int, tuple[int, ...]]) -> str:

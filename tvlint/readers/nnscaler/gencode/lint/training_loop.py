@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tvlint.ir.operators import Compute, Literal, ReduceGradients
 from tvlint.ir.plan import Phase, Plan, Role
-from tvlint.ops.spec import ONE, Bound, OpSpec, Trait, UnsupportedError
+from tvlint.ops.spec import ONE, Bound, OpSpec, Trait
 from tvlint.ops.table import call_in, spec_of
 
 _PLAIN = frozenset({Trait.CONVERSION, Trait.VIEW})
@@ -20,7 +20,7 @@ def with_loop(reference: Plan, parallel: Plan) -> Plan:
 
     Where the loss is a mean, the loop divides by their number, or by that of micro-batches where reducers average.
     """
-    ways = {operator.reduce for operator in parallel.operators() if isinstance(operator, ReduceGradients)}
+    ways = {operator.reduce for operator in parallel.operators_of(ReduceGradients)}
     count = parallel.micro_batches * (1 if ways == {"avg"} else parallel.replication.count)
     if count < 2 or (len(ways) > 1 and "avg" in ways):
         return reference
@@ -79,7 +79,4 @@ def _bound(plan: Plan, operator: Compute, spec: OpSpec) -> Bound | None:
     call = call_in(operator, plan.tensors)
     if call is None or any(name not in plan.tensors for name in operator.outputs):
         return None
-    try:
-        return spec.bind(replace(call, outputs=tuple(plan.tensors[name].shape for name in operator.outputs)))
-    except UnsupportedError:
-        return None
+    return spec.bound(replace(call, outputs=tuple(plan.tensors[name].shape for name in operator.outputs)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvlint.ir.operators import Communicate, Group, Operator, Peer, Receive, ReduceGradients, Send
-from tvlint.ir.plan import Plan, Segment
+from tvlint.ir.plan import Plan
 
 
 def as_first_replica(plan: Plan, low: int, name: str) -> Plan:
@@ -13,12 +13,8 @@ def as_first_replica(plan: Plan, low: int, name: str) -> Plan:
     if low == 0:
         return replace(plan, name=name)
     programs = tuple(replace(program, ranks=tuple(rank - low for rank in program.ranks)) for program in plan.programs)
-    segments = {key: _segment(segment, low) for key, segment in plan.segments.items()}
+    segments = plan.with_operators(lambda operator: _operator(operator, low))
     return replace(plan, programs=programs, segments=segments, name=name)
-
-
-def _segment(segment: Segment, low: int) -> Segment:
-    return replace(segment, operators=tuple(_operator(operator, low) for operator in segment.operators))
 
 
 def _operator(operator: Operator, low: int) -> Operator:

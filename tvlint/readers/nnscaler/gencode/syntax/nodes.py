@@ -180,7 +180,3 @@ def arguments_of(function: ast.FunctionDef) -> tuple[str, ...] | None:
     names = tuple(argument.arg for argument in given.args)
     annotated = function.returns is not None or any(argument.annotation is not None for argument in given.args)
     return None if annotated or len(set(names)) != len(names) else names
-
-
-def _is_true(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True

@@ -123,7 +123,7 @@ def _small(spec: OpSpec, call: Call, bound: Bound) -> Call | Unknown:
         same = _pattern(spec.bind(small).given_draws()) == _pattern(bound)
     except UnsupportedError as error:
         return Unknown(str(error))
-    return small if same or spec.name == "cat" else Unknown("at a small shape it has another annotation")
+    return small if same or Trait.JOIN in spec.traits else Unknown("at a small shape it has another annotation")
 
 
 def with_opinion(verdict: Verdict, proof: Attempt, seconds: float, progress: Progress) -> Verdict:

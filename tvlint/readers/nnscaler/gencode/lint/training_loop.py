@@ -61,12 +61,13 @@ def _is_mean(plan: Plan, makers: Mapping[str, Compute], reached: Set[str], name:
     if maker is None or spec is None or not depth:
         return False
     tensors = maker.tensor_operands
-    scaled = spec.name == "mul" or (spec.name == "div" and isinstance(maker.inputs[0], str))
-    if spec.name == "mul" and any(isinstance(one, Literal) and one.value == 0 for one in maker.inputs):
+    multiplies = {Trait.SCALING, Trait.PRODUCT} <= spec.traits
+    scaled = multiplies or (Trait.SCALING in spec.traits and isinstance(maker.inputs[0], str))
+    if multiplies and any(isinstance(one, Literal) and one.value == 0 for one in maker.inputs):
         return True  # zero is any multiple of itself
     if spec.traits & _PLAIN or (scaled and len(tensors) == 1):
         return _is_mean(plan, makers, reached, tensors[0], depth - 1)
-    if spec.name in ("add", "sub") and len(tensors) == 2:
+    if Trait.SUM in spec.traits and len(tensors) == 2:
         return all(_is_mean(plan, makers, reached, tensor, depth - 1) for tensor in tensors)
     bound = _bound(plan, maker, spec)
     if bound is None or not bound.operands:

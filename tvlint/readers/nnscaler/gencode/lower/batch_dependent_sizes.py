@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from tvlint.analyses.dataflow.def_use import reads
 from tvlint.ir.operators import Communicate, Compute, Literal, Operator
 from tvlint.ops.families.shaping import AS_WIDE
-from tvlint.ops.spec import ONE, Bound, Family
-from tvlint.ops.table import spec_of
+from tvlint.ops.spec import ONE, Bound, Family, Trait
+from tvlint.ops.table import has_trait, spec_of
 from tvlint.readers.nnscaler.gencode.lower.replica import made_by
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind, bound_of
 
@@ -196,13 +196,12 @@ def _moved(name: str, made: Mapping[str, Operator]) -> Iterator[str]:
 
 def _copies(operator: Compute) -> bool:
     spec = spec_of(operator.op)
-    return spec is not None and spec.name in ("identity", "multiref")
+    return spec is not None and spec.family is Family.IDENTITY
 
 
 def _expands(operator: Operator | None) -> bool:
     """Return whether the operator is an expansion to numbers."""
-    spec = spec_of(operator.op) if isinstance(operator, Compute) else None
-    if spec is None or spec.name != "expand" or not isinstance(operator, Compute):
+    if not isinstance(operator, Compute) or not has_trait(operator.op, Trait.BROADCAST):
         return False
     literal = bool(operator.inputs) and all(isinstance(operand, Literal) for operand in operator.inputs[1:])
     return literal and operator.op != AS_WIDE and not operator.attributes.keys() - {"size"}

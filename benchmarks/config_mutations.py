@@ -17,12 +17,13 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+from tests.builders.page_examples import Example, read_examples
 from tvlint.findings import Finding, Severity
 from tvlint.frameworks.megatron import option
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.readers.read import read
-from tvlint.rule import Example, Rule, RuleKind
-from tvlint.rulebook.pages import load_rules, read_examples
+from tvlint.rule import Rule, RuleKind
+from tvlint.rulebook.pages import load_rules
 from tvlint.run.judge.check import check
 from tvlint.run.project.discovery import Candidates
 from tvlint.run.project.project_file import Project

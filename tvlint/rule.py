@@ -51,17 +51,6 @@ UNDECIDED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """A fenced example of a rule page; it is executed by the tests."""
-
-    valid: bool
-    language: str
-    text: str
-    line: int
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Sighting:
     """A defect where it is seen, and the ranks that have it; `words` are what the page of its rule may name.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.operation_counts import operations
+from tests.builders.page_examples import read_examples
 from tests.builders.plan_findings import RULES, findings_of_text
 from tests.checks.test_scenarios import SCENARIOS
 from tests.scenarios.scenario import Scenario
@@ -16,7 +17,6 @@ from tvlint.ir.coverage import Coverage
 from tvlint.ir.plan import Plan
 from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
 from tvlint.readers.plan_text import reader as plan_text
-from tvlint.rulebook.pages import read_examples
 
 PAGES = [
     Scenario(f"{rule.name}:{example.line}", example.text, frozenset() if example.valid else frozenset({rule.name}))

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.page_examples import read_examples
 from tvlint.readers.document import ReadError
 from tvlint.readers.read import read
 from tvlint.rule import RuleKind
 from tvlint.rulebook.judge import judge, judge_all
 from tvlint.rulebook.language.values import Values
-from tvlint.rulebook.pages import load_rules, read_examples
+from tvlint.rulebook.pages import load_rules
 
 SUFFIXES = {"sh": "sh", "yaml": "yaml", "json": "json", "toml": "toml", "python": "py"}
 RULES = [rule for rule in load_rules().values() if rule.kind is RuleKind.CONFIG]

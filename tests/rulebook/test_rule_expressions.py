@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders.expression_language import MAX_DEPTH, verify
 from tvlint.ir.configuration import Unknown
 from tvlint.rulebook.language.derived import DERIVED
 from tvlint.rulebook.language.evaluation import Result, evaluate_expression
-from tvlint.rulebook.language.expression import MAX_DEPTH, ExpressionError, names, parse, verify
+from tvlint.rulebook.language.expression import ExpressionError, names, parse
 from tvlint.rulebook.language.functions import FUNCTIONS, MAX_MAGNITUDE
 from tvlint.rulebook.language.template import fill, fill_known
 from tvlint.rulebook.language.version import holds_for, is_assumed

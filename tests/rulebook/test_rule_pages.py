@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from tests.builders.checkout import commit_all
+from tests.builders.expression_language import verify
+from tests.builders.page_examples import Example, read_examples
 from tvlint.analyses.relations.grounds import REFUTING
 from tvlint.checks import load_check
 from tvlint.checks.pages import SOURCES, shown
@@ -26,14 +28,14 @@ from tvlint.frameworks.nnscaler import DEFAULTS as NNSCALER
 from tvlint.frameworks.torchtitan import SECTIONS
 from tvlint.frameworks.verl import PLACES
 from tvlint.readers.plan_text.statements import read_plan
-from tvlint.rule import UNDECIDED, Example, Rule, RuleKind, Sighting
+from tvlint.rule import UNDECIDED, Rule, RuleKind, Sighting
 from tvlint.rulebook.language.derived import DERIVED
-from tvlint.rulebook.language.expression import Expression, names, parse, verify
+from tvlint.rulebook.language.expression import Expression, names, parse
 from tvlint.rulebook.language.functions import FUNCTIONS
 from tvlint.rulebook.language.template import expressions
 from tvlint.rulebook.language.values import GPUS
 from tvlint.rulebook.language.version import bounds
-from tvlint.rulebook.pages import load_rules, read_examples, read_front_matter
+from tvlint.rulebook.pages import load_rules, read_front_matter
 from tvlint.run.change.diff import FilePair, diff
 from tvlint.run.judge.check import check
 from tvlint.run.project.discovery import Candidates

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.page_examples import read_examples
 from tvlint.data import data_path
 from tvlint.findings import Finding, NotEvaluated, Related, Severity
 from tvlint.frameworks import releases
@@ -22,7 +23,7 @@ from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.explain import explain
 from tvlint.rulebook.language.derived import DERIVED, KEPT_FROM_CHECKPOINT, TAKEN_FROM_CHECKPOINT
 from tvlint.rulebook.language.values import Values
-from tvlint.rulebook.pages import PageError, from_data, load_rules, read_examples, read_page, read_rules, to_data
+from tvlint.rulebook.pages import PageError, from_data, load_rules, read_page, read_rules, to_data
 
 RULES = load_rules()
 HEADS = {"heads": RULES["heads-not-divisible-by-tp"]}

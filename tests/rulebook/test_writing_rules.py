@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from test_rule_pages import SUFFIXES, is_about_names_of_its_message, stands_at
 
+from tests.builders.page_examples import read_examples
 from tests.shared import ROOT
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.data import data_path
@@ -21,7 +22,7 @@ from tvlint.findings import Finding, Severity
 from tvlint.readers.read import read
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.evaluate import evaluate
-from tvlint.rulebook.pages import load_rules, read_examples, read_front_matter, read_rules
+from tvlint.rulebook.pages import load_rules, read_front_matter, read_rules
 
 TEXT = (ROOT / "docs" / "writing-rules.md").read_text(encoding="utf-8")
 PAGES = re.findall(r"^````markdown\n(.*?)^````$", TEXT, re.MULTILINE | re.DOTALL)

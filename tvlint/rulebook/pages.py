@@ -7,7 +7,6 @@ The front matter is the small subset of YAML that `docs/writing-rules.md` descri
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from enum import Enum
 from functools import cache
@@ -18,14 +17,12 @@ from tvlint.data import data_path
 from tvlint.findings import Severity
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import fields
-from tvlint.rule import Example, Rule, RuleKind
+from tvlint.rule import Rule, RuleKind
 
 COMPILED = "rules.json"
 _FIELDS = [field.name for field in fields(Rule) if field.name != "path"]
 _ENTRY = Pattern(r"^([a-z]+):(?: (.*))?$")
 _BARE_ITEM = Pattern(r"[A-Za-z][A-Za-z0-9_.-]*")
-_FENCE = Pattern(r"^(?P<fence>```+)(?P<language>[a-z0-9]+) (?P<verdict>valid|invalid)(?P<options>[^\n]*)\n", re.MULTILINE)
-_OPTION = Pattern(r'(\w+)=("[^"]*"|\S+)')
 
 
 class PageError(ValueError):
@@ -71,16 +68,6 @@ def from_data(text: str, folder: Path) -> Mapping[str, Rule]:
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
-
-
-def read_examples(rule: Rule) -> tuple[Example, ...]:
-    """Return the examples of the rule's page."""
-    text = Path(rule.path).read_text(encoding="utf-8")
-    first_line = text[: len(text) - len(rule.body)].count("\n") + 1
-    try:
-        return _examples(rule.body, first_line)
-    except ValueError as error:
-        raise PageError(f"{rule.path}: {error}") from error
 
 
 def read_page(name: str, text: str, path: str = "", topic: str = "") -> Rule:
@@ -138,18 +125,3 @@ def _rule(name: str, entries: dict[str, Any], path: str) -> Rule:
     location = tuple(entries.pop("location", ()))
     sources = tuple(entries.pop("sources", ()))
     return Rule(name, kind, severity, path=path, location=location, sources=sources, **entries)
-
-
-def _examples(body: str, first_line: int) -> tuple[Example, ...]:
-    found: list[Example] = []
-    position = 0
-    while opening := _FENCE.search(body, position):
-        end = body.find("\n" + opening["fence"], opening.end() - 1)
-        if end < 0:
-            raise ValueError(f"the fence `{opening[0].strip()}` does not end")
-        options = {key: value.strip('"') for key, value in _OPTION.findall(opening["options"])}
-        text = body[opening.end() : end + 1]
-        line = first_line + body.count("\n", 0, opening.end())
-        found.append(Example(opening["verdict"] == "valid", opening["language"], text, line, options))
-        position = end + 1
-    return tuple(found)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
+from tests.builders.page_examples import Example, read_examples
 from tvlint.cli import main
 from tvlint.edits.apply import Text
 from tvlint.edits.settings import edits_of
@@ -20,8 +21,8 @@ from tvlint.identity import fingerprint
 from tvlint.ir.configuration import Change
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
-from tvlint.rule import Example, Rule, RuleKind
-from tvlint.rulebook.pages import load_rules, read_examples
+from tvlint.rule import Rule, RuleKind
+from tvlint.rulebook.pages import load_rules
 from tvlint.run.judge.check import Rules, check
 from tvlint.run.process.session import Session
 from tvlint.run.project.discovery import Candidates

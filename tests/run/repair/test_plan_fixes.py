@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
+from tests.builders.page_examples import read_examples
 from tvlint.cli import main
 from tvlint.edits.apply import Text
 from tvlint.edits.plan_text import REPAIRS, repairs
 from tvlint.findings import Finding, Severity
 from tvlint.ir.location import Location
-from tvlint.rulebook.pages import load_rules, read_examples
+from tvlint.rulebook.pages import load_rules
 
 NO_EDIT_OF_A_LINE = ("norm-over-shards", "use-before-definition", "wrong-collective-group")
 """Rules whose pages show a mistake that takes more than a line to repair."""

@@ -211,6 +211,12 @@ class Plan:
             return None
         return self.mesh.rank({**coordinates, peer.axis: at % size})
 
+    def count_run(self) -> int:
+        """Return how many operators the ranks run, those of a segment once."""
+        sizes = {name: len(segment.operators) for name, segment in self.segments.items()}
+        run = ((program, {step.segment for step in program.steps}) for program in self.programs)
+        return sum(len(program.ranks) * sum(sizes.get(name, 0) for name in names) for program, names in run)
+
     def run_by(self, program: Program) -> Iterator[tuple[str, int, Operator]]:
         """Yield the operators of the segments that a program runs, each once, with their segment and their place in it."""
         for name in dict.fromkeys(step.segment for step in program.steps if step.segment in self.segments):

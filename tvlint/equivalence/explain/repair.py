@@ -112,7 +112,7 @@ def repair(
         return None
     candidates = [Candidate(words, changed, _places(plan, changed)) for words, changed in _candidates(plan, defects)]
     best = first_proved(candidates, proves)
-    if best is not None or judged is None or _run(plan) > _LARGEST_OF_SEVERAL:
+    if best is not None or judged is None or plan.count_run() > _LARGEST_OF_SEVERAL:
         return best
     for candidate in candidates[:_JUDGED]:
         verdict = judged(candidate.changed)
@@ -120,14 +120,6 @@ def repair(
         if besides and besides[0].repair and (best is None or len(besides) < len(best.besides)):
             best = Repair(candidate.words, besides)
     return best
-
-
-def _run(plan: Plan) -> int:
-    """Return how many operators the ranks run, those of a segment once."""
-    return sum(
-        len(program.ranks) * sum(len(plan.segments[name].operators) for name in {step.segment for step in program.steps})
-        for program in plan.programs
-    )
 
 
 def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:

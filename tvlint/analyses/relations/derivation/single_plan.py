@@ -111,13 +111,8 @@ def derive_alone(plan: Plan) -> Alone | None:
 
 def _is_large(plan: Plan) -> bool:
     """Return whether the ranks run more operators in one micro-batch than are derived."""
-    sizes = {name: len(segment.operators) for name, segment in plan.segments.items()}
-    runs = sum(
-        len(program.ranks) * sizes.get(name, 0)
-        for program in plan.programs
-        for name in {step.segment for step in program.steps}
-    )
-    return runs > max(_MOST_RUNS, min(_MOST_WRITTEN_OUT, 2 * sum(sizes.values())))
+    written = sum(len(segment.operators) for segment in plan.segments.values())
+    return plan.count_run() > max(_MOST_RUNS, min(_MOST_WRITTEN_OUT, 2 * written))
 
 
 def sure_defects(alone: Alone) -> Iterator[Defect]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from tvlint.analyses.relations.transfer.groups import resolved
 from tvlint.ir.operators import Collective, Communicate, Compute
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Plan, Role, Tensor
@@ -30,7 +29,7 @@ def nested_as_gathered(plan: Plan) -> Plan:
         if isinstance(operator, Compute) and has_trait(operator.op, Trait.CONVERSION, Trait.DETACHED):
             held.update({name: held[given] for name in operator.outputs for given in operator.tensor_operands if given in held})
         elif isinstance(operator, Communicate) and operator.kind is Collective.ALL_GATHER and operator.inputs[0] in held:
-            over.add((held[operator.inputs[0]], resolved(plan, operator.group).axes))
+            over.add((held[operator.inputs[0]], plan.declared(operator.group).axes))
     turned = {pair for pair, axes in over if axes == pair[:1]} - {pair for pair, axes in over if axes == pair[1:2]}
     tensors = {name: _turned(plan, plan.tensors[name], *pair[:2]) for name, pair in nested.items() if pair in turned}
     return replace(plan, tensors={**plan.tensors, **tensors})

@@ -93,12 +93,12 @@ def _init(cls: type, names: tuple[str, ...], defaults: Mapping[str, Any], frozen
     factories = {name: factory for name, default in defaults.items() if (factory := _factory(default)) is not None}
     made = tuple(names.index(name) for name in factories)
     code = _compiled(len(names), made, frozen)
-    own = {f"_{index}": name for index, name in enumerate(names)}
+    field_names = {f"_{index}": name for index, name in enumerate(names)}
     code = code.replace(
         co_name="__init__",
-        co_varnames=tuple(own.get(name, name) for name in code.co_varnames),
-        co_names=tuple(own.get(name, name) for name in code.co_names),
-        co_consts=tuple(own.get(value, value) for value in code.co_consts),
+        co_varnames=tuple(field_names.get(name, name) for name in code.co_varnames),
+        co_names=tuple(field_names.get(name, name) for name in code.co_names),
+        co_consts=tuple(field_names.get(value, value) for value in code.co_consts),
     )
     makers = {f"make_{names.index(name)}": make for name, make in factories.items()}
     space = {"set_": object.__setattr__, "new_": _NEW, **makers}

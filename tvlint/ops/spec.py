@@ -352,7 +352,8 @@ class OpSpec:
     steps: Callable[[Call], Steps] | None = None
     """For uses that are other operators in sequence: each entry names one and its operands; empty where the use is not."""
     of_all: Callable[[Call, Call], Call] | None = None
-    """The call on whole operands, where one on a rank's parts of them states how many groups these are: (of parts, whole)."""
+    """The call on whole operands, where one on a rank's parts of them goes by their sizes (how many groups these are, which
+    dimensions are one long): (of parts, whole)."""
     evaluate: Evaluate | None = None
     """What it computes; None for operators that a model's author registered, and for reshapes, which compute nothing."""
     formula: Formula | None = None

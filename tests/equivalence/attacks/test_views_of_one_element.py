@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -61,11 +62,14 @@ def parallel(own: str, other: str) -> str:
 
 
 @pytest.mark.parametrize("other", ["broadcast(v, root=0) over tp", "all-reduce max(v) over tp", "all-reduce avg(v) over tp"])
-def test_elements_of_two_ranks_do_not_cancel_out(other: str) -> None:
-    text = parallel("view(x, size=[])", other)
+@pytest.mark.parametrize(
+    ("own", "name"), [("view(x, size=[])", "reshape-of-split-dimension"), ("squeeze(x)", "unsupported-operator")]
+)
+def test_elements_of_two_ranks_do_not_cancel_out(own: str, name: str, other: str) -> None:
+    text = parallel(own, other)
     verdict = verdict_on(text, REFERENCE)
     assert verdict.outcome is Outcome.REFUTED
-    assert {"other-numbers", "reshape-of-split-dimension"} <= {reason.name for reason in verdict.reasons}
+    assert {"other-numbers", name} <= {reason.name for reason in verdict.reasons}
 
 
 def test_a_number_that_is_the_same_on_all_ranks_cancels_out() -> None:
@@ -101,3 +105,37 @@ def test_dimensions_of_one_may_be_dropped_from_joined_ones(line: str) -> None:
     )
     verdict = verdict_on(model.replace("q1 = select(q0, 0, 0)", line), model)
     assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+
+
+SCORED = """
+MESH
+weight w f32[1,6]
+input x f32[ROWS,6] CUT
+input r f32[ROWS] CUT
+loss l
+program
+v = linear(x, w)
+s = squeeze(v)
+d = sub(s, r)
+q = pow(d, 2)
+l0: f32[] = sum(q)
+l: f32[] = all-reduce(l0) over dp
+end reduce-gradients w over dp
+"""
+
+
+def scored(rows: int, ranks: int) -> str:
+    return with_backward(
+        SCORED.replace("MESH", f"mesh dp={ranks}").replace("ROWS", str(rows)).replace("CUT", "dp:S(0)" if ranks > 1 else "")
+    )
+
+
+@pytest.mark.parametrize(("rows", "outcome"), [(4, Outcome.PROVED), (2, Outcome.UNKNOWN)])
+def test_dimensions_of_one_element_are_those_where_the_operator_runs(rows: int, outcome: Outcome) -> None:
+    assert verdict_on(scored(rows, 2), scored(rows, 1)).outcome is outcome
+    assert verdict_on(scored(rows, 2), scored(rows, 1).replace("squeeze(v)", "squeeze(v, dim=-1)")).outcome is outcome
+
+
+def test_rows_that_a_rank_adds_to_all_targets_are_not_proved() -> None:
+    wrong = scored(4, 2).replace("s = squeeze(v)", "s = identity(v)")
+    assert verdict_on(wrong, scored(4, 1)).outcome is Outcome.REFUTED

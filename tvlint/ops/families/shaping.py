@@ -169,18 +169,29 @@ def _unsqueeze(call: Call) -> Bound:
 
 
 def _squeeze(call: Call) -> Bound:
-    """Along given dimensions of size 1, also where the batch is whole."""
+    """Along given dimensions of size 1, or all of them, also where the batch is whole."""
     call = _sizes_as_one(call, "dim")
     call.reject_unknown("dim")
     call.expect(1)
     shape = call.shape(0)
-    given = call.attributes.get("dim")
+    given = call.attributes.get("dim", _in_ones(shape))
     listed = given if isinstance(given, tuple) else (given,)
     dims = {dimension(Call(call.op, (), {"dim": dim}), "dim", len(shape)) for dim in listed}
     if len(dims) < len(listed) or any(shape[dim] != 1 for dim in dims):
         raise UnsupportedError(f"`{call.op}` of dims {sorted(dims)} of shape {shape}")
     names = tuple(ONE if i in dims else name for i, name in enumerate(stars(len(shape))))
     return Bound((names,), (tuple(name for i, name in enumerate(names) if i not in dims),), linear=(frozenset({0}),))
+
+
+def _in_ones(shape: Shape) -> tuple[int, ...]:
+    """Return the dimensions of size 1."""
+    return tuple(dim for dim, size in enumerate(shape) if size == 1)
+
+
+def _squeezed_of_all(local: Call, whole: Call) -> Call:
+    """Return the call on the whole tensor, of which a rank takes all dimensions away that are one long where it runs."""
+    named = _sizes_as_one(whole, "dim")
+    return named if "dim" in named.attributes else replace(named, attributes={"dim": _in_ones(local.shape(0))})
 
 
 def _expand(call: Call) -> Bound:
@@ -307,7 +318,7 @@ SPECS = (
             ),
         ),
         OpSpec("unsqueeze", ("torch.unsqueeze", "torch.Tensor.unsqueeze"), _unsqueeze, evaluate=contract),
-        OpSpec("squeeze", ("torch.squeeze", "torch.Tensor.squeeze"), _squeeze, evaluate=contract),
+        OpSpec("squeeze", ("torch.squeeze", "torch.Tensor.squeeze"), _squeeze, of_all=_squeezed_of_all, evaluate=contract),
         OpSpec(
             "identity",
             ("nnscaler.runtime.function.identity", "torch.Tensor.contiguous", "torch.clone", "torch.Tensor.clone"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from tvlint.ir.operators import Value
+from tvlint.ir.operators import Literal, Value
 from tvlint.ops.families.elementwise import sigmoid, truncated
 from tvlint.ops.field import Array, Field
 from tvlint.ops.formulas import by_formula, of_elements
-from tvlint.ops.spec import Bound, Call, OpSpec, Trait, UnsupportedError, having, stars
+from tvlint.ops.spec import Bound, Call, OpSpec, Steps, Trait, UnsupportedError, having, stars
 
 _Function = Callable[..., Array]
 
@@ -185,6 +186,15 @@ def _tanhshrink(x: Array, field: Field) -> Array:
     return x - field.function("tanh", x)
 
 
+def _between(low: Value, high: Value) -> Steps:
+    return (("clamp", (0, Literal(low), Literal(high))),)
+
+
+def _clamps(spec: OpSpec, bounds: Callable[..., Steps]) -> OpSpec:
+    """Return the operator as the one that keeps numbers between two bounds, which follow from its constants."""
+    return replace(spec, steps=lambda call: bounds(*spec.bind(call).attributes))
+
+
 def _spec(name: str, function: _Function, /, *more: str, signs: dict[str, int] | None = None, **defaults: Value) -> OpSpec:
     functions = (name.replace("-", "_"), *more)
     modules = ("torch", "torch.Tensor", "torch.nn.functional", "torch._C._nn")
@@ -210,8 +220,8 @@ SPECS = (
         (Trait.ACTIVATION, Trait.RISING),
         _spec("selu", _selu),
         _spec("logsigmoid", _log_sigmoid, "log_sigmoid"),
-        _spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0),
-        _spec("relu6", _relu6),
+        _clamps(_spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0), _between),
+        _clamps(_spec("relu6", _relu6), lambda: _between(0, 6)),
         _spec("softsign", _softsign),
         _spec("softshrink", _soft_shrink, lambd=0.5, signs={"lambd": 0}),
     ),
@@ -220,8 +230,8 @@ SPECS = (
         *having(
             (Trait.BOUNDED,),
             _spec("clamp", _bounded, "clip", min=None, max=None),
-            _spec("clamp-min", _at_least, min=0),
-            _spec("clamp-max", _at_most, max=0),
+            _clamps(_spec("clamp-min", _at_least, min=0), lambda low: _between(low, None)),
+            _clamps(_spec("clamp-max", _at_most, max=0), lambda high: _between(None, high)),
         ),
         _spec("sign", _sign, "sgn"),
         _spec("expm1", _expm1),

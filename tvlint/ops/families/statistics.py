@@ -134,7 +134,7 @@ def _bind_unit(call: Call) -> Bound:
 def _unit_steps(call: Call) -> Steps:
     dims, eps = _bind_unit(call).attributes
     norm = ("norm", (0, Literal(2), Literal(dims), Literal(True)))
-    return norm, ("clamp_min", (PREVIOUS, Literal(eps))), ("div", (0, PREVIOUS))
+    return norm, ("clamp", (PREVIOUS, Literal(eps), Literal(None))), ("div", (0, PREVIOUS))
 
 
 def _unit(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
@@ -167,7 +167,10 @@ def _likeness_steps(call: Call) -> Steps:
         tuple(
             step
             for place in (0, 1)
-            for step in (("norm", (place, Literal(2), Literal(dims), Literal(False))), ("clamp_min", (PREVIOUS, Literal(eps))))
+            for step in (
+                ("norm", (place, Literal(2), Literal(dims), Literal(False))),
+                ("clamp", (PREVIOUS, Literal(eps), Literal(None))),
+            )
         ),
     )
     return product, ("sum", (PREVIOUS, Literal(dims))), *norms, ("mul", (PREVIOUS, PREVIOUS - 2)), ("div", (1 - 7, PREVIOUS))

@@ -754,7 +754,106 @@ l: f32[] = sum(z)
     ),
 )
 
+NORM_OF_ALL_HEADS = Idiom(
+    """weight wq f32[8,6]
+weight wk f32[8,6]
+weight g f32[8]
+weight o f32[6,8]
+input x f32[5,6]
+loss l
+program
+q0 = linear(x, wq)
+v0 = linear(x, wk)
+qn = rms_norm(q0, [8], g, 0.01)
+q1 = view(qn, size=[5,4,2])
+v1 = view(v0, size=[5,4,2])
+q = transpose(q1, dim0=0, dim1=1)
+v = transpose(v1, dim0=0, dim1=1)
+c = scaled_dot_product_attention(q, v, v, is_causal=True)
+c1 = transpose(c, dim0=0, dim1=1)
+c2 = reshape(c1, [5,8])
+y = linear(c2, o)
+z = tanh(y)
+l: f32[] = mean(z)
+""",
+    """mesh tp=2
+weight wq f32[8,6] tp:S(0)
+weight wk f32[8,6] tp:S(0)
+weight g f32[8] tp:S(0)
+weight o f32[6,8] tp:S(1)
+input x f32[5,6]
+loss l
+program
+q0 = linear(x, wq)
+v0 = linear(x, wk)
+qq = pow(q0, 2)
+s0 = sum(qq, dim=-1, keepdim=True)
+s = all-reduce(s0) over tp || grad(s0) = all-reduce({y}) over tp
+m = div(s, 8)
+e = add(m, 0.01)
+r = rsqrt(e)
+qx = mul(q0, r)
+qn = mul(qx, g)
+q1 = view(qn, size=[5,2,2])
+v1 = view(v0, size=[5,2,2])
+q = transpose(q1, dim0=0, dim1=1)
+v = transpose(v1, dim0=0, dim1=1)
+c = scaled_dot_product_attention(q, v, v, is_causal=True)
+c1 = transpose(c, dim0=0, dim1=1)
+c2 = reshape(c1, [5,4])
+y0 = linear(c2, o)
+y = all-reduce(y0) over tp
+z = tanh(y)
+l: f32[] = mean(z)
+""",
+    (
+        ("m = div(s, 8)", "m = div(s, 4)"),
+        ("grad(s0) = all-reduce({y}) over tp", "grad(s0) = identity({y})"),
+        ("q1 = view(qn, size=[5,2,2])\n", "q2 = view(qn, size=[5,2,2])\nq1 = transpose(q2, dim0=1, dim1=2)\n"),
+        ("r = rsqrt(e)", "r0 = rsqrt(e)\nr = mul(r0, r0)"),
+    ),
+)
+
+UNIT_ROWS = Idiom(
+    """weight w f32[8,6]
+weight o f32[3,8]
+input x f32[4,6]
+loss l
+program
+h = linear(x, w)
+n = normalize(h, p=2.0, dim=-1, eps=0.001)
+y = linear(n, o)
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    """mesh tp=2
+weight w f32[8,6] tp:S(0)
+weight o f32[3,8] tp:S(1)
+input x f32[4,6]
+loss l
+program
+h = linear(x, w)
+q = pow(h, 2)
+s0 = sum(q, dim=-1, keepdim=True)
+s = all-reduce(s0) over tp || grad(s0) = all-reduce({y}) over tp
+r = sqrt(s)
+c = clamp(r, min=0.001)
+n = div(h, c)
+p = linear(n, o)
+y = all-reduce(p) over tp
+z = tanh(y)
+l: f32[] = sum(z)
+""",
+    (
+        ("grad(s0) = all-reduce({y}) over tp", "grad(s0) = identity({y})"),
+        ("clamp(r, min=0.001)", "clamp(r, max=0.001)"),
+        ("clamp(r, min=0.001)", "add(r, 0.001)"),
+    ),
+)
+
 IDIOMS = {
+    "a norm of the queries of all heads": NORM_OF_ALL_HEADS,
+    "rows of a split dimension, divided by their norm": UNIT_ROWS,
     "a variance by its moments, of a split dimension": MOMENTS_SPLIT,
     "a norm by moments of a split dimension": MOMENTS_SPLIT_FUSED,
     "flat shards that are gathered and viewed": ZERO3_FLAT_GATHER_VIEW,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
-from itertools import pairwise, permutations, product
+from itertools import accumulate, pairwise, permutations, product
 from math import factorial, prod
 from typing import TypeAlias
 
@@ -71,6 +71,29 @@ def parts_of(terms: Terms, term: int) -> list[tuple[int, ...]]:
         return [(size,) for size in shape]
     sizes = iter(terms.shape[terms.operands[term][0]])
     return [tuple(next(sizes) for _ in range(count)) for count in head[1]]
+
+
+def split_runs(terms: Terms, term: int) -> frozenset[Pattern]:
+    """Return the dimensions in a row of a term that are parts of one dimension of something that it is made of."""
+    if term not in terms.runs:
+        counts = terms.keys[term][1] if terms.keys[term][0] == SPLIT else ()
+        found = {tuple(range(end - count, end)) for end, count in zip(accumulate(counts), counts, strict=True) if count > 1}
+        for operand, pattern in zip(terms.operands[term], _patterns(terms, term), strict=False):
+            runs = [tuple(pattern[dim] for dim in run) for run in split_runs(terms, operand)]
+            found.update(run for run in runs if min(run) >= 0)
+        terms.runs[term] = frozenset(found)
+    return terms.runs[term]
+
+
+def _patterns(terms: Terms, term: int) -> list[Pattern]:
+    """Return which dimensions of a term the dimensions of its operands are; nothing where that is not known here."""
+    head = terms.keys[term]
+    if head[0] in (FUNCTION, "times"):
+        return [tuple(range(len(terms.shape[term])))]
+    factors = head[1] if head[0] == TOTAL else ()
+    if head[0] == SUM_OF_PRODUCTS:
+        factors = [factor for _, each in head[1] for factor in each]
+    return [pattern for pattern, _ in factors]
 
 
 def finer(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:

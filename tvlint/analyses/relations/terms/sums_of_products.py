@@ -47,6 +47,7 @@ from tvlint.analyses.relations.terms.expressions import (
     TooLargeError,
     between,
     parts_of,
+    split_runs,
 )
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.numbers import root_of
@@ -222,8 +223,31 @@ class Products(TermsAtIndices):
             inner, found = self._unfolded(term, [(index,) for index in pattern], found)
         elif self.terms.multiplied_out:
             inner, found = self._with_sums_inside(inner, found)
+        joined = self._with_summed_parts_joined(inner, found)
+        if joined is not None:
+            return self.total(((constant, (*outer, *joined[0])),), joined[1])
         made, places = self._summed(inner, found)
         return ((constant, self._powers((*outer, (made, places, ONE)))),)
+
+    def _with_summed_parts_joined(
+        self, factors: Sequence[Factor], over: frozenset[int]
+    ) -> tuple[tuple[Factor, ...], frozenset[int]] | None:
+        """Return the factors of a sum, and what it is over, with a dimension in the place of all its parts, over which it is
+        and which every factor has alike; None where there is no such dimension.
+        """
+        for term, pattern, _ in factors:
+            for dims in split_runs(self.terms, term) if len(over.intersection(pattern)) > 1 else ():
+                run = tuple(pattern[dim] for dim in dims)
+                if not over.issuperset(run):
+                    continue
+                index = self._new_index(prod(self.sizes[part][0] for part in run))
+                self.sizes[index] = (self.sizes[index][0], self.sizes[run[0]][1])
+                try:
+                    made = self._powers(self._with_run(*factor, {run: index}) for factor in factors)
+                except TooLargeError:
+                    continue
+                return made, over.difference(run) | {index}
+        return None
 
     def _with_sums_inside(self, factors: Sequence[Factor], over: frozenset[int]) -> tuple[list[Factor], frozenset[int]]:
         """Return a sum of products of sums as one sum over all their indices, where it has few factors: a product of matrices

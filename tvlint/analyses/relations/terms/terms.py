@@ -71,6 +71,8 @@ class Terms:
         """Terms whose dimensions have several indices, by term and the sizes of these: the term, and at which of them it is."""
         self.joined: dict[tuple[int, tuple[Any, ...]], tuple[int, tuple[int, ...]]] = {}
         """Terms of which groups of dimensions are joined, by term and groups: the term, and which of both it has."""
+        self.runs: dict[int, frozenset[tuple[int, ...]]] = {}
+        """Dimensions in a row that are parts of one dimension of something that a term is made of, by term."""
         self.wider: dict[int, tuple[RangeOfSum, ...]] = {}
         """Sums over ranges of an index, by term: as what each index that is summed is one."""
         self.widened: dict[tuple[int, int], Widened | None] = {}

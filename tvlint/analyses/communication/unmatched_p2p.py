@@ -29,7 +29,7 @@ def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Sighti
         related, hint = _crossing(facts, found[0])
         place = facts.place(site.segment, site.index, site.operator)
         words = {
-            "tensor": site.operator.tensor, "peers": _words(facts, site.operator, peers), "ranks": facts.who(ranks),
+            "tensor": site.operator.tensor, "end": _other_end(facts, site.operator, peers), "ranks": facts.who(ranks),
             "times": times, "hint": hint,
         }  # fmt: skip
         yield Sighting(place, facts.fold.everywhere(ranks), words, related, (site.operator.tensor,))
@@ -42,13 +42,14 @@ def _target(call: Call) -> int | None:
     return call.operator.peer.rank
 
 
-def _words(facts: Facts, operator: Send | Receive, peers: set[int | None]) -> str:
+def _other_end(facts: Facts, operator: Send | Receive, peers: set[int | None]) -> str:
+    """Return where the other end of a message is, and what is missing there."""
     known = [rank for rank in peers if rank is not None]
-    end = f"no rank, since `{operator.peer.axis}` ends there," if operator.peer.rank is None else "no rank of the plan"
     if not known:
-        return end
-    outside = [rank for rank in known if facts.fold.representative(rank) is None]
-    return describe(known) + (", which the plan does not run," if outside else "")
+        return f"no rank: `{operator.peer.axis}` ends there" if operator.peer.rank is None else "no rank of the plan"
+    if any(facts.fold.representative(rank) is None for rank in known):
+        return f"{describe(known)}, which the plan does not run"
+    return f"{describe(known)}, but not {'received' if isinstance(operator, Send) else 'sent'} there"
 
 
 def _crossing(facts: Facts, call: Call) -> tuple[tuple[Related, ...], str]:
@@ -61,4 +62,4 @@ def _crossing(facts: Facts, call: Call) -> tuple[tuple[Related, ...], str]:
         if others:
             text = "its peer uses another tag or communicator here"
             return (Related(text, location_of(facts, others[0])),), "; tags and communicators of both ends must be the same"
-    return (), ""
+    return (), "; behind the peer, `ring` lets the axis go on at its other end" if _target(call) is None else ""

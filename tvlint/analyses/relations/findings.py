@@ -91,6 +91,7 @@ OF_RELATIONS = frozenset(
 _HELP = {
     "gradient-of-another-tensor": "put each gradient in the place of its own tensor",
     "gradient-of-another-operator": "go back through the operator that ran, with the operands that it had",
+    "part-used-as-complete": "take the greatest over the ranks that hold the other parts before it is used",
     "mismatched-collective": "let all members run the same collective, with the same arguments",
     "missing-gradient-reduction": "sum it over the ranks that share the value",
     "shape-mismatch": "give sizes and dimensions that the local tensor has",
@@ -172,7 +173,7 @@ def _finding(rule: Rule, alike: Sequence[Reason], plan: Plan, others: str) -> Fi
     message = first.message + (f", unless {first.unless}" if first.unless else "")
     message += (f"; the same on {describe(elsewhere, plan.mesh)}" if elsewhere else "") + others
     severity = Severity.WARNING if first.unless else Severity.ERROR
-    help = first.repair or _HELP.get(rule.name, rule.help)
+    help = first.repair or _HELP.get(first.name) or _HELP.get(rule.name, rule.help)
     return Finding(rule.name, severity, message, first.location, help, first.related, ranks, about=about)
 
 

@@ -51,8 +51,33 @@ def test_an_escaped_variable_is_the_second_shells() -> None:
     assert tensor_size(script.format("TP=2\n")) == 2
 
 
-def test_a_variable_of_which_it_is_in_doubt_who_sets_it_gives_no_launch() -> None:
-    assert configurations("#!/bin/bash\nTP=4\ncat > run.sh <<EOF\nTP=2\n" + LAUNCH.format("$TP") + "EOF\n") == ()
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [("$TP", 4), ("${TP}", 4), (r"\$TP", 2), ("${TP:-8}", 4), (r"\${TP:-8}", 2), ("$OTHER", "unknown"), (r"\\\$TP", "$TP")],
+)
+def test_each_shell_has_its_own_variable_of_one_name(size: str, expected: object) -> None:
+    script = "#!/bin/bash\nTP=4\ncat > run.sh <<EOF\nTP=2\nOTHER=3\n" + LAUNCH.format(size) + "EOF\n"
+    assert tensor_size(script) == expected
+
+
+def test_what_the_first_shell_computes_is_not_followed_where_the_second_one_has_a_variable_of_the_name() -> None:
+    script = "#!/bin/bash\nTP=4\ncat > run.sh <<EOF\nTP=2\necho $TP\n" + LAUNCH.format("$((TP * 2))") + "EOF\n"
+    assert configurations(script) == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "is_launch"),
+    [
+        ("(", ") > run.sh", True),
+        ("{", "} | sbatch", True),
+        ("(echo '#!/bin/bash'; {", "}; true) > run.sh", True),
+        ("(", ") > notes.md", False),
+        ("{", "}", False),
+    ],
+)
+def test_a_group_that_writes_a_script_holds_a_launch(before: str, behind: str, is_launch: bool) -> None:
+    script = f"#!/bin/bash\nTP=4\n{before} cat <<EOF\n{LAUNCH.format('$TP')}EOF\n{behind}\n"
+    assert len(configurations(script)) == is_launch
 
 
 def test_a_variable_that_is_handed_on_under_its_name_is_in_no_doubt() -> None:

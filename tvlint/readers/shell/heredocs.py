@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.readers.shell.bindings import Bindings
@@ -35,6 +35,12 @@ ASSIGNS = re.compile(rb"(?:^|[\s;&({])([A-Za-z_]\w*)\+?=(?![\"']?\$\{?\1\}?[\"']
 """An assignment other than `X=$X`, which changes nothing."""
 USES = re.compile(rb"(?<!\\)(?:\\\\)*\$\{?([A-Za-z_]\w*)")
 LATER = re.compile(rb"\\\$\{?([A-Za-z_]\w*)")
+COMPUTED = re.compile(rb"(?<!\\)\$\(\(")
+"""Arithmetic of the first shell, which names variables without a sign."""
+FILLED = "FILLED_IN_"
+"""What the name of a variable begins with that the first shell fills in, where the second one has another of its name."""
+GROUPS = frozenset({"subshell", "compound_statement", "redirected_statement", "pipeline"})
+DEEPEST_GROUP = 4
 
 
 def follow_heredoc(state: State, statement: Node, expand: Expand) -> None:
@@ -42,7 +48,7 @@ def follow_heredoc(state: State, statement: Node, expand: Expand) -> None:
     body = _body(state, statement)
     if body is None:
         return
-    head = state.source.data[statement.start_byte : body[0].start_byte]
+    head = state.source.data[statement.start_byte : body[0].start_byte] + _behind_groups(state, statement)
     if fills := FILLS.search(head):
         state.assign(fills[1].decode(), Scalar(heredoc_text(state, statement, expand) or ()), state.span(statement))
         return
@@ -85,37 +91,61 @@ def _body(state: State, statement: Node) -> tuple[Node, bool] | None:
     return body, any(mark in state.text(start) for mark in "'\"\\")
 
 
+def _behind_groups(state: State, statement: Node) -> bytes:
+    """Return what takes the output of the groups that the statement stands in."""
+    parts: list[bytes] = []
+    node = statement
+    for _ in range(DEEPEST_GROUP):
+        outer = node.parent
+        if outer is None or outer.type not in GROUPS:
+            break
+        if outer.type in ("redirected_statement", "pipeline"):
+            parts.append(state.source.data[node.end_byte : outer.end_byte])
+        node = outer
+    return b" ".join(parts)
+
+
 def _script(state: State, body: Node, quoted: bool) -> State | None:
     """Return the state in which another shell starts with the body as its script; None where it cannot be followed.
 
-    Such a shell has the exported variables only. Where the first shell fills in variables, it must not be in doubt which shell
-    sets them.
+    Such a shell has the exported variables only. What the first shell fills in, it does so before.
     """
     data = state.source.data[body.start_byte : body.end_byte]
     if not TELLING.search(data):
         return None
     state.spend(1 + len(data) // 16)
     filled = set() if quoted else {name.decode() for name in USES.findall(data)}
-    if filled & {name.decode() for name in ASSIGNS.findall(data)}:
-        return None
     later = {name.decode() for name in (USES if quoted else LATER).findall(data)}
     hidden = {name for name in later if name not in state.exported}
-    if filled & hidden:
+    twice = filled & (hidden | {name.decode() for name in ASSIGNS.findall(data)})
+    if twice and COMPUTED.search(data):
         return None
     inner = state.fork()
-    inner.source = _source(state.source, body.start_byte, data, quoted)
+    inner.source = _source(state.source, body.start_byte, data, quoted, twice)
     inner.sources, inner.arguments, inner.functions, inner.ended = state.sources + 1, None, Bindings(), False
-    for name in sorted(hidden - filled):
+    for name in sorted(twice & state.variables.keys()):
+        inner.variables[FILLED + name] = state.variables[name]
+    for name in sorted(hidden - (filled - twice)):
         inner.variables.pop(name, None)
     return inner
 
 
-def _source(outer: Source, start: int, data: bytes, quoted: bool) -> Source:
-    """Return a part of the outer file as a script of its own, with its places in that file."""
+def _source(outer: Source, start: int, data: bytes, quoted: bool, twice: Collection[str]) -> Source:
+    """Return a part of the outer file as a script of its own, with its places in that file.
+
+    The variables of `twice` that the first shell fills in have another name in it.
+    """
     dropped = frozenset() if quoted else frozenset(match.start() for match in ESCAPED.finditer(data))
-    kept = [start + place for place in range(len(data) + 1) if place not in dropped]
-    if not quoted:
-        data = ESCAPED.sub(rb"\1", data)
+    renamed = {match.start(1) for match in USES.finditer(data) if match[1].decode() in twice}
+    written = bytearray()
+    kept: list[int] = []
+    for place in range(len(data) + 1):
+        if place in renamed:
+            written += FILLED.encode()
+            kept += [start + place] * len(FILLED)
+        if place not in dropped:
+            written += data[place : place + 1]
+            kept.append(start + place)
     offsets = outer.byte_offsets
     places = tuple(kept) if offsets is None else tuple(offsets[place] for place in kept)
-    return Source(outer.path, outer.text, data, outer.lines, places)
+    return Source(outer.path, outer.text, bytes(written), outer.lines, places)

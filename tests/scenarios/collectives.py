@@ -1199,4 +1199,21 @@ program
   y = mul(y0, r)
 """,
     ),
+    *correct(
+        "two weights whose shards lie in two orders, which their placements say",
+        """
+mesh dp=2 tp=2
+weight w f32[16,8] dp:S(0) tp:S(0)
+weight v f32[16,8] tp:S(0) dp:S(0)
+input x f32[8,8] dp:S(0)
+output y f32[8,8] dp:S(0)
+program
+  f = all-gather(w, dim=0) over dp,tp
+  h = linear(x, f)
+  a = all-gather(v, dim=0) over dp
+  c = chunk(h, dim=1) over tp
+  p = matmul(c, a)
+  y = all-reduce(p) over tp
+""",
+    ),
 )

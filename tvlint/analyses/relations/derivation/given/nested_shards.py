@@ -11,8 +11,8 @@ from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
-_Nested: TypeAlias = tuple[str, str, bool]
-"""Two axes, the slower one first, and whether they cut an input."""
+_Nested: TypeAlias = tuple[str, str, bool, bool]
+"""Two axes, the slower one first, whether they cut an input, and whether the slower one is declared first."""
 
 
 def nested_as_gathered(plan: Plan) -> Plan:
@@ -30,7 +30,7 @@ def nested_as_gathered(plan: Plan) -> Plan:
             held.update({name: held[given] for name in operator.outputs for given in operator.tensor_operands if given in held})
         elif isinstance(operator, Communicate) and operator.kind is Collective.ALL_GATHER and operator.inputs[0] in held:
             over.add((held[operator.inputs[0]], plan.declared(operator.group).axes))
-    turned = {pair for pair, axes in over if axes == pair[:1]} - {pair for pair, axes in over if axes == pair[1:2]}
+    turned = {pair for pair, axes in over if axes == pair[:1]} - {pair for pair, axes in over if pair[1] in axes}
     tensors = {name: _turned(plan, plan.tensors[name], *pair[:2]) for name, pair in nested.items() if pair in turned}
     return replace(plan, tensors={**plan.tensors, **tensors})
 
@@ -44,9 +44,12 @@ def _nested(plan: Plan, tensor: Tensor) -> _Nested | None:
     """Return the two axes that cut one dimension of a given tensor; None where two do not, or more."""
     shards = {axis: on for axis, on in (tensor.placements or {}).items() if isinstance(on, Shard)}
     found = [axis.name for axis in plan.mesh.axes if axis.size > 1 and axis.name in shards]
+    declared = [axis for axis in shards if axis in found]
     if tensor.role is Role.ACTIVATION or len(found) != 2 or len({shards[axis] for axis in found}) != 1:
         return None
-    return None if shards[found[0]].order or shards[found[0]].parts else (found[0], found[1], tensor.role is Role.INPUT)
+    if shards[found[0]].order or shards[found[0]].parts:
+        return None
+    return found[0], found[1], tensor.role is Role.INPUT, declared == found
 
 
 def _turned(plan: Plan, tensor: Tensor, slow: str, fast: str) -> Tensor:

@@ -108,3 +108,27 @@ def test_the_standard_library_takes_them_for_its_own() -> None:
     match own:
         case Quick(x, (y,), {}):
             assert (x, y) == (1, 2)
+
+
+def test_a_field_without_a_default_never_follows_one_with_a_default() -> None:
+    class Wrong:
+        first: int = 1
+        second: int
+
+    for decorator in (values.dataclass, dataclasses.dataclass):
+        with pytest.raises(TypeError):
+            decorator(frozen=True, slots=True)(Wrong)
+
+
+def test_classes_with_as_many_fields_keep_their_own_names_and_defaults() -> None:
+    class One:
+        set_: int
+        other: list[int] = values.field(default_factory=list)
+
+    class Two:
+        _0: int
+        name: str = "x"
+
+    one, two = (values.dataclass(frozen=True, slots=True)(cls) for cls in (One, Two))
+    assert (one(set_=1).set_, one(1).other, two(_0=2)._0, two(2).name) == (1, [], 2, "x")
+    assert one(1).other is not one(1).other

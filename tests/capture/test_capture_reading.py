@@ -34,6 +34,8 @@ EXP = {"op": "aten.exp.default", "arguments": {"self": {"t": 0}}, "outputs": [1]
 NARROW = {**WINDOW, "tensor": 1, "storage": 1, "stride": [2, 1]}
 APART = ({**WINDOW, "tensor": 1, "storage": 1}, {**WINDOW, "tensor": 2, "storage": 1, "offset": 5})
 SUM = {"communication": "all-reduce", "group": [0], "reduce": "sum", "inputs": [0], "outputs": [0], "work": 0}
+GATHER = {"communication": "all-gather", "group": [0], "inputs": [0], "outputs": [0], "work": 0}
+ALL = {"communication": "all-to-all", "inputs": [0, 0], "outputs": [0, 0]}
 
 
 def capture(*lines: dict[str, Any], head: str = HEAD) -> Capture:
@@ -73,6 +75,11 @@ def recorded(name: str) -> Capture:
         ([WINDOW, {**SUM, "outputs": []}], "a `all-reduce` of 1 tensors gives 0", 4),
         ([WINDOW, {**SUM, "communication": "send", "peer": 0}], "a `send` of 1 tensors gives 1", 4),
         ([WINDOW, {key: own for key, own in SUM.items() if key != "reduce"}], "a `all-reduce` does not say how", 4),
+        ([WINDOW, {**SUM, "splits": [4]}], "a `all-reduce` of 1 tensors takes no `splits`", 4),
+        ([WINDOW, {**SUM, "root": 0}], "a `all-reduce` of 1 tensors takes no `root`", 4),
+        ([WINDOW, {**GATHER, "splits": [4, 4]}], "a `all-gather` of 1 tensors takes no `splits`", 4),
+        ([WINDOW, {**GATHER, "reduce": "sum"}], "a `all-gather` of 1 tensors takes no `reduce`", 4),
+        ([WINDOW, {**GATHER, **ALL, "splits": [4]}], "a `all-to-all` of 2 tensors takes no", 4),
         ([WINDOW, {**SUM, "group": [0, 0]}], "a rank stands twice in a group", 4),
         ([WINDOW, {**SUM, "communication": "reduce", "root": 1}], "rank 1 is none of the group", 4),
         ([{"rank": 0}], "rank 0 is given twice, or is not one of 1", 3),

@@ -302,8 +302,12 @@ class _Rank:
             raise self._fail(f"rank {line.get('root', 0):.0f} is none of the group")
         if not _fits(kind, len(inputs), len(outputs)):
             raise self._fail(f"a `{kind}` of {len(inputs)} tensors gives {len(outputs)}")
-        if kind in ("all-reduce", "reduce-scatter", "reduce") and not line.get("reduce"):
+        if "reduce" in _TAKES.get(kind, ()) and not line.get("reduce"):
             raise self._fail(f"a `{kind}` does not say how it reduces")
+        taken = _TAKES.get(kind, frozenset()) if kind != "all-to-all" or len(inputs) == 1 else frozenset()
+        more = sorted((_ARGUMENTS - taken) & line.keys())
+        if more:
+            raise self._fail(f"a `{kind}` of {len(inputs)} tensors takes no `{more[0]}`")
         moved = zip(inputs, outputs, strict=True) if len(inputs) == len(outputs) else ((*inputs, *outputs),)
         if any(len({self.windows[number].dtype for number in numbers}) > 1 for numbers in moved):
             raise self._fail(f"a `{kind}` of numbers of one type gives those of another")
@@ -358,6 +362,17 @@ class _Rank:
         if kind == "t":
             return Tensor(self._known(content))
         return float(content) if kind == "float" else content if kind == "dtype" else Other(content)
+
+
+_TAKES: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("all-reduce", "reduce-scatter"), frozenset({"reduce"})),
+    **dict.fromkeys(("send", "receive"), frozenset({"peer", "tag"})),
+    **dict.fromkeys(("broadcast", "gather", "scatter"), frozenset({"root"})),
+    "reduce": frozenset({"reduce", "root"}),
+    "all-to-all": frozenset({"splits", "receive_splits"}),
+}
+_ARGUMENTS = frozenset({name for taken in _TAKES.values() for name in taken})
+"""What kinds of communication are given besides tensors and a group, which is nothing that the others take."""
 
 
 def _fits(kind: str, read: int, written: int) -> bool:

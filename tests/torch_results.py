@@ -1,6 +1,7 @@
 """What torch computes of the cases of the operator table and of the oracle, recorded, so that every run is held to it.
 
-`tests/data/torch_results.json` is made anew, with torch installed, by
+`tests/data/torch_results.json`, and `torch_types.json` of the types of operands that it refuses, are made anew, with torch
+installed, by
 
     python -m pytest tests/end_to_end/test_torch_results.py --record-torch
 
@@ -24,6 +25,7 @@ from tests.oracle.layers_and_losses import OF_NO_GRADIENT
 from tvlint.ops.table import spec_of
 
 RECORDED = Path(__file__).parent / "data" / "torch_results.json"
+TYPES = RECORDED.with_name("torch_types.json")
 _DIGITS = 13
 """So many significant digits are kept: results are compared to nine."""
 
@@ -68,9 +70,46 @@ def computed(torch: Any) -> dict[str, Any]:
 
 
 def record(torch: Any) -> None:
-    """Write what torch computes."""
-    lines = [f"{json.dumps(name)}: {json.dumps(own)}" for name, own in sorted(computed(torch).items())]
-    RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    """Write what torch computes, and which types it refuses."""
+    for path, found in ((RECORDED, computed(torch)), (TYPES, refused_types(torch))):
+        lines = [f"{json.dumps(name)}: {json.dumps(own)}" for name, own in sorted(found.items())]
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def types_of(case: Case) -> list[tuple[str, ...]]:
+    """Return types of the operands of a case: all of one type, the real ones, or one of them among what it has."""
+    own = ["float32" if operand.dtype.kind == "f" else "int64" for operand in operands_of_table(case, 1)]
+    found: dict[tuple[str, ...], None] = {}
+    for dtype in NAMES.values():
+        found[(dtype,) * len(own)] = None
+        found[tuple(dtype if known == "float32" else known for known in own)] = None
+        found |= {(*own[:position], dtype, *own[position + 1 :]): None for position in range(len(own))}
+    return list(found)
+
+
+NAMES = {
+    "d": "float64", "f": "float32", "h": "float16", "l": "int64", "i": "int32", "u": "uint8", "b": "bool",
+}  # fmt: skip
+"""Types by the letters that stand for them in the record."""
+
+
+def refused_types(torch: Any) -> dict[str, list[str]]:
+    """Return the types of operands that torch does not run each case of the table on, a letter an operand."""
+    letters = {name: letter for letter, name in NAMES.items()}
+    found: dict[str, list[str]] = {}
+    for case in CASES:
+        given = [torch.tensor(operand) for operand in operands_of_table(case, 1)]
+        refused = [types for types in types_of(case) if given and not _runs(torch, case, given, types)]
+        found[case.label] = ["".join(letters[name] for name in types) for types in refused]
+    return found
+
+
+def _runs(torch: Any, case: Case, given: Sequence[Any], types: Sequence[str]) -> bool:
+    try:
+        case.torch(torch, *(tensor.to(getattr(torch, name)) for tensor, name in zip(given, types, strict=True)))
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+        return "ZeroDivision" in str(error) or "without overflow" in str(error)
+    return True
 
 
 def _of_table(torch: Any, case: Case) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,17 @@ from tests.builders.operator_cases import CASES, Case
 from tests.oracle import test_oracle_layers_and_losses as layers
 from tests.oracle.functions import FailureError, forward
 from tests.oracle.gradients import backward
-from tests.torch_results import array, computed, digest, operands_of_table, record, recorded, seeds_of
+from tests.torch_results import (
+    TYPES,
+    array,
+    computed,
+    digest,
+    operands_of_table,
+    record,
+    recorded,
+    refused_types,
+    seeds_of,
+)
 from tvlint.ops.derivatives import gradient
 from tvlint.ops.field import Floats
 from tvlint.ops.table import spec_of
@@ -26,6 +37,7 @@ def test_what_is_recorded_is_what_torch_computes(request: pytest.FixtureRequest)
     if request.config.getoption("--record-torch"):
         record(torch)
         recorded.cache_clear()
+    assert refused_types(torch) == json.loads(TYPES.read_text(encoding="utf-8"))
     found, known = computed(torch), recorded()
     assert found.keys() == known.keys()
     for name, own in found.items():

@@ -14,6 +14,7 @@ WHERE = """
 weight w f32[4,4]
 input x f32[8,4]
 input m bool[8,4]
+input n bool[8,4]
 loss l f32[]
 program
   h = linear(x, w)
@@ -25,7 +26,7 @@ program
 """
 
 
-@pytest.mark.parametrize("tail", ["x, m, h", "m, x, h"])
+@pytest.mark.parametrize("tail", ["n, m, h", "m, x, h"])
 def test_the_method_where_does_not_take_first_what_the_function_takes_first(tail: str) -> None:
     gradients = "_, "
     function = WHERE.format(f"torch.where({tail})", gradients)

@@ -98,7 +98,7 @@ def test_a_cast_of_whole_numbers_to_these_is_none() -> None:
 HEADS = """
 mesh dp=2
 weight w f32[16,8] dp:S(0)
-input x f32[4,8] dp:S(0)
+input x bf16[4,8] dp:S(0)
 loss l f32[] dp:P
 program
 c = CAST
@@ -110,7 +110,7 @@ l = sum(z)
 """
 HEADS_ALONE = """
 weight w f32[16,8]
-input x f32[4,8]
+input x bf16[4,8]
 loss l
 program
 v = view(w, [4, 4, 8])

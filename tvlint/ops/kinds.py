@@ -36,7 +36,7 @@ _KEEPS = _MOVES | {Trait.SUM, Trait.PRODUCT}
 _COUNTS = frozenset({Trait.REDUCTION, Trait.SCAN})
 _TYPED = frozenset({
     Trait.COMPARISON, Trait.ORDER, Trait.CHOICE, Trait.CONVERSION, Trait.MASKING, Trait.FILLED, Trait.PADDING, Trait.SCAN,
-    Trait.DIFFERENCE,
+    Trait.DIFFERENCE, Trait.PEAK,
 })  # fmt: skip
 
 _FEW_BITS = ("int8", "int16")
@@ -78,7 +78,12 @@ def kinds_made(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Ki
         kind = Kind.REAL if of_reals else Kind.WHOLE if not traits.isdisjoint(_COUNTS) else None
     if kind is Kind.COUNTS and Trait.SUM in traits and (Trait.DIFFERENCE in traits or not _is_count(bound.attributes[0])):
         kind = Kind.WHOLE
-    return [kind, *[Kind.WHOLE if Trait.CHOICE in traits else kind] * (results - 1)]
+    return [*[kind] * (results - 1), Kind.WHOLE if gives_places(spec, results) else kind]
+
+
+def gives_places(spec: OpSpec, results: int) -> bool:
+    """Return whether the last result of an operator holds places in a dimension, which are whole numbers."""
+    return Trait.CHOICE in spec.traits or (Trait.PEAK in spec.traits and results > 1)
 
 
 def is_otherwise(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Kind | None]) -> str:
@@ -86,8 +91,6 @@ def is_otherwise(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[
     traits, kind = spec.traits, _promoted(operator, spec, bound, given)
     if Trait.SCAN in traits and kind_of(operator.attributes.get("dtype")) not in (None, Kind.REAL):
         return "may round what it adds"
-    if traits & {Trait.DIFFERENCE, Trait.NEGATION} and Kind.FLAGS in given:
-        return "subtracts flags, which torch does not"
     if Trait.FILLED in traits:
         number, dtype, *_ = bound.attributes
         return _rounded(number, kind_of(dtype) if dtype is not None else kind if given else Kind.REAL)
@@ -109,7 +112,8 @@ def is_otherwise(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[
 
 def _promoted(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Kind | None]) -> Kind | None:
     """Return what a function of all the numbers that an operator is given holds; None where that is not known."""
-    kinds = [kind for position, kind in enumerate(given) if position not in bound.indices]
+    unread = {*bound.indices, *(() if Trait.LIKE in spec.traits else bound.shape_only)}
+    kinds = [kind for position, kind in enumerate(given) if position not in unread]
     if Trait.MASKING in spec.traits:
         kinds = kinds[1:] if spec.name == "where" else kinds[:1]
     if spec.traits & {Trait.SUM, Trait.SCALING} or spec.name == "where":

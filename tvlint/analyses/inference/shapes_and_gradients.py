@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tvlint.analyses.dataflow.attention import is_any_attention
@@ -11,7 +11,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, Operator, Value
 from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.dtypes import expected_types, promoted
-from tvlint.ops.kinds import Kind, kind_of, kinds_made
+from tvlint.ops.kinds import Kind, gives_places, kind_of, kinds_made
 from tvlint.ops.spec import Bound, Call, DtypeError, Family, MisfitError, OpSpec, Trait, UnsupportedError
 from tvlint.ops.table import has_kind, has_trait, spec_of
 from tvlint.ops.usual_calls import as_of_flags, flat_shape, target_shape, usual
@@ -239,7 +239,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     spec = spec_of(operator.op)
     bound = None if spec is None else _bound(spec, operator, found)
     if spec is not None and not spec.assumption:
-        _check_types(spec, () if bound is None else bound[0].indices.keys(), operator, found)
+        _check_types(spec, None if bound is None else bound[0], operator, found)
     if cast and len(operator.outputs) == 1 and isinstance(operator.inputs[0], str):
         return [(found[operator.inputs[0]].shape, cast)]
     if bound is None and is_any_attention(operator):
@@ -266,14 +266,14 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     dtype = promoted(of_numbers) if widens or len(of_numbers) == 1 else ""
     if spec is None or bound is None or is_cast or not dtype:
         return []
-    (meaning, sizes), is_choice = bound, has_trait(operator.op, Trait.CHOICE)
+    (meaning, sizes), is_choice = bound, gives_places(spec, len(operator.outputs))
     if not dtype.startswith(_FLOATS) and not is_choice:
         dtype = _of_whole_numbers(operator, spec, meaning, found, dtype)
     dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else dtype
     if not all(name in sizes for names in meaning.outputs for name in names):
         return []
     dtypes_of = [dtype] * len(meaning.outputs)
-    if is_choice:
+    if is_choice and len(dtypes_of) == len(operator.outputs):
         dtypes_of[-1:] = ["int64"] * len(dtypes_of[-1:])
     return [(tuple(sizes[name] for name in names), each) for names, each in zip(meaning.outputs, dtypes_of, strict=True)]
 
@@ -287,10 +287,10 @@ def _of_whole_numbers(operator: Compute, spec: OpSpec, bound: Bound, found: Mapp
     return "bool" if kind is Kind.FLAGS else "int64" if counts or dtype == "bool" else dtype
 
 
-def _check_types(spec: OpSpec, indices: Collection[int], operator: Compute, found: Mapping[str, Tensor]) -> None:
+def _check_types(spec: OpSpec, bound: Bound | None, operator: Compute, found: Mapping[str, Tensor]) -> None:
     """Raise DtypeError for operands whose types of numbers the operator does not take together."""
     dtypes = [found[name].dtype for name in operator.tensor_operands]
-    expected = expected_types(spec.traits, dtypes, indices, operator.attributes) if dtypes else ""
+    expected = expected_types(spec, bound, dtypes, operator.attributes) if dtypes else ""
     if expected:
         raise DtypeError(f"`{operator.op}` of types {', '.join(dtypes)}", expected)
 

@@ -14,8 +14,9 @@ from dataclasses import replace
 from tvlint.equivalence.verdict.declared_results import Kinds, have_declared_types, kinds_in
 from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute, Literal, Operator
 from tvlint.ir.plan import Plan, Tensor
+from tvlint.ops.dtypes import SOME_REAL, SOME_WHOLE, expected_types
 from tvlint.ops.families.elementwise import holds_whole_numbers
-from tvlint.ops.kinds import Kind, is_of_reals, is_otherwise
+from tvlint.ops.kinds import Kind, is_of_reals, is_otherwise, kind_of
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import bound_in, has_trait, spec_of
 from tvlint.ops.usual_calls import as_of_flags
@@ -57,16 +58,31 @@ def _of_kinds(operator: Operator, tensors: Mapping[str, Tensor], kinds: Kinds) -
     if of_flags is not operator:
         return of_flags if all(kind is Kind.FLAGS for kind in given) else operator
     spec = spec_of(operator.op)
-    if spec is None or operator.in_place or is_of_reals(operator, spec, given):
+    if spec is None or operator.in_place:
         return operator
     bound = bound_in(operator, tensors)
-    if bound is not None:
+    types = [_type(tensors.get(name), kind) for name, kind in zip(operator.tensor_operands, given, strict=True)]
+    refused = expected_types(spec, bound, types, operator.attributes) if types and not spec.assumption else ""
+    if refused:
+        why = f"torch refuses it: {refused}"
+    elif is_of_reals(operator, spec, given):
+        return operator
+    elif bound is not None:
         why = is_otherwise(operator, spec, bound, given)
     else:
         of_flags_alone = bool(given) and all(kind in (None, Kind.FLAGS) for kind in given)
         why = "adds what may be flags" if Trait.SUM in spec.traits and of_flags_alone else ""
-    op = f"{operator.op} (whole numbers or flags)"
+    op = f"{operator.op} ({'such operands' if refused else 'whole numbers or flags'})"
     return replace(operator, op=op, attributes={NOT_UNDERSTOOD: why}) if why else operator
+
+
+def _type(tensor: Tensor | None, kind: Kind | None) -> str:
+    """Return the type that a tensor is declared to have, where it holds such numbers; else what is known of its type."""
+    declared = "" if tensor is None else tensor.dtype
+    held = kind_of(declared)
+    if kind is None or held is kind or (kind is Kind.COUNTS and held is Kind.WHOLE):
+        return declared
+    return {Kind.FLAGS: "bool", Kind.REAL: SOME_REAL}.get(kind, SOME_WHOLE)
 
 
 def _instead(operator: Operator, tensors: Mapping[str, Tensor]) -> Operator:

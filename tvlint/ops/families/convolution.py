@@ -485,10 +485,22 @@ SPECS = (
         ),
     ),
     OpSpec("interpolate", _signatures("interpolate"), _bind_interpolation, evaluate=_interpolate),
-    *(OpSpec(f"max-pool{n}d", _signatures(f"max_pool{n}d"), _bind_pool(n, *_OF_MAX), evaluate=_greatest) for n in (1, 2, 3)),
-    *(OpSpec(f"avg-pool{n}d", _signatures(f"avg_pool{n}d"), _bind_pool(n, *_OF_AVERAGE), evaluate=_average) for n in (1, 2, 3)),
-    *(
-        OpSpec(f"adaptive-avg-pool{n}d", _signatures(f"adaptive_avg_pool{n}d"), _bind_adaptive(n), evaluate=_adapt)
-        for n in (1, 2, 3)
+    *having(
+        (Trait.NO_FLAGS,),
+        *(
+            OpSpec(f"max-pool{n}d", _signatures(f"max_pool{n}d"), _bind_pool(n, *_OF_MAX), evaluate=_greatest)
+            for n in (1, 2, 3)
+        ),
+        *(
+            OpSpec(f"avg-pool{n}d", _signatures(f"avg_pool{n}d"), _bind_pool(n, *_OF_AVERAGE), evaluate=_average)
+            for n in (1, 2, 3)
+        ),
+    ),
+    *having(
+        (Trait.REAL,),
+        *(
+            OpSpec(f"adaptive-avg-pool{n}d", _signatures(f"adaptive_avg_pool{n}d"), _bind_adaptive(n), evaluate=_adapt)
+            for n in (1, 2, 3)
+        ),
     ),
 )

@@ -448,10 +448,11 @@ _TRAITS = {
     "exp": (Trait.NONLINEAR, Trait.RISING, Trait.EXPONENTIAL),
     "erf": (Trait.NONLINEAR, Trait.RISING),
     **dict.fromkeys(("log", "sqrt"), (Trait.NONLINEAR, Trait.RISING, Trait.RESTRICTED)),
-    **dict.fromkeys(("sin", "cos", "abs"), (Trait.NONLINEAR,)),
+    **dict.fromkeys(("sin", "cos"), (Trait.NONLINEAR,)),
+    "abs": (Trait.NONLINEAR, Trait.NO_FLAGS),
     **dict.fromkeys(("rsqrt", "reciprocal"), (Trait.NONLINEAR, Trait.RESTRICTED)),
     **dict.fromkeys(("sigmoid", "tanh"), (Trait.ACTIVATION, Trait.RISING)),
-    "relu": (Trait.ACTIVATION, Trait.RISING, Trait.HOMOGENEOUS),
+    "relu": (Trait.ACTIVATION, Trait.RISING, Trait.HOMOGENEOUS, Trait.NO_FLAGS),
     "silu": (Trait.ACTIVATION, Trait.REAL),
 }
 
@@ -504,18 +505,33 @@ SPECS = (
         OpSpec("fmod", in_functional("fmod"), _two_numbers, evaluate=_rest(truncated)),
         OpSpec("xlogy", in_functional("xlogy"), _product_with_logarithm, evaluate=_times_logarithm),
     ),
-    *having((Trait.NONLINEAR,), OpSpec("logaddexp", in_functional("logaddexp"), two_tensors, evaluate=_log_of_sum)),
-    OpSpec("lerp", in_functional("lerp"), _interpolation, steps=_interpolation_steps, evaluate=_interpolated),
+    *having(
+        (Trait.NONLINEAR, Trait.REAL_AMONG),
+        OpSpec("logaddexp", in_functional("logaddexp"), two_tensors, evaluate=_log_of_sum),
+    ),
+    *having(
+        (Trait.ONE_TYPE, Trait.REAL),
+        OpSpec("lerp", in_functional("lerp"), _interpolation, steps=_interpolation_steps, evaluate=_interpolated),
+    ),
     *having(
         (Trait.NONLINEAR,),
-        OpSpec("addcmul", in_functional("addcmul"), _added_product, steps=_added_steps("mul"), evaluate=_added_of("mul")),
+        *having(
+            (Trait.NO_FLAGS,),
+            OpSpec("addcmul", in_functional("addcmul"), _added_product, steps=_added_steps("mul"), evaluate=_added_of("mul")),
+        ),
         by_formula(_to_the_power, OpSpec("pow", (*in_functional("square"), "square"), _squared)),
-        OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu, formula=_gated, halves=(0, "silu")),
-        OpSpec("glu", ("torch.nn.functional.glu",), _bind_glu, evaluate=_glu, halves=(1, "sigmoid")),
+        *having(
+            (Trait.REAL,),
+            OpSpec("swiglu", ("swiglu",), _bind_swiglu, evaluate=_swiglu, formula=_gated, halves=(0, "silu")),
+            OpSpec("glu", ("torch.nn.functional.glu",), _bind_glu, evaluate=_glu, halves=(1, "sigmoid")),
+        ),
+    ),
+    *having(
+        (Trait.NONLINEAR, Trait.RESTRICTED, Trait.REAL_AMONG),
+        OpSpec("addcdiv", in_functional("addcdiv"), _added_product, steps=_added_steps("div"), evaluate=_added_of("div")),
     ),
     *having(
         (Trait.NONLINEAR, Trait.RESTRICTED),
-        OpSpec("addcdiv", in_functional("addcdiv"), _added_product, steps=_added_steps("div"), evaluate=_added_of("div")),
         by_formula(
             _to_the_power,
             OpSpec(

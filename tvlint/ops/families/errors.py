@@ -118,14 +118,20 @@ def _spec(
 
 
 SPECS = (
-    _spec("mse-loss", _squared, commutative=True),
     _spec("l1-loss", _absolute, commutative=True),
-    _spec("smooth-l1-loss", _smooth, commutative=True, beta=1.0),
-    _spec("huber-loss", _huber, commutative=True, delta=1.0),
-    _spec("binary-cross-entropy-with-logits", _binary_of_scores),
     *having(
-        (Trait.RESTRICTED,),
-        _spec("binary-cross-entropy", _binary),
-        _spec("kl-div", _divergence, reductions=(*_REDUCTIONS, "batchmean"), switches=("log_target",)),
+        (Trait.REAL_AMONG,),
+        _spec("mse-loss", _squared, commutative=True),
+        _spec("smooth-l1-loss", _smooth, commutative=True, beta=1.0),
+    ),
+    *having(
+        (Trait.REAL,),
+        _spec("huber-loss", _huber, commutative=True, delta=1.0),
+        _spec("binary-cross-entropy-with-logits", _binary_of_scores),
+        *having(
+            (Trait.RESTRICTED,),
+            *having((Trait.ONE_TYPE,), _spec("binary-cross-entropy", _binary)),
+            _spec("kl-div", _divergence, reductions=(*_REDUCTIONS, "batchmean"), switches=("log_target",)),
+        ),
     ),
 )

@@ -210,7 +210,10 @@ def _bring(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array
 SPECS = (
     *having(
         (Trait.CHOICE, Trait.NONLINEAR),
-        OpSpec("topk", ("torch.topk", "torch.Tensor.topk"), _top, evaluate=_greatest, dimension=(1, -1)),
+        *having(
+            (Trait.NO_FLAGS,),
+            OpSpec("topk", ("torch.topk", "torch.Tensor.topk"), _top, evaluate=_greatest, dimension=(1, -1)),
+        ),
         *having(
             (Trait.ORDER,),
             OpSpec("argsort", ("torch.argsort", "torch.Tensor.argsort"), _order, evaluate=_sorted_places, dimension=(0, -1)),

@@ -225,7 +225,7 @@ def _reduced(bound: Bound, rows: Array, operands: Sequence[Array], field: Field)
 
 SPECS = (
     *having(
-        (Trait.CLASS_LOSS, Trait.NONLINEAR),
+        (Trait.CLASS_LOSS, Trait.NONLINEAR, Trait.WIDE),
         OpSpec(
             "cross-entropy",
             in_functional("cross_entropy"),
@@ -235,7 +235,7 @@ SPECS = (
         ),
     ),
     *having(
-        (Trait.CLASS_LOSS,),
+        (Trait.CLASS_LOSS, Trait.WIDE),
         OpSpec("nll-loss", in_functional("nll_loss"), _loss(), steps=_in_rows("nll-rows"), evaluate=_likelihood),
     ),
     *having(

@@ -164,11 +164,11 @@ def _torch(name: str) -> tuple[str, ...]:
 
 SPECS = (
     *having(
-        (Trait.NONLINEAR,),
+        (Trait.NONLINEAR, Trait.REAL, Trait.STATISTICS),
         OpSpec("group-norm", _torch("group_norm"), _bind_group, evaluate=_group, of_all=_groups_of_all),
     ),
     *having(
-        (Trait.NONLINEAR, Trait.RESTRICTED),
+        (Trait.NONLINEAR, Trait.RESTRICTED, Trait.REAL, Trait.STATISTICS),
         OpSpec("batch-norm", ("torch.nn.functional.batch_norm",), _bind_batch, steps=_batch_steps, evaluate=_batch),
     ),
 )

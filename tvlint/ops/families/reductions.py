@@ -304,16 +304,19 @@ SPECS = (
     ),
     *having((Trait.SCAN,), OpSpec("cumsum", _both("cumsum"), _cumsum, evaluate=_cumulative, dimension=(0, None))),
     *having(
-        (Trait.SOFTMAX,),
+        (Trait.SOFTMAX, Trait.REAL),
         by_formula(_softmax, OpSpec("softmax", _both("softmax"), _rows)),
         OpSpec("softmin", ("torch.nn.functional.softmin",), _rows, steps=_softmin_steps, evaluate=_softmin),
         by_formula(_log_softmax, OpSpec("log-softmax", _both("log_softmax"), _rows)),
     ),
     *having(
         (Trait.NORMALISATION,),
-        by_formula(
-            _layer_norm,
-            OpSpec("layer-norm", (*_both("layer_norm"), "nnscaler.runtime.function.layer_norm"), _normalisation(3, 1e-5)),
+        *having(
+            (Trait.STATISTICS,),
+            by_formula(
+                _layer_norm,
+                OpSpec("layer-norm", (*_both("layer_norm"), "nnscaler.runtime.function.layer_norm"), _normalisation(3, 1e-5)),
+            ),
         ),
         OpSpec("rms-norm", _both("rms_norm"), _normalisation(2), formula=_rms_norm, evaluate=_rms_norm_of_floats),
     ),

@@ -513,9 +513,12 @@ SPECS = (
         OpSpec("index-at", (), _index_at, evaluate=_choose),
         OpSpec("gather", in_torch("gather"), _gather, evaluate=_choose, traits=frozenset({Trait.PICK})),
     ),
-    OpSpec("scatter", in_torch("scatter"), _scatter, evaluate=_put),
-    OpSpec("one-hot", ("torch.nn.functional.one_hot",), _one_hot, evaluate=_marked, traits=frozenset({Trait.POSITIONAL})),
+    *having((Trait.POSITIONAL, Trait.WIDE), OpSpec("one-hot", ("torch.nn.functional.one_hot",), _one_hot, evaluate=_marked)),
     OpSpec("index-sum", (), _index_sum, evaluate=_sum_at),
-    OpSpec("index-add", in_torch("index_add", "scatter_add"), _add_at, steps=_in_two_steps, evaluate=_sum_added),
-    OpSpec("index-reduce", in_torch("index_reduce", "scatter_reduce"), _extreme_at, evaluate=_compared),
+    *having(
+        (Trait.ONE_TYPE,),
+        OpSpec("scatter", in_torch("scatter"), _scatter, evaluate=_put),
+        OpSpec("index-add", in_torch("index_add", "scatter_add"), _add_at, steps=_in_two_steps, evaluate=_sum_added),
+        OpSpec("index-reduce", in_torch("index_reduce", "scatter_reduce"), _extreme_at, evaluate=_compared),
+    ),
 )

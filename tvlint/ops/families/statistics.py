@@ -201,7 +201,7 @@ def _torch(*names: str) -> tuple[str, ...]:
 
 SPECS = (
     *having(
-        (Trait.NONLINEAR,),
+        (Trait.NONLINEAR, Trait.REAL),
         by_formula(_variance, OpSpec("var", _torch("var"), _bind_spread)),
         by_formula(_deviation, OpSpec("std", _torch("std"), _bind_spread)),
         *having(
@@ -213,12 +213,16 @@ SPECS = (
             by_formula(_norm, OpSpec("vector-norm", ("torch.linalg.vector_norm",), _bind_norm("ord"))),
         ),
         OpSpec("normalize", ("torch.nn.functional.normalize",), _bind_unit, steps=_unit_steps, evaluate=_unit),
+    ),
+    *having(
+        (Trait.NONLINEAR,),
         OpSpec(
             "cosine-similarity",
             ("torch.nn.functional.cosine_similarity", "torch.cosine_similarity"),
             _bind_likeness,
             steps=_likeness_steps,
             evaluate=_likeness,
+            traits=frozenset({Trait.REAL_AMONG}),
         ),
         OpSpec("prod", _torch("prod"), _bind_product, evaluate=_product),
     ),
@@ -230,7 +234,7 @@ SPECS = (
         ),
     ),
     *having(
-        (Trait.CHOICE, Trait.NONLINEAR),
+        (Trait.CHOICE, Trait.NONLINEAR, Trait.NO_FLAGS),
         OpSpec("argmax", _torch("argmax"), _bind_place, evaluate=_place, dimension=(0, None)),
         OpSpec("argmin", _torch("argmin"), _bind_place, steps=_least_steps, evaluate=_least_place, dimension=(0, None)),
     ),

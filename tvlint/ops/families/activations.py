@@ -191,7 +191,10 @@ def _between(low: Value, high: Value) -> Steps:
 
 
 def _clamps(spec: OpSpec, bounds: Callable[..., Steps]) -> OpSpec:
-    """Return the operator as the one that keeps numbers between two bounds, which follow from its constants."""
+    """Return the operator as the one that keeps numbers between two bounds, which follow from its constants.
+
+    `hardtanh` and `relu6` are not: at a bound they have no gradient, and `clamp` has one.
+    """
     return replace(spec, steps=lambda call: bounds(*spec.bind(call).attributes))
 
 
@@ -226,8 +229,8 @@ SPECS = (
         _spec("threshold", _threshold, threshold=None, value=None),
         *having(
             (Trait.RISING,),
-            _clamps(_spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0), _between),
-            _clamps(_spec("relu6", _relu6), lambda: _between(0, 6)),
+            _spec("hardtanh", _bounded, min_val=-1.0, max_val=1.0),
+            _spec("relu6", _relu6),
             _spec("softsign", _softsign),
         ),
     ),

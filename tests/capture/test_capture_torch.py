@@ -352,7 +352,7 @@ import triton.language as tl
 def double(x, size: tl.constexpr):
     tl.store(x, tl.load(x) * 2)
 
-double[(1,)](torch.ones(4), 4)
+double[(1,)](torch.ones(4), isinstance(4, triton.runtime.jit.JITFunction))
 """
 
 

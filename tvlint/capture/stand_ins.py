@@ -180,7 +180,7 @@ class _Kernels(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _kernel
+        return _Kernel
 
 
 def _uncompiled(function: Any = None, *_: Any, **__: Any) -> Any:
@@ -188,9 +188,20 @@ def _uncompiled(function: Any = None, *_: Any, **__: Any) -> Any:
     return function if function is not None else _uncompiled
 
 
-def _kernel(*given: Any, **_: Any) -> Any:
-    """Return the function that a decorator is given, or a decorator, so that a module of kernels is imported."""
-    return _Unlaunched(given[0]) if len(given) == 1 and isinstance(given[0], types.FunctionType | _Unlaunched) else _kernel
+class _Decorator(type):
+    """The type of any name of Triton: a class, which programs ask values of, and a decorator of a kernel."""
+
+    def __call__(cls, *given: Any, **_: Any) -> Any:
+        return _Unlaunched(given[0]) if len(given) == 1 and isinstance(given[0], types.FunctionType | _Unlaunched) else cls
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls
+
+
+class _Kernel(metaclass=_Decorator):
+    """Any name of Triton."""
 
 
 class _Unlaunched:

@@ -17,6 +17,7 @@ from tvlint.readers.capture.following import follow
 from tvlint.readers.capture.lifting.program import Apply, Program, Ref, Type, references
 from tvlint.readers.capture.pairs import Pairs
 from tvlint.readers.capture.tapes.tape import Mark
+from tvlint.readers.document import ReadError
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
 
@@ -84,6 +85,10 @@ def run(node: Apply, read: Sequence[Any]) -> Any:
         return np.concatenate(read, -1)
     if node.op == "view":
         return read[0].reshape(given["size"])
+    if node.op == "expand":
+        return np.broadcast_to(read[0], given["size"])  # type: ignore[arg-type]
+    if node.op == "aten.gather.default":
+        return np.take_along_axis(read[0], read[1], given["dim"])  # type: ignore[arg-type]
     return {"mul": np.multiply, "add": np.add, "sub": np.subtract, "neg": np.negative}[node.op.split(".")[1]](*read)
 
 
@@ -108,6 +113,38 @@ def test_other_operators_on_pairs_are_not_followed(base: str, operands: tuple[An
     assert made(base, *operands) is None
     assert Pairs(Program(0), Mark()).of("mul", {"self": Ref("v0"), "other": 2}, [True], (2,)) is None
     assert Pairs(Program(0), Mark()).of("add", {"self": Ref("v0"), "other": Ref("v0"), "alpha": 2}, [True, True], (2,)) is None
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1, -2])
+def test_indices_choose_pairs(dim: int) -> None:
+    program, index = Program(0), np.random.default_rng(3).integers(0, 3, size=(3, 4))
+    numbers = ONE[0][:, 0] + 1j * ONE[1][:, 0]
+    values = {program.fresh(Type(each.shape, "float32")): each for each in (np.stack([numbers.real, numbers.imag], -1), index)}
+    pair, chosen = map(Ref, values)
+    given = {"self": pair, "dim": dim, "index": chosen}
+    name = Pairs(program, Mark()).of("gather", given, [True], (3, 4, 2))
+    for node in program.nodes:
+        assert isinstance(node, Apply)
+        values[node.outputs[0]] = run(node, [values[name] for each in node.arguments.values() for name in references(each)])
+    assert name is not None
+    np.testing.assert_array_equal(values[name] @ [1, 1j], np.take_along_axis(numbers, index, dim))
+    assert Pairs(program, Mark()).of("gather", given, [False], (3, 4, 2)) is None
+
+
+@pytest.mark.parametrize(("size", "fits"), [([3, -1], True), ([3, 2], True), ([2, -1], False), ([3, -1, 2], False)])
+def test_pairs_are_expanded_to_the_size_that_is_asked_for(size: list[int], fits: bool) -> None:
+    windows = [
+        {"tensor": at, "storage": 0, "offset": 0, "shape": [rows, 2], "stride": [0, 1], "dtype": "complex64"}
+        for at, rows in ((0, 1), (1, 3))
+    ]
+    line = {"op": "aten.expand.default", "arguments": {"self": {"t": 0}, "size": size}, "outputs": [1]}
+    if not fits:
+        with pytest.raises(ReadError, match="another size than it is asked for"):
+            capture(*windows, line)
+        return
+    made = follow(capture(*windows, line).tapes[0]).nodes[-1]
+    assert isinstance(made, Apply)
+    assert (made.op, made.arguments["size"]) == ("expand", (3, 2, 2))
 
 
 def test_the_order_in_which_arguments_are_recorded_says_nothing() -> None:

@@ -198,10 +198,11 @@ class _Follower(Collectives):
             return ""
         source = event.arguments.get("self")
         tensors = {*event.outputs, *event.writes, *tensors_in(tuple(event.arguments.values()))}
-        if tensors & self.tape.pairs and not (_is_copy(event) and tensors <= self.tape.pairs):
-            return self._on_pairs(event, base)
-        if event.op == "aten.expand.default" and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
+        both = tensors <= self.tape.pairs or not tensors & self.tape.pairs
+        if event.op == "aten.expand.default" and len(event.outputs) == 1 and isinstance(source, recorded.Tensor) and both:
             return self._expand(self.read(source.window, mark), windows[event.outputs[0]], mark)
+        if tensors & self.tape.pairs and not (_is_copy(event) and both):
+            return self._on_pairs(event, base)
         if event.op.startswith("aten.") and base in COPIES and len(event.outputs) == 1 and isinstance(source, recorded.Tensor):
             target = windows[event.outputs[0]]
             value = self.read(source.window, mark)

@@ -22,6 +22,8 @@ class Pairs:
 
     def of(self, base: str, arguments: Mapping[str, Argument], are_pairs: Sequence[bool], shape: tuple[int, ...]) -> str | None:
         """Return what an operator gives of operands that are pairs or real ones; None where it is not followed."""
+        if base == "gather":
+            return self._gathered(arguments, shape) if are_pairs == [True] else None
         operands = [arguments.get(name) for name in ("self", "other") if name in arguments]
         if len(arguments) != len(operands) or len(operands) != len(are_pairs):
             return None
@@ -44,6 +46,16 @@ class Pairs:
         (a, b), (c, d) = ((self._part(name, 0), self._part(name, 1)) for name in (one, other))
         both = [self._applied("mul.Tensor", *factors) for factors in ((a, c), (b, d), (a, d), (b, c))]
         return self._joined(self._applied("sub.Tensor", *both[:2]), self._applied("add.Tensor", *both[2:]))
+
+    def _gathered(self, arguments: Mapping[str, Argument], shape: tuple[int, ...]) -> str | None:
+        """Return both numbers of each pair that indices choose."""
+        pairs, dim, index = (arguments.get(name) for name in ("self", "dim", "index"))
+        if len(arguments) != 3 or not (isinstance(pairs, Ref) and isinstance(index, Ref) and isinstance(dim, int)):
+            return None
+        single = self._viewed(index.name, (*self.program.shape(index.name), 1))
+        both = self._made("expand", {"self": Ref(single), "size": shape}, shape, single)
+        where: dict[str, Argument] = {"self": pairs, "dim": dim % (len(shape) - 1), "index": Ref(both)}
+        return self._made("aten.gather.default", where, shape, pairs.name)
 
     def _part(self, pair: str, place: int) -> str:
         shape = self.program.shape(pair)

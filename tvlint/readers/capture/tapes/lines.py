@@ -213,7 +213,7 @@ class _Rank:
             if len({*outputs}) < len(outputs):
                 raise self._fail(f"`{line['op']}` gives a tensor twice")
             self._made(line["op"], tensors_in(tuple(arguments.values())), outputs)
-            self._as_asked(line["op"], arguments, [self.windows[number] for number in outputs])
+            self._as_asked(line["op"], arguments, outputs)
             return Operation(line["op"], arguments, outputs, writes, self._argument(line.get("result")), self._mark(line))
         if "communication" in line:
             return self._communication(line)
@@ -265,11 +265,12 @@ class _Rank:
         if both or any(map(overlaps_itself, windows)):
             raise self._fail(f"two elements of what `{name}` gives are in one place")
 
-    def _as_asked(self, op: str, arguments: Mapping[str, Argument], results: Sequence[Window]) -> None:
+    def _as_asked(self, op: str, arguments: Mapping[str, Argument], outputs: Sequence[int]) -> None:
         """Refuse results of another size or type than the operator is asked for."""
         size, rows, dtype = (arguments.get(name) for name in ("size", "num_weights", "input_dtype"))
-        for shape, type in ((result.shape, result.dtype) for result in results[:1]):
-            asked = size if isinstance(size, tuple) else shape
+        for number in outputs[:1]:
+            shape, type = self.windows[number].shape, self.windows[number].dtype
+            asked = (*size, *(2,) * (number in self.pairs)) if isinstance(size, tuple) else shape
             others = [each for each, made in zip(asked, shape, strict=False) if each not in (-1, made)]
             if others or len(asked) != len(shape) or (rows is not None and (rows,) != shape[:1]):
                 raise self._fail(f"`{op}` gives another size than it is asked for")

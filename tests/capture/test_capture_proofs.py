@@ -109,6 +109,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("contrastive", "contrastive_reference", "dp 2", "1"),
         ("two_losses", "two_losses_reference", "dp 2", "1"),
         ("owned_steps", "owned_steps_reference", "dp 2", "1"),
+        ("chunked_loss", "chunked_loss_reference", "dp 2", "2"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -117,6 +118,29 @@ def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micr
     facts = dict(verdict.facts)
     assert (facts["mesh"], facts["micro-batches"]) == (mesh, micro_batches)
     assert facts["recorded gradients"] == "agree with the reference's"
+
+
+@pytest.mark.parametrize("parts", [slice(None), slice(1), slice(1, None)])
+@pytest.mark.parametrize("phases", [{"forward", "backward"}, {"backward"}])
+def test_parts_of_a_loss_that_are_divided_by_another_number_are_not_proved(
+    phases: set[str], parts: slice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("chunked_loss")
+    for phase in phases:
+        divided = [line for line in lines if line.get("op", "").startswith("aten.div.") and line["phase"] == phase]
+        assert len(divided) == 8
+        for line in divided[parts]:
+            line["arguments"] = {name: 8 if value == 16 else value for name, value in line["arguments"].items()}
+    assert proof(written(tmp_path, lines), "chunked_loss_reference").outcome is not Outcome.PROVED
+
+
+def test_a_loss_whose_gradient_is_that_of_another_part_is_not_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("chunked_loss")
+    first, second = [line for line in lines if line.get("op") == "aten.copy_.default"][:2]
+    second["arguments"] = {**second["arguments"], "src": first["arguments"]["src"]}
+    assert proof(written(tmp_path, lines), "chunked_loss_reference").outcome is not Outcome.PROVED
 
 
 @pytest.mark.parametrize("phases", [{"forward", "backward"}, {"backward"}])

@@ -234,6 +234,16 @@ def test_outputs_are_distinct_and_hold_the_loss(outputs: list[str], loss: str, s
     assert caught.value.problem.location.line == 1
 
 
+def test_values_behind_the_first_loss_start_gradients_and_need_not_be_returned() -> None:
+    tensors = {name: {"shape": [2], "dtype": "float32", "role": "input"} for name in ("x", "y")}
+    document = {"tvlint_plan": 1, "mesh": [{"axis": "tp", "size": 1}], "tensors": tensors, "segments": {}, "programs": []}
+    plan = plan_json.read("own.json", json.dumps({**document, "outputs": ["x"], "loss": ["x", "y"]})).plan
+    assert plan is not None
+    assert (plan.outputs, plan.losses) == (("x",), ("x", "y"))
+    with pytest.raises(ReadError, match="the loss `z` is none of the outputs"):
+        plan_json.read("own.json", json.dumps({**document, "outputs": ["x"], "loss": ["x", "z"]}))
+
+
 @pytest.mark.parametrize(("loss", "losses"), [("x", ("x",)), (["x", "y"], ("x", "y")), (["y"], ("y",)), ([], ())])
 def test_a_plan_has_one_loss_or_several(loss: str | list[str], losses: tuple[str, ...]) -> None:
     tensors = {name: {"shape": [2], "dtype": "float32", "role": "input"} for name in ("x", "y")}

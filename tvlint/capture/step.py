@@ -39,6 +39,7 @@ class Step:
         self.weights: dict[int, State] = {}
         self.module_names: dict[int, str] = {}
         self.calls: dict[int, int] = {}
+        self.wholes: dict[int, int] = {}
         self.depth = 0
         self.backward_depth = 0
         self.roots = 0
@@ -164,18 +165,29 @@ class Step:
             return
         if outermost and not self.backward_depth:
             self._end_where_one_has_stepped({id(weight) for weight in module.parameters()})
-            if id(module) not in self.calls and says_pieces(module):
+            is_new = id(module) not in self.calls and id(module) not in self.wholes
+            if is_new and says_pieces(module):
                 self.fill(module)
             if next(module.parameters(), None) is not None:
                 self.begin()
-            if id(module) not in self.calls:
+            if is_new:
                 self.name_state(module)
-            count = self.calls[id(module)] = self.calls.get(id(module), 0) + 1
             if self.recorder.recording:
                 self.recorder.phase = "forward"
-            self.recorder.micro_batch = count - 1
-            self.module_names.update({id(inner): name for name, inner in module.named_modules()})
+            self.recorder.micro_batch = self._count(module) - 1
         self.recorder.modules.append(self.module_names.get(id(module), ""))
+
+    def _count(self, module: nn.Module) -> int:
+        """Return how often a module was called, or the one of which it is called as a part, as a head for parts of a batch."""
+        if id(module) not in self.calls and id(module) in self.wholes:
+            return self.calls[self.wholes[id(module)]]
+        count = self.calls[id(module)] = self.calls.get(id(module), 0) + 1
+        weights = len([*module.parameters()])
+        for name, inner in module.named_modules():
+            self.module_names[id(inner)] = name
+            if count == 1 and len([*inner.parameters()]) < weights:
+                self.wholes[id(inner)] = id(module)
+        return count
 
     def _leave(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         self.depth -= 1

@@ -160,7 +160,7 @@ def _without_use(plan: Plan) -> set[str]:
     operators = list(plan.operators())
     differentiated = {name for operator in operators if isinstance(operator, Backward) for name in operator.forward.inputs}
     declared = {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of}
-    ends = {*differentiated, *plan.outputs}
+    ends = {*differentiated, *plan.outputs, *plan.losses}
     return {name for name in declared.keys() - made(plan) if declared[name] not in ends}
 
 
@@ -183,7 +183,7 @@ def _roots(plan: Plan) -> set[str]:
         name: named_after(name) for name in places if named_after(name)
     }
     parts = {part for output in plan.losses or plan.outputs for part in made_of.get(output, ())}
-    returned = {name for name, tensor in plan.tensors.items() if tensor.gradient_of in plan.outputs}
+    returned = {name for name, tensor in plan.tensors.items() if tensor.gradient_of in (*plan.outputs, *plan.losses)}
     started = {name for name in unmade.keys() - made(plan) if unmade[name] in parts and places.get(name, parts) <= parts}
     found = {name for name in places.keys() - made(plan) if named_after(name)}
     named = {name for name in found if places[name] <= made_of.get(named_after(name), {named_after(name)})}

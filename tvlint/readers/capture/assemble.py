@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 from math import gcd
@@ -26,7 +26,7 @@ from tvlint.readers.capture.lifting.program import Program as Followed
 from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired, uses_of
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of, whole_box
-from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, in_operators, prepare, write_rank
+from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, in_operators, prepare, titles_of, write_rank
 from tvlint.readers.capture.rewriting.constant_places import with_constant_places
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.rewriting.flat_weights import without_flat_weights
@@ -337,6 +337,7 @@ def _plan(
     tensors = _given(found, placements, _gradient_dtypes(prepared))
     for name, place in _first_uses(prepared, found).items():
         tensors[name] = replace(tensors[name], source=place)
+    losses = {title: value for each in prepared for value, title in titles_of(each.lifted).items()}
     segments: dict[str, Segment] = {}
     programs = []
     for same in classes:
@@ -344,19 +345,18 @@ def _plan(
         for name, (shape, dtype) in rank_program.declared.items():
             tensors.setdefault(name, Tensor(name, shape, dtype, Role.ACTIVATION))
         prefix = f"r{same[0]}." if len(classes) > 1 else ""
-        programs.append(Program(tuple(same), _steps(rank_program, tensors, segments, prefix)))
-    losses = [root for each_prepared in prepared for root in each_prepared.lifted.roots if not root.start]
-    if losses:
-        type = prepared[0].lifted.program.types.get(losses[0].value)
+        programs.append(Program(tuple(same), _steps(rank_program, tensors, segments, prefix, losses)))
+    for title, value in losses.items():
+        type = prepared[0].lifted.program.types.get(value)
         shape = () if type is None else type.shape
-        tensors[f"grad({LOSS})"] = Tensor(f"grad({LOSS})", (), "float32", Role.GRADIENT, gradient_of=LOSS)
-        declared = tensors.get(LOSS, Tensor(LOSS, shape, "float32", Role.ACTIVATION))
-        tensors[LOSS] = replace(declared, gradient=f"grad({LOSS})", placements=loss)
+        tensors[f"grad({title})"] = Tensor(f"grad({title})", (), "float32", Role.GRADIENT, gradient_of=title)
+        declared = tensors.get(title, Tensor(title, shape, "float32", Role.ACTIVATION))
+        tensors[title] = replace(declared, gradient=f"grad({title})", placements=loss)
     micro_batches = max((step.micro_batch for program in programs for step in program.steps), default=0) + 1
     outputs = (LOSS,) if losses else ()
     return Plan(
         capture.path, "capture", mesh, tensors, segments, tuple(programs), micro_batches=max(1, micro_batches), outputs=outputs,
-        losses=outputs, name=" ".join(capture.launch), assumed=_assumed(capture, prepared, found),
+        losses=tuple(sorted(losses)), name=" ".join(capture.launch), assumed=_assumed(capture, prepared, found),
     )  # fmt: skip
 
 
@@ -390,7 +390,7 @@ def _is_sum(prepared: Sequence[Prepared], reference: Prepared) -> bool:
     whole = _loss_of(reference)
     if whole is None or not losses:
         return False
-    batches = max(len(rank.lifted.roots) for rank in prepared), len(reference.lifted.roots)
+    batches = max(len(rank.lifted.losses) for rank in prepared), len(reference.lifted.losses)
     mean = abs(sum(losses) / len(losses))
     if batches[1] == 1:
         return mean < abs(whole) * _SHARE
@@ -400,7 +400,7 @@ def _is_sum(prepared: Sequence[Prepared], reference: Prepared) -> bool:
 
 def _loss_of(prepared: Prepared) -> float | None:
     """Return the sum of a rank's recorded losses over its micro-batches; None where it has none."""
-    numbers = [root.number for root in prepared.lifted.roots if not root.start]
+    numbers = [root.number for root in prepared.lifted.losses]
     known = [float(number.sum()) for number in numbers if number is not None]
     return sum(known) if known and len(known) == len(numbers) else None
 
@@ -478,11 +478,13 @@ def _whole_of_micro_batch(whole: Whole, placements: Mapping[str, Placement]) -> 
     return tuple(size // most if dim == samples else size for dim, size in enumerate(whole.shape))
 
 
-def _steps(program: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, Segment], prefix: str) -> tuple[Step, ...]:
+def _steps(
+    program: RankProgram, tensors: Mapping[str, Tensor], segments: dict[str, Segment], prefix: str, losses: Container[str]
+) -> tuple[Step, ...]:
     """Return the steps of a rank, and add the segments that it runs; runs that do the same are one segment."""
     steps: list[Step] = []
     written: dict[str, object] = {}
-    for run, (inputs, outputs) in zip(program.runs, _borders(program, tensors), strict=True):
+    for run, (inputs, outputs) in zip(program.runs, _borders(program, tensors, losses), strict=True):
         key = run.phase, inputs, outputs, _without_places(run.operators)
         name = next((name for name, known in written.items() if known == key), "")
         if not name:
@@ -516,7 +518,9 @@ def _free(name: str, segments: Mapping[str, Segment]) -> str:
     return name if count == 1 else f"{name}{count}"
 
 
-def _borders(rank_program: RankProgram, tensors: Mapping[str, Tensor]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+def _borders(
+    rank_program: RankProgram, tensors: Mapping[str, Tensor], losses: Container[str]
+) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return what enters and what leaves each run."""
     made: dict[tuple[int, str], int] = {}
     for index, run in enumerate(rank_program.runs):
@@ -536,7 +540,7 @@ def _borders(rank_program: RankProgram, tensors: Mapping[str, Tensor]) -> list[t
                 inputs[index][name] = None
         for operator in run.operators:
             for name in writes(operator):
-                if name == LOSS or (name in tensors and tensors[name].role is Role.GRADIENT):
+                if name in losses or (name in tensors and tensors[name].role is Role.GRADIENT):
                     outputs[index][name] = None
     return [(tuple(here), tuple(there)) for here, there in zip(inputs, outputs, strict=True)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -205,6 +206,21 @@ def _is_of_no_data(node: Call | Exchange) -> bool:
     return node.mark.phase == "reduce" if isinstance(node, Exchange) else not inputs_of(node)
 
 
+def titles_of(lifted: Lifted) -> dict[str, str]:
+    """Return the names of the values that backward passes start at with one: the loss, and the parts that had passes before it.
+
+    A part of a micro-batch has the name of the part of the others that comes at the same place.
+    """
+    whole = {root.value for root in lifted.losses}
+    places: Counter[int] = Counter()
+    titles: dict[str, str] = {}
+    for root in lifted.roots:
+        if not root.start and root.value not in titles:
+            places[root.mark.micro_batch] += root.value not in whole
+            titles[root.value] = LOSS if root.value in whole else f"{LOSS}.part{places[root.mark.micro_batch]}"
+    return titles
+
+
 def write_rank(
     prepared: Prepared, named: Mapping[str, str], pieces: Mapping[str, Shape], data: frozenset[str], prefix: str = ""
 ) -> RankProgram:
@@ -214,8 +230,8 @@ def write_rank(
     `data` the names of its inputs.
     """
     lifted = prepared.lifted
-    starts = {root.value: LOSS for root in lifted.roots if not root.start}
-    seeds = dict.fromkeys(lifted.seeds, f"grad({LOSS})")
+    starts = titles_of(lifted)
+    seeds = {seed: f"grad({starts[root]})" for seed, root in lifted.seeds.items()}
     emitter = Emitter(lifted, prepared.factors, {**named, **seeds}, pieces, data | {*seeds.values()})
     emitter.titles.update(starts)
     emitter.prefix = prefix

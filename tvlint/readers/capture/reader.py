@@ -83,8 +83,7 @@ def _recorded(lifting: Lifting) -> Recorded:
             given[rank, name, key] = numbers
         for weight, (_, numbers) in prepared.lifted.gradients.items():
             gradients[rank, weight] = numbers
-        roots = sorted(prepared.lifted.roots, key=lambda root: root.mark.micro_batch)
-        losses[rank] = tuple(root.number for root in roots if not root.start)
+        losses[rank] = tuple(root.number for root in prepared.lifted.losses)
     pieces = {
         (rank, name): held.box
         for name, whole in lifting.found.wholes.items()

@@ -56,15 +56,15 @@ def _open(tensors: dict[str, Tensor], declared: dict[str, Any]) -> frozenset[str
 
 
 def _returned(document: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the outputs, each once, and the losses among them."""
+    """Return the outputs, each once, and the losses: the first is an output, others may be values that only start gradients."""
     outputs = tuple(document.get("outputs", ()))
     for index, name in enumerate(outputs):
         if name in outputs[:index]:
             raise FormError(f"output `{name}` is given twice", ((None, "outputs"), index))
     loss = document.get("loss") or ()
     losses = (loss,) if isinstance(loss, str) else tuple(dict.fromkeys(loss))
-    for name in losses:
-        if name not in outputs:
+    for place, name in enumerate(losses):
+        if name not in outputs and (place == 0 or name not in document["tensors"]):
             raise FormError(f"the loss `{name}` is none of the outputs", (None, "loss"))
     return outputs, losses
 

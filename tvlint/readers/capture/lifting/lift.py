@@ -85,6 +85,12 @@ class Lifted:
     numbers: Mapping[str, float] = field(default_factory=dict)
     tokens: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def losses(self) -> tuple[RootValue, ...]:
+        """The loss of each micro-batch, at which the last of its backward passes starts."""
+        last = {root.mark.micro_batch: root for root in self.roots if not root.start}
+        return tuple(last[micro_batch] for micro_batch in sorted(last))
+
 
 @dataclass(frozen=True, slots=True)
 class Equation:
@@ -175,6 +181,7 @@ class Lifting:
         self.moved: dict[object, str] = {}
         self.means: dict[str, Call] = {}
         self.roots = {root.value for root in roots if not root.start}
+        self.started: set[str] = set()
 
     # ---- what is known of a value ----
 
@@ -270,6 +277,13 @@ class Lifting:
         self.result.nodes.append(node)
         for name in outputs_of(node):
             self.made[name] = node
+        if not self.started.isdisjoint(inputs_of(node)):
+            self.started.update(outputs_of(node))
+
+    def start(self, name: str, root: str) -> None:
+        """Let a value be what a backward pass from `root` starts with, which is one."""
+        self.result.seeds[name] = root
+        self.started.add(name)
 
     def exchange(self, call: Call, other: Call) -> None:
         """Put a call with the same results in the place of another."""
@@ -332,7 +346,8 @@ def lift(program: Program, equations: Mapping[str, tuple[Equation, ...]], receiv
         value = _scalar(lifting, root.value) if not root.start else lifting.name(root.value)
         result.roots.append(replace(root, value=value, start=lifting.name(root.start)))
     for seed, root_value in result.seeds.items():
-        program.types[seed] = program.types[_scalar(lifting, root_value)]
+        result.seeds[seed] = _scalar(lifting, root_value)
+        program.types[seed] = program.types[result.seeds[seed]]
     return result
 
 

@@ -160,13 +160,22 @@ def _subtracted_from(lifting: Lifting, node: Apply) -> bool:
 def _once(lifting: Lifting, node: Apply) -> bool:
     left, right = _two(node)
     for kept, other in ((left, right), (right, left)):
-        if lifting.number(other) == 1 and _has_type_of_result(lifting, node, kept):
+        is_one = lifting.number(other) == 1 or _starts_again(lifting, other, kept)
+        if is_one and _has_type_of_result(lifting, node, kept):
             return lifting.equate(node.outputs[0], kept)
         name, made = lifting.value(kept), lifting.program.types[node.outputs[0]]
         single = name is not None and lifting.program.types[name] == made.of_shape(()) and prod(made.shape) == 1
         if lifting.number(other) == 1 and name is not None and single:
             return lifting.call(node, "torch.Tensor.view", (Ref(name), made.shape))
     return False
+
+
+def _starts_again(lifting: Lifting, one: Argument, gradient: Argument) -> bool:
+    """Return whether `one` is what a backward pass starts with, and the other factor is a gradient of a pass already.
+
+    Of a factor that is none the pass starts there, and the product is kept.
+    """
+    return lifting.value(one) in lifting.result.seeds and lifting.value(gradient) in lifting.started
 
 
 def _multiplied(lifting: Lifting, node: Apply) -> bool:
@@ -291,7 +300,7 @@ EQUATIONS = (
     Equation("add", "add(a, b, alpha) = a + alpha b", _added),
     Equation("sub", "sub(a, b, alpha) = a - alpha b", _subtracted),
     Equation("rsub", "rsub(a, b) = b - a", _subtracted_from),
-    Equation("mul", "1 a = a", _once),
+    Equation("mul", "1 a = a, and the 1 that a pass starts with times a gradient is that", _once),
     Equation("mul", "mul(a, b) = a b", _multiplied),
     Equation("div", "a / 1 = a", _divided_by_one),
     Equation("div", "div(a, b) = a / b", _divided),

@@ -157,7 +157,7 @@ def _seeded(lifting: Lifting, node: Apply) -> bool:
     begins = node.mark.phase == "backward" or node.outputs[0] in {root.start for root in lifting.program.roots}
     if name not in {lifting.name(root) for root in lifting.roots} or not begins:
         return False
-    lifting.result.seeds[node.outputs[0]] = str(name)
+    lifting.start(node.outputs[0], str(name))
     return True
 
 

@@ -184,6 +184,7 @@ _ASKING: Mapping[str, Callable[..., Hashable]] = MappingProxyType(
         "is_there": opening.is_there,
         "is_tracked": tracking.is_tracked,
         "names_in": opening.names_in,
+        "programs_in": opening.programs_in,
         "real_path": opening.real_path,
     }
 )

@@ -203,6 +203,14 @@ def names_in(folder: str | os.PathLike[str]) -> tuple[str, ...]:
         return noted("names_in", folder, tuple(sorted(os.listdir(folder))))
 
 
+def programs_in(folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return the names of Python files in a folder, in order; none where it cannot be listed."""
+    try:
+        return noted("programs_in", folder, tuple(sorted(name for name in os.listdir(folder) if name.endswith(".py"))))
+    except (OSError, ValueError):
+        return noted("programs_in", folder, ())
+
+
 def is_empty(path: str | os.PathLike[str]) -> bool:
     """Return whether a file, or the content that is given for it, holds nothing. Raises OSError where there is none."""
     given = _INSTEAD.get()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from tvlint.checkout.opening import names_in
+from tvlint.checkout.opening import programs_in, real_path
+from tvlint.checkout.top import folder_around, is_within
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
 from tvlint.readers.megatron.launcher import Launch
@@ -40,18 +41,17 @@ def _renamed(place: Location, text: str, program: str, near: str) -> Fix:
 
 
 def _beside(program: str, script: str) -> Iterator[str]:
-    """Yield the programs of the folders that the path may lead to."""
+    """Yield the programs of the folders of the checkout that the path may lead to."""
+    top, below = folder_around(script), os.path.dirname(program).lstrip("/")
     for folder in around(os.path.abspath(os.path.dirname(script))):
-        try:
-            yield from sorted(name for name in names_in(os.path.join(folder, os.path.dirname(program).lstrip("/"))))
-        except OSError:
-            continue
+        if is_within(real := real_path(os.path.join(folder, below)), top):
+            yield from programs_in(real)
 
 
 def _is_meant(program: str, name: str) -> bool:
     """Return whether the names differ in one word, by two letters that are swapped, or a long one by a letter."""
     both = (program.removesuffix(".py").split("_"), name.removesuffix(".py").split("_"))
-    if not name.endswith(".py") or len(both[0]) != len(both[1]):
+    if len(both[0]) != len(both[1]):
         return False
     differ = [pair for pair in zip(*both, strict=True) if pair[0] != pair[1]]
     return len(differ) == 1 and any(

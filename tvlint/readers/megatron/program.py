@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from tvlint.checkout.opening import is_file, is_there, kept, names_in, real_path
+from tvlint.checkout.opening import is_file, is_there, kept, programs_in, real_path
 from tvlint.checkout.top import folder_around, is_within
 from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON, framework_of_packages
 from tvlint.ir.patterns import Pattern
@@ -64,18 +64,11 @@ def framework_of_tree(script: str) -> str:
     """Return the framework in whose repository the script lies; empty where nothing tells."""
     for folder in around(os.path.abspath(os.path.dirname(script))):
         for package, name in PACKAGES:
-            if _holds_python(os.path.join(folder, package)) or _holds_python(os.path.join(folder, "src", package)):
+            if any(programs_in(os.path.join(folder, below, package)) for below in ("", "src")):
                 return name
         if found := _framework_at(os.path.join(folder, MAIN), script):
             return found
     return ""
-
-
-def _holds_python(folder: str) -> bool:
-    try:
-        return any(name.endswith(".py") for name in names_in(folder))
-    except OSError:
-        return False
 
 
 def around(folder: str) -> Iterator[str]:

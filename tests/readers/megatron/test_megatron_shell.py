@@ -363,6 +363,7 @@ def test_a_word_that_the_grammar_cuts_is_unknown(text: str) -> None:
             "--tensor-model-paralel-size 2 --micro-batch-size 1 --num-layers-per-virtual-pipeline-stagge 1",
             ["misspelled-option"] * 2,
         ),
+        ("--sequence-parralel --num-layers 24 --micro-batch-size 1 --hidden-size 64 --lr 1e-4 --seed 1", ["misspelled-option"]),
         ("--own-option-of-a-program 2 --position-embedding-type rotary --num-layers 24", []),
         ("--own-option-of-a-program 2 --num-layers 2.5", ["option-value-not-a-number"]),
         ("--position-embedding-type rotary", ["option-value-not-a-choice"]),

@@ -26,6 +26,7 @@ which runs Megatron core, is like Megatron's, is Megatron's, or its source. Shor
 else."""
 JOINED = Pattern(r"(--[a-z][a-z_-]*[a-z])\d[\d.e-]+")
 """An option and a number without a blank between them."""
+DOUBLED = Pattern(r"([a-z])\1+")
 FEWEST = 8
 """From so many options of Megatron on, among few others, a program whose source is not there takes Megatron's."""
 SIZES = (
@@ -467,13 +468,13 @@ def _option_near(flag: str, known: str) -> str:
 
 def _neighbour(flag: str, one: int, two: int, among: Iterable[str]) -> str:
     """Return the option that `flag` is one or, from the second length on, two letters away from; empty where several are as
-    near.
+    near. A letter that is doubled where another one should be is one letter.
     """
     most = 0 if len(flag) < one or len(flag) > LONGEST else 1 if len(flag) < two else 2
     near: list[tuple[int, str]] = []
     for known in among if most else ():
         if abs(len(known) - len(flag)) <= most and len(set(known) ^ set(flag)) <= 2 * most:
-            apart = distance(flag, known, most)
+            apart = min(distance(flag, known, most), 1 if DOUBLED.sub(r"\1", flag) == DOUBLED.sub(r"\1", known) else LONGEST)
             if apart <= most:
                 near.append((apart, known))
     near.sort()

@@ -205,6 +205,61 @@ def test_a_default_is_what_is_launched_where_nothing_else_is_given(body: str, tm
     assert own.settings["tensor_model_parallel_size"].value == 3
 
 
+PARSED = """
+import argparse
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--tp', type=int, default=3)
+    return parser.parse_args()
+def main(seen):
+    os.system(f'@')
+main(options())
+"""
+
+
+def option_of(program: str, tmp_path: Path) -> object:
+    (own,) = read_program(tmp_path, program.replace("@", TEXT.replace("size 2", "size {seen.tp}")))
+    return own.settings["tensor_model_parallel_size"].value
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("return parser.parse_args()", "read = parser.parse_args()\n    return read"),
+        ("return parser.parse_args()", "return parser.parse_known_args()[0]"),
+        ("main(options())", "of = options()\nmain(of)"),
+        ("main(options())", "of: argparse.Namespace = options()\nmain(seen=of)"),
+        ("parser.parse_args()\ndef main(seen):\n", "parser.parse_known_args()\ndef main():\n    seen, rest = options()\n"),
+    ],
+)
+def test_options_keep_their_defaults_on_their_way_to_a_command(old: str, new: str, tmp_path: Path) -> None:
+    program = PARSED.replace(old, new)
+    assert option_of(program.replace("main(options())", "main()") if "main():" in program else program, tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("main(options())", "main(options())\nmain(load())"),
+        ("main(options())", "main()"),
+        ("main(options())", ""),
+        ("parse_args()", "parse_args(['--tp', '4'])"),
+        ("parse_args()", "parse_args(namespace=load())"),
+        ("default=3", "default=3, required=True"),
+        ("    return", "    if more:\n        return load()\n    return"),
+        ("    return", "    parser.set_defaults(tp=4)\n    return"),
+        ("    return", "    parser.set_defaults(**more)\n    return"),
+        ("    os.system", "    setattr(seen, 'tp', 4)\n    os.system"),
+        ("    os.system", "    setattr(seen, more, 4)\n    os.system"),
+        ("    os.system", "    vars(seen).update(more)\n    os.system"),
+        ("    os.system", "    seen.__dict__[more] = 4\n    os.system"),
+    ],
+)
+def test_an_option_that_may_be_set_otherwise_is_not_its_default(old: str, new: str, tmp_path: Path) -> None:
+    assert isinstance(option_of(PARSED.replace(old, new), tmp_path), Unknown)
+
+
 @pytest.mark.parametrize("call", ["f(*all)", "f(**all)", ""])
 def test_a_default_that_no_call_takes_is_not_what_is_launched(call: str, tmp_path: Path) -> None:
     command = TEXT.replace("size 2", "size {tp}")

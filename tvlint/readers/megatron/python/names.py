@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tvlint.readers.megatron.python.parsed import parsed_names
 from tvlint.readers.sources.python_syntax import text_of
 
 STEPS = 300_000
 CHANGES_NOTHING = frozenset({"copy", "count", "get", "index", "items", "keys", "values"})
 """Methods that leave a list or a table as it is."""
 MOST_CALLS = 100
+ANY = "*"
+"""Stands for every attribute, where the program computes which one it sets."""
 
 
 @dataclass(slots=True)
@@ -26,7 +29,7 @@ class Names:
     """The fields of each class in their order, those without a default too."""
     options: dict[str, ast.expr | None] = field(default_factory=dict)
     parsed: set[str] = field(default_factory=set)
-    """The variables that hold what a parser read."""
+    """The variables and parameters that hold what a parser read."""
     classes: dict[str, str] = field(default_factory=dict)
     """The class that every function says of a parameter of this name; empty where they say different ones."""
     calls: dict[str, list[ast.Call]] = field(default_factory=dict)
@@ -73,13 +76,13 @@ class Names:
 
     def default(self, node: ast.Attribute) -> ast.expr | None:
         """Return the default of `args.NAME`, where `args` is what a parser read or of a class with such a field."""
-        if not isinstance(node.value, ast.Name) or node.attr in self.stored:
+        if not isinstance(node.value, ast.Name) or node.attr in self.stored or ANY in self.stored:
             return None
         fields = self.fields.get(self.classes.get(node.value.id, ""), {})
         return fields.get(node.attr) or (self.options.get(node.attr) if node.value.id in self.parsed else None)
 
 
-def read_names(nodes: Iterable[ast.AST]) -> Names:
+def read_names(nodes: Sequence[ast.AST]) -> Names:
     """Return what the nodes of a program say of its names."""
     found, functions = Names(), Counter[str]()
     for node in nodes:
@@ -104,12 +107,18 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
                 found.classes[node.arg] = name if found.classes.get(node.arg, name) == name else ""
             case ast.arg():
                 found.classes[node.arg] = ""
-            case ast.Assign(value=ast.Call(func=ast.Attribute(attr="parse_args"))):
-                found.parsed.update(target.id for target in node.targets if isinstance(target, ast.Name))
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
                 found.stored[name] += 1
             case ast.Call(func=ast.Attribute(attr="add_argument" | "option")):
                 _option(found.options, node)
+            case ast.Call(func=ast.Attribute(attr="set_defaults")):
+                found.stored.update(keyword.arg or ANY for keyword in node.keywords)
+            case ast.Call(func=ast.Name(id="setattr"), args=[_, named, _]):
+                found.stored[text_of(named) or ANY] += 1
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="vars")) | ast.Attribute(attr="__dict__"), attr=name):
+                found.stored.update([] if name in CHANGES_NOTHING else [ANY])
+            case ast.Subscript(value=ast.Call(func=ast.Name(id="vars")) | ast.Attribute(attr="__dict__"), ctx=ast.Store()):
+                found.stored[ANY] += 1
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 functions[node.name] += 1
                 found.functions[node.name] = node if isinstance(node, ast.FunctionDef) and _gives_one_result(node) else None
@@ -122,6 +131,7 @@ def read_names(nodes: Iterable[ast.AST]) -> Names:
     for name in found.functions.keys() & found.imported.keys():
         found.functions[name] = None
         found.bodies.pop(name, None)
+    found.parsed = parsed_names(nodes, found.bodies, found.calls)
     return found
 
 
@@ -169,6 +179,8 @@ def _option(options: dict[str, ast.expr | None], call: ast.Call) -> None:
     if named is None or not text_of(named):
         return
     name, default = text_of(named).lstrip("-").replace("-", "_"), given.get("default")
+    if "required" in given:
+        default = None
     known = options.setdefault(name, default)
     if known is not default and (known is None or default is None or ast.dump(known) != ast.dump(default)):
         options[name] = None

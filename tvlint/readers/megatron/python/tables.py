@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from tvlint.readers.megatron.python.assignments import of_module
+from tvlint.readers.megatron.python.names import ANY
 from tvlint.readers.megatron.python.rounds import comprehended
 from tvlint.readers.megatron.python.scope import DEEPEST, Scope, Table, Thing
 from tvlint.readers.megatron.python.texts_and_lists import from_outside
@@ -142,7 +143,7 @@ def _attribute(scope: Scope, owner: ast.ClassDef, name: str, depth: int) -> Thin
     """Return what an attribute of `self` holds that `__init__` sets, and nothing else; or the default of a field."""
     program = scope.program
     count = scope.names.stored[name]
-    if owner.name in scope.names.bases or count > 1:
+    if owner.name in scope.names.bases or count > 1 or ANY in scope.names.stored:
         return None
     if count == 0:
         default = scope.names.fields.get(owner.name, {}).get(name)

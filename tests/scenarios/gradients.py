@@ -2041,6 +2041,86 @@ program
 """,
     ),
     *correct(
+        "flat bucket of gradients in another order, rolled back",
+        """
+mesh dp=2
+weight wa f32[4]
+weight wb f32[4]
+input  x f32[8,4] dp:S(0)
+loss   l f32[]
+program
+  ya = mul(x, wa)
+  yb = mul(ya, wb)
+  s = sum(yb)
+  l = all-reduce(s) over dp
+  dyb = backward s (grad(l))
+  dya, gb = backward yb (dyb)
+  _, ga = backward ya (dya)
+  ra = all-reduce(ga) over dp
+  rb = all-reduce(gb) over dp
+  f = cat([rb, ra], dim=0)
+  g = roll(f, shifts=4, dims=0)
+  da, db = split(g, 4, dim=0)
+  wa = sub(wa, da)
+  wb = sub(wb, db)
+""",
+    ),
+    *correct(
+        "flat bucket of gradients from the last to the first, and back",
+        """
+mesh dp=2
+weight wa f32[4]
+weight wb f32[4]
+input  x f32[8,4] dp:S(0)
+loss   l f32[]
+program
+  ya = mul(x, wa)
+  yb = mul(ya, wb)
+  s = sum(yb)
+  l = all-reduce(s) over dp
+  dyb = backward s (grad(l))
+  dya, gb = backward yb (dyb)
+  _, ga = backward ya (dya)
+  ra = all-reduce(ga) over dp
+  rb = all-reduce(gb) over dp
+  fa = flip(ra, dims=[0])
+  fb = flip(rb, dims=[0])
+  f = cat([fb, fa], dim=0)
+  g = flip(f, dims=[0])
+  da, db = split(g, 4, dim=0)
+  wa = sub(wa, da)
+  wb = sub(wb, db)
+""",
+    ),
+    *correct(
+        "state of the sums of gradients",
+        """
+mesh dp=2
+weight wa f32[4]
+weight wb f32[4]
+state n f32[2]
+input  x f32[8,4] dp:S(0)
+loss   l f32[]
+program
+  ya = mul(x, wa)
+  yb = mul(ya, wb)
+  s = sum(yb)
+  l = all-reduce(s) over dp
+  dyb = backward s (grad(l))
+  dya, gb = backward yb (dyb)
+  _, ga = backward ya (dya)
+  ra = all-reduce(ga) over dp
+  rb = all-reduce(gb) over dp
+  na: f32[] = sum(ra)
+  nb: f32[] = sum(rb)
+  n = stack([na, nb])
+  da = mul(ra, 0.1)
+  db = mul(rb, 0.1)
+  wa = sub(wa, da)
+  wb = sub(wb, db)
+""",
+    ),
+    *correct(
         "flat bucket of weights with the same gradient",
         """
 mesh dp=2

@@ -110,12 +110,13 @@ class _Sources:
             return []
         if start is not None:
             return [(place, operands[0], low + start, high + start)]
-        if has_trait(name, Trait.JOIN) and len(terms.shape[term]) == 1:
+        if has_trait(name, Trait.JOIN) and all(len(terms.shape[each]) == 1 for each in (term, *operands)):
             ends = accumulate(terms.shape[operand][0] for operand in operands)
             starts = [(end - terms.shape[each][0], end, each) for end, each in zip(ends, operands, strict=True)]
             cut = [(max(low, begin), min(high, end), begin, each) for begin, end, each in starts]
             return [(place + first - low, each, first - at, last - at) for first, last, at, each in cut if first < last]
-        if name in ("view", GRADIENT_SUM) or self._is_elementwise(term):
+        is_view = has_trait(name, Trait.VIEW) and not has_trait(name, Trait.TRANSPOSE)
+        if is_view or name == GRADIENT_SUM or self._is_elementwise(term):
             return [(place, operand, low, high) for operand in operands if prod(terms.shape[operand]) > 1]
         return None
 
@@ -124,4 +125,5 @@ class _Sources:
         terms, head, operands = self._terms, self._terms.keys[term], self._terms.operands[term]
         pattern = head[3] if len(head) == 5 and len(head[3]) > len(operands) else ()
         wide = [(dims, terms.shape[each]) for dims, each in zip(pattern, operands, strict=False) if prod(terms.shape[each]) > 1]
-        return bool(wide) and all(each == (pattern[len(operands)], terms.shape[term]) for each in wide)
+        alone = bool(wide) and not any(pattern[-3:])
+        return alone and all(each == (pattern[len(operands)], terms.shape[term]) for each in wide)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -163,6 +164,59 @@ def test_the_command_says_whether_it_fits(
     assert content["topologies"][0]["fit"]["fits"] is fits
     assert main(["topology", str(script), "--gpu", "80GB"]) == 0
     assert said in capsys.readouterr().out
+
+
+def judged(folder: Path, further: str, gpu: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    script = folder / "train.sh"
+    script.write_text(SCRIPT.format(further=further), encoding="utf-8")
+    assert main(["topology", str(script), "--gpu", gpu, "-o", "json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    jsonschema.validate(content, json.loads((data_path("schemas") / "topology.schema.json").read_text(encoding="utf-8")))
+    found: dict[str, Any] = content["topologies"][0]["fit"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("further", "gpu", "count"),
+    [
+        ("", "80GB", 3),
+        (" --tensor-model-parallel-size 2 --use-distributed-optimizer", "48GB", 2),
+        (" --tensor-model-parallel-size 4 --sequence-parallel", "24GB", 2),
+    ],
+)
+def test_what_is_said_to_make_it_fit_does(
+    further: str, gpu: str, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = judged(tmp_path, further, gpu, capsys)
+    assert (found["fits"], len(found["changes"])) == (False, count)
+    for change in found["changes"]:
+        changed = " ".join(name if value is True else f"{name} {value}" for name, value in change["settings"].items())
+        again = judged(tmp_path, f"{further} {changed}", gpu, capsys)
+        assert (again["fits"], again["needed"], again["changes"]) == (True, change["needed"], [])
+        assert (
+            main(["check", str(tmp_path / "train.sh"), "--select", "heads-not-divisible-by-tp,world-size-not-divisible"]) == 0
+        )
+        capsys.readouterr()
+
+
+def test_no_change_is_offered_that_breaks_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    further = " --tensor-model-parallel-size 2 --use-distributed-optimizer"
+    names = [
+        [name for change in judged(tmp_path, further + odd, "48GB", capsys)["changes"] for name in change["settings"]]
+        for odd in ("", " --seq-length 8190")
+    ]
+    assert ["--tensor-model-parallel-size" in each for each in names] == [True, False]
+
+
+def test_what_nothing_makes_fit_has_no_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(tmp_path, " --tensor-model-parallel-size 8", "1GB", capsys)["changes"] == []
+
+
+def test_a_change_is_shown_as_the_file_would_have_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(SCRIPT.format(further=" --tensor-model-parallel-size 4 --sequence-parallel"), encoding="utf-8")
+    assert main(["topology", str(script), "--gpu", "32GB"]) == 0
+    assert re.search(r"fits with +`--pipeline-model-parallel-size 2`: [\d.]+ GiB\n", capsys.readouterr().out)
 
 
 def test_an_unknown_accelerator_is_refused_with_what_to_give(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from functools import partial
 
 from tvlint import __version__
 from tvlint.cli.session import bare_project, colored, judging_one, note, outputs, refused, width, write
@@ -11,12 +11,11 @@ from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.topology import write as write_text
-from tvlint.run.judge.topology import topologies
+from tvlint.run.judge.topology import TopologyOf, topologies
 from tvlint.run.output.exit_code import CLEAN, NOTHING
 from tvlint.run.output.outputs import Output
 from tvlint.run.project.project_file import Project, ProjectError
 from tvlint.run.project.reading import read_document
-from tvlint.topology.fit import fit
 from tvlint.topology.known import Accelerator
 from tvlint.topology.of_plan import PlanTopology
 from tvlint.topology.topology import Topology
@@ -50,14 +49,16 @@ def _found(
         return document
     if document is None:
         return Problem("nothing that tvlint reads", Location(options.file))
-    found = topologies(document, options.world_size, settings)
-    if options.gpu is not None:
-        found = tuple(_judged(each, options.gpu) for each in found)
+    found = topologies(document, options.world_size, settings, _fitted(options.gpu))
     return len(found), {output: _written(found, output, options) for output in wanted if found or output.format == "json"}
 
 
-def _judged(found: Topology | PlanTopology, gpu: Accelerator) -> Topology | PlanTopology:
-    return found if isinstance(found, PlanTopology) else replace(found, fit=fit(found.memory, gpu, found.between))
+def _fitted(accelerator: Accelerator | None) -> TopologyOf | None:
+    if accelerator is None:
+        return None
+    from tvlint.run.judge.fitting import fitted
+
+    return partial(fitted, accelerator=accelerator)
 
 
 def _written(found: tuple[Topology | PlanTopology, ...], output: Output, options: argparse.Namespace) -> Escaped:

@@ -13,6 +13,14 @@ PARTS = ("weights", "gradients", "optimizer", "activations")
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """Settings with other values, as the file writes their names, and the bytes that the fullest rank then needs."""
+
+    settings: tuple[tuple[str, str | int | bool], ...]
+    needed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """The need of the pipeline stage that needs most, in bytes, against the memory of an accelerator.
 
@@ -25,6 +33,8 @@ class Fit:
     open: tuple[str, ...]
     most: int | None = None
     """The need with the largest vocabulary, where that is not known; `needed` is then that with the smallest."""
+    changes: tuple[Change, ...] = ()
+    """Of what does not fit, what makes it fit."""
 
     @property
     def fits(self) -> bool | None:

@@ -36,6 +36,7 @@ def _fit(found: Fit) -> dict[str, Any]:
         "neededAtMost": found.most,
         "unknownParts": list(found.open),
         "fits": found.fits,
+        "changes": [{"settings": dict(change.settings), "needed": change.needed} for change in found.changes],
     }
 
 

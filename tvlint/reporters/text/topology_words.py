@@ -9,6 +9,7 @@ from tvlint.ir.mesh import Mesh
 from tvlint.reporters.escape.visible import visible
 from tvlint.reporters.text.totals import counted
 from tvlint.topology import activations, optimizer, schedule
+from tvlint.topology.fit import Change
 from tvlint.topology.quantity import need
 from tvlint.topology.stages import Chunk
 from tvlint.topology.topology import Topology
@@ -167,7 +168,19 @@ def fitting(topology: Topology) -> list[tuple[str, str]]:
         left = f"{'at least ' if most else ''}{gibibytes(gpu.memory - (found.most or found.needed))}"
         return [("GPU memory", f"fits: {needs}; {left} GiB are left for buffers, which this estimate does not count")]
     over = f"{'at least ' if most else ''}{gibibytes(found.needed - gpu.memory)}"
-    return [("GPU memory", f"does not fit: {needs}, {over} GiB too much")]
+    return [("GPU memory", f"does not fit: {needs}, {over} GiB too much"), *map(_change, found.changes)]
+
+
+def _change(change: Change) -> tuple[str, str]:
+    """Return the row of a change that makes a configuration fit."""
+    flags = " ".join(_as_written(name, value) for name, value in change.settings)
+    return ("fits with", f"`{flags}`: {gibibytes(change.needed)} GiB")
+
+
+def _as_written(name: str, value: str | int | bool) -> str:
+    if name.startswith("-"):
+        return visible(name if value is True else f"{name} {value}")
+    return visible(f"{name}: {str(value).lower() if isinstance(value, bool) else value}")
 
 
 def chunk(held: Chunk) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,14 +26,16 @@ MEGATRON = "megatron-lm"
 PRIMUS = "primus"
 PARSER_NOTE = "what neither the file nor its presets set has the defaults of Megatron-LM's command line"
 NNSCALER = "nnscaler"
+TopologyOf = Callable[[Configuration], Topology | PlanTopology]
 
 
 def topologies(
-    document: Document, world_size: int | None = None, project: Project | None = None
+    document: Document, world_size: int | None = None, project: Project | None = None, of: TopologyOf | None = None
 ) -> tuple[Topology | PlanTopology, ...]:
     """Return the topology of every configuration of `document`, or of its plan.
 
     Where a configuration does not say how many ranks run, a comment of the file does, then `world_size`, then the project.
+    `of` gives the topology of one configuration.
     """
     if document.plan is not None:
         return (topology_of_plan(document.plan),)
@@ -42,7 +45,7 @@ def topologies(
     known = replace(known, world_size=world_size) if world_size is not None else known
     comments = stated(document.path)
     completed = (as_project_says(as_stated(found, comments), known) for found in document.configurations)
-    return tuple(map(configuration_topology, completed))
+    return tuple(map(of or configuration_topology, completed))
 
 
 def configuration_topology(configuration: Configuration) -> Topology | PlanTopology:

@@ -24,7 +24,10 @@ OF_REAL_NUMBERS = _TAKES_REAL | _TAKES_REAL_AMONG | {Trait.SOFTMAX}
 
 
 def expected_types(spec: OpSpec, bound: Bound | None, dtypes: Sequence[str], attributes: Mapping[str, Value]) -> str:
-    """Return what has to be of the types of the tensor operands, where they do not fit; empty where they do or are unknown."""
+    """Return what has to be of the types of the tensor operands, where they do not fit; empty where they do or are unknown.
+
+    Of a call that fits no signature, whole numbers and flags may be indices and masks beside real numbers.
+    """
     traits = spec.traits
     indices = () if bound is None else bound.indices
     masks = bound.zero_gradient if bound is not None and Trait.MASKING in traits else frozenset()
@@ -38,7 +41,8 @@ def expected_types(spec: OpSpec, bound: Bound | None, dtypes: Sequence[str], att
         if position in beside and dtypes[0] in _REAL and dtype not in ("", "bool", "float32", SOME_REAL, dtypes[0]):
             return f"operand {position} is a mask, which has to hold flags or numbers of {dtypes[0]}, and is {dtype}"
     numbers = [dtype for position, dtype in enumerate(dtypes) if position not in {*indices, *masks, *beside}]
-    return _of_one_type(spec, bound, numbers) or _of_numbers(traits, numbers, attributes)
+    surely = numbers if bound is not None else [dtype for dtype in numbers if dtype in (*_REAL, SOME_REAL)]
+    return _of_one_type(spec, bound, surely) or _of_numbers(traits, numbers, attributes)
 
 
 def _is_index(dtype: str, traits: Collection[Trait]) -> bool:

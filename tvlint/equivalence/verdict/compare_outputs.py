@@ -137,6 +137,9 @@ class Returned:
         value = values.as_multiple(value, term)
         if value.term != term or not value.leaves or not _is_own_mean(self.plan, value):
             return False
+        terms, pending = self.world.terms, (entry for leaf in value.leaves for entry in leaf.pending)
+        if not all(terms.averages(entry.origin, entry.number) for entry in pending):
+            return False
         axes = [axis.name for axis in self.plan.mesh.axes if axis.size > 1]
         for chosen in (some for count in range(1, len(axes) + 1) for some in combinations(axes, count)):
             total = self._put_together(rank, name, dict.fromkeys(chosen, "avg"))
@@ -210,7 +213,8 @@ def _wrong_output(world: World, plan: Plan, name: str, rank: int, term: int, val
 def incomplete_output(world: World, plan: Plan, name: str, rank: int, value: Value) -> Defect:
     """Return what is said of a returned value that is a sum over a part of the indices, or over one replica.
 
-    A mean over the rank's own part, of which nothing is declared, may be what the loop around the plan averages.
+    A mean over the rank's own part, or a sum divided by how many these are, of which nothing is declared, may be what the loop
+    around the plan averages.
     """
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
     partly = next((entry._replace(one_replica=False) for entry in pending if not _whole(entry)), pending[0])

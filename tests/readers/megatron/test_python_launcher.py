@@ -205,6 +205,32 @@ def test_a_default_is_what_is_launched_where_nothing_else_is_given(body: str, tm
     assert own.settings["tensor_model_parallel_size"].value == 3
 
 
+COMMAND = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --tensor-model-parallel-size "
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "os.system('@2')\n".replace("@", COMMAND.replace("py ", r"py \\\n  ")),
+        "tp = 2\nos.system(rf'''@{tp}''')\n".replace("@", COMMAND.replace("4 ", "4 \\\n  ")),
+        "tp = 2\nf.write(f'#!/bin/bash\\n@{tp}\\n')\n",
+        "path.write_text('@{tp}\\n'.format(tp=2))\n",
+        "def job(path, tp):\n    path.write_text(f'@{tp}\\n')\njob(here, 2)\n",
+        "text = '@%d\\n' % 2\nwith open('job.sh', 'w') as f:\n    f.write(text)\n",
+    ],
+)
+def test_commands_of_several_lines_and_of_written_scripts_are_followed(body: str, tmp_path: Path) -> None:
+    (own,) = read_program(tmp_path, body.replace("@", COMMAND))
+    names = ("tensor_model_parallel_size", "world_size", "num_layers")
+    assert [own.settings[name].value for name in names] == [2, 8, 4]
+
+
+@pytest.mark.parametrize("text", ["'@2 '", r"'@2 \\\n'", r"'@2 $MORE\n'", r"'@2 %s\n' % more"])
+def test_what_a_written_script_may_go_on_with_leaves_it_open(text: str, tmp_path: Path) -> None:
+    body = f"def f(more):\n    with open('job.sh', 'w') as f:\n        f.write({text.replace('@', COMMAND)})\n"
+    assert not any("world_size" in own.settings for own in read_program(tmp_path, body))
+
+
 PARSED = """
 import argparse
 def options():

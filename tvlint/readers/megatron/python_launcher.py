@@ -18,7 +18,7 @@ from tvlint.readers.languages import is_prose, is_test
 from tvlint.readers.megatron.invalid_options import listed_option_mistakes, option_mistakes
 from tvlint.readers.megatron.launch_script import distinct_cases, launched, of_lists
 from tvlint.readers.megatron.python.assignments import changed_in, of_module
-from tvlint.readers.megatron.python.commands import RUNNERS
+from tvlint.readers.megatron.python.commands import RUNNERS, is_write
 from tvlint.readers.megatron.python.names import Names, read_names
 from tvlint.readers.megatron.python.scope import FUNCTIONS, LEAVES, LOOPS, MOST_REPEATED, Function, Program
 from tvlint.readers.megatron.python.statements import MEANING, follow_function, follow_module
@@ -33,7 +33,9 @@ MOST_NODES = 100_000
 IMPORTS = re.compile(rb"^(?:import \w|from [\w.]+ import )", re.MULTILINE)
 LISTED = re.compile(rb"[\"']--(?:tensor|pipeline)-model-parallel-size[\"'],\s*(?:str\(|f?[\"'][^-\"'])")
 """An option that only Megatron has, in a list, with a value that is computed."""
-STARTS = re.compile(rb"\b(?:(?:create_)?subprocess|asyncio\.create_subprocess_\w+|os\.(?:system|popen|exec\w+))\b")
+STARTS = re.compile(
+    rb"\b(?:(?:create_)?subprocess|asyncio\.create_subprocess_\w+|os\.(?:system|popen|exec\w+))\b|\.write(?:_text)?\("
+)
 STARTED = re.compile(rb"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b|\bpretrain_\w+\.py\b")
 MOST_BRANCHES = 16
 LONGEST = 60
@@ -94,13 +96,13 @@ def _followed(source: Source, module: ast.Module) -> Document | None:
 
 
 def _launching(names: Names) -> frozenset[str]:
-    """Return the functions that start a command, or call one that does."""
+    """Return the functions that start a command, write a script, or call one that does."""
     called: dict[str, set[str]] = {}
     found = set[str]()
     for name, function in names.bodies.items():
         calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
         called[name] = {each.id for each in calls if isinstance(each, ast.Name)}
-        found |= {name} if any(names.dotted(each) in RUNNERS for each in calls) else set()
+        found |= {name} if any(names.dotted(each) in RUNNERS or is_write(each) for each in calls) else set()
     while more := {name for name, calls in called.items() if name not in found and calls & found}:
         found |= more
     return frozenset(found)

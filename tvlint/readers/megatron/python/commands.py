@@ -15,7 +15,7 @@ from tvlint.readers.megatron.python.names import CHANGES_NOTHING
 from tvlint.readers.megatron.python.scope import MOST_WITHIN, Scope
 from tvlint.readers.shell.lexer import commands_in
 from tvlint.readers.shell.state import Command
-from tvlint.readers.shell.values import Array, Gap, Item, Scalar, Value, Word
+from tvlint.readers.shell.values import Array, Gap, Item, Scalar, Text, Value, Word
 
 RUNNERS = frozenset(
     {
@@ -25,12 +25,19 @@ RUNNERS = frozenset(
     }
 )
 """The functions that start a command as it is given; others may add words to it."""
+WRITES = frozenset({"write", "write_text"})
+"""The methods that write a text to a file, which a shell may run."""
 WORD_BY_WORD = "asyncio.create_subprocess_exec"
 """The function that starts a command of which each argument is a word."""
 HARMLESS = frozenset({"argparse", "copy", "dataclasses", "json", "logging", "shlex", "textwrap", "typing", "warnings"})
 """Modules whose functions start nothing and leave lists as they are."""
 WITHIN = (ast.stmt, ast.ExceptHandler, ast.match_case)
 """Nodes of a statement that are no expressions of its own."""
+
+
+def is_write(function: ast.expr) -> bool:
+    """Return whether a function is one that writes a text to a file."""
+    return isinstance(function, ast.Attribute) and function.attr in WRITES
 
 
 def follow_calls(scope: Scope, statement: ast.stmt, is_sure: bool) -> None:
@@ -68,13 +75,17 @@ def _follow_call(scope: Scope, call: ast.Call, is_sure: bool) -> None:
     if _is_harmless(call.func, function):
         return
     is_method = of is not None and not function and not (isinstance(of, ast.Name) and of.id == "self")
+    is_written = is_method and is_write(call.func)
     listed = [ast.copy_location(ast.List(call.args, ast.Load()), call)] if function == WORD_BY_WORD else call.args
     for place, given in enumerate((*listed, *(keyword.value for keyword in call.keywords))):
         value = scope.value(given)
-        for words in () if followed or (is_method and isinstance(value, Scalar)) else _commands(value):
+        is_text_of_method = is_method and isinstance(value, Scalar)
+        for words in _written(value) if is_written else () if followed or is_text_of_method else _commands(value):
             launch = split_launch(words)
             if is_launch(words) and (launch.path or launch.program in SWIFT):
-                more = () if function in RUNNERS else (Gap("another function may add words", scope.span(call.func)),)
+                more = (
+                    () if function in RUNNERS or is_written else (Gap("another function may add words", scope.span(call.func)),)
+                )
                 scope.commands.append(Command((*words, *more), scope.span(given), {}))
                 scope.program.conditions[id(scope.commands[-1])] = scope.condition
         if (
@@ -125,3 +136,18 @@ def _commands(value: Value) -> list[tuple[Item, ...]]:
         return [value.items]
     texts = [item.pieces for item in value.items if isinstance(item, Word)] if isinstance(value, Array) else [value.pieces]
     return [words for pieces in texts for words in commands_in(pieces, lambda _: None)]
+
+
+def _written(value: Value) -> list[tuple[Item, ...]]:
+    """Return the commands of a text that is written to a file; only those of which each word is known in part, as lines that
+    are written later, or variables of the script, may hold the others.
+    """
+    if not isinstance(value, Scalar) or not value.pieces:
+        return []
+    last = value.pieces[-1]
+    is_ended = isinstance(last, Text) and last.text.endswith("\n") and not last.text.endswith("\\\n")
+    return [words for words in _commands(value) if is_ended and all(map(_is_known_in_part, words))]
+
+
+def _is_known_in_part(item: Item) -> bool:
+    return isinstance(item, Word) and any(isinstance(piece, Text) for piece in item.pieces)

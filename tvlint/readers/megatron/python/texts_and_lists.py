@@ -26,7 +26,8 @@ from tvlint.readers.shell.values import (
 )
 
 OPEN = re.compile(f"{PLACEHOLDER.pattern}|{DIRECTIVE.pattern}")
-CHUNK = re.compile(r"\s+|\S+")
+CHUNK = re.compile(r"(?P<blank>(?:\s|\\\n)+)|(?:(?!\\\n)\S)+")
+"""Blanks, with the ends of lines that a shell goes on after; or what stands between them."""
 QUOTED = re.compile(r"[\"'`$\\]")
 """What a shell that takes the text may read otherwise."""
 
@@ -50,11 +51,12 @@ def pieces_of(scope: Scope, node: ast.JoinedStr | ast.Constant, depth: int) -> I
     at = whole.start
     for part in node.values if isinstance(node, ast.JoinedStr) else [node]:
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            for chunk in CHUNK.findall(part.value):
-                found = scope.source.text.find(chunk, at, whole.end) if not chunk.isspace() else -1
+            for match in CHUNK.finditer(part.value):
+                chunk, is_blank = match[0], match["blank"] is not None
+                found = scope.source.text.find(chunk, at, whole.end) if not is_blank else -1
                 at = found + len(chunk) if found >= 0 else at
                 place = Span(scope.source, found, at) if found >= 0 else whole
-                if QUOTED.search(chunk):
+                if not is_blank and QUOTED.search(chunk):
                     yield Hole("not understood", place)
                 else:
                     yield from _with_placeholders(Text(chunk, place, exact=found >= 0))

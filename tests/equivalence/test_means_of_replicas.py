@@ -59,35 +59,6 @@ def test_a_wrong_bucket_is_refuted_beside_such_a_loss(before: str, after: str) -
     assert {reason.name for reason in verdict.reasons if reason.refutes} != {"own-mean-returned"}
 
 
-SUMMED = REFERENCE.replace("l: f32[] = mean(s)", "t: f32[] = sum(s)\n  l: f32[] = div(t, 6)")
-OWN = "mesh dp=2\n" + SUMMED.replace("x f32[6,4]", "x f32[6,4] dp:S(0)").replace("div(t, 6)", "div(t, 3)")
-
-
-@pytest.mark.parametrize(
-    ("returned", "how", "outcome"),
-    [
-        ("div(t, 3)", " by avg", Outcome.UNKNOWN),
-        ("div(t, 3)", "", Outcome.REFUTED),
-        ("div(t, 6)", "", Outcome.REFUTED),
-        ("div(t, 2)", " by avg", Outcome.REFUTED),
-        ("mul(t, 1)", " by avg", Outcome.REFUTED),
-    ],
-)
-def test_a_sum_over_the_rows_of_a_rank_may_be_averaged_where_it_is_divided_by_their_number(
-    returned: str, how: str, outcome: Outcome
-) -> None:
-    text = OWN.replace("div(t, 3)", returned) + f"end reduce-gradients w, v over dp{how}\n"
-    assert verdict_on(with_backward(text), with_backward(SUMMED)).outcome is outcome
-
-
-def test_a_part_of_a_sum_that_is_returned_is_refuted_beside_right_gradients() -> None:
-    reference = SUMMED.replace("div(t, 6)", "mul(t, 1)")
-    text = OWN.replace("div(t, 3)", "mul(t, 1)") + "end reduce-gradients w, v over dp\n"
-    verdict = verdict_on(with_backward(text), with_backward(reference))
-    assert verdict.outcome is Outcome.REFUTED
-    assert {reason.name for reason in verdict.reasons} == {"incomplete-output"}
-
-
 STATISTICS = """buffer w f32[8,8]
 buffer running f32[8]
 input x f32[8,8]

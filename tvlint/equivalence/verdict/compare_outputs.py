@@ -132,13 +132,10 @@ class Returned:
         they do not do so with tensors or with numbers that go on from those of the step before, as running statistics do.
         """
         values, value = self.world.values, self.derived.environments[rank][name]
-        if value is None or is_declared(self.plan, name) or not _is_number_of_step(self.world.terms, term):
+        if value is None or _is_declared(self.plan, name) or not _is_number_of_step(self.world.terms, term):
             return False
         value = values.as_multiple(value, term)
-        if value.term != term or not value.leaves or not _is_own_mean(self.plan, value):
-            return False
-        terms, pending = self.world.terms, (entry for leaf in value.leaves for entry in leaf.pending)
-        if not all(terms.averages(entry.origin, entry.number) for entry in pending):
+        if value.term != term or not value.leaves or not _is_own_mean(self.world, self.plan, value):
             return False
         axes = [axis.name for axis in self.plan.mesh.axes if axis.size > 1]
         for chosen in (some for count in range(1, len(axes) + 1) for some in combinations(axes, count)):
@@ -178,8 +175,7 @@ class Returned:
             return None
 
 
-def is_declared(plan: Plan, name: str) -> bool:
-    """Return whether the plan says how the ranks' values of a tensor belong together."""
+def _is_declared(plan: Plan, name: str) -> bool:
     tensor = plan.tensors.get(name)
     return tensor is not None and (tensor.placements is not None or tensor.region is not None or tensor.part != (0, 1))
 
@@ -213,31 +209,33 @@ def _wrong_output(world: World, plan: Plan, name: str, rank: int, term: int, val
 def incomplete_output(world: World, plan: Plan, name: str, rank: int, value: Value) -> Defect:
     """Return what is said of a returned value that is a sum over a part of the indices, or over one replica.
 
-    A mean over the rank's own part, or a sum divided by how many these are, of which nothing is declared, may be what the loop
-    around the plan averages.
+    A mean over the rank's own part, of which nothing is declared, may be what the loop around the plan averages.
     """
     pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
     partly = next((entry._replace(one_replica=False) for entry in pending if not _whole(entry)), pending[0])
     lacks = scope_of(partly._replace(one_micro_batch=False))
-    if not is_declared(plan, name) and _is_own_mean(plan, value):
+    if not _is_declared(plan, name) and _is_own_mean(world, plan, value):
         text = f"`{name}`, returned on {{ranks}}, is the mean of their own part of the batch, and is not declared to be one"
         return Defect("own-mean-returned", False, text, rank, fix=Declare(name))
     text = f"`{name}`, returned on {{ranks}}, is a partial sum, {lacks}"
     return Defect("incomplete-output", True, text, rank, fix=Declare(name))
 
 
-def _is_own_mean(plan: Plan, value: Value) -> bool:
-    """Return whether each addend is a mean over the indices that the rank has of it, in however many pieces: of these alone it
-    is as much as the reference's is of all.
-    """
+def _is_own_mean(world: World, plan: Plan, value: Value) -> bool:
+    """Return whether each addend is a mean over the indices that the rank has of it, in however many pieces."""
     shares: dict[int, Fraction] = {}
     for leaf in value.leaves:
-        shares[leaf.token] = shares.get(leaf.token, Fraction(0)) + _share_of_own_mean(plan, leaf)
+        share = _share_of_own_mean(world, plan, leaf)
+        if share is None:
+            return False
+        shares[leaf.token] = shares.get(leaf.token, Fraction(0)) + share
     return all(share == 1 for share in shares.values())
 
 
-def _share_of_own_mean(plan: Plan, leaf: Leaf) -> Fraction:
-    """Return how much of a mean over what the rank has the addend is; one for a sum that is divided by how many these are."""
+def _share_of_own_mean(world: World, plan: Plan, leaf: Leaf) -> Fraction | None:
+    """Return how much of a mean over what the rank has the addend is; None where it is no mean."""
+    if not all(world.terms.averages(entry.origin, entry.number) for entry in leaf.pending):
+        return None
     share = Fraction(leaf.coefficient)
     for entry in leaf.pending:
         share *= Fraction(entry.high - entry.low, entry.size)

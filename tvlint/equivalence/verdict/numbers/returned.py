@@ -7,7 +7,6 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
-from tvlint.equivalence.verdict.compare_outputs import is_declared
 from tvlint.equivalence.verdict.numbers.closeness import is_close
 from tvlint.equivalence.verdict.pairing import Case, first_rank
 from tvlint.ir.placement import Partial
@@ -17,8 +16,7 @@ from tvlint.replay.run import Result
 
 
 def is_same_returned(case: Case, alone: Result, many: Result) -> bool:
-    """Return whether all ranks return what the reference does: the value, or their micro-batches' and replicas' parts of it, or
-    numbers of which nothing is declared and whose average it is, as the loop around the plan may take it.
+    """Return whether all ranks return what the reference does: the value, or their micro-batches' and replicas' parts of it.
 
     A plan that says of nothing that it returns it has nothing to compare.
     """
@@ -27,21 +25,17 @@ def is_same_returned(case: Case, alone: Result, many: Result) -> bool:
         return True
     right = _totals(case.reference, alone, first_rank(case.reference))
     shares = [Fraction(*pair) for pair in product((1, count), (1, case.reference_micro_batches))]
-    found = [_totals(parallel, many, rank) for rank in sorted({rank for rank, _, _ in many.returned})]
-    if any(len(totals) != len(right) for totals in found):
-        return False
-    open_ = not any(is_declared(parallel, name) for name in parallel.outputs)
-    for arrays, value in zip(zip(*found, strict=True), right, strict=True):
-        known = [array for array in arrays if array is not None and value is not None and array.shape == value.shape]
-        if value is None or len(known) < len(found):
+    ranks = {rank for rank, _, _ in many.returned}
+    for rank in ranks:
+        found = _totals(parallel, many, rank)
+        if len(found) != len(right):
             return False
-        ways = [known, [sum(known[1:], start=known[0]) / len(known)]] if open_ and value.size == 1 else [known]
-        size = float(abs(value).max(initial=0))
-        if not any(
-            all(any(is_close(array / float(share), value, size) for share in shares) for array in arrays) for arrays in ways
-        ):
-            return False
-    return bool(found)
+        for array, value in zip(found, right, strict=True):
+            if array is None or value is None or array.shape != value.shape:
+                return False
+            if not any(is_close(array / float(share), value, float(abs(value).max(initial=0))) for share in shares):
+                return False
+    return bool(ranks)
 
 
 def _totals(plan: Plan, many: Result, rank: int) -> list[Array | None]:

@@ -74,15 +74,28 @@ def parts_of(terms: Terms, term: int) -> list[tuple[int, ...]]:
 
 
 def split_runs(terms: Terms, term: int) -> frozenset[Pattern]:
-    """Return the dimensions in a row of a term that are parts of one dimension of something that it is made of."""
-    if term not in terms.runs:
-        counts = terms.keys[term][1] if terms.keys[term][0] == SPLIT else ()
-        found = {tuple(range(end - count, end)) for end, count in zip(accumulate(counts), counts, strict=True) if count > 1}
-        for operand, pattern in zip(terms.operands[term], _patterns(terms, term), strict=False):
-            runs = [tuple(pattern[dim] for dim in run) for run in split_runs(terms, operand)]
-            found.update(run for run in runs if min(run) >= 0)
-        terms.runs[term] = frozenset(found)
+    """Return the dimensions in a row of a term that are parts of one dimension of something that it is made of.
+
+    What a term is made of is asked first, without going into itself: a term is as deep as a plan is long.
+    """
+    left = [term]
+    while term not in terms.runs:
+        made_of = list(zip(terms.operands[left[-1]], _patterns(terms, left[-1]), strict=False))
+        if below := [operand for operand, _ in made_of if operand not in terms.runs]:
+            left += below
+        else:
+            last = left.pop()
+            terms.runs[last] = _runs_from(terms, last, made_of)
     return terms.runs[term]
+
+
+def _runs_from(terms: Terms, term: int, made_of: Iterable[tuple[int, Pattern]]) -> frozenset[Pattern]:
+    counts = terms.keys[term][1] if terms.keys[term][0] == SPLIT else ()
+    found = {tuple(range(end - count, end)) for end, count in zip(accumulate(counts), counts, strict=True) if count > 1}
+    for operand, pattern in made_of:
+        runs = [tuple(pattern[dim] for dim in run) for run in terms.runs[operand]]
+        found.update(run for run in runs if min(run) >= 0)
+    return frozenset(found)
 
 
 def _patterns(terms: Terms, term: int) -> list[Pattern]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from builders.page_examples import read_examples
 
 from tvlint.findings import Finding, NotEvaluated
 from tvlint.readers.read import read
+from tvlint.rule import RuleKind
 from tvlint.rulebook.evaluate import evaluate
 from tvlint.rulebook.pages import load_rules
 
@@ -15,10 +17,10 @@ MODEL = (
 )
 
 
-def judged(text: str) -> list[Finding | NotEvaluated]:
+def judged(text: str, repairs: bool = False) -> list[Finding | NotEvaluated]:
     document = read("train.sh", text.encode())
     assert document is not None
-    return [result for each in document.configurations for result in evaluate(each, RULES, repairs=False)]
+    return [result for each in document.configurations for result in evaluate(each, RULES, repairs=repairs)]
 
 
 def errors(text: str) -> dict[str, str]:
@@ -202,3 +204,26 @@ def test_a_launch_of_slime_is_known_by_its_options_and_trains_without_a_number_o
     command = f"ray job submit -- python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --num-rollout 30 {sizes}"
     assert errors(f"{command} --sequence-parallel\n") == {}
     assert errors(f"{command}\n").keys() == {"moe-tensor-parallel-without-sequence-parallel"}
+
+
+def _opened() -> list[tuple[str, str]]:
+    """Return the wrong launches of the rule pages, each with words at its end that are not known."""
+    pages = [(name, rule) for name, rule in sorted(RULES.items()) if rule.kind is RuleKind.CONFIG]
+    wrong = [(name, each) for name, rule in pages for each in read_examples(rule) if not each.valid and each.language == "sh"]
+    return [(name, each.text.rstrip() + " $MORE\n") for name, each in wrong]
+
+
+@pytest.mark.parametrize(("name", "text"), _opened(), ids=[name for name, _ in _opened()])
+def test_what_is_said_of_an_open_launch_has_no_gaps_and_a_help(name: str, text: str) -> None:
+    """Of several causes of which a page speaks, one that is not known is no reason to show nothing."""
+    for each in judged(text, repairs=True):
+        if isinstance(each, Finding) and each.severity.value == "error":
+            assert each.help, each
+            assert "?" not in each.message
+
+
+def test_the_cause_that_is_known_is_told_and_not_one_that_could_be() -> None:
+    flags = "--batch-invariant-mode --attention-backend flash --flash-attention-version 2"
+    opened = f"torchrun --nproc-per-node 8 pretrain_gpt.py {MODEL} {flags} $MORE\n"
+    said = errors(opened)["batch-invariant-without-flash-attention"]
+    assert said == "`--batch-invariant-mode` needs `--flash-attention-version 3` or 4"

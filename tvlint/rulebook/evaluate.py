@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tvlint.findings import Finding, NotEvaluated, Related, Severity
 from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON
@@ -13,7 +13,8 @@ from tvlint.ir.values import replace
 from tvlint.rule import Rule, RuleKind
 from tvlint.rulebook.as_written import as_written
 from tvlint.rulebook.judge import judge_all, version_range
-from tvlint.rulebook.language.expression import conjuncts, names, parse
+from tvlint.rulebook.language.evaluation import Result
+from tvlint.rulebook.language.expression import Expression, conjuncts, names, parse
 from tvlint.rulebook.language.functions import show
 from tvlint.rulebook.language.template import fill, fill_known
 from tvlint.rulebook.language.values import Values
@@ -89,10 +90,12 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
     given.sort(key=lambda setting: (setting.location.path != path, setting.name != blamed))
     location = given[0].location if given else _whole(values.configuration)
     related = tuple(Related(_stands(setting), setting.location) for setting in given[1:])
-    message = fill(rule.message, values.evaluate) + values.configuration.condition + unless
+    message = fill(rule.message, _shown(values)) + values.configuration.condition + unless
     help = fill_known(rule.help, values.evaluate)
     if repair:
         help = f"{help}; {repair}" if help else repair
+    elif not help:
+        help = fill_known(rule.help, _shown(values))
     severity = rule.severity
     framework = values.configuration.framework
     versions = version_range(rule, values.configuration) or ""
@@ -108,6 +111,27 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
         judged = f"judged as {framework}"
         help = f"{help} ({judged})" if help else judged
     return Finding(rule.name, severity, message, location, help, related, about=(), section=values.configuration.section)
+
+
+def _shown(values: Values) -> Callable[[Expression], Result]:
+    """Return how expressions are shown in the text of what is surely broken.
+
+    Of several causes the first that is known is told; what unknown words could give is taken as launches usually have it.
+    """
+    usual = Values(replace(values.configuration, supposed=True)) if values.configuration.elsewhere else values
+
+    def evaluate(expression: Expression) -> Result:
+        value, cause = values.evaluate(expression), expression
+        if not isinstance(value, Unknown):
+            return value
+        while isinstance(cause, ast.IfExp):
+            if values.evaluate(cause.test) is True:
+                return evaluate(cause.body)
+            cause = cause.orelse
+        value = usual.evaluate(expression)
+        return values.evaluate(cause) if isinstance(value, Unknown) else value
+
+    return evaluate
 
 
 def _refuses_options(rule: Rule) -> bool:

@@ -70,3 +70,42 @@ def test_an_override_needs_a_setting_of_the_composed_configuration(tmp_path: Pat
 )
 def test_what_is_not_known_of_the_configuration_refuses_nothing(tmp_path: Path, changed: dict[str, str]) -> None:
     assert refused(tmp_path, "python -m trainer.main actor.bach=8", FILES | changed) == []
+
+
+ENGINES = {
+    "trainer/config/ppo.yaml": "defaults:\n- engine: dp\n- actor@actor: ${engine}_actor\n- _self_\ntrainer:\n  nodes: 1\n",
+    "trainer/config/engine/dp.yaml": "# @package _global_\nengine: dp\n",
+    "trainer/config/engine/fast.yaml": "# @package _global_\nengine: fast\n",
+    "trainer/config/fast.yaml": "defaults:\n- ppo\n- override engine: fast\n- _self_\nkl: 0\n",
+    "trainer/config/own.yaml": "defaults:\n- ppo\n- _self_\nkl: 0\n",
+    "trainer/config/actor/dp_actor.yaml": "lr: 1\n",
+    "trainer/config/actor/fast_actor.yaml": "rate: 1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ("actor.lr=2 trainer.nodes=2", []),
+        ("actor.rate=2", ["`ppo.yaml` has no `actor.rate`"]),
+        ("engine=fast actor.rate=2 engine.x=1", []),
+        ("engine=fast actor.lr=2", ["`ppo.yaml` has no `actor.lr`"]),
+        ("actor@actor=fast_actor actor.lr=2", ["`ppo.yaml` has no `actor.lr`"]),
+        ("engine=$ENGINE actor.rate=2", []),
+        ("engine=gone actor.rate=2", []),
+        ("+engine=fast actor.rate=2", []),
+        ("engines=fast actor.rate=2", []),
+        ("--config-name=fast actor.rate=2 kl=1", []),
+        ("--config-name=fast actor.lr=2", ["`fast.yaml` has no `actor.lr`"]),
+        ("--config-name=own actor.lr=2 kl=1", []),
+        ("--config-name=own actor.rate=2", ["`own.yaml` has no `actor.rate`"]),
+    ],
+)
+def test_a_part_is_chosen_by_what_is_chosen_of_another(tmp_path: Path, overrides: str, expected: list[str]) -> None:
+    """verl names the parts of its actor, its critic and its reference after the engine."""
+    assert refused(tmp_path, f"python -m trainer.main {overrides}", FILES | ENGINES) == expected
+
+
+def test_a_choice_that_no_file_makes_is_none(tmp_path: Path) -> None:
+    changed = ENGINES | {"trainer/config/ppo.yaml": "defaults:\n- actor@actor: ${engine}_actor\n- _self_\n"}
+    assert refused(tmp_path, "python -m trainer.main actor.bach=8", FILES | changed) == []

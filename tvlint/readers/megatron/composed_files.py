@@ -45,6 +45,8 @@ class Composing:
     """What outer files choose of a group: by its folder and its package as written, empty where none is."""
     overridden: set[tuple[str, str]] = field(default_factory=set)
     """The groups of which an override was taken."""
+    choices: dict[str, str] = field(default_factory=dict)
+    """What is chosen of groups without a package, by their names, which other choices may be made of."""
     searched: tuple[str, ...] = ()
     """Further folders in which parts are looked for."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tvlint.checkout.opening import real_path
+from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, replace
 from tvlint.readers.document import ReadError
@@ -35,6 +36,8 @@ FOLDERS = ("hydra", "searchpath")
 FOLDER = Pattern(r"(?P<kind>file|pkg)://(?P<path>[\w./-]+)")
 NAME = Pattern(r"(?P<absolute>/?)(?P<group>(?:\.{1,2}|[\w.-]+)(?:/(?:\.\.|[\w.-]+))*)(?:@(?P<package>[\w.]+))?")
 OPTION = Pattern(r"[\w.-]+(?:/[\w.-]+)*")
+CHOICE = Pattern(r"\$\{(\w+)\}")
+"""The option that is chosen of another group, as a part of the name of an option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +88,15 @@ def composed_alone(known: Composing, path: str, root: YamlMapping) -> YamlMappin
     return found if isinstance(found, YamlMapping) else None
 
 
-def composed_wholly(path: str) -> YamlMapping | None:
-    """Return the configuration that the file at `path` is when composed; None where a part of it is not known."""
+def composed_wholly(path: str, chosen: Mapping[str, str]) -> YamlMapping | None:
+    """Return the configuration that the file at `path` is when composed; None where a part of it is not known.
+
+    `chosen` is what a command line chooses of groups, by their names and packages as Hydra writes them (`db@backup`).
+    """
     known = composing(path)
+    for name, option in chosen.items():
+        group, _, package = name.partition("@")
+        known.overrides[os.path.normpath(os.path.join(known.folder, group)), package] = YamlScalar(option, True, Location(path))
     try:
         read = content_of(replace(known, open=[]), path)
     except (Uncertain, ReadError):
@@ -96,6 +105,18 @@ def composed_wholly(path: str) -> YamlMapping | None:
         return None
     found = composed_alone(known, path, read[0]) if is_composed(read[0]) else read[0]
     return None if known.missing else found
+
+
+def groups_of(path: str) -> frozenset[str]:
+    """Return the groups of which the file at `path` chooses parts, each with its package as written."""
+    known = composing(path)
+    try:
+        read = content_of(replace(known, open=[]), path)
+        listed = [value for key, value in merged(read[0], known.visits) if key.text == KEY] if read is not None else []
+        parts = [part for each in listed for part in _parts(each, topmost=True)[0]]
+    except (Uncertain, ReadError):
+        return frozenset()
+    return frozenset(f"{part.file}@{part.written}" if part.written else part.file for part in parts if part.options is not None)
 
 
 def _folders(known: Composing, root: YamlMapping) -> Iterator[str]:
@@ -132,6 +153,8 @@ def _composed(known: Composing, path: str, root: YamlMapping, package: tuple[str
     for part in parts:
         if part.overrides and part.options is not None:
             known.overrides.setdefault(_group(known, folder, part), part.options)
+    if not base:
+        known.choices = {**dict(_choices(known, folder, parts)), **known.choices}
     found: YamlNode | None = None
     for number, part in enumerate(parts):
         if number == place:
@@ -144,6 +167,14 @@ def _composed(known: Composing, path: str, root: YamlMapping, package: tuple[str
             mine = doubted(mine, missing, known.visits)
         return joined(found, mine, known.visits, settled=False)
     return found if place < len(parts) and found is not None else joined(found, mine, known.visits)
+
+
+def _choices(known: Composing, folder: str, parts: list[Part]) -> Iterator[tuple[str, str]]:
+    """Yield what is chosen of each group of a file that has no package of its own."""
+    for part in parts:
+        option = known.overrides.get(_group(known, folder, part), part.options)
+        if isinstance(option, YamlScalar) and not part.written:
+            yield part.file, option.text
 
 
 def _group(known: Composing, folder: str, part: Part) -> tuple[str, str]:
@@ -164,9 +195,10 @@ def _options(known: Composing, folder: str, part: Part) -> Iterator[str]:
     if isinstance(chosen, YamlScalar) and chosen.plain and chosen.text in ("null", "~", ""):
         return
     for option in chosen.items if isinstance(chosen, YamlSequence) else (chosen,):
-        if not isinstance(option, YamlScalar) or not OPTION.fullmatch(option.text):
+        name = CHOICE.sub(lambda match: known.choices.get(match[1], "$"), option.text) if isinstance(option, YamlScalar) else ""
+        if not OPTION.fullmatch(name):
             raise Uncertain
-        yield f"{part.file}/{option.text.removesuffix('.yaml')}"
+        yield f"{part.file}/{name.removesuffix('.yaml')}"
 
 
 def _with_part(

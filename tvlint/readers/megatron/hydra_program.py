@@ -12,7 +12,7 @@ from tvlint.ir.configuration import Setting, Unknown
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
 from tvlint.readers.document import ReadError
-from tvlint.readers.megatron.hydra_defaults import composed_wholly
+from tvlint.readers.megatron.hydra_defaults import composed_wholly, groups_of
 from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.parser_source import LARGEST, source_of_program
 from tvlint.readers.megatron.unknown_options import distance
@@ -62,8 +62,8 @@ def composed_for(words: Sequence[Item], script: str) -> Composed | None:
         return None
     folder, name = ({**stated, **chosen}.get(each, "") for each in ("config_path", "config_name"))
     path = os.path.normpath(os.path.join(os.path.dirname(source), folder, f"{name.removesuffix('.yaml')}.yaml"))
-    root = _root_of(path) if name and is_file(path) else None
-    return Composed(path, root) if root is not None and not _chooses_parts(launch.arguments, root) else None
+    root = _composed(path, launch.arguments) if name and is_file(path) else None
+    return Composed(path, root) if root is not None else None
 
 
 def starts_from_package(words: Sequence[Item], script: str) -> bool:
@@ -142,10 +142,36 @@ def _stated(source: str, checkout: str) -> Mapping[str, str] | None:
     return {name.decode(): value.decode() for name, value in GIVEN.findall(calls[0])} if len(calls) == 1 else None
 
 
+def _composed(path: str, arguments: Sequence[Item]) -> YamlMapping | None:
+    """Return what the file at `path` is composed of with the parts that the arguments choose; None where that is not known."""
+    root = _root_of(path, ())
+    if root is None or any(not isinstance(item, (Word, Gap)) for item in arguments):
+        return None
+    keys = {key.text for key, _ in root.entries if isinstance(key, YamlScalar)}
+    groups = _groups_of(path)
+    chosen: dict[str, str] = {}
+    for item in arguments:
+        match = GROUP.match(leading_text(item.pieces)) if isinstance(item, Word) else None
+        if match is None or not isinstance(item, Word):
+            continue
+        name = match[0].removesuffix("=")
+        option = known_text(after(item.pieces, match.end()))
+        if name in groups and option is not None:
+            chosen[name] = option
+        elif name.lstrip("+") in groups or name.lstrip("+") not in keys:
+            return None
+    return _root_of(path, tuple(chosen.items())) if chosen else root
+
+
 @kept
-def _root_of(path: str) -> YamlMapping | None:
+def _groups_of(path: str) -> frozenset[str]:
+    return groups_of(path)
+
+
+@kept
+def _root_of(path: str, chosen: tuple[tuple[str, str], ...]) -> YamlMapping | None:
     try:
-        return composed_wholly(path)
+        return composed_wholly(path, dict(chosen))
     except ReadError:
         return None
 
@@ -169,15 +195,6 @@ def _chosen(arguments: Sequence[Item]) -> dict[str, str] | None:
         elif flag in CHOOSES:
             waiting = CHOOSES[flag]
     return found
-
-
-def _chooses_parts(arguments: Sequence[Item], root: YamlMapping) -> bool:
-    """Return whether a word may choose another part of the configuration than its files do."""
-    keys = {key.text for key, _ in root.entries if isinstance(key, YamlScalar)}
-    texts = (leading_text(item.pieces) for item in arguments if isinstance(item, Word))
-    return any(GROUP.match(text) and text.partition("=")[0].lstrip("+") not in keys for text in texts) or any(
-        not isinstance(item, (Word, Gap)) for item in arguments
-    )
 
 
 def _depth(root: YamlMapping, names: Sequence[str], visits: Visits) -> tuple[int, tuple[str, ...] | None]:

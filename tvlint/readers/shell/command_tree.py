@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 QUOTES = frozenset({"string", "raw_string", "ansi_c_string"})
+PASSED_TO_NOTHING = frozenset({"comment", "heredoc_body", "raw_string", "ansi_c_string"})
 
 
 def quoted_lines(path: str, text: str, numbers: Iterable[int]) -> frozenset[int]:
@@ -57,6 +58,27 @@ class CommandTree:
         """Return whether the bytes are the expansion of a variable, to which blanks before it may belong."""
         node = self.root.descendant_for_byte_range(start, end)
         return node is not None and node.type in ("simple_expansion", "expansion")
+
+    def around(self, last: int, start: int) -> tuple[str, str]:
+        """Return whether the byte stands in a `command`, behind its last word, in an `array` or in a `string` in double quotes,
+        and the variable that the string is the value of; empty texts where its words are passed to nothing.
+
+        `last` is the byte before it that is no blank: a backslash before a line end is a part of nothing.
+        """
+        place = bisect(self.wrong, start, key=lambda each: each[0])
+        node = self.root.descendant_for_byte_range(last, last + 1)
+        if place and start < self.wrong[place - 1][1]:
+            return "", ""
+        is_quoted = False
+        while node is not None and node.type not in PASSED_TO_NOTHING:
+            is_quoted = is_quoted or (node.type == "string" and node.end_byte > start)
+            if node.type == "variable_assignment" and is_quoted:
+                name = node.child_by_field_name("name")
+                return ("string", name.text.decode()) if name is not None and name.text is not None else ("", "")
+            if node.type in ("command", "array"):
+                return ("", "") if is_quoted else (node.type, "")
+            node = node.parent
+        return "", ""
 
     def is_quoted(self, start: int) -> bool:
         """Return whether the byte stands in quotes or in a here-document, where nothing is a comment."""

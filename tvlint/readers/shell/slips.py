@@ -14,8 +14,16 @@ from tvlint.readers.shell.evaluate import Evaluation
 from tvlint.readers.shell.values import Array, Source, Span, Word, leading_text, location_of, span_of_bytes
 from tvlint.readers.shell.variable_slips import LONGEST, MOST, variable_slips
 
-OPTION = Pattern(rb"^[ \t]*(--[A-Za-z][\w-]*)", re.MULTILINE)
-"""A line that begins with an option; most such lines go on with a command."""
+OPTION = Pattern(
+    rb"^[ \t]*(--[A-Za-z][\w-]*|--(?=[ \t])|\+{0,2}[A-Za-z_]\w*(?:\.\w+)+(?==)|\"?\$\{?(?P<name>\w+)(?:\[@\])?\}?\"?(?=\s))",
+    re.MULTILINE,
+)
+"""A line that begins with an option, an override, a list, or what ends the options of a launcher; most go on with a command."""
+SPACE = Pattern(
+    rb"(?P<last>[^\s\\])[ \t]*(?P<place>\\[ \t]+)\n"
+    rb"(?=[ \t]*(?P<lost>--?[A-Za-z][\w-]*|--(?=[ \t])|\"?\$[{\w][\w@\[\]}]*|\+{0,2}[A-Za-z_]\w*(?:\.\w+)+(?==)))"
+)
+"""A backslash that joins no lines, for the blanks after it, before one that goes on with words of a command."""
 EXPANSION = Pattern(rb"\$(?:(\w+)|\{(\w+)\})")
 CONTINUED = Pattern(r"\\[ \t]+\Z")
 COMMENT = Pattern(r"(?:.*[ \t])?#")
@@ -29,6 +37,7 @@ def slips(evaluation: Evaluation, launches: Iterable[Span], starts_some: bool) -
     Where the script `starts_some` program with options, it counts which lists of options are passed to none.
     """
     commands = CommandTree(evaluation.syntax.tree(evaluation.source).root_node)
+    yield from _spaces(evaluation, commands)
     yield from _cut_off(evaluation, commands)
     yield from variable_slips(evaluation, commands, starts_some)
     lists = any(isinstance(value, Array) for value in evaluation.variables.values())
@@ -37,21 +46,38 @@ def slips(evaluation: Evaluation, launches: Iterable[Span], starts_some: bool) -
             yield from _first_words(evaluation, commands, launch)
 
 
+def _spaces(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding]:
+    """Yield a finding for each backslash with blanks after it, in a command or in a text that is expanded to words of one."""
+    source = evaluation.source
+    for match in islice(SPACE.finditer(source.data), MOST):
+        kind, variable = commands.around(match.start("last"), match.start("place"))
+        if not kind or (variable and not (match["lost"].startswith(b"-") and _is_split(source.data, variable))):
+            continue
+        place = location_of(span_of_bytes(source, *match.span("place")))
+        lost = match["lost"].decode()[:LONGEST].strip('"')
+        message = f"the command ends here: a space stands after the backslash, so `{lost}` is not passed"
+        if kind != "command":
+            message = "a space stands after the backslash, and what is passed is no option"
+        fix = Fix("remove the space", (Edit(place, "\\"),), is_safe=True)
+        yield Finding("space-after-backslash", Severity.ERROR, message, place, "remove the space", fixes=(fix,))
+
+
+def _is_split(data: bytes, name: str) -> bool:
+    """Return whether the script expands the variable without quotes, which makes words of its text."""
+    return re.search(rb"(?<![\"\w\\])\$(?:" + name.encode() + rb"\b|\{" + name.encode() + rb"\})", data) is not None
+
+
 def _cut_off(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding]:
     source = evaluation.source
     begun = (match for match in OPTION.finditer(source.data) if not _is_joined(source.data, match.start()))
     for match in islice(begun, MOST):
-        if commands.command(match.start(1)) is None:
+        if commands.command(match.start(1)) is None or not _is_lost(match["name"], evaluation):
             continue
         lost = span_of_bytes(source, *match.span(1))
         option = match[1].decode()[:LONGEST]
         before = _line_before(source, lost)
         text = source.text[before.start : before.end]
-        if (space := CONTINUED.search(text)) is not None:
-            place = location_of(Span(source, before.start + space.start(), before.end))
-            message = f"the command ends here: a space stands after the backslash, so `{option}` is not passed"
-            fix = Fix("remove the space", (Edit(place, "\\"),), is_safe=True)
-            yield Finding("space-after-backslash", Severity.ERROR, message, place, "remove the space", fixes=(fix,))
+        if CONTINUED.search(text) is not None:
             continue
         message = f"`{option}` is run as a command: the command before it has ended"
         help = "end each line but the last in a backslash, and put comments and empty lines elsewhere"
@@ -64,6 +90,18 @@ def _cut_off(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding]
             end = Span(source, before.start + len(text.rstrip()), before.start + len(text.rstrip()))
             fixes = (Fix("end the line before in a backslash", (Edit(location_of(end), " \\"),)),)
         yield Finding("option-run-as-command", Severity.ERROR, message, location_of(lost), help, fixes=fixes)
+
+
+def _is_lost(name: bytes | None, evaluation: Evaluation) -> bool:
+    """Return whether a line begins with an option, where it begins with a variable that is set once."""
+    if name is None:
+        return True
+    value = evaluation.variables.get(name.decode())
+    if value is None or len(re.findall(rb"\b" + name + rb"=", evaluation.source.data)) != 1:
+        return False
+    if isinstance(value, Array):
+        return bool(value.items) and _is_option(value.items[0])
+    return leading_text(value.pieces).lstrip().startswith("--")
 
 
 def _is_joined(data: bytes, start: int) -> bool:

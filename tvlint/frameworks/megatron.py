@@ -115,6 +115,11 @@ def flags() -> tuple[str, ...]:
     return tuple(_by_flag())
 
 
+def fork_flags() -> frozenset[str]:
+    """Every flag of a fork of Megatron, of a framework around it or of a release before the present one."""
+    return _of_forks()
+
+
 def hyphens(flag: str) -> str:
     """`flag` as the parser spells most: two hyphens, then words joined with hyphens."""
     return flag[:2] + flag[2:].replace("_", "-")

@@ -651,3 +651,44 @@ def test_ms_swift_takes_no_word_for_an_integer(tmp_path: Path, words: str, count
     document = read(str(tmp_path / "sft.sh"))
     assert document is not None
     assert [finding.rule for finding in document.findings] == ["option-value-not-a-number"] * count
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("--kl-los-coef", "--kl-loss-coef"),
+        ("--evaltop-p", "--eval-top-p"),
+        ("--rollout-mx-response-len", "--rollout-max-response-len"),
+        ("--top-loss-coef", ""),
+        ("--eval-top-k", ""),
+        ("--kl-loss-coefs", "--kl-loss-coef"),
+        ("--rollout-maxs-response-len", ""),
+    ],
+)
+def test_a_word_that_no_option_has_is_a_slip_of_a_letter(written: str, meant: str, tmp_path: Path) -> None:
+    """The source of the program names its own options, and not those of the frameworks that it imports."""
+    own = "".join(
+        f"    parser.add_argument('{each}')\n" for each in ("--kl-loss-coef", "--eval-top-p", "--rollout-max-response-len")
+    )
+    program = f"{OPEN}def own(parser):\n{own}    return parser\nparse(own)\n"
+    script = checkout(tmp_path, program=program)
+    script.write_text(f"python pretrain_mine.py --tensor-model-parallel-size 2 {SIZES} --eval-top-p 1 {written} 1\n")
+    (tmp_path / "pretrain_mine.py").write_text(program)
+    assert [help for _, _, help in findings(script)] == [f"did you mean `{meant}`?"] * bool(meant)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("--trian_iters", "--train_iters"),
+        ("--no_loadrng", "--no_load_rng"),
+        ("--train-iters", ""),
+        ("--train_item", ""),
+        ("--num_iter", ""),
+    ],
+)
+def test_ms_swift_has_no_option_with_a_word_of_none(written: str, meant: str, tmp_path: Path) -> None:
+    script = tmp_path / "sft.sh"
+    script.write_text(f"NPROC_PER_NODE=8 megatron sft --tensor_model_parallel_size 4 --micro_batch_size 1 {written} 1\n")
+    expected = [("misspelled-option", f"ms-swift has no option `{written}`", f"did you mean `{meant}`?")]
+    assert findings(script) == expected * bool(meant)

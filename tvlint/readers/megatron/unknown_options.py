@@ -9,7 +9,17 @@ from functools import cache, lru_cache
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.kin import parses_like_megatron
-from tvlint.frameworks.megatron import flags, hyphens, is_flag, is_of_fork, is_option, later_names, option, option_of
+from tvlint.frameworks.megatron import (
+    flags,
+    fork_flags,
+    hyphens,
+    is_flag,
+    is_of_fork,
+    is_option,
+    later_names,
+    option,
+    option_of,
+)
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
@@ -50,6 +60,8 @@ FILLER = frozenset({"model", "size", "degree", "use", "enable"})
 """Words that an option is often remembered with or without."""
 SURELY_LONG = 8
 """A longer name that Megatron has with two hyphens is, with one, no short option of any program."""
+SHORTEST = 10
+"""No shorter option is taken for another one."""
 STEM = 4
 """Letters by which a word is known: `embedding` and `embeddings`, `grad` and `gradient`."""
 NOTHING_ALIKE = "remove it, or have the program take it"
@@ -191,7 +203,7 @@ def unknown_options(
         word = _renamed(flag, parser.naming) if parser is not None and parser.is_own else ""
         if not word and (is_flag(flag) or is_of_fork(flag)):
             continue
-        word = word or (_slip(flag, parser) if parser is not None and parser.is_own else "")
+        word = word or (_slip(flag, parser.naming) if parser is not None and parser.is_own else "")
         if word:
             yield _finding(setting, f"`{name}`", word)
             continue
@@ -200,13 +212,14 @@ def unknown_options(
             other = _elsewhere(flag) or _longer_by_a_word(flag)
             is_sure = known == "source" or other in SIZES or (other == _elsewhere(flag) and OF_MEGATRON.fullmatch(name))
             meant = other if is_sure else ""
-        if meant not in SIZES and _family(flag) in families:
+        near = _slip_of_swift(flag) if program in SWIFT else ""
+        if not near and meant not in SIZES and _family(flag) in families:
             continue
-        near = "" if is_option(flag) else _spelled_like(flag, _option_near(hyphens(flag), known))
+        near = near or ("" if is_option(flag) else _spelled_like(flag, _option_near(hyphens(flag), known)))
         if near.startswith(flag) and not OF_MEGATRON.fullmatch(name):
             continue
         if near:
-            message = f"Megatron has no option `{flag[:LONGEST]}`"
+            message = f"{'ms-swift' if program in SWIFT else 'Megatron'} has no option `{flag[:LONGEST]}`"
             severity = Severity.NOTE if known == "fork" else Severity.ERROR
             help = f"did you mean `{near}`?"
             yield Finding("misspelled-option", severity, message, setting.name_location, help, fixes=(_fix(setting, near),))
@@ -442,12 +455,46 @@ def _spelled_like(flag: str, near: str) -> str:
     return near[:2] + near[2:].replace("-", "_") if "_" in flag and "-" not in flag[2:] else near
 
 
-def _slip(flag: str, parser: ParserSource) -> str:
-    """Return the option that the source of the program names and that the flag is, but for how its words are joined, or for one
-    letter of a word that is long enough to be no other one.
+def _slip(flag: str, known: Iterable[str]) -> str:
+    """Return the option that a program names and that the flag is, but for how its words are joined, or for one letter of a
+    word that is long enough to be no other one, or that no option has.
     """
-    near = _joined(flag, parser.naming) or _neighbour(flag, LONGER["source"][1], LONGEST + 1, parser.naming)
-    return near if all(len(word) >= STEM and word.isalpha() for word in _words(flag) ^ _words(near)) else ""
+    flags_known = frozenset(known)
+    near = _joined(flag, flags_known) or _no_word_slip(flag, flags_known)
+    near = near or _neighbour(flag, LONGER["source"][1], LONGEST + 1, flags_known)
+    return (
+        near if all(len(word) >= STEM and word.isalpha() for word in _words(flag) ^ _words(near)) or _is_new(flag, near) else ""
+    )
+
+
+def _no_word_slip(flag: str, known: frozenset[str]) -> str:
+    """Return the option that the flag is, but for one letter or for a blank, which makes a word that no option has."""
+    letters = _letters(flag)
+    near = next((name for name in known if _letters(name) == letters), "") or _neighbour(flag, SHORTEST, LONGEST + 1, known)
+    return near if _is_new(flag, near) else ""
+
+
+def _is_new(flag: str, near: str) -> bool:
+    """Return whether the flag differs from the option in words that no option of Megatron or of a fork has; not in a plural."""
+    words, meant = _words(flag) - _words(near), _words(near) - _words(flag)
+    is_other = words.isdisjoint(_vocabulary()) and words.isdisjoint(f"{word}s" for word in meant)
+    return bool(near and words) and is_other and all(word.isalpha() for word in words | meant) and max(map(len, meant)) > 2
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    return frozenset(word for name in (*flags(), *fork_flags()) for word in _words(name))
+
+
+def _slip_of_swift(flag: str) -> str:
+    """Return the option of ms-swift that the flag is, but for a word that no option has; it takes hyphens for underscores."""
+    name = hyphens(flag)
+    return "" if name in _of_swift() else _spelled_like(flag, _no_word_slip(name, _of_swift()))
+
+
+@cache
+def _of_swift() -> frozenset[str]:
+    return frozenset(map(hyphens, (*flags(), *fork_flags())))
 
 
 def _renamed(flag: str, known: Container[str]) -> str:

@@ -274,6 +274,30 @@ program pp=1
         ),
     ),
     *variants(
+        "clipping by the mean of a norm with itself",
+        CLIPPED.replace("root = sqrt(t)", "n0 = sqrt(t)\n  n1 = add(n0, n0)\n  root = div(n1, 2)"),
+        ("a sum in place of the mean", "clipped-by-other-gradients", [("root = div(n1, 2)", "root = identity(n1)")]),
+    ),
+    *correct(
+        "clipping by a norm that something is added to and taken from",
+        CLIPPED.replace("root = sqrt(t)", "n0 = sqrt(t)\n  n1 = add(n0, qn)\n  root = sub(n1, qn)"),
+    ),
+    *correct(
+        "clipping by shares that every rank adds of what all hold",
+        CLIPPED.replace("one = add(qa, qb)", "some = add(qa, qb)\n  share = div(qn, 2)\n  one = add(some, share)").replace(
+            "t = add(both, qn)", "t = identity(both)"
+        ),
+    ),
+    *variants(
+        "clipping by a norm of gradients of a loss with a scale",
+        CLIPPED.replace("root = sqrt(t)", "n0 = sqrt(t)\n  root = div(n0, 64)"),
+        (
+            "a gradient that is counted twice",
+            "clipped-by-other-gradients",
+            [("t = add(both, qn)", "t2 = add(both, qn)\n  t = add(t2, qn)")],
+        ),
+    ),
+    *variants(
         "clipping by the norm of all pipeline stages",
         STAGES,
         ("each by the norm of its own", "clipped-by-other-gradients", [("t = all-reduce(s) over pp", "t = identity(s)")]),

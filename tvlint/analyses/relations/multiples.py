@@ -123,21 +123,21 @@ def unchanged(terms: Terms, term: int) -> int:
     """Return the value that the term is a multiple of, by constants or by a number that the run computes, in whatever shape or
     part.
     """
-    return numbered(terms, term)[0]
+    return numbered(terms, term)[1]
 
 
-def numbered(terms: Terms, term: int) -> tuple[int, tuple[int, ...]]:
-    """Return the value that the term is a multiple of, as `unchanged` does, and the numbers of the run that scale it."""
-    numbers: list[int] = []
+def numbered(terms: Terms, term: int) -> tuple[Fraction, int, tuple[int, ...]]:
+    """Return by which constants and of what the term is a multiple, as `unchanged` does, and which numbers of the run scale it."""
+    factor, numbers = Fraction(1), list[int]()
     while True:
         kept, by_number = _kept(terms, term), _of_number(terms, term)
         if kept is not None:
-            term = kept[1]
+            factor, term = factor * kept[0], kept[1]
         elif by_number is not None:
             numbers += [operand for operand in terms.operands[term] if operand != by_number[0]]
             term = by_number[0]
         else:
-            return term, tuple(numbers)
+            return factor, term, tuple(numbers)
 
 
 def _piece(terms: Terms, term: int, whole: int) -> tuple[Fraction, int]:

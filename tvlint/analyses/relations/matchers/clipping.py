@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add, or_
+from fractions import Fraction
+from itertools import chain
+from typing import TypeAlias
 
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.multiples import numbered, unchanged
-from tvlint.analyses.relations.terms.loss_identities import is_of_gradients, summands
+from tvlint.analyses.relations.terms.loss_identities import is_of_gradients
+from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 _NAME = "clipped-by-other-gradients"
+
+Counts: TypeAlias = Mapping[int, Fraction]
+"""How often each of some terms is added up."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Clipped:
-    """Of one number, how often each gradient is in it, and the steps with gradients that it multiplies."""
+    """Of one number, how often each gradient is in it, without and with constants, and the steps with gradients that it
+    multiplies.
+    """
 
-    counts: Counter[int]
+    counts: Counts
+    exact: Counts
     steps: list[tuple[Stepped, int]] = field(default_factory=list)
 
     def gradients(self) -> set[int]:
         """Return the gradients that it multiplies."""
         return {gradient for _, gradient in self.steps}
+
+    def is_repeated(self, gradient: int) -> bool:
+        """Return whether a gradient is counted more than once, and more often than those that are counted once.
+
+        Where there are none, constants may undo it, or mean it.
+        """
+        others = [self.exact[each] for each, count in self.counts.items() if count == 1 and each in self.exact]
+        if self.counts[gradient] <= 1:
+            return False
+        exact = self.exact.get(gradient)
+        return exact is not None and (exact > max(others) if others else exact == self.counts[gradient])
 
 
 def clipped_by_others(projection: Projection) -> Iterator[Defect]:
@@ -38,12 +59,13 @@ def clipped_by_others(projection: Projection) -> Iterator[Defect]:
         value = step.gradient
         if value is None or value.leaves or value.fold is not None:
             continue
-        gradient, found = numbered(terms, value.term)
+        _, gradient, found = numbered(terms, value.term)
         if not is_of_gradients(terms, gradient):
             continue
         for number in found:
             if number not in numbers:
-                numbers[number] = _Clipped(_gradients_in(terms, number))
+                counts, exact = (_gradients_in(terms, number, constants) for constants in (False, True))
+                numbers[number] = _Clipped(counts, exact)
             numbers[number].steps.append((step, gradient))
         plain += [] if found else [(step, gradient)]
     named = {gradient: step.weight for clipped in numbers.values() for step, gradient in clipped.steps}
@@ -58,18 +80,48 @@ def clipped_by_others(projection: Projection) -> Iterator[Defect]:
     yield from _averaged(projection, [number for number, clipped in numbers.items() if clipped in clippings])
 
 
-def _gradients_in(terms: Terms, number: int) -> Counter[int]:
-    """Return how often a number adds up what is made of each gradient; nothing where it is made of anything else as well."""
-    counts = dict[int, Counter[int]]()
+def _gradients_in(terms: Terms, number: int, constants: bool) -> Counts:
+    """Return how often a number adds up what is made of each gradient, with or without the constants that multiply it.
+
+    Nothing where it is made of anything else as well.
+    """
+    sums, counts = dict[int, Counts](), dict[int, Counts]()
     for term in sorted(_within(terms, number)):
-        inner = unchanged(terms, term)
+        factor, inner, _ = numbered(terms, term)
+        added = ((factor if constants else Fraction(1), inner),) if inner != term else _added(terms, term)
         if is_of_gradients(terms, inner):
-            counts[term] = Counter({inner: 1})
-            continue
-        below = [counts[each] for each in ([inner] if inner != term else terms.operands[term])]
-        together = add if len(below) > 1 and summands(terms, term) else or_
-        counts[term] = reduce(together, below) if below and all(below) else Counter()
+            sums[term], counts[term] = {term: Fraction(1)}, {inner: Fraction(1)}
+        elif added:
+            sums[term] = _combined((often, sums[each]) for often, each in added)
+            parts = {each: counts[each] for each in sums[term]}
+            counts[term] = _combined((sums[term][each], part) for each, part in parts.items()) if all(parts.values()) else {}
+        else:
+            sums[term], below = {term: Fraction(1)}, [counts[each] for each in terms.operands[term]]
+            counts[term] = _most(below) if all(below) else {}
     return counts[number]
+
+
+def _added(terms: Terms, term: int) -> tuple[tuple[Fraction, int], ...]:
+    """Return what the term's own operator adds up or subtracts, and how often; nothing where it does something else."""
+    head, operands = terms.keys[term], terms.operands[term]
+    often = number_of(head[2][0]) if len(head) == 5 and len(operands) == 2 and has_trait(str(head[0]), Trait.SUM) else None
+    if often is None:
+        return ()
+    return (Fraction(1), operands[0]), (-often if has_trait(str(head[0]), Trait.DIFFERENCE) else often, operands[1])
+
+
+def _combined(addends: Iterable[tuple[Fraction, Counts]]) -> Counts:
+    """Return the sum of counts, each of them so often, without what cancels."""
+    total = defaultdict[int, Fraction](Fraction)
+    for often, counts in addends:
+        for each, count in counts.items():
+            total[each] += often * count
+    return {each: count for each, count in total.items() if count}
+
+
+def _most(found: Sequence[Counts]) -> Counts:
+    """Return of each gradient the highest of its counts."""
+    return {each: max(counts.get(each, Fraction(0)) for counts in found) for each in chain.from_iterable(found)}
 
 
 def _within(terms: Terms, number: int) -> set[int]:
@@ -90,17 +142,17 @@ def _misfits(
     """Yield the steps that do not fit the number, with how, and what may make it right."""
     reported = set[int]()
     for step, gradient in clipped.steps:
-        often = clipped.counts[gradient]
-        if not often:
+        if gradient not in clipped.counts:
             text = f"the gradient of `{step.weight}` is scaled on {{ranks}} by a number made of other gradients"
             yield step, text, "its own is left out on purpose"
-        elif often > 1 and gradient not in reported:
+        elif clipped.is_repeated(gradient) and gradient not in reported:
             reported.add(gradient)
+            often = clipped.counts[gradient]
             others = next((named[each] for each, count in clipped.counts.items() if count == 1 and each in named), "")
             text = f"the number that scales gradients on {{ranks}} counts that of `{step.weight}` {often} times"
             yield step, text + (f" as often as that of `{others}`" if others else ""), ""
     for step, gradient in plain:
-        if clipped.counts[gradient]:
+        if gradient in clipped.counts:
             scaled = clipped.steps[0][0].weight
             text = f"the gradient of `{step.weight}` on {{ranks}} is a part of the number that scales that of `{scaled}`"
             yield step, f"{text}, and is not scaled itself", "it is left as it is on purpose"

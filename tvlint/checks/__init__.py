@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
 def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Finding]:
     """Yield what the plan rules among `rules` find, and then what only the relations of the plan show.
 
-    Give all rules, also where some do not apply: what one of them finds explains what follows from it.
+    Give all rules, also where some do not apply: what one of them finds explains what follows from it. The garbage collector
+    is told to leave alone what exists by now: the plan lives on, and walking its millions of objects again and again would take
+    longer than all checks.
     """
     from tvlint.analyses.relations.findings import derived_findings
 
+    gc.freeze()
     found: list[Finding] = []
     for rule in rules.values():
         if rule.kind is RuleKind.PLAN:

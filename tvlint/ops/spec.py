@@ -52,6 +52,8 @@ class Family(Enum):
 class Trait(Enum):
     """A property of an operator that analyses ask for instead of its name."""
 
+    __hash__ = object.__hash__
+
     ACTIVATION = "activation"
     """A non-linear function of every element of one tensor."""
     APART = "apart"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -95,10 +94,8 @@ def traffic(facts: Facts) -> Traffic:
     """Unroll the communications of every representative rank and pair them.
 
     The k-th send on a channel pairs with the k-th receive of the same tag; the k-th collective of each member on a
-    communicator meets. The garbage collector is told to leave alone what exists by now: the plan lives on, and walking its
-    millions of objects again and again would take longer than all checks.
+    communicator meets.
     """
-    gc.freeze()
     plan, fold = facts.plan, facts.fold
     sites = sites_of(plan)
     found, known = Traffic({}, {}, {}, []), _Known()

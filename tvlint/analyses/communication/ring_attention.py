@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tvlint.analyses.communication.calls import Call, traffic
 from tvlint.analyses.dataflow.attention import is_attention
-from tvlint.analyses.dataflow.def_use import has
+from tvlint.analyses.dataflow.def_use import has, of_kinds
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.ir.operators import Communicate, Compute, Receive, Send
 from tvlint.ir.plan import Role
@@ -126,7 +126,7 @@ def _steps(facts: Facts, rank: int) -> list[tuple[Where, object, Call | None]]:
         if segment is None or step.segment in done or len(found) > _LARGEST:
             continue
         done.add(step.segment)
-        for index, operator in enumerate(segment.operators):
+        for index, operator in of_kinds(segment.operators, {Communicate, Compute, Receive, Send}):
             found.append(((segment.name, index), operator, calls.get((at, index))))
     return found
 

@@ -26,11 +26,9 @@ class Early:
 
 def weight_gradients(plan: Plan) -> dict[str, str]:
     """Gradient name -> weight, for every gradient of a weight."""
-    found = {tensor.gradient: name for name, tensor in plan.tensors.items() if tensor.gradient and tensor.role is Role.WEIGHT}
-    for name, tensor in plan.tensors.items():
-        if tensor.gradient_of and tensor.gradient_of in plan.tensors and plan.tensors[tensor.gradient_of].role is Role.WEIGHT:
-            found[name] = tensor.gradient_of
-    return found
+    weights = {name: tensor for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
+    found = {tensor.gradient: name for name, tensor in weights.items() if tensor.gradient}
+    return found | {name: tensor.gradient_of for name, tensor in plan.tensors.items() if tensor.gradient_of in weights}
 
 
 @once_per_plan

@@ -70,6 +70,8 @@ def left_out(plan: Plan) -> Iterator[LeftOut]:
     given = {name: tuple(_given(plan, name, weights)) for name in plan.segments}
     taken = {name: tuple(_taken(segment, weights)) for name, segment in plan.segments.items()}
     for program in plan.programs:
+        if len(set(_batches(plan, program).values())) < 2:
+            continue
         for weight, batches in _uses(plan, program, given, taken).items():
             lacking = {
                 batch: next(((segment, index) for segment, index, gives in uses.values() if not gives), None)
@@ -81,6 +83,16 @@ def left_out(plan: Plan) -> Iterator[LeftOut]:
                 if place is not None:
                     yield LeftOut(weight, *place, batch, program.ranks)
                     break
+
+
+def _batches(plan: Plan, program: Program) -> dict[str, frozenset[int]]:
+    """Return the micro-batches that the program runs each segment forward or backward for."""
+    found: dict[str, set[int]] = {}
+    for step in program.steps:
+        if step.micro_batch >= 0 and step.segment in plan.segments:
+            found.setdefault(step.segment, set()).add(step.micro_batch)
+    phases = Phase.FORWARD, Phase.BACKWARD
+    return {name: frozenset(batches) for name, batches in found.items() if plan.segments[name].phase in phases}
 
 
 def _given(plan: Plan, name: str, weights: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...], int, bool]]:

@@ -53,10 +53,12 @@ class Scattered:
 def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
     """Yield the steps of weights whose gradient has not changed since their last step, each once."""
     owners, seen = weight_gradients(plan), set[Where]()
-    steps = _in_segments(plan, lambda operator: bool(_stepped(operator)))
+    steps = _in_segments(plan, lambda operator: isinstance(operator, Update) or _is_step(operator))
     stepped_names = {name for found in steps.values() for _, each in found for pair in _stepped(each).items() for name in pair}
     followed = stepped_names | {name for name, weight in owners.items() if weight in stepped_names}
-    changing = _in_segments(plan, lambda operator: bool(_stepped(operator)) or not followed.isdisjoint(_changes(operator)))
+    changing = _in_segments(
+        plan, lambda operator: isinstance(operator, Update) or _is_step(operator) or not followed.isdisjoint(_changes(operator))
+    )
     for program in plan.programs if followed else ():
         last: dict[str, tuple[Where, str]] = {}
         stepped_with: dict[str, set[str]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from tvlint.analyses.dataflow.def_use import overwritten, writes
 from tvlint.ir.once import first_of_each
@@ -42,6 +43,7 @@ class Stale:
     ranks: tuple[int, ...]
 
 
+@cache
 def bits(dtype: str) -> int:
     """Return how many bits a floating type has; 0 for other types."""
     known = _BITS.get(dtype.removeprefix("torch."))

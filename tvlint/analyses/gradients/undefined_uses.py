@@ -102,16 +102,13 @@ def _in_body(
     plan: Plan, segment: Segment, named: Callable[[], set[str]], accumulated: Callable[[], frozenset[str]]
 ) -> Iterator[tuple[int, str, tuple[str, int] | None]]:
     known = set(segment.inputs)
-    first: dict[str, int] = {}
-    for index, operator in enumerate(segment.operators):
-        for name in writes(operator):
-            first.setdefault(name, index)
+    first = cache(lambda: _first(segment))
     seen: set[str] = set()
     for index, operator in enumerate(segment.operators):
         for name in reads(operator):
             if name in known or name in seen or _given(plan, name):
                 continue
-            later = first.get(name)
+            later = first().get(name)
             tensor = plan.tensors.get(name)
             optional = segment.phase is not Phase.FORWARD or (tensor is not None and tensor.role is Role.GRADIENT)
             optional = optional and not _is_misspelt(plan, name, named)
@@ -122,6 +119,12 @@ def _in_body(
             seen.add(name)
             yield index, name, None if later is None else (segment.name, later)
         known.update(writes(operator))
+
+
+def _first(segment: Segment) -> dict[str, int]:
+    """Return which operator of the segment makes each name first."""
+    places = range(len(segment.operators) - 1, -1, -1)
+    return {name: index for index in places for name in writes(segment.operators[index])}
 
 
 def _accumulated(plan: Plan) -> frozenset[str]:

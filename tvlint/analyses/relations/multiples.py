@@ -127,7 +127,7 @@ def unchanged(terms: Terms, term: int) -> int:
 
 
 def numbered(terms: Terms, term: int) -> tuple[Fraction, int, tuple[int, ...]]:
-    """Return by which constants and of what the term is a multiple, as `unchanged` does, and which numbers of the run scale it."""
+    """Return by which constants and of what the term is a multiple, as `unchanged` does, and which numbers scale it."""
     factor, numbers = Fraction(1), list[int]()
     while True:
         kept, by_number = _kept(terms, term), _of_number(terms, term)

@@ -273,6 +273,72 @@ program pp=1
             [("t = add(both, qn)", "t2 = add(both, qn)\n  t = add(t2, qn)")],
         ),
     ),
+    *pair(
+        "copies of an embedding under two names",
+        "tied-gradient-not-reduced",
+        """
+mesh pp=2
+weight e0 f32[16,8] of e[16,8]
+weight e1 f32[16,8] of e[16,8]
+input t i64[6]
+loss l f32[]
+program pp=0
+  h = embedding(t, e0)
+  send h to pp+1
+  recv dh: f32[6,8] from pp+1
+  _, grad(e0) = backward h (dh)
++ reduce-gradients e0 over pp
+  update e0
+program pp=1
+  recv h: f32[6,8] from pp-1
+  z = linear(h, e1)
+  l = mean(z)
+  dz = backward l (grad(l))
+  dh, grad(e1) = backward z (dz)
+  send dh to pp-1
++ reduce-gradients e1 over pp
+  update e1
+""",
+    ),
+    *pair(
+        "copies of a stage that two directions run for other micro-batches",
+        "tied-gradient-not-reduced",
+        """
+mesh pp=2
+micro-batches 2
+weight w0 f32[8,8] of w[8,8]
+weight w1 f32[8,8] of w[8,8]
+input x f32[4,8]
+loss l f32[]
+loss k f32[]
+segment down forward (x) -> (y, l)
+  y = linear(x, w0)
+  l = mean(y)
+segment down.back backward (x, y, l) -> ()
+  dy = backward l (grad(l))
+  _, grad(w0) = backward y (dy)
+segment up forward (x) -> (z, k)
+  z = linear(x, w1)
+  k = mean(z)
+segment up.back backward (x, z, k) -> ()
+  dz = backward k (grad(k))
+  _, grad(w1) = backward z (dz)
+segment step0 optimizer
++ reduce-gradients w0 over pp
+  update w0
+segment step1 optimizer
++ reduce-gradients w1 over pp
+  update w1
+program pp=0
+  run down micro-batch 0
+  run down.back micro-batch 0
+  run step0
+program pp=1
+  run up micro-batch 1
+  run up.back micro-batch 1
+  run step1
+""",
+    ),
     *variants(
         "clipping by the mean of a norm with itself",
         CLIPPED.replace("root = sqrt(t)", "n0 = sqrt(t)\n  n1 = add(n0, n0)\n  root = div(n1, 2)"),

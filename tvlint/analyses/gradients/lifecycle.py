@@ -105,16 +105,22 @@ class Tied:
 
 
 def _whole(plan: Plan, weight: str) -> str:
-    """Return the weight that `weight` is a copy of by its declaration; itself where it is none."""
+    """Return the weight that `weight` is a copy of, or the whole value of which it holds all, by its declaration; itself where
+    it is none.
+    """
     tensor = plan.tensors.get(weight)
-    other = plan.tensors.get(tensor.logical) if tensor is not None else None
-    copied = other is not None and tensor is not None and other.role is Role.WEIGHT is tensor.role
-    return tensor.logical if copied and tensor is not None and tensor.region is None else weight
+    if tensor is None or tensor.role is not Role.WEIGHT or not tensor.logical or tensor.part[1] > 1:
+        return weight
+    other, everything = plan.tensors.get(tensor.logical), tuple((0, size) for size in tensor.whole or ())
+    copied = other is not None and other.role is Role.WEIGHT and tensor.region is None
+    return tensor.logical if copied or (tensor.shape == tensor.whole and tensor.region in (None, everything)) else weight
 
 
 @once_per_plan
 def tied(facts: Facts) -> tuple[Tied, ...]:
-    """Return the weights whose gradient different operators of different programs produce, and that both update unreduced."""
+    """Return the weights whose gradient different operators of different programs produce, or the same ones for different
+    micro-batches, and that both update unreduced.
+    """
     return tuple(_tied(facts))
 
 
@@ -124,7 +130,8 @@ def _tied(facts: Facts) -> Iterator[Tied]:
         return
     owners = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
     made: dict[str, dict[int, tuple[str, int]]] = {}
-    forwards: dict[tuple[str, int], str] = {}
+    forwards: dict[tuple[str, int], tuple[str, str, str]] = {}
+    made_in: dict[tuple[str, int], set[str]] = {}
     updates: dict[str, dict[int, tuple[str, int]]] = {}
     sent: set[str] = set()
     reduced: dict[tuple[str, int], list[Group]] = {}
@@ -134,7 +141,8 @@ def _tied(facts: Facts) -> Iterator[Tied]:
                 for gradient in operator.outputs:
                     if gradient in owners:
                         made.setdefault(owners[gradient], {})[number] = (name, index)
-                        forwards[name, index] = ",".join(operator.forward.outputs) + operator.forward.op
+                        made_in.setdefault((owners[gradient], number), set()).add(name)
+                        forwards[name, index] = gradient, ",".join(operator.forward.outputs), operator.forward.op
             elif isinstance(operator, Update):
                 for weight in operator.weights:
                     updates.setdefault(_whole(plan, weight), {})[number] = (name, index)
@@ -154,10 +162,25 @@ def _tied(facts: Facts) -> Iterator[Tied]:
         if weight in sent or len(both) < 2 or _across(facts, weight, both, reduced):
             continue
         first = both[0]
-        other = next((number for number in both[1:] if forwards[places[number]] != forwards[places[first]]), None)
+        one, batches = forwards[places[first]], {number: _batches(plan, number, made_in[weight, number]) for number in both}
+        others = (each for each in both[1:] if _differ(one, forwards[places[each]]) or batches[each] != batches[first])
+        other = next(others, None)
         if other is not None:
             ranks = plan.programs[first].ranks, plan.programs[other].ranks
             yield Tied(weight, *ranks, updates[weight][other], places[other])
+
+
+def _batches(plan: Plan, number: int, segments: set[str]) -> set[int]:
+    """Return the micro-batches that a program runs the segments for."""
+    return {step.micro_batch for step in plan.programs[number].steps if step.segment in segments}
+
+
+def _differ(one: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
+    """Return whether two uses of a weight, told by its gradient, by what it makes and by the operator, are different ones.
+
+    What operators of one name make of copies may be the same by another name.
+    """
+    return one[2] != other[2] or (one[0] == other[0] and one[1] != other[1])
 
 
 def _changes_weights(operator: Operator) -> bool:

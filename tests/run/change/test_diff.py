@@ -260,6 +260,24 @@ def test_the_same_edit_of_many_files_is_told_once(here: Path, capsys: pytest.Cap
     assert len(json.loads(out)["comparisons"]) == 12
 
 
+def test_a_mistake_of_the_same_edit_is_told_once_for_people_and_of_each_file_for_programs(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, tp in (("a", 2), ("b", 3)):
+        (here / folder).mkdir()
+        for number in range(4):
+            (here / folder / f"run{number}.sh").write_text(SCRIPT.format(tp=tp))
+    (here / "b" / "run3.sh").write_text(SCRIPT.format(tp=5))
+    code, out, _ = tvlint(capsys, "a", "b")
+    assert code == 1
+    assert out.count("8 attention heads do not divide over 3") == out.count("8 attention heads do not divide over 5") == 1
+    assert " ".join(out.split()).count("the same in 2 other files") > 0
+    _, out, _ = tvlint(capsys, "a", "b", "-o", "markdown")
+    assert out.count("8 attention heads do not divide") == 2
+    _, out, _ = tvlint(capsys, "a", "b", "-o", "json")
+    assert out.count('"rule": "heads-not-divisible-by-tp"') == 4
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

@@ -22,7 +22,7 @@ from tvlint.reporters.escape.markdown import (
     Table,
     markdown,
 )
-from tvlint.reporters.one_cause import common_help, of_one_cause
+from tvlint.reporters.one_cause import common_help, of_equal_edits, of_one_cause
 from tvlint.reporters.text.comparisons import grouped, markdown_of
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
@@ -79,7 +79,7 @@ def _remarks(report: Report, context: Context) -> Iterator[Iterator[Block] | tup
                 yield _verdict(verdict, context, show, mesh)
     for comparison, others in grouped(report.comparisons):
         yield markdown_of(comparison, others, context)
-    for group in of_one_cause(by_severity(report.findings)):
+    for group in of_one_cause(of_equal_edits(by_severity(report.findings), report.comparisons)):
         yield _finding(group[0], context, show, mesh) if len(group) == 1 else _group(group, context, show, mesh)
     for verdict in report.verdicts:
         if verdict.outcome is Outcome.PROVED:

@@ -14,7 +14,7 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import Line, Span, Style, line, terminal
 from tvlint.reporters.escape.visible import display_width, visible
-from tvlint.reporters.one_cause import common_help, of_one_cause
+from tvlint.reporters.one_cause import common_help, of_equal_edits, of_one_cause
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
@@ -64,7 +64,7 @@ def write(report: Report, context: Context) -> Escaped:
     if context.statistics:
         blocks += _statistics(report, context)
     else:
-        shown, more = _without_many_notes(by_place(report.findings))
+        shown, more = _without_many_notes(of_equal_edits(by_place(report.findings), report.comparisons))
         blocks += [_group(group, screen) for group in of_one_cause(shown)]
         blocks += [[line(_NOTE, f" and {counted(number, 'more note')} `{rule}`")] for rule, number in more.items()]
     blocks += [_verdict(verdict, screen) for verdict in report.verdicts]

@@ -548,3 +548,30 @@ def test_gradients_that_are_added_up_are_reduced_with_the_last_micro_batch() -> 
     )
     assert "grad(w)) -> ()" in text
     assert findings_of_text(text) == []
+
+
+def test_a_shard_whose_gradient_is_made_of_a_part_of_a_sum_is_told_what_to_sum() -> None:
+    """Summing the gradients of shards would add up different slices; what they are made of is to be summed."""
+    found = findings_of_text(
+        """mesh tp=2
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+weight v f32[16,8] tp:S(0)
+input x f32[8,8]
+input dz f32[8,16] tp:S(1)
+program
+  h = linear(x, w1)
+  a = gelu(h)
+  p = linear(a, w2)
+  y = all-reduce(p) over tp
+  z = linear(y, v)
+  dy, grad(v) = backward z (dz)
+  da, grad(w2) = backward p (dy)
+  dh = backward a (da)
+  _, grad(w1) = backward h (dh)
+  update w1, w2, v
+"""
+    )
+    assert [(each.rule, each.help) for each in found] == [
+        ("missing-gradient-reduction", "sum `dy` over `tp` before it goes further back")
+    ] * 2

@@ -30,8 +30,9 @@ from tvlint.ir.plan import Plan, Program, Role, Tensor
 class Unreduced:
     """At `operator`, `name`, the gradient of `weight`, is not summed over `axis`.
 
-    `has` is `stepped` for a part with which the weight is stepped, `differs` for a value of unknown relation, `left` for a part
-    that stays, and `open` where the loop around the plan may add it up.
+    `has` is `stepped` for a part with which the weight is stepped, `behind` where each rank steps its own piece and `part`, of
+    which the gradient is made, is to be summed, `differs` for a value of unknown relation, `left` for a part that stays, and
+    `open` where the loop around the plan may add it up.
     """
 
     weight: str
@@ -40,6 +41,7 @@ class Unreduced:
     has: str
     operator: Operator
     ranks: tuple[int, ...]
+    part: str = ""
 
 
 def unreduced_gradients(facts: Facts) -> Iterator[Unreduced]:
@@ -47,16 +49,15 @@ def unreduced_gradients(facts: Facts) -> Iterator[Unreduced]:
     alone = relations(facts)
     if alone is None:
         return
-    ranks: dict[tuple[str, str, str, str], tuple[Operator, set[int]]] = {}
+    ranks: dict[tuple[str, str, str, str, str], tuple[Operator, set[int]]] = {}
     taken = sums_taken_for_complete(alone)
     written_out = [*_written_out(alone, taken)]
     by_names = _by_moments(facts.plan, alone, {unreduced.weight for unreduced in written_out})
     for unreduced in (*_stepped(alone, taken), *written_out, *_left(facts, alone, taken), *by_names):
-        ranks.setdefault((unreduced.weight, unreduced.name, unreduced.axis, unreduced.has), (unreduced.operator, set()))[
-            1
-        ].update(unreduced.ranks)
-    for (weight, name, axis, has), (operator, members) in ranks.items():
-        yield Unreduced(weight, name, axis, has, operator, facts.fold.everywhere(tuple(sorted(members))))
+        key = unreduced.weight, unreduced.name, unreduced.axis, unreduced.has, unreduced.part
+        ranks.setdefault(key, (unreduced.operator, set()))[1].update(unreduced.ranks)
+    for (weight, name, axis, has, part), (operator, members) in ranks.items():
+        yield Unreduced(weight, name, axis, has, operator, facts.fold.everywhere(tuple(sorted(members))), part)
 
 
 def _stepped(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unreduced]:
@@ -78,8 +79,20 @@ def _stepped(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unre
         differing += _apart_by_indices(alone, step.rank, gradient, parts[step.weight])
         apart = ((axis, "differs") for axis in differing if not is_split(alone.plan, step.weight, axis))
         for axis, has in dict((*apart, *partial)).items():
-            if (step.weight, axis) not in reduced[step.rank]:
-                yield Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,))
+            if (step.weight, axis) in reduced[step.rank]:
+                continue
+            part = (
+                _started_as(alone, step.rank, gradient) if has == "stepped" and is_split(alone.plan, step.weight, axis) else ""
+            )
+            has, part = ("behind", part) if part not in ("", step.name) else (has, "")
+            yield Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,), part)
+
+
+def _started_as(alone: Alone, rank: int, value: Slot) -> str:
+    """Return the name of the part of a sum that the value on a rank is made of; empty where there is none."""
+    started = {entry.origin for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
+    given = alone.derived.environments[rank].items()
+    return next((name for name, each in given if each is not None and each.term in started), "")
 
 
 def _apart_by_indices(alone: Alone, rank: int, value: Slot, parts: Parts) -> Iterator[str]:
@@ -103,9 +116,7 @@ def _written_out(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[
         parts = Parts(plan, held, held)
         for rank, value in held.items():
             made = alone.operators.makers_on(rank).get(weight)
-            started = {entry.origin for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
-            given = derived.environments[rank].items()
-            name = next((name for name, each in given if each is not None and each.term in started), "")
+            name = _started_as(alone, rank, value)
             if made is not None and name:
                 axes = _pending_axes(alone, taken, rank, value, parts)
                 yield from (Unreduced(weight, name, axis, "stepped", made[1], (rank,)) for axis in axes)

@@ -19,8 +19,8 @@ def check(facts: Facts) -> Iterator[Sighting]:
     for found in unreduced_gradients(facts):
         if found.has == "differs" and noted_late(facts):
             continue
-        about = (found.weight, found.name) if found.has in ("stepped", "differs") else (found.name, found.weight)
-        words = {"name": found.name, "weight": found.weight, "axis": found.axis}
+        about = (found.weight, found.name) if found.has in ("stepped", "behind", "differs") else (found.name, found.weight)
+        words = {"name": found.name, "weight": found.weight, "axis": found.axis, "part": found.part}
         yield Sighting(
             place_of(facts, found.operator),
             found.ranks,

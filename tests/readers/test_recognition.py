@@ -122,6 +122,22 @@ def test_a_text_of_another_language_is_not_followed_as_a_script(start: str) -> N
         ]
 
 
+@pytest.mark.parametrize(
+    ("said", "is_told"),
+    [
+        ("'set --context-parallel-size 1, or use another'", False),
+        ("'supports only --expert-model-parallel-size 12.'", False),
+        ("'--context-parallel-size', 1, 'x'", True),
+        ("'--context-parallel-size 1'", True),
+        ("'--context-parallel-size 1 --bf16, or not'", True),
+    ],
+)
+def test_an_option_in_a_sentence_is_passed_to_nothing(said: str, is_told: bool) -> None:
+    document = read("a.py", f"import os\nfor a in b:\n    raise ValueError({said})\n".encode())
+    found = document.findings if document is not None else ()
+    assert [each.rule for each in found] == ["launch-not-followed"] * is_told
+
+
 def test_an_option_that_stands_where_the_script_is_no_syntax_is_told() -> None:
     data = b'torchrun a.py --tensor-model-parallel-size 2\n: "\n```\n"\ntorchrun b.py --tensor-model-parallel-size 3\n'
     document = read("a.sh", data)

@@ -207,3 +207,16 @@ def test_commands_of_ms_swift_are_held_to_their_own_names_and_to_the_words_of_me
     assert [each.rule for each in document.findings] == ([rule] if rule else [])
     fixes = [edit.text for each in document.findings for fix in each.fixes for edit in fix.edits]
     assert fixes == {"option-value-not-a-choice": ["full"], "misspelled-option": ["--moe_permute_fusion"]}.get(rule or "", [])
+
+
+@pytest.mark.parametrize(
+    ("lines", "meant"),
+    [
+        ("logger:\n  enabled: ture\n", "did you mean `true`?"),
+        ("  sequence_parallel: Flase\n", "did you mean `false`?"),
+        ("logger:\n  name: tree\n  kind: leafs\n", ""),
+    ],
+)
+def test_a_truth_value_with_swapped_letters_is_none_under_any_name(lines: str, meant: str) -> None:
+    found = [(each.severity, each.help) for each in document(SECTION + lines).findings]
+    assert found == [(Severity.WARNING, meant)] * bool(meant)

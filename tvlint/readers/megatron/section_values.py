@@ -17,6 +17,16 @@ FEWEST_LETTERS = 4
 """From so many letters on, a value that is one letter away from a choice that no release has changed is no other word."""
 NUMBER = Pattern(r"[-+]?\d")
 INTEGER = Pattern(r"[-+]?[\d_]+")
+SWAPPED = {
+    "rtue": "true",
+    "ture": "true",
+    "treu": "true",
+    "afsle": "false",
+    "flase": "false",
+    "fasle": "false",
+    "fales": "false",
+}
+"""Truth values with two letters swapped, which are no words: a program takes each for a text, and so for true."""
 LONGEST_PATH = 200
 """So long may be a name with the names of all sections that it stands in, as those of verl are."""
 FURTHER = "override_"
@@ -31,6 +41,12 @@ def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
     """
     if parses_like_megatron(configuration.framework):
         return
+    for setting in (*configuration.settings.values(), *configuration.beside.values()):
+        meant = SWAPPED.get(setting.value.lower(), "") if isinstance(setting.value, str) else ""
+        if meant and setting.location.path == configuration.path:
+            message = f"`{_end_of(setting.written)}` is the text `{setting.value}`, which is no truth value"
+            fix = Fix(f"write `{meant}`", (Edit(setting.location, meant),))
+            yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{meant}`?", fixes=(fix,))
     for setting in configuration.settings.values():
         known = option_of(setting.name)
         if known is None or setting.location.path != configuration.path:

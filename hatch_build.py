@@ -1,4 +1,4 @@
-"""Put all rule pages into one file of the wheel, which tvlint reads in their place."""
+"""Put the front matter of all rule pages into one file of the wheel, which tvlint reads in their place."""
 
 from __future__ import annotations
 

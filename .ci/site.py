@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 from tvlint import __version__
 from tvlint.home import page as address
 from tvlint.rule import Rule, labelled
-from tvlint.rulebook.pages import load_rules
+from tvlint.rulebook.pages import explanation_of, load_rules
 
 WIDTH = 96
 """Letters that a line of a block shows on a page."""
@@ -67,7 +67,7 @@ def _index(rules: list[Rule]) -> Iterator[str]:
 
 def _page(rule: Rule) -> str:
     head = f"# {rule.name}\n\n*{rule.severity.value}, {rule.kind.value} rule:* {rule.summary}\n\n"
-    parts = [head + rule.explanation.strip()]
+    parts = [head + explanation_of(rule).strip()]
     if rule.require:
         lines = (f"when: {rule.when or 'always'}", f"require: {rule.require}")
         condition = "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ", break_long_words=False) for line in lines)

@@ -214,7 +214,7 @@ def render(report: Report, format: str = "text", *, plans: Iterable[Plan] = (), 
     from tvlint import __version__
     from tvlint.reporters import FORMATS
     from tvlint.reporters.context import Context
-    from tvlint.rulebook.pages import load_rules
+    from tvlint.rulebook.pages import explanation_of, load_rules
     from tvlint.run.output.json_places import with_lines
     from tvlint.run.output.report import render as rendered
 
@@ -223,7 +223,7 @@ def render(report: Report, format: str = "text", *, plans: Iterable[Plan] = (), 
     given = tuple(plans)
     with instead(_contents(given)):
         named = frozenset(Path(_path(plan)).absolute() for plan in given)
-        context = Context(load_rules(), Path.cwd(), __version__, width=width, named=named)
+        context = Context(load_rules(), explanation_of, Path.cwd(), __version__, width=width, named=named)
         return rendered(with_lines(replace(report)), format, context).text
 
 

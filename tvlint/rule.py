@@ -43,13 +43,6 @@ class RuleKind(Enum):
     """From a reader, while it reads."""
 
 
-WHY = "\n## Why is this bad\n\n"
-UNDECIDED = (
-    "The proof stops here: without this it cannot say whether both plans train the same model, and unknown is not a pass."
-)
-"""Why what keeps a proof from a decision is bad, whatever it is."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """A defect where it is seen, and the ranks that have it; `words` are what the page of its rule may name.
@@ -73,14 +66,13 @@ class Rule:
 
     `when` and `require` are expressions over canonical setting names (config rules only); `message` and `help` are templates
     whose `{...}` are such expressions. `frameworks` maps a framework to the version range it holds for (`*`: any). `sources`
-    are places in the framework or a bug report that the rule rests on. `body` is the page's Markdown after the title.
+    are places in the framework or a bug report that the rule rests on. `path` is its page.
     """
 
     name: str
     kind: RuleKind
     severity: Severity
     summary: str
-    body: str
     when: str = ""
     require: str = ""
     message: str = ""
@@ -101,17 +93,6 @@ class Rule:
     path: str = ""
     topic: str = ""
     """The folder of the page below `rules/`."""
-
-    @property
-    def explanation(self) -> str:
-        """Return the page's Markdown after the title, with what is bad about everything that keeps a proof from a decision."""
-        if self.kind is not RuleKind.PROOF or self.severity is not Severity.WARNING:
-            return self.body
-        before, heading, after = self.body.partition(WHY)
-        if heading:
-            return f"{before}{heading}{UNDECIDED}\n\n{after}"
-        before, heading, after = self.body.partition("\n## Example\n")
-        return f"{before}{WHY}{UNDECIDED}\n{heading}{after}"
 
     def said_of(self, seen: Sighting) -> Finding:
         """Return the finding of a defect in the words of the page."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tvlint.rule import Rule
-from tvlint.rulebook.pages import PageError
+from tvlint.rulebook.pages import PageError, body_of
 
 _FENCE = re.compile(r"^(?P<fence>```+)(?P<language>[a-z0-9]+) (?P<verdict>valid|invalid)(?P<options>[^\n]*)\n", re.MULTILINE)
 _OPTION = re.compile(r'(\w+)=("[^"]*"|\S+)')
@@ -28,9 +28,10 @@ class Example:
 def read_examples(rule: Rule) -> tuple[Example, ...]:
     """Return the examples of the rule's page."""
     text = Path(rule.path).read_text(encoding="utf-8")
-    first_line = text[: len(text) - len(rule.body)].count("\n") + 1
+    body = body_of(rule)
+    first_line = text[: len(text) - len(body)].count("\n") + 1
     try:
-        return _examples(rule.body, first_line)
+        return _examples(body, first_line)
     except ValueError as error:
         raise PageError(f"{rule.path}: {error}") from error
 

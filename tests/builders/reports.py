@@ -57,7 +57,6 @@ RULES: Mapping[str, Rule] = {
             RuleKind.CONFIG,
             Severity.ERROR,
             "layers do not divide over the pipeline stages",
-            "Every pipeline stage holds the same number of layers.\n\n## Why\n\nMegatron stops at start-up.\n",
             sources=("megatron/core/transformer/transformer_config.py:1234",),
             path="rules/megatron/pipeline/layers-not-divisible-by-pp.md",
         ),
@@ -66,15 +65,23 @@ RULES: Mapping[str, Rule] = {
             RuleKind.CONFIG,
             Severity.ERROR,
             "attention heads do not divide over tensor-parallel ranks",
-            "Heads are whole.\n",
         ),
-        Rule("missing-allreduce", RuleKind.PLAN, Severity.ERROR, "a partial sum is used as if it were complete", "Partial.\n"),
-        Rule(
-            "query-groups-ignored", RuleKind.CONFIG, Severity.WARNING, "`--num-query-groups` has no effect", "It is ignored.\n"
-        ),
-        Rule("unsupported-operator", RuleKind.PROOF, Severity.WARNING, "what an operator computes is not known", "Unknown.\n"),
-        Rule("world-size-not-divisible", RuleKind.CONFIG, Severity.ERROR, "the world size does not divide", "It does not.\n"),
+        Rule("missing-allreduce", RuleKind.PLAN, Severity.ERROR, "a partial sum is used as if it were complete"),
+        Rule("query-groups-ignored", RuleKind.CONFIG, Severity.WARNING, "`--num-query-groups` has no effect"),
+        Rule("unsupported-operator", RuleKind.PROOF, Severity.WARNING, "what an operator computes is not known"),
+        Rule("world-size-not-divisible", RuleKind.CONFIG, Severity.ERROR, "the world size does not divide"),
     )
+}
+
+EXPLANATIONS = {
+    "layers-not-divisible-by-pp": (
+        "Every pipeline stage holds the same number of layers.\n\n## Why\n\nMegatron stops at start-up.\n"
+    ),
+    "heads-not-divisible-by-tp": "Heads are whole.\n",
+    "missing-allreduce": "Partial.\n",
+    "query-groups-ignored": "It is ignored.\n",
+    "unsupported-operator": "Unknown.\n",
+    "world-size-not-divisible": "It does not.\n",
 }
 
 MESH = Mesh((Axis("pp", 2), Axis("dp", 2), Axis("tp", 2)))
@@ -93,7 +100,12 @@ def write_sources(root: Path) -> None:
 def context(root: Path, **changes: object) -> Context:
     """Return the context of a report on a folder that a person named."""
     named = frozenset({root.resolve()})
-    return Context(**{"rules": RULES, "root": root, "version": "1.2.3", "named": named, **changes})  # type: ignore[arg-type]
+    given = {"rules": RULES, "explanation": _explanation, "root": root, "version": "1.2.3", "named": named}
+    return Context(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def _explanation(rule: Rule) -> str:
+    return EXPLANATIONS[rule.name]
 
 
 def _layers() -> Finding:

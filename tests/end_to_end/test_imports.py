@@ -34,6 +34,15 @@ def test_help_imports_no_reader_and_no_rule() -> None:
     assert not [name for name in names if name.startswith(("tvlint.readers.", "tvlint.rulebook.", "tvlint.equivalence."))]
 
 
+def test_what_waits_for_a_worker_holds_next_to_nothing_when_it_is_forked() -> None:
+    script = "import sys, tvlint.cli, tvlint.run.process.supervisor; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    names = {name for name in done.stdout.split() if name.startswith("tvlint.")}
+    assert {name for name in names if not name.startswith("tvlint.run")} == {"tvlint.cli", "tvlint.ir", "tvlint.ir.values"}
+    assert not names & {"tvlint.run.process.worker", "tvlint.run.output.outputs"}
+    assert not set(done.stdout.split()) & (HEAVY | {"argparse", "pickle", "pathlib", "dataclasses"})
+
+
 @pytest.mark.parametrize("format", ["text", "concise", "json", "sarif", "github"])
 def test_a_check_of_a_configuration_stays_light(tmp_path: Path, format: str) -> None:
     script = (ROOT / "fixtures" / "tour" / "train.sh").read_text()

@@ -35,7 +35,7 @@ OPENERS = {
     "tvlint/run/output/outputs.py": "reports",
     "tvlint/run/project/revision.py": "a revision, in a temporary folder",
     "tvlint/run/process/aside.py": "pipes of its own",
-    "tvlint/run/process/worker.py": "its journal, a file without a name",
+    "tvlint/run/process/supervisor.py": "its journal, a file without a name",
     "tvlint/readers/sources/resource_limits.py": "the memory of this process",
     "tvlint/cli/__init__.py": "/dev/null",
     "tvlint/cli/command.py": "/dev/null",

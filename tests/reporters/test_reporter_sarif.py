@@ -21,7 +21,7 @@ from tvlint.reporters.forge import github
 from tvlint.reporters.forge.fingerprint import line_hashes
 from tvlint.reporters.sarif import report as sarif
 from tvlint.reporters.sarif.rules import rule_object
-from tvlint.rulebook.pages import load_rules
+from tvlint.rulebook.pages import explanation_of, load_rules
 
 
 def written(report: Report, root: Path, **changes: object) -> Any:
@@ -100,7 +100,7 @@ def test_it_is_what_github_reads(name: str, tmp_path: Path) -> None:
 
 def test_a_rule_leads_to_its_page(tmp_path: Path) -> None:
     name, rule = next(iter(load_rules().items()))
-    described = rule_object(name, rule, "1.2.3")
+    described = rule_object(name, rule, "1.2.3", explanation_of)
     page = described["helpUri"].removeprefix(f"{HOME}/blob/v1.2.3/")
     assert (Path(__file__).parents[2] / page).is_file()
     assert Path(page).stem == name

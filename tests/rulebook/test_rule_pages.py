@@ -28,14 +28,14 @@ from tvlint.frameworks.nnscaler import DEFAULTS as NNSCALER
 from tvlint.frameworks.torchtitan import SECTIONS
 from tvlint.frameworks.verl import PLACES
 from tvlint.readers.plan_text.statements import read_plan
-from tvlint.rule import UNDECIDED, Rule, RuleKind, Sighting
+from tvlint.rule import Rule, RuleKind, Sighting
 from tvlint.rulebook.language.derived import DERIVED
 from tvlint.rulebook.language.expression import Expression, names, parse
 from tvlint.rulebook.language.functions import FUNCTIONS
 from tvlint.rulebook.language.template import expressions
 from tvlint.rulebook.language.values import GPUS
 from tvlint.rulebook.language.version import bounds
-from tvlint.rulebook.pages import load_rules, read_front_matter
+from tvlint.rulebook.pages import UNDECIDED, body_of, explanation_of, load_rules, read_front_matter
 from tvlint.run.change.diff import FilePair, diff
 from tvlint.run.judge.check import check
 from tvlint.run.project.discovery import Candidates
@@ -102,8 +102,8 @@ def test_a_source_names_version_file_and_line_or_a_bug(source: str, is_valid: bo
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_page_says_what_why_and_shows_twins(rule: Rule) -> None:
-    assert UNDECIDED not in rule.body, "every page of its kind shows this"
-    headings = re.findall(r"^## (.*)$", rule.explanation, re.MULTILINE)
+    assert UNDECIDED not in body_of(rule), "every page of its kind shows this"
+    headings = re.findall(r"^## (.*)$", explanation_of(rule), re.MULTILINE)
     assert headings[:3] == ["What it does", "Why is this bad", "Example"]
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
     if rule.name not in WITHOUT_EXAMPLE and Path(rule.path).parent.name != "captures":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -102,14 +103,15 @@ class Cache:
 
         return self._decoded(shelf, Book)
 
-    def bind(self, shelf: str, book: Book) -> None:
-        """Remember what was found, unless tvlint itself was written since."""
+    def bind(self, books: Mapping[str, Book]) -> None:
+        """Remember what was found, by shelf, unless tvlint itself was written since."""
         from tvlint.cache.address import installed, program
         from tvlint.cache.values import encode
 
         store = self._opened_store()
         if store is not None and installed() == program():
-            store.put(shelf, encode(book))
+            for shelf, book in books.items():
+                store.put(shelf, encode(book))
 
     def _decoded(self, address: str, type: type[T]) -> T | None:
         from tvlint.cache.values import decode

@@ -27,15 +27,26 @@ def decode(data: bytes, type: type[T]) -> T:
 
 
 def _plain(value: object) -> Any:
-    if isinstance(value, Enum):
-        return value.name
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [_plain(getattr(value, field.name)) for field in fields(value)]
-    raise TypeError(f"no value that is remembered: {type(value).__name__}")
+    return _writer(type(value))(value)  # type: ignore[arg-type]
+
+
+@cache
+def _writer(kind: type) -> Callable[[Any], Any]:
+    """Return the function from values of that class to data."""
+    if issubclass(kind, Enum):
+        return lambda value: value.name
+    if issubclass(kind, NoneType | bool | int | float | str):
+        return lambda value: value
+    if issubclass(kind, tuple):
+        return lambda value: [part if type(part) in _SCALARS else _plain(part) for part in value]
+    if is_dataclass(kind):
+        names = tuple(field.name for field in fields(kind))
+        parts = _writer(tuple)
+        return lambda value: parts([getattr(value, name) for name in names])
+    raise TypeError(f"no value that is remembered: {kind.__name__}")
+
+
+_SCALARS = frozenset({NoneType, bool, int, float, str})
 
 
 @cache

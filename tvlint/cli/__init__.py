@@ -28,14 +28,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if argv in (["--version"], ["-V"]):
         print(f"tvlint {__version__}")
         return 0
-    from tvlint.cli.command import run
+    from importlib import import_module
 
-    code = run(argv, in_worker=arguments is None)
-    if arguments is None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
+    if arguments is not None:
+        from tvlint.run.process.worker import Steps
+
+        code: int = import_module("tvlint.cli.command").run(argv, Steps())
+        return code
+    from tvlint.run.process.budget import Budget
+    from tvlint.run.process.supervisor import supervise
+
+    code = supervise(lambda steps: import_module("tvlint.cli.command").run(argv, steps), Budget())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _open_closed_streams() -> None:

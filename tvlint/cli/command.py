@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 
 from tvlint.cli.arguments import parse
 from tvlint.run.output.exit_code import INPUT, INTERNAL, INTERRUPTED
 from tvlint.run.output.outputs import OutputError, say
 from tvlint.run.process.budget import Budget
-from tvlint.run.process.worker import Steps, supervise
+from tvlint.run.process.worker import Steps
 
 
-def run(arguments: Sequence[str], in_worker: bool) -> int:
-    """Run the command and return its exit code; in a worker, which is ended at its budget, where it opens files of the user.
+def run(arguments: Sequence[str], steps: Steps) -> int:
+    """Run the command and return its exit code; where it opens files of the user, it does so in these steps.
 
-    A server has workers of its own, one for each answer.
+    A server has steps of its own, in a worker for each answer.
     """
     options = parse(list(arguments))
-    if in_worker and hasattr(options, "budget") and not hasattr(options, "serves"):
-        return supervise(lambda steps: _run(options, steps), Budget().with_limits(options.budget))
-    return _run(options, Steps())
-
-
-def _run(options: Namespace, steps: Steps) -> int:
-    options.steps = steps
+    if hasattr(options, "budget") and not hasattr(options, "serves"):
+        steps.set_budget(Budget().with_limits(options.budget))
+        options.steps = steps
+    else:
+        options.steps = Steps()
     try:
         code: int = options.run(options)
         sys.stdout.flush()

@@ -16,7 +16,7 @@ from tvlint.reporters.escape.terminal import terminal
 from tvlint.reporters.text.totals import counted
 from tvlint.rule import Rule
 from tvlint.rulebook.judge import version_range
-from tvlint.rulebook.pages import load_rules
+from tvlint.rulebook.pages import explanation_of, load_rules
 from tvlint.run.output.exit_code import CLEAN, NOTHING
 from tvlint.run.output.outputs import say
 from tvlint.run.output.suggest import did_you_mean
@@ -55,7 +55,7 @@ def _found(rules: Sequence[Rule], options: argparse.Namespace) -> Iterator[Rule]
     named = [rule for rule in kept if all(word in rule.name for word in words)]
     yield from named
     for rule in kept if words else ():
-        page = f"{rule.name}\n{rule.summary}\n{rule.message}\n{rule.help}\n{rule.explanation}".lower()
+        page = f"{rule.name}\n{rule.summary}\n{rule.message}\n{rule.help}\n{explanation_of(rule)}".lower()
         if rule not in named and all(word in page for word in words):
             yield rule
 

@@ -18,7 +18,7 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.paths import place
 from tvlint.rule import Rule
-from tvlint.rulebook.pages import load_rules
+from tvlint.rulebook.pages import explanation_of, load_rules
 from tvlint.run.output.exit_code import INPUT
 from tvlint.run.output.outputs import Output, OutputError, parse_outputs, say, write_all
 from tvlint.run.output.report import rendered
@@ -244,6 +244,7 @@ def deliver(
     """
     context = Context(
         rules=rules,
+        explanation=explanation_of,
         root=Path.cwd(),
         version=__version__,
         color=colored(options.color),

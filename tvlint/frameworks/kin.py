@@ -178,10 +178,17 @@ def replaces(framework: str, rule: str, settings: Collection[str]) -> bool:
     """Return whether the framework, with these settings given, does what the rule is about in its own way."""
     if framework not in FRAMEWORKS:
         return False
-    this_framework = FRAMEWORKS[framework]
-    return rule in this_framework.replaces or any(
-        rule in rules and name in settings for name, rules in this_framework.replaces_with.items()
-    )
+    return rule in FRAMEWORKS[framework].replaces or any(name in settings for name in _ways_around(framework).get(rule, ()))
+
+
+@cache
+def _ways_around(framework: str) -> Mapping[str, list[str]]:
+    """Return the settings with which the framework does in its own way what a rule is about, by rule."""
+    found: dict[str, list[str]] = {}
+    for name, rules in FRAMEWORKS[framework].replaces_with.items():
+        for rule in rules:
+            found.setdefault(rule, []).append(name)
+    return found
 
 
 def own_ways(framework: str, settings: Collection[str]) -> frozenset[str]:

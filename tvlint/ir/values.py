@@ -35,7 +35,7 @@ else:
             names = tuple(cls.__annotations__)
             defaults = {name: space.pop(name) for name in names if name in space}
             space |= {"__slots__": names, "__match_args__": names, "__dataclass_fields__": _Fields(defaults)}
-            space |= {"__init__": _init(cls, names, defaults, frozen), "__repr__": _repr}
+            space |= {"__init__": _Start(cls, names, defaults), "__repr__": _repr}
             space |= {"__getstate__": _state, "__setstate__": _set_state}
             space |= {"__setattr__": _refuse, "__delattr__": _refuse} if frozen else {}
             return type(cls.__name__, (), space | (_equality(names, frozen) if eq else {}))
@@ -86,38 +86,44 @@ def _factory(default: Any) -> Callable[[], Any] | None:
     return default.default_factory if type(default).__module__ == __name__ else None
 
 
-def _init(cls: type, names: tuple[str, ...], defaults: Mapping[str, Any], frozen: bool) -> Callable[..., None]:
+class _Start:
+    """The `__init__` of a class, made when its first value is: a run makes values of a third of the classes that it imports."""
+
+    def __init__(self, cls: type, names: tuple[str, ...], defaults: Mapping[str, Any]) -> None:
+        if tuple(defaults) != names[len(names) - len(defaults) :]:
+            raise TypeError(f"a field of {cls.__qualname__} without a default follows one with a default")
+        self.names, self.defaults = names, defaults
+
+    def __get__(self, value: object, owner: Any) -> Callable[..., None]:
+        owner.__init__ = _init(owner, self.names, self.defaults)
+        found: Callable[..., None] = owner.__init__ if value is None else owner.__init__.__get__(value)
+        return found
+
+
+def _init(cls: type, names: tuple[str, ...], defaults: Mapping[str, Any]) -> Callable[..., None]:
     """Return the function that takes the fields in order or by name."""
-    if tuple(defaults) != names[len(names) - len(defaults) :]:
-        raise TypeError(f"a field of {cls.__qualname__} without a default follows one with a default")
     factories = {name: factory for name, default in defaults.items() if (factory := _factory(default)) is not None}
-    made = tuple(names.index(name) for name in factories)
-    code = _compiled(len(names), made, frozen)
-    field_names = {f"_{index}": name for index, name in enumerate(names)}
-    code = code.replace(
-        co_name="__init__",
-        co_varnames=tuple(field_names.get(name, name) for name in code.co_varnames),
-        co_names=tuple(field_names.get(name, name) for name in code.co_names),
-        co_consts=tuple(field_names.get(value, value) for value in code.co_consts),
-    )
+    code = _compiled(len(names), tuple(names.index(name) for name in factories))
+    given_names = {f"_{index}": name for index, name in enumerate(names)}
+    code = code.replace(co_name="__init__", co_varnames=tuple(given_names.get(name, name) for name in code.co_varnames))
+    setters = {f"set_{index}": vars(cls)[name].__set__ for index, name in enumerate(names)}
     makers = {f"make_{names.index(name)}": make for name, make in factories.items()}
-    space = {"set_": object.__setattr__, "new_": _NEW, **makers}
     given = tuple(_NEW if name in factories else default for name, default in defaults.items())
-    found: Callable[..., None] = FunctionType(code, space, "__init__", given)
+    found: Callable[..., None] = FunctionType(code, {"new_": _NEW, **setters, **makers}, "__init__", given)
     found.__module__, found.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
     return found
 
 
 @cache
-def _compiled(count: int, made: tuple[int, ...], frozen: bool) -> CodeType:
-    """Return the code that sets so many fields, by the names `_0`, `_1`; those that are made have a default that stands for it.
+def _compiled(count: int, made: tuple[int, ...]) -> CodeType:
+    """Return the code that sets so many fields, given as `_0`, `_1`; those that are made have a default that stands for it.
 
     Classes with as many fields share it: to compile is what costs.
     """
     body = []
     for index in range(count):
         value = f"make_{index}() if _{index} is new_ else _{index}" if index in made else f"_{index}"
-        body.append(f"set_(self, '_{index}', {value})" if frozen else f"self._{index} = {value}")
+        body.append(f"set_{index}(self, {value})")
     space: dict[str, Any] = {}
     names = ", ".join(["self", *(f"_{index}" for index in range(count))])
     exec(f"def init({names}):\n " + "\n ".join(body or ["pass"]), space)

@@ -6,13 +6,13 @@ import os
 import re
 from importlib import import_module
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tvlint.checkout.following import why_not_followed
 from tvlint.checkout.opening import content, is_folder
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
-from tvlint.ir.values import replace
+from tvlint.ir.values import dataclass, replace
 from tvlint.readers.document import NOTHING, Document, ReadError
 from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, condensed, names
 
@@ -53,7 +53,8 @@ OTHER_NEWLINES = Pattern(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
 COMPOSED = Pattern(rb"^(?:defaults|extends|modules):", re.MULTILINE)
 
 
-class Format(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Format:
     """A format of texts, by its name in `docs/formats.md`.
 
     The module below `tvlint.readers` has `recognise(path, data) -> bool` and `read(path, data) -> Document | None`, that of a

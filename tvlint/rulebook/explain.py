@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator
 
 from tvlint.rule import Rule
+from tvlint.rulebook.pages import explanation_of
 
 _HEADING = re.compile(r"#{1,6} (.*)")
 _ITEM = re.compile(r"(?:[-*]|\d+\.) ")
@@ -18,7 +19,7 @@ def explain(rule: Rule, width: int) -> str:
     """Return the page of `rule`, wrapped to `width` columns: what it says, why it matters, examples, where it comes from."""
     width = max(width, 20)
     lines = [f"{rule.name} ({rule.severity.value}, {rule.kind.value} rule)", *_wrapped(rule.summary, width), ""]
-    lines += _body(rule.explanation, width)
+    lines += _body(explanation_of(rule), width)
     if rule.when or rule.require:
         lines += ["", "Condition"]
         lines += _wrapped(f"when: {rule.when or 'always'}", width, "  ")

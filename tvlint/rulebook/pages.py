@@ -1,7 +1,8 @@
 """Rule pages (`rules/<topic>/<rule-name>.md`) to `Rule` values.
 
 The front matter is the small subset of YAML that `docs/writing-rules.md` describes. A wrong page is our mistake and raises
-`PageError`. A wheel holds all pages in one file as well (`hatch_build.py`), which is read in a tenth of the time.
+`PageError`. A wheel holds all front matter in one file as well (`hatch_build.py`), which is read in a tenth of the time; what
+explains a rule is read from its page when somebody asks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ COMPILED = "rules.json"
 _FIELDS = [field.name for field in fields(Rule) if field.name != "path"]
 _ENTRY = Pattern(r"^([a-z]+):(?: (.*))?$")
 _BARE_ITEM = Pattern(r"[A-Za-z][A-Za-z0-9_.-]*")
+_WHY = "\n## Why is this bad\n\n"
+UNDECIDED = (
+    "The proof stops here: without this it cannot say whether both plans train the same model, and unknown is not a pass."
+)
+"""Why what keeps a proof from a decision is bad, whatever it is."""
 
 
 class PageError(ValueError):
@@ -77,14 +83,34 @@ def read_page(name: str, text: str, path: str = "", topic: str = "") -> Rule:
     head, separator, rest = text[4:].partition("\n---\n")
     if not separator:
         raise PageError(f"{path or name}:1: the front matter does not end")
-    title = f"\n# {name}\n"
-    if not rest.startswith(title):
+    if not rest.startswith(_title(name)):
         raise PageError(f"{path or name}: the title is not `# {name}`")
     entries = read_front_matter(head, path or name)
     try:
-        return _rule(name, {**entries, "body": rest[len(title) :], "topic": topic}, path)
+        return _rule(name, {**entries, "topic": topic}, path)
     except (KeyError, TypeError, ValueError) as error:
         raise PageError(f"{path or name}: {error!r}") from error
+
+
+def body_of(rule: Rule) -> str:
+    """Return the Markdown of the rule's page after its title."""
+    return Path(rule.path).read_text(encoding="utf-8").partition(_title(rule.name))[2]
+
+
+def explanation_of(rule: Rule) -> str:
+    """Return the body of the rule's page, with what is bad about everything that keeps a proof from a decision."""
+    body = body_of(rule)
+    if rule.kind is not RuleKind.PROOF or rule.severity is not Severity.WARNING:
+        return body
+    before, heading, after = body.partition(_WHY)
+    if heading:
+        return f"{before}{heading}{UNDECIDED}\n\n{after}"
+    before, heading, after = body.partition("\n## Example\n")
+    return f"{before}{_WHY}{UNDECIDED}\n{heading}{after}"
+
+
+def _title(name: str) -> str:
+    return f"\n# {name}\n"
 
 
 def read_front_matter(text: str, where: str) -> dict[str, Any]:

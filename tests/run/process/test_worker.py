@@ -18,8 +18,10 @@ from shared import ROOT
 
 from tests.sampling import sampled, sampled_tuples
 from tvlint.findings import Problem
+from tvlint.run.process.answer import value_of
 from tvlint.run.process.budget import Budget
-from tvlint.run.process.worker import Steps, supervise, value_of
+from tvlint.run.process.supervisor import supervise
+from tvlint.run.process.worker import Steps
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system says this on Linux only")
@@ -190,7 +192,7 @@ def test_the_worker_ends_with_its_parent(tmp_path: Path) -> None:
     script = """if True:
     import os, sys, time
     from tvlint.run.process.budget import Budget
-    from tvlint.run.process.worker import supervise
+    from tvlint.run.process.supervisor import supervise
     def command(steps):
         print(os.getpid(), flush=True)
         time.sleep(600)

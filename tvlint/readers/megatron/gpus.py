@@ -15,9 +15,8 @@ GENERATIONS: Mapping[str, str] = {
 }
 """What NVIDIA sells -> its architecture, oldest first."""
 LAST = "blackwell"
-_NAMES = "|".join(sorted(GENERATIONS, key=len, reverse=True))
-_IN_PATH = Pattern(rf"(?<![a-z0-9])({_NAMES})(?![a-z0-9])")
-_OF_SLURM = Pattern(rf"--(?:gres[= ]gpu:|gpus(?:-per-(?:node|task))?[= ])({_NAMES})(?=:|\s|$)", re.MULTILINE)
+_WORD = Pattern(r"[a-z0-9]+")
+_OF_SLURM = Pattern(r"--(?:gres[= ]gpu:|gpus(?:-per-(?:node|task))?[= ])(\w+)(?=:|\s|$)", re.MULTILINE)
 PARTS = 3
 """So many last parts of a path belong to the file; those before may be of any machine that it lies on."""
 
@@ -25,7 +24,7 @@ PARTS = 3
 def generation_of(path: str, text: str = "") -> str:
     """Return the generation that the path and the text name; empty where they name none, or Blackwell beside another."""
     near = "/".join(path.replace("\\", "/").lower().split("/")[-PARTS:])
-    return one_generation((*_IN_PATH.findall(near), *_OF_SLURM.findall(text)))
+    return one_generation(word for word in (*_WORD.findall(near), *_OF_SLURM.findall(text)) if word in GENERATIONS)
 
 
 def one_generation(names: Iterable[str]) -> str:

@@ -31,6 +31,8 @@ def _escape(match: re.Match[str]) -> str:
 
 def visible(text: str) -> str:
     """`text` on one line, every control, bidi and invisible character spelled as its escape."""
+    if text.isascii() and text.isprintable() and "##" not in text:
+        return text
     return _HIDDEN.sub(_escape, text)
 
 

@@ -55,7 +55,7 @@ def write(report: Report, context: Context) -> Escaped:
                 "version": context.version,
                 "semanticVersion": context.version,
                 "informationUri": HOME,
-                "rules": [rule_object(name, context.rules.get(name), context.version) for name in rules],
+                "rules": [rule_object(name, context.rules.get(name), context.version, context.explanation) for name in rules],
             }
         },
         "columnKind": "unicodeCodePoints",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvlint.findings import Severity
@@ -32,10 +33,10 @@ _SHORT = 1024
 """GitHub's limit on descriptions."""
 
 
-def rule_object(name: str, rule: Rule | None, version: str) -> dict[str, Any]:
+def rule_object(name: str, rule: Rule | None, version: str, explanation: Callable[[Rule], str]) -> dict[str, Any]:
     """Return the descriptor of a rule, of one of the two outcomes of a proof, or of a name that has no page."""
     if rule is not None:
-        text = "\n\n".join(part for part in (_sentence(rule.summary), labelled(rule.explanation.strip())) if part)
+        text = "\n\n".join(part for part in (_sentence(rule.summary), labelled(explanation(rule).strip())) if part)
         described = _descriptor(name, rule.severity, rule.summary, text, rule.kind.value)
         if rule.kind is RuleKind.PROOF:
             described["deprecatedIds"] = ["refuted-proof", "unknown-proof"]

@@ -45,7 +45,7 @@ def _term(expression: Expression) -> _Term:
             minus = _term(operand)
             return lambda lookup, is_set: _arithmetic(ast.Sub, 0, minus(lookup, is_set))
         case ast.BoolOp(junction, operands):
-            return _junction([_term(operand) for operand in operands], decides=isinstance(junction, ast.Or))
+            return _junction(operands, decides=isinstance(junction, ast.Or))
         case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]) if type(sign) in _BETWEEN:
             one, other, kind = _term(left), _term(right), type(sign)
             return lambda lookup, is_set: _binary(kind, one(lookup, is_set), other(lookup, is_set))
@@ -82,13 +82,16 @@ def _list(expressions: list[Expression]) -> _Term:
     return value
 
 
-def _junction(parts: list[_Term], decides: bool) -> _Term:
-    """Return the function for parts of which one that is `decides` decides the whole: False for `and`, True for `or`."""
+def _junction(parts: list[Expression], decides: bool) -> _Term:
+    """Return the function for parts of which one that is `decides` decides the whole: False for `and`, True for `or`.
+
+    Its parts become functions where they are asked for: the first decides most conditions.
+    """
 
     def value(lookup: Lookup, is_set: Lookup) -> Result:
         found: bool | Unknown = not decides
         for part in parts:
-            truth = _truth(part(lookup, is_set))
+            truth = _truth(_term(part)(lookup, is_set))
             if truth is decides:
                 return decides
             if isinstance(truth, Unknown) and not isinstance(found, Unknown):

@@ -85,11 +85,12 @@ class Remembered:
         again = {page.found.path for page in pages}
         left = replace(self._old, files=tuple(file for file in self._old.files if file.path not in again))
         book = bound(pages, (left,))
-        self._cache.bind(self._shelf, book)
+        books = {self._shelf: book}
         if len(pages) >= MANY:
-            from tvlint.run.project.dependents import remember
+            from tvlint.run.project.dependents import opened_in
 
-            remember(self._cache, book)
+            books |= opened_in(self._cache, book)
+        self._cache.bind(books)
 
 
 def _is_large(path: str) -> bool:

@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 from tvlint.ir.values import dataclass
 
@@ -82,12 +83,17 @@ def _run(work: Callable[[], int]) -> None:
         code = work()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else _FAILED
+    except Exception:
+        sys.excepthook(*sys.exc_info())
     finally:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
-                stream.flush()
+                with suppress(BrokenPipeError):
+                    stream.flush()
         os._exit(code)
 
 
 _FAILED = 70
+OUT_OF_MEMORY = 71
+"""The exit code of a process that has no memory left to say so."""
 _WRONG = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL) if sys.platform != "win32" else ()

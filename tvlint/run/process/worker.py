@@ -1,4 +1,4 @@
-"""The process that does the work of a run, and the one that ends it where it takes more than its budget.
+"""The steps of a run, and the process that does them and is ended where one takes more than its budget.
 
 The work is a sequence of steps, each about one file. What a step finds is put down in a journal that both processes hold.
 Where the system ends the worker in the middle of a step, for time, memory or stack, another worker takes up the journal: what
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,8 +18,8 @@ from typing import BinaryIO, TypeVar
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
-from tvlint.run.output.outputs import say
 from tvlint.run.process.budget import Budget, words
+from tvlint.run.process.child import OUT_OF_MEMORY
 
 T = TypeVar("T")
 
@@ -45,60 +44,8 @@ class Steps:
         return self.do(path, work, what)
 
 
-def supervise(command: Callable[[Steps], int], budget: Budget) -> int:
-    """Run the command in a worker, and again in another one from where that was ended; return its exit code.
-
-    Only where processes cannot be forked (Windows) the command runs here, and no budget is kept.
-    """
-    if not hasattr(os, "fork"):
-        return command(Steps())
-    ended = _supervise(command, budget, _Journal())
-    if isinstance(ended, int):
-        return ended
-    say(f"tvlint: error: {ended.message}")
-    return 2
-
-
-def value_of(work: Callable[[Steps], T], path: str, budget: Budget) -> T | Problem:
-    """Return what the work finds about the file, done as a command is; where it came to no end, or tvlint failed, a problem."""
-    if not hasattr(os, "fork"):
-        return work(Steps())
-    journal = _Journal()
-
-    def command(steps: Steps) -> int:
-        try:
-            found: T | Problem = work(steps)
-        except Exception as error:
-            found = Problem(f"internal error: {type(error).__name__}: {error}", Location(path), "tvlint is at fault")
-        journal.add(_Done(found))
-        return 0
-
-    ended = _supervise(command, budget, journal)
-    if isinstance(ended, Problem):
-        return Problem(ended.message, Location(path))
-    last = journal.entries()[-1]
-    return last.value if isinstance(last, _Done) else Problem("internal error", Location(path))  # type: ignore[return-value]
-
-
-def _supervise(command: Callable[[Steps], int], budget: Budget, journal: _Journal) -> int | Problem:
-    from tvlint.run.process.child import Child
-
-    started, spent, death, size = time.monotonic(), 0.0, 0, -1
-    while True:
-        past = _Past(death, spent, started)
-        ended = Child(lambda past=past: command(_Worker(journal, budget, past))).wait()  # type: ignore[misc]
-        if ended.code >= 0 and ended.code != _OUT_OF_MEMORY:
-            return ended.code
-        if -ended.code in _FROM_OUTSIDE:
-            signal.signal(-ended.code, signal.SIG_DFL)
-            os.kill(os.getpid(), -ended.code)
-        death, spent, before, size = ended.code, spent + ended.seconds, size, journal.size()
-        if size <= before or not journal.is_open():
-            return Problem(f"the run needs more {_what_of(death)} than there is", Location(os.curdir))
-
-
 @dataclass(frozen=True, slots=True)
-class _Past:
+class Past:
     """The history of workers: how the last one ended, the processor time of all, and when the first began."""
 
     death: int
@@ -126,7 +73,7 @@ class _Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class Begun:
     """A step is under way, within these limits."""
 
     path: str
@@ -139,34 +86,34 @@ class _Begun:
 
     def reached(self, death: int) -> tuple[_Limit, ...]:
         """Return the limit that a worker reached that ended so; none where it ended otherwise."""
-        if death in (_OUT_OF_MEMORY, -signal.SIGKILL):
+        if death in (OUT_OF_MEMORY, -signal.SIGKILL):
             return (self.memory,)
         return {-signal.SIGPROF: (self.cpu,), -signal.SIGALRM: (self.wall,)}.get(death, ())
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class Done:
     """A step has come to its end with a value."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True)
-class _Raised:
+class Raised:
     """A step has come to its end with an exception; another worker runs it again."""
 
 
-class _Journal:
-    """The journal of all steps so far, in a file without a name."""
+class Journal:
+    """The journal of all steps so far, in a file that its processes share."""
 
-    def __init__(self) -> None:
-        self._file: BinaryIO = open(_file_without_name(), "w+b")  # noqa: SIM115 - open until the processes end
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
 
-    def add(self, entry: _Begun | _Done | _Raised) -> None:
+    def add(self, entry: Begun | Done | Raised) -> None:
         pickle.dump(entry, self._file, pickle.HIGHEST_PROTOCOL)
         self._file.flush()
 
-    def entries(self) -> list[_Begun | _Done | _Raised]:
+    def entries(self) -> list[Begun | Done | Raised]:
         """Return all entries; a last one that was not written to its end is cut off."""
         found = []
         self._file.seek(0)
@@ -180,33 +127,19 @@ class _Journal:
                 return found
             whole = self._file.tell()
 
-    def size(self) -> int:
-        """Return the bytes of all entries."""
-        return os.fstat(self._file.fileno()).st_size
-
     def is_open(self) -> bool:
         """Return whether a step has begun and not come to its end."""
-        return any(isinstance(entry, _Begun) for entry in self.entries()[-1:])
+        return any(isinstance(entry, Begun) for entry in self.entries()[-1:])
 
 
-def _file_without_name() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("tvlint")
-    import tempfile
-
-    handle, name = tempfile.mkstemp()
-    os.unlink(name)
-    return handle
-
-
-class _Worker(Steps):
+class Worker(Steps):
     """Steps in a process that the system ends at the limits of the budget."""
 
-    def __init__(self, journal: _Journal, budget: Budget, past: _Past) -> None:
+    def __init__(self, journal: Journal, budget: Budget, past: Past) -> None:
         self._journal, self._budget, self._past = journal, budget, past
         entries = journal.entries()
-        self._failed = next((entry for entry in entries[-1:] if isinstance(entry, _Begun)), None)
-        self._known = deque(entry for entry in entries if not isinstance(entry, _Begun))
+        self._failed = next((entry for entry in entries[-1:] if isinstance(entry, Begun)), None)
+        self._known = deque(entry for entry in entries if not isinstance(entry, Begun))
         self._first = True
         self._spent: _Limit | None = None
         for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGVTALRM):
@@ -224,7 +157,7 @@ class _Worker(Steps):
 
     def _step(self, path: str, work: Callable[[], T], what: str, of_run: Callable[[], tuple[_Limit, ...]]) -> T | Problem:
         known = self._known.popleft() if self._known else None
-        if isinstance(known, _Done):
+        if isinstance(known, Done):
             return known.value  # type: ignore[return-value]
         if known is None and self._failed is not None:
             failed, self._failed = self._failed, None
@@ -249,13 +182,13 @@ class _Worker(Steps):
             _Limit("run-wall", budget.run_wall, budget.run_wall - (time.monotonic() - self._past.started)),
         )
 
-    def _begin(self, path: str, what: str, of_run: tuple[_Limit, ...]) -> _Begun | Problem:
+    def _begin(self, path: str, what: str, of_run: tuple[_Limit, ...]) -> Begun | Problem:
         """Return the limits of a step that begins now, or that the run has no more time for it."""
         budget, first, self._first = self._budget, self._first, False
         for limit in of_run:
             if limit.left <= 0 or limit is self._spent:
                 return limit.problem(path, what)
-        return _Begun(
+        return Begun(
             path,
             what,
             min((_Limit("file-cpu", budget.file_cpu, budget.file_cpu), *of_run[:1]), key=_left),
@@ -264,7 +197,7 @@ class _Worker(Steps):
             first,
         )
 
-    def _run(self, begun: _Begun, work: Callable[[], T], again: bool) -> T | Problem:
+    def _run(self, begun: Begun, work: Callable[[], T], again: bool) -> T | Problem:
         from tvlint.readers.sources.resource_limits import bounded_memory
 
         signal.setitimer(signal.ITIMER_REAL, begun.wall.left)
@@ -273,13 +206,13 @@ class _Worker(Steps):
             with bounded_memory(int(begun.memory.left * (1 << 20))):
                 value: T | Problem = work()
         except MemoryError:
-            os._exit(_OUT_OF_MEMORY)
+            os._exit(OUT_OF_MEMORY)
         except RecursionError:
             value = _nested(begun.path, begun.what)
         except BaseException:
             self._stop()
             if not again:
-                self._journal.add(_Raised())
+                self._journal.add(Raised())
             raise
         self._stop()
         return value if again else self._said(value)
@@ -289,11 +222,16 @@ class _Worker(Steps):
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _said(self, value: T) -> T:
-        self._journal.add(_Done(value))
+        self._journal.add(Done(value))
         return value
 
 
-def _problem(begun: _Begun, death: int) -> Problem | None:
+def of_the_run(death: int) -> Problem:
+    """Return that a worker was ended before a step began, or the same step again."""
+    return Problem(f"the run needs more {_what_of(death)} than there is", Location(os.curdir))
+
+
+def _problem(begun: Begun, death: int) -> Problem | None:
     """Return why the step came to no end; None where a worker that has done nothing before may still do it."""
     for limit in begun.reached(death):
         return None if limit is begun.memory and not begun.first else limit.problem(begun.path, begun.what)
@@ -307,7 +245,7 @@ def _what_of(death: int) -> str:
     """Return what a process lacked that ended so."""
     if -death in (signal.SIGPROF, signal.SIGALRM, signal.SIGVTALRM):
         return "time"
-    if death in (_OUT_OF_MEMORY, -signal.SIGKILL):
+    if death in (OUT_OF_MEMORY, -signal.SIGKILL):
         return "memory"
     return f"stack ({signal.Signals(-death).name})"
 
@@ -318,7 +256,3 @@ def _nested(path: str, what: str) -> Problem:
 
 def _left(limit: _Limit) -> float:
     return limit.left
-
-
-_OUT_OF_MEMORY = 71
-_FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE) if sys.platform != "win32" else ()

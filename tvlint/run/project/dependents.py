@@ -47,17 +47,17 @@ def dependents(files: Iterable[str], others: Collection[str], cache: Cache | Non
     return [path for path in paths if path in asking]
 
 
-def remember(cache: Cache, book: Book) -> None:
-    """Remember what files open, by a book of what was found in them: a check has asked all that reading asks."""
+def opened_in(cache: Cache, book: Book) -> dict[str, Book]:
+    """Return what files open, by shelf, from a book of what was found in them: a check has asked all that reading asks."""
     from tvlint.cache.files import EMPTY, bound
 
     shelf = _shelf(cache)
     if shelf is None:
-        return
+        return {}
     known = {file.path for file in book.files}
     old = cache.book(shelf) or EMPTY
     others = replace(old, files=tuple(file for file in old.files if file.path not in known))
-    cache.bind(shelf, bound((), (replace(book, files=tuple(replace(file, text="") for file in book.files)), others)))
+    return {shelf: bound((), (replace(book, files=tuple(replace(file, text="") for file in book.files)), others))}
 
 
 def _shelf(cache: Cache) -> str | None:
@@ -80,7 +80,7 @@ def _opened(paths: Collection[str], are_named: bool, cache: Cache | None) -> Boo
             read(path)
         pages.append(writer.page(path, asked, ""))
         if cache is not None and shelf is not None and (path == unread[-1] or process_time() - begun > LONG):
-            cache.bind(shelf, bound(pages, (book,)))
+            cache.bind({shelf: bound(pages, (book,))})
             begun = process_time()
     return bound(pages, (book,)) if pages else book
 

@@ -19,12 +19,14 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.rule import Rule, labelled
 from tvlint.rulebook.language.functions import show
+from tvlint.rulebook.pages import explanation_of
 from tvlint.run.judge.check import Rules, check
 from tvlint.run.judge.known_settings import as_known
 from tvlint.run.judge.topology import topologies
 from tvlint.run.output.json_places import with_lines
+from tvlint.run.process.answer import value_of
 from tvlint.run.process.budget import Budget
-from tvlint.run.process.worker import Steps, value_of
+from tvlint.run.process.worker import Steps
 from tvlint.run.project.discovery import Candidates, excluded, matches
 from tvlint.run.project.nested import judging
 from tvlint.run.project.project_file import Project, ProjectError, find, load
@@ -131,7 +133,7 @@ def hover(path: str, line: int, column: int, buffers: Buffers, known: Mapping[st
     for topology in found[:1]:
         known_facts = {name: value for name, value in facts(topology).items() if not isinstance(value, Unknown) and value != ()}
         lines += ["", *(f"{name}: {show(value)}" for name, value in known_facts.items())]
-    pages = dict.fromkeys(f"### {rule.name}\n\n{labelled(rule.explanation.strip())}" for rule in rules)
+    pages = dict.fromkeys(f"### {rule.name}\n\n{labelled(explanation_of(rule).strip())}" for rule in rules)
     return Hover("\n\n".join(pages), tuple(lines))
 
 

@@ -23,6 +23,7 @@ from tvlint.equivalence.sizes.factors import FactorTable
 from tvlint.equivalence.sizes.shrink import shrink
 from tvlint.equivalence.verdict import pairing
 from tvlint.equivalence.verdict.numbers import run, run_sizes
+from tvlint.equivalence.verdict.numbers.origin import is_generated
 from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.numbers.run_both import gradients_may_agree, run_both, run_in_declared_shapes
 from tvlint.equivalence.verdict.prove import prove
@@ -40,7 +41,8 @@ WRONG = ("hidden--tp2", "mlp--hybrid_pp2_tp4", "transposed--tp2")
 def smaller(parallel: Plan, reference: Plan, small: int = 2) -> pairing.Case | str:
     case = pairing.pair(parallel, reference)
     assert isinstance(case, pairing.Case)
-    found = shrink(parallel, reference, case.inputs, case.reference_inputs, case.batch, small)
+    generated = is_generated(parallel, reference)
+    found = shrink(parallel, reference, case.inputs, case.reference_inputs, case.batch, small, generated)
     if isinstance(found, str):
         return found
     made = pairing.pair(found.parallel, found.reference)
@@ -123,6 +125,32 @@ def test_a_number_that_the_plan_uses_more_often_keeps_all_sizes() -> None:
         with_backward(scaled + "l: f32[] = mean(a)\n"),
     )
     assert smaller(parallel, reference) == "the plan states numbers of `mul` that the reference does not"
+
+
+MEANS = """weight w f32[32,16]
+weight v f32[32,16]
+input x f32[8,16]
+loss l
+program
+h = linear(x, w)
+g = linear(x, v)
+{}
+c = exp(a)
+k = mul(c, b)
+l: f32[] = sum(k)
+"""
+
+
+@pytest.mark.parametrize("number", [0.03125, 32.0, 0.17677669529663687, 31])
+def test_a_number_that_the_plans_state_in_other_places_keeps_the_size_that_it_may_stand_for(number: float) -> None:
+    """Each takes one mean as a sum times a number, and not the same one."""
+    mean, written = "{0} = mean({1}, dim=1)\n", f"s{{1}} = sum({{1}}, dim=1)\n{{0}} = mul(s{{1}}, {number})\n"
+    texts = (mean.format("a", "h") + written.format("b", "g"), written.format("a", "h") + mean.format("b", "g"))
+    small = smaller(*plans(*(with_backward(MEANS.format(text)) for text in texts)))
+    assert isinstance(small, pairing.Case)
+    assert small.parallel.tensors["h"].shape == (2, 32)
+    assert small.parallel.tensors["x"].shape == (2, 2)
+    assert isinstance(run_both(small), Agreement if number == 1 / 32 else Difference)
 
 
 VOCABULARY = """{mesh}weight e f32[51200,512]{rows}

@@ -18,7 +18,6 @@ from tvlint.ops.table import spec_of
 OF_A_CPU: Mapping[str, str] = {
     **dict.fromkeys(("avg-pool1d", "avg-pool2d", "avg-pool3d", "max-pool1d", "interpolate"), "no kernel of such numbers"),
     **dict.fromkeys(("conv-transpose1d", "conv-transpose2d", "conv-transpose3d"), "no kernel of such whole numbers"),
-    **dict.fromkeys(("floor-divide", "remainder", "fmod", "pow", "div"), "two tensors of flags, where one and a number do"),
     "hardtanh": "a number below zero beside numbers that are not",
     "cross-entropy": "indices of 8 bits, for rows without positions",
     **dict.fromkeys(("binary-cross-entropy-with-logits", "kl-div"), "targets of whole numbers, where of other real ones do"),
@@ -80,6 +79,7 @@ program
         "a = to(c, \"int32\")\ny = F.cross_entropy(x, a)", "a = eq(i, i)\ny = sub(a, 1)", "a = eq(x, z)\ny = relu(a)",
         "a = add(i, 1)\ny = mean(a)", "a = argmax(x, dim=1)\ny = mean(a)", "a = tanh(x)\ny = gather(x, 1, a)",
         "a: f32[4,8] = mul(i, 2)\ny = F.mse_loss(a, i)", "a: bool[4,8] = add(i, 1)\ny = masked_fill(x, a, 0.0)",
+        "y = pow(m, m)", "a = lt(x, z)\ny = remainder(m, a)", "y = div(m, m, rounding_mode=\"floor\")",
     ],
 )  # fmt: skip
 def test_a_call_that_torch_refuses_is_not_proved_where_both_plans_have_it(call: str) -> None:
@@ -93,6 +93,7 @@ def test_a_call_that_torch_refuses_is_not_proved_where_both_plans_have_it(call: 
         "y = add(x, z)", "y = F.mse_loss(x, i)", "a = eq(i, i)\ny = logical_not(a)", "y = F.cross_entropy(x, c)",
         "y = F.scaled_dot_product_attention(x, x, x, m)", "y = maximum(i, x)",
         "v, a = max(x, dim=1)\ny = F.embedding(a, z)", "a = to(m, \"int64\")\ny = sub(1, a)",
+        "y = pow(m, 2)", "y = remainder(m, i)", "y = div(m, m)",
     ],
 )  # fmt: skip
 def test_a_call_that_torch_runs_is_proved(call: str) -> None:

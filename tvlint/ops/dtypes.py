@@ -75,7 +75,8 @@ def _of_numbers(traits: frozenset[Trait], numbers: Sequence[str], attributes: Ma
         return f"an operand has to hold real numbers, and they are {' and '.join(sorted(set(numbers)))}"
     if "bool" in numbers and traits & {Trait.DIFFERENCE, Trait.NEGATION}:
         return "flags are not subtracted"
-    of_numbers = Trait.NO_FLAGS in traits or (Trait.CONTRACTION in traits and len(numbers) > 1)
+    of_two = traits & {Trait.CONTRACTION, Trait.NO_TWO_FLAGS} or attributes.get("rounding_mode") is not None
+    of_numbers = Trait.NO_FLAGS in traits or (of_two and len(numbers) > 1)
     return "operands have to hold numbers, and are flags" if of_numbers and set(numbers) == {"bool"} else ""
 
 

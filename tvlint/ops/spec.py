@@ -114,6 +114,8 @@ class Trait(Enum):
     """Every element with the other sign."""
     NO_FLAGS = "no-flags"
     """Takes numbers, and not flags alone."""
+    NO_TWO_FLAGS = "no-two-flags"
+    """Takes flags beside a number, and not two tensors of flags."""
     NONLINEAR = "nonlinear"
     """Not linear in its first operand, whatever its attributes are."""
     NORM = "norm"

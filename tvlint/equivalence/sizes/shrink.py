@@ -10,7 +10,8 @@ batch, between which nothing but sums and means goes, are a factor of the batch,
 So both plans are the same programs of smaller tensors. A right plan is right by identities in which a size stands for itself:
 sums over an index are over fewer, means are divided by fewer. It can be right for one size only where a number in one of the
 plans is tied to that size (`mul(x, 0.125)` for a mean of eight). So nothing is shrunk where the plans do not state the same
-numbers, in the same operators, as often as their micro-batches say.
+numbers, in the same operators, as often as their micro-batches say. They may state one in other places: a size for which a
+number may stand is kept, but for plans that a generator made of the reference, whose operators it takes as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from itertools import chain, combinations
+from math import isclose, isfinite, prod
 from typing import TypeAlias
 
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
@@ -56,6 +58,9 @@ _MOVES = frozenset(
 
 _MOST_ROUNDS = 64
 
+_MOST_COUNTED, _ROUNDED = 1e12, 1e-5
+"""No number in a plan is made of more elements, and none is further from what it is made of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
@@ -67,19 +72,27 @@ class Shrunk:
 
 
 def shrink(
-    parallel: Plan, reference: Plan, inputs: Inputs, reference_inputs: Inputs, batch: Batch, small: int = SMALL
+    parallel: Plan,
+    reference: Plan,
+    inputs: Inputs,
+    reference_inputs: Inputs,
+    batch: Batch,
+    small: int = SMALL,
+    generated: bool = False,
 ) -> Shrunk | str:
     """Return the pair with sizes as small as both plans allow, or why they are not made smaller.
 
-    A factor that gets smaller is at most `small` afterwards.
+    A factor that gets smaller is at most `small` afterwards. Of what is `generated` numbers stand where the reference has them.
     """
     unequal = _other_numbers(parallel, reference)
     if unequal:
         return unequal
     kept: set[int] = set()
     axis = _of_replicas(parallel, inputs)
+    counts = frozenset[int]() if generated else _counts_in(parallel, reference)
     for _ in range(_MOST_ROUNDS):
         sizes = _Sizes((parallel, reference), (inputs, reference_inputs), batch, kept, FactorTable(small), axis)
+        sizes.keep_counts(counts)
         plans = [sizes.applied(at) for at in (0, 1)]
         changed = {id(operator) for at in (0, 1) for operator in sizes.otherwise_bound(at, plans[at])}
         if not changed - kept:
@@ -161,6 +174,14 @@ def _flat(value: object) -> Iterator[int | float]:
             yield from _flat(each)
     elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) not in (0, 1):
         yield value
+
+
+def _counts_in(*plans: Plan) -> frozenset[int]:
+    """Return of how many elements the numbers in plans may be made: that many, one part of them, or a power or root of it."""
+    stated = {number for plan in plans for of in _numbers_by_program(plan) for _, numbers in of for number in _flat(numbers)}
+    bases = [base for number in stated if isfinite(number) for base in (abs(number), 1 / abs(number))]
+    powers = (power for base in bases if base < _MOST_COUNTED for power in (base, base**2, base**0.5))
+    return frozenset(round(power) for power in powers if isclose(power, round(power), rel_tol=_ROUNDED)) - {0, 1}
 
 
 def _loads(plan: Plan, operator: Compute, names: Sequence[str]) -> bool:
@@ -277,6 +298,15 @@ class _Sizes:
                     continue
                 for one, two in zip(dims, other, strict=True):
                     self.table.equate(one, two)
+
+    def keep_counts(self, counts: frozenset[int]) -> None:
+        """Keep what is as large as one of the counts: a mean of some elements is their sum times a number."""
+        tensors = {tuple(dims): None for of in (*self.dims, *self.wholes) for dims in of.values()}
+        for dims in (*tensors, (self.replicas,)):
+            longer = [factors for factors in dims if self.table.size(factors) > 1]
+            for held in chain.from_iterable(combinations(longer, count) for count in range(1, len(longer) + 1)):
+                if {prod(map(self.table.size, held)) - less for less in (0, 1)} & counts:
+                    self._keep(held)
 
     def _keep(self, dims: Iterable[Factors]) -> None:
         for factors in dims:

@@ -489,7 +489,7 @@ SPECS = (
         by_formula(_over, OpSpec("div", (*in_functional("div"), "operator.truediv"), _quotient)),
     ),
     *having(
-        (Trait.NONLINEAR, Trait.RESTRICTED),
+        (Trait.NONLINEAR, Trait.RESTRICTED, Trait.NO_TWO_FLAGS),
         OpSpec(
             "floor-divide",
             (*in_functional("floor_divide"), "operator.floordiv"),
@@ -503,6 +503,9 @@ SPECS = (
             evaluate=_rest(_named_function("floor")),
         ),
         OpSpec("fmod", in_functional("fmod"), _two_numbers, evaluate=_rest(truncated)),
+    ),
+    *having(
+        (Trait.NONLINEAR, Trait.RESTRICTED),
         OpSpec("xlogy", in_functional("xlogy"), _product_with_logarithm, evaluate=_times_logarithm),
     ),
     *having(
@@ -531,7 +534,7 @@ SPECS = (
         OpSpec("addcdiv", in_functional("addcdiv"), _added_product, steps=_added_steps("div"), evaluate=_added_of("div")),
     ),
     *having(
-        (Trait.NONLINEAR, Trait.RESTRICTED),
+        (Trait.NONLINEAR, Trait.RESTRICTED, Trait.NO_TWO_FLAGS),
         by_formula(
             _to_the_power,
             OpSpec(

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.equivalence.sizes.factors import SMALL
 from tvlint.equivalence.sizes.shrink import shrink
+from tvlint.equivalence.verdict.numbers.origin import is_generated
 from tvlint.equivalence.verdict.numbers.outcome import NotRun
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.ir.operators import Operator
@@ -46,7 +48,8 @@ def to_run(case: Case, most: int | None = None, operators: int | None = None) ->
         return Small(case)
     if _fewest_operators_run(case.parallel) > _MOST_OPERATORS:
         return NotRun("the plans are too large")
-    found = shrink(case.parallel, case.reference, case.inputs, case.reference_inputs, case.batch)
+    generated = is_generated(case.parallel, case.reference)
+    found = shrink(case.parallel, case.reference, case.inputs, case.reference_inputs, case.batch, SMALL, generated)
     if isinstance(found, str):
         is_small = not _is_too_large(case, largest) and _operators_run(case.parallel) <= operators
         return Small(case) if is_small else NotRun(f"the plans are too large, and {found}")

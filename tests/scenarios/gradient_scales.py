@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scenarios.scenario import correct, pair
+from tests.scenarios.scenario import correct, pair, variants
 
 HEAD = """
 mesh dp=4
@@ -31,6 +31,29 @@ ONE_SCALED = SCALED.replace("dy, gu", "dy, _")
 HALF = ONE.replace("loss l", "loss k f32[] dp:P(avg)").replace(
     "dq = backward l (grad(l))", "k = mul(l, 0.5)\n  dl = backward k (grad(k))\n  dq = backward l (dl)"
 )
+
+HALVES = """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight b f32[8]
+input x f32[8,16] tp:S(1)
+loss l f32[]
+program
+  p = linear(x, w)
+  c = div(b, 2)
+  q = add(p, c)
+  y = all-reduce(q) over tp
+  a = gelu(y)
+  l = mean(a)
+  da = backward l (grad(l))
+  dy = backward a (da)
+  dp, dc = backward q (dy)
+  g0 = backward c (dc)
+  gb = all-reduce(g0) over tp
+  _, grad(w) = backward p (dp)
+  sgd_step(b!, gb, lr=0.1)
+  update w
+"""
 
 SCENARIOS = (
     *pair(
@@ -147,6 +170,37 @@ program
   grad(b) = all-reduce(gb) over tp
   update w, b
 """,
+    ),
+    *variants(
+        "bias of which each rank adds a half",
+        HALVES,
+        (
+            "its gradient stays with each rank",
+            "missing-gradient-reduction",
+            [("gb = all-reduce(g0) over tp", "gb = identity(g0)")],
+        ),
+        (
+            "its gradient is averaged over replicas alone",
+            "wrong-gradient-scale",
+            [("mesh tp=2", "mesh dp=2 tp=2"), ("gb = all-reduce(g0) over tp", "gb = all-reduce avg(g0) over dp")],
+        ),
+    ),
+    *correct(
+        "bias of which each rank adds a half, and takes twice its gradient",
+        HALVES.replace("gb = all-reduce(g0) over tp", "gb = mul(g0, 2)"),
+    ),
+    *correct(
+        "bias of which each rank adds a half, whose gradient is converted before it is summed",
+        HALVES.replace(
+            "gb = all-reduce(g0) over tp",
+            'g1: f64[8] = to(g0, dtype="f64")\n  g2 = all-reduce(g1) over tp\n  gb: f32[8] = to(g2, dtype="f32")',
+        ),
+    ),
+    *correct(
+        "half of a bias that is added to a complete sum",
+        HALVES.replace("q = add(p, c)\n  y = all-reduce(q) over tp", "q = all-reduce(p) over tp\n  y = add(q, c)")
+        .replace("backward q (dy)", "backward y (dy)")
+        .replace("gb = all-reduce(g0) over tp", "gb = identity(g0)"),
     ),
     *correct(
         "bias of which each rank adds a quarter, whose gradient a reducer sums",

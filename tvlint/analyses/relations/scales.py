@@ -20,6 +20,7 @@ from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.multiples import bare, computed_factors, gradients_within
+from tvlint.analyses.relations.shares import undoes_share
 from tvlint.analyses.relations.terms.loss_identities import is_gradient
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value
@@ -211,7 +212,8 @@ def _factors(alone: Alone, steps: Sequence[Stepped]) -> Iterator[tuple[Stepped, 
         if step.gradient is not None and _is_whole(step.gradient):
             factor, inner, numbers = computed_factors(alone, step.gradient.term)
             if is_gradient(alone.world.terms, inner):
-                yield step, step.gradient.coefficient * factor, numbers
+                total = step.gradient.coefficient * factor
+                yield step, Fraction(1) if undoes_share(alone, step, total) else total, numbers
 
 
 def _unlike_most(steps_of: Mapping[Fraction, list[Stepped]]) -> Iterator[tuple[Stepped, _Misfit]]:

@@ -21,6 +21,7 @@ from tvlint.analyses.relations.derivation.state import Opaque, Slot
 from tvlint.analyses.relations.findings import relations
 from tvlint.analyses.relations.held_apart import Numbers, axes_apart, is_split
 from tvlint.analyses.relations.matchers.parted import differ_by_indices
+from tvlint.analyses.relations.shares import stepped_with_shares
 from tvlint.ir.operators import Group, Operator, ReduceGradients
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Plan, Program, Role, Tensor
@@ -86,6 +87,9 @@ def _stepped(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unre
             )
             has, part = ("behind", part) if part not in ("", step.name) else (has, "")
             yield Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,), part)
+    for step, axis in stepped_with_shares(alone):
+        if (step.weight, axis) not in reduced[step.rank]:
+            yield Unreduced(step.weight, step.name, axis, "stepped", step.operator, (step.rank,))
 
 
 def _started_as(alone: Alone, rank: int, value: Slot) -> str:

@@ -152,3 +152,21 @@ def test_what_the_packaged_configuration_of_verl_sets_holds_where_no_other_is_ch
     (only,) = configurations(f"{command} actor_rollout_ref.rollout.tensor_model_parallel_size=1 {more}\n")
     found = {each.rule: each.message for each in evaluate(only, load_rules()) if isinstance(each, Finding)}
     assert ("mini-batch-above-train-batch" in found) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SCRIPT, []),
+        (SCRIPT.replace("  trainer.nnodes", "\n  trainer.nnodes"), [("option-run-as-command", 5)]),
+        (SCRIPT.replace("nnodes=2 \\", "nnodes=2 \\  # two"), [("option-run-as-command", 5)]),
+        (SCRIPT.replace("nnodes=2 \\", "nnodes=2 \\ "), [("space-after-backslash", 4)]),
+        (SCRIPT.replace("\n", "\r\n"), [("carriage-return-after-backslash", 2)]),
+        (f"DATA_PATH=/d\n{SCRIPT.replace('$@', 'data.path=$DATA_PAHT')}", [("misspelled-variable", 9)]),
+        (SCRIPT.replace("python3 -m", "torchrun --nproc_per_noe 8 -m"), [("misspelled-option", 2)]),
+    ],
+)
+def test_a_slip_in_a_script_of_overrides_is_found_where_it_stands(text: str, expected: list[tuple[str, int]]) -> None:
+    document = read("run.sh", text.encode())
+    assert document is not None
+    assert [(each.rule, each.location.line) for each in document.findings] == expected

@@ -23,6 +23,7 @@ from tvlint.readers.megatron.hydra_program import (
     starts_from_package,
 )
 from tvlint.readers.megatron.launcher import split_launch
+from tvlint.readers.megatron.launcher_options import misspelled_launcher_options
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.sections import ELSEWHERE
 from tvlint.readers.shell.evaluate import Evaluation
@@ -54,8 +55,11 @@ NODES = frozenset(nodes.rpartition(".")[2] for _, nodes in GPUS)
 
 
 def refused(evaluation: Evaluation) -> Iterator[Finding]:
-    """Yield the overrides that the program of a command refuses, where its source is around the script."""
+    """Yield the options that the launcher of a command does not have, and the overrides that its program refuses, where its
+    source is around the script.
+    """
     for _, words in _launches(evaluation):
+        yield from misspelled_launcher_options(split_launch(words))
         composed = composed_for(words, evaluation.source.path)
         if composed is not None:
             yield from mistakes(words, composed)

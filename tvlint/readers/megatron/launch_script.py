@@ -113,7 +113,8 @@ def read(path: str, data: bytes) -> Document | None:
         overrides = tuple(hydra_overrides.configurations(evaluation))
         refused = dict.fromkeys(hydra_overrides.refused(evaluation))
         if overrides or refused:
-            refused.update(dict.fromkeys(hydra_overrides.mistaken(overrides)))
+            refused.update(dict.fromkeys((*hydra_overrides.mistaken(overrides), *carriage_return(evaluation.source))))
+            refused.update(dict.fromkeys(slips(evaluation, (), starts_some=False)))
             return Document(path, hydra_overrides.FORMAT, configurations=overrides, findings=tuple(refused))
     only_lists = not configurations
     if only_lists:

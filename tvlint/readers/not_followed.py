@@ -19,7 +19,7 @@ PASSED = Pattern(
 """An option that only Megatron has, with a value; in backticks, or as an element of markup, it stands in a sentence."""
 SHOWN = Pattern(rb"(?:^|\s)(?:#|//)|^(?:<pre>)?[ \t]*\d+ (?:\||&#124;)")
 """What stands before a comment, and before a line of source that a report shows."""
-SENTENCE = Pattern(rb"\d*(?:[,;:]\s|\.(?:\s|[\"']))")
+SENTENCE = Pattern(rb"\d*(?:[,;:]\s+[A-Za-z]|\.(?:\s|[\"']))")
 """How a sentence goes on or ends after a value."""
 HELP = "write the launch as a command of a shell script, or silence this with `# tvlint: ignore-file[launch-not-followed]`"
 
@@ -47,8 +47,8 @@ def _passed(path: str, data: bytes, spans: Iterable[tuple[int, int]]) -> Iterato
         for match in PASSED.finditer(data, start, end):
             first = data.rfind(b"\n", 0, match.start()) + 1
             before = data[first : match.start()]
-            is_quoted = b'"' in match[0] or b"'" in match[0]
-            if SHOWN.search(before) or (not is_quoted and SENTENCE.match(data, match.end(), end)):
+            is_alone = b" " in match[0] and b'"' not in match[0] and b"'" not in match[0]
+            if SHOWN.search(before) or (is_alone and SENTENCE.match(data, match.end(), end)):
                 continue
             line = data.count(b"\n", 0, match.start()) + 1
             option = re.split(rb"[^\w-]", match[0])[0].decode()

@@ -317,7 +317,9 @@ def _baseline(commands: Any) -> None:
             "`verify` fails if some are gone"
         ),
     )  # fmt: skip
-    parser.add_argument("paths", nargs="*", type=path, metavar="PATH", help="files or folders (default: the project's paths)")
+    parser.add_argument(
+        "paths", nargs="*", default=[], type=path, metavar="PATH", help="files or folders (default: the project's paths)"
+    )
     parser.add_argument(
         "--baseline", default="", metavar="FILE", help="the baseline (default: the project's, else tvlint-baseline.json)"
     )

@@ -197,3 +197,22 @@ def test_a_program_is_misspelled_where_one_beside_it_is_surely_meant(tmp_path: P
     (tmp_path / "tasks" / "finetune_llm.py").write_text("import megatron.training\n")
     found = slips_of(tmp_path, LAUNCH.replace("pretrain_gpt.py", f"tasks/{program}") + "\n")
     assert found == [("misspelled-program", 1)] * is_meant
+
+
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        (f"{LAUNCH} $A --bf16", '"${A[@]}"'),
+        (f"{LAUNCH} ${{A}}", '"${A[@]}"'),
+        (f'{LAUNCH} "$A"', "${A[@]}"),
+        (f'bash -c "{LAUNCH} $A --bf16"', "${A[@]}"),
+        (f"{LAUNCH} --save x/$A", "${A[@]}"),
+    ],
+)
+def test_the_repair_of_a_list_has_the_quotes_that_its_help_shows(tmp_path: Path, command: str, written: str) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(f"A=(--lr 1e-4)\n{command}\n")
+    document = read(str(path))
+    assert document is not None
+    fixes = [fix for each in document.findings if each.rule == "array-without-subscript" for fix in each.fixes]
+    assert [edit.text for fix in fixes for edit in fix.edits] == [written]

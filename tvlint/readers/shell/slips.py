@@ -125,7 +125,9 @@ def _first_words(evaluation: Evaluation, commands: CommandTree, launch: Span) ->
         place = location_of(span_of_bytes(source, *match.span()))
         message = f"`{name[:LONGEST]}` is a list, and only its first word is passed"
         help = f'write `"${{{name[:LONGEST]}[@]}}"`'
-        fix = Fix(help, (Edit(place, f"${{{name}[@]}}"),), is_safe=True)
+        is_word = not (source.data[match.start() - 1 : match.start()] + source.data[match.end() : match.end() + 1]).strip()
+        quote = '"' if is_word and not commands.is_quoted(match.start()) else ""
+        fix = Fix(help, (Edit(place, f"{quote}${{{name}[@]}}{quote}"),), is_safe=True)
         yield Finding("array-without-subscript", Severity.ERROR, message, place, help, fixes=(fix,))
 
 

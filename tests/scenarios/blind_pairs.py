@@ -81,6 +81,35 @@ program
   grad(n) = mul(gn, c)
   update a, b, n
 """
+SCATTERED = """
+mesh dp=2
+micro-batches 2
+weight w f32[16,8]
+state m f32[16,8] dp:S(0)
+state v f32[16,8] dp:S(0)
+input x f32[8,8] dp:S(0)
+loss l f32[]
+segment forth forward (x) -> (y, k, l)
+  y = linear(x, w)
+  k = mean(y)
+  l = div(k, 2)
+segment back backward (x, y, k, l) -> (g)
+  dk = backward l (grad(l))
+  dy = backward k (dk)
+  _, gw = backward y (dy)
+  g: f32[8,8] = reduce-scatter avg(gw, dim=0) over dp
+segment step optimizer (g0, g1) -> ()
+  t = add(g0, g1)
+  own = chunk(w, dim=0) over dp
+  adam_step(own!, t, m!, v!, lr=0.1)
+  w = all-gather(own, dim=0) over dp
+program
+  run forth micro-batch 0
+  run back micro-batch 0 (x, y, k, l) -> (g0)
+  run forth micro-batch 1
+  run back micro-batch 1 (x, y, k, l) -> (g1)
+  run step (g0, g1) -> ()
+"""
 STAGES = """
 mesh pp=2
 weight a f32[8,8]
@@ -338,6 +367,19 @@ program pp=1
   run up.back micro-batch 1
   run step1
 """,
+    ),
+    *variants(
+        "gradients of two micro-batches under names of their own",
+        SCATTERED,
+        ("one that nothing makes", "use-before-definition", [("run step (g0, g1)", "run step (g0, g2)")]),
+        (
+            "one that is made after the step",
+            "use-before-definition",
+            [
+                ("  run step (g0, g1) -> ()\n", ""),
+                ("  run forth micro-batch 1\n", "  run step (g0, g1) -> ()\n  run forth micro-batch 1\n"),
+            ],
+        ),
     ),
     *variants(
         "clipping by the mean of a norm with itself",

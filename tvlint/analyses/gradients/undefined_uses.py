@@ -161,12 +161,13 @@ def _between_steps(
             if name not in loaded and (_given(plan, name) or _given(plan, inner)):
                 continue
             tensor = plan.tensors.get(name) or plan.tensors.get(inner)
-            if step.micro_batch < 0:
+            if step.micro_batch < 0 and (step.inputs is None or any(made == name for made, _ in produced)):
                 continue
-            origin = ever.get((name, step.micro_batch))
+            origins = (segment for (made, batch), segment in ever.items() if made == name and step.micro_batch in (batch, -1))
+            origin = next(origins, None) if step.micro_batch < 0 else ever.get((name, step.micro_batch))
             index = _first_read(segment, inner)
             is_gradient = segment.phase is not Phase.FORWARD if tensor is None else tensor.role is Role.GRADIENT
-            is_gradient = is_gradient and not _is_misspelt(plan, name, named)
+            is_gradient = is_gradient and not _is_misspelt(plan, name, named) and (step.micro_batch >= 0 or tensor is not None)
             if index is None or (origin is None and is_gradient and not isinstance(segment.operators[index], Send)):
                 continue
             later = (origin, _producer(plan.segments[origin], name)) if origin and plan.segments[origin].operators else None

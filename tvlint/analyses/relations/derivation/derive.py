@@ -97,7 +97,16 @@ def derive(
                 machine.gradient_names.update(operator.outputs)
     machine.names_made = made(plan)
     machine.weight_of = accumulators(plan)
+    machine.of_runs = frozenset(_named_by_runs(machine))
     return _run(machine)
+
+
+def _named_by_runs(machine: Machine) -> Iterator[str]:
+    """Yield the names by which one run alone gives a gradient that adds up, or what it makes for a later micro-batch."""
+    for step in (step for step in machine.plan.steps() if step.outputs is not None):
+        for inner, outer in zip(machine.plan.segments[step.segment].outputs, step.outputs or (), strict=True):
+            if inner != outer and (step.micro_batch > 0 or inner in machine.weight_of):
+                yield outer
 
 
 def _run(machine: Machine) -> Derived:

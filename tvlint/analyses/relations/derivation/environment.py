@@ -162,7 +162,8 @@ def read(machine: Machine, rank: RankState, operator: Operator, name: str) -> Sl
         text = f"uses `{name}`, which rank {rank.at_root[name]} alone has, as the root"
         raise Mismatch("root-only-result-used", text, refutes=True)
     text = f"uses `{name}`, which nothing on {{ranks}} produces before"
-    raise Mismatch("use-before-definition", text, refutes=True, source=rank.unbound.get(name))
+    refutes = rank.inward.get(name, name) not in machine.of_runs
+    raise Mismatch("use-before-definition", text, refutes=refutes, source=rank.unbound.get(name))
 
 
 def gradient_value(

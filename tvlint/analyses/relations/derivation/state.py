@@ -381,6 +381,8 @@ class Machine:
     gradient_names: set[str] = field(default_factory=set)
     names_made: frozenset[str] = frozenset()
     """All names that operators and runs give to something."""
+    of_runs: frozenset[str] = frozenset()
+    """Names that runs give to gradients that add up, and to what they make for later micro-batches: nothing follows them."""
     paired: set[tuple[str, str]] = field(default_factory=set)
     """What operators take and store as the gradient of what."""
     sources: dict[tuple[str, Location], tuple[int, Compute]] = field(default_factory=dict)

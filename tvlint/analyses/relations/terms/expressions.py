@@ -39,10 +39,29 @@ PLACE: tuple[object, ...] = (FLAG, False, "place")
 ONE = Fraction(1)
 
 _MOST_TIES = 24
+_DEEPEST = 100
+"""So many levels of what a term is made of are taken apart at once, and no more."""
 
 
 class TooLargeError(Exception):
     """The expression is left as it is: it has too many addends or factors, or something whose size is not known here."""
+
+
+class Deeper:
+    """One level more of what a term is made of. Raises TooLargeError where it is one too many."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+
+    def __enter__(self) -> None:
+        if self.terms.nesting == _DEEPEST:
+            raise TooLargeError
+        self.terms.nesting += 1
+
+    def __exit__(self, *raised: object) -> None:
+        self.terms.nesting -= 1
 
 
 def is_flag(terms: Terms, term: int) -> bool:

@@ -8,10 +8,11 @@ compares positions with positions, or that is a triangle of ones, is a band: the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf, isnan
 from typing import TypeAlias
 
-from tvlint.analyses.relations.terms.constant_factors import NONE, TIMES, Pattern, bare
+from tvlint.analyses.relations.terms.constant_factors import NONE, TIMES, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.expressions import (
     FLAG,
     FUNCTION,
@@ -47,12 +48,40 @@ _DEEPEST = 64
 _Band: TypeAlias = tuple[Pattern, int, bool]
 
 
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """A mask at some indices, and whether it counts where it is not set."""
+
+    term: int
+    places: Pattern
+    negated: bool
+
+
 def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> Expression:
-    """Return the mask as a factor: one where it is set, or where it is not."""
-    terms = algebra.terms
+    """Return the mask as a factor: one where it is set, or where it is not.
+
+    Of the masks that all have to be set each is asked once, without going into itself: a mask is as deep as a plan is long.
+    """
+    waiting, seen, made = [_Mask(term, tuple(pattern), negated)], set[_Mask](), algebra.number(NONE)
+    while waiting:
+        mask = waiting.pop()
+        if mask in seen:
+            continue
+        seen.add(mask)
+        found = _factor_or_masks(algebra, mask)
+        if isinstance(found, list):
+            waiting += found
+        else:
+            made = algebra.multiplied(made, found)
+    return made
+
+
+def _factor_or_masks(algebra: Algebra, mask: _Mask) -> Expression | list[_Mask]:
+    """Return a mask as a factor, or the masks that all have to be set where it counts."""
+    terms, term, negated = algebra.terms, mask.term, mask.negated
     while _is(terms, term, Trait.LOGICAL_NOT):
         term, negated = terms.operands[term][0], not negated
-    ((constant, factors),) = algebra.alone(algebra.of_term(term, pattern))
+    ((constant, factors),) = algebra.alone(algebra.of_term(term, mask.places))
     if constant == NONE and factors and are_flags(terms, factors):
         found = _all_set(algebra, ((constant, factors),), negated)
         if found is not None:
@@ -78,15 +107,14 @@ def flag(algebra: Algebra, term: int, pattern: Sequence[int], negated: bool) -> 
     if negates or (_is(terms, inner, Trait.CONVERSION) and head[2] == ("bool",)):
         if head[3][0] != head[3][1]:
             raise TooLargeError
-        return flag(algebra, terms.operands[inner][0], places, negated is not negates)
+        return [_Mask(terms.operands[inner][0], places, negated is not negates)]
     if _is(terms, inner, Trait.LOGICAL_OR if negated else Trait.LOGICAL_AND) and not head[2]:
         *patterns, result = head[3][:3]
         indices = dict(zip(result, places, strict=True))
-        one, other = (
-            flag(algebra, operand, [indices.get(index, -1) for index in pattern], negated)
+        return [
+            _Mask(operand, tuple(indices.get(index, -1) for index in pattern), negated)
             for operand, pattern in zip(terms.operands[inner], patterns, strict=True)
-        )
-        return algebra.multiplied(one, other)
+        ]
     band = _band(algebra, inner, places)
     if band is not None:
         at, least, out = band
@@ -135,7 +163,7 @@ def _all_set(algebra: Algebra, flags: Expression, negated: bool) -> Expression |
     return ((NONE, ((made, places, ONE),)),)
 
 
-def _of_count(algebra: Algebra, comparison: int, places: Pattern, negated: bool) -> Expression | None:
+def _of_count(algebra: Algebra, comparison: int, places: Pattern, negated: bool) -> Expression | list[_Mask] | None:
     """Return what a comparison of a number with ones and zeros says: that they are ones, or that they are zeros."""
     terms = algebra.terms
     head, operands = terms.keys[comparison], terms.operands[comparison]
@@ -143,15 +171,20 @@ def _of_count(algebra: Algebra, comparison: int, places: Pattern, negated: bool)
     if not holds or len(operands) != 1 or len(head[2]) != 2 or not isinstance(head[2][1], int | float):
         return None
     (literal, number), pattern = head[2], head[3]
-    at = dict(zip(pattern[1], places, strict=True))
-    given = ones_and_zeros(algebra, operands[0], [at.get(index, -1) for index in pattern[0]])
-    if len(given) != 1 or given[0][0] != NONE or not given[0][1] or not are_flags(terms, given[0][1]):
-        return None
     if isnan(number):
         return None
     differences = (number - value if literal == 0 else value - number for value in (0, 1))
     of_zero, of_one = ((difference > 0) - (difference < 0) in holds for difference in differences)
-    return None if of_zero is of_one else _all_set(algebra, given, negated is of_one)
+    if of_zero is of_one:
+        return None
+    at = dict(zip(pattern[1], places, strict=True))
+    counted = tuple(at.get(index, -1) for index in pattern[0])
+    if is_of_flags(terms, operands[0]):
+        return [_Mask(operands[0], counted, negated is of_one)]
+    given = ones_and_zeros(algebra, operands[0], counted)
+    if len(given) != 1 or given[0][0] != NONE or not given[0][1] or not are_flags(terms, given[0][1]):
+        return None
+    return _all_set(algebra, given, negated is of_one)
 
 
 def ones_and_zeros(algebra: Algebra, term: int, pattern: Sequence[int]) -> Expression:
@@ -285,24 +318,30 @@ def _counted(algebra: Algebra, term: int, pattern: Sequence[int]) -> bool:
 
 def is_of_flags(terms: Terms, term: int) -> bool:
     """Return whether the term is true or false everywhere."""
-    term, constant = bare(terms, term)
-    while constant == NONE and terms.keys[term][0] in (MERGE, SPLIT, SUM_OF_PRODUCTS) and len(terms.operands[term]) == 1:
-        addends = terms.keys[term][1] if terms.keys[term][0] == SUM_OF_PRODUCTS else ()
-        if len(addends) > 1 or any(constant != NONE or power != ONE for constant, factors in addends for _, power in factors):
-            return False
-        term, constant = bare(terms, terms.operands[term][0])
+    term, constant = _without_views(terms, term)
+    while constant == NONE and has_trait(str(terms.keys[term][0]), Trait.TRIANGLE):
+        term, constant = _without_views(terms, terms.operands[term][0])
     head = terms.keys[term]
     if constant != NONE:
         return False
     if head[0] in _GIVEN:
         return bool(head[2] == "bool")
-    if has_trait(str(head[0]), Trait.TRIANGLE):
-        return is_of_flags(terms, terms.operands[term][0])
     if has_trait(str(head[0]), Trait.FILLED):
         return bool(head[2][1] == "bool")
     if has_trait(str(head[0]), Trait.CONVERSION) and head[2] == ("bool",):
         return True
     return has_trait(str(head[0]), Trait.COMPARISON)
+
+
+def _without_views(terms: Terms, term: int) -> tuple[int, Constant]:
+    """Return what a term has the elements of, and a constant that they are multiplied with."""
+    term, constant = bare(terms, term)
+    while constant == NONE and terms.keys[term][0] in (MERGE, SPLIT, SUM_OF_PRODUCTS) and len(terms.operands[term]) == 1:
+        addends = terms.keys[term][1] if terms.keys[term][0] == SUM_OF_PRODUCTS else ()
+        if len(addends) > 1 or any(constant != NONE or power != ONE for constant, factors in addends for _, power in factors):
+            break
+        term, constant = bare(terms, terms.operands[term][0])
+    return term, constant
 
 
 def is_of_numbers(terms: Terms, term: int) -> bool:
@@ -353,15 +392,20 @@ def _keeps_numbers(head: str) -> bool:
 
 def counts_flags(terms: Terms, term: int) -> bool:
     """Return whether the term is how many flags are set: a flag, or a sum of products of flags."""
-    head, operands = terms.keys[term], terms.operands[term]
-    if is_flag(terms, term):
-        return True
-    if head[0] in (MERGE, SPLIT):
-        return counts_flags(terms, operands[0])
-    products = head[0] == TOTAL and all(power == ONE for _, power in head[1])
-    if head[0] == SUM_OF_PRODUCTS:
-        products = all(constant == NONE and all(power == ONE for _, power in factors) for constant, factors in head[1])
-    return products and all(counts_flags(terms, operand) for operand in operands)
+    waiting, seen = [term], {term}
+    while waiting:
+        each = waiting.pop()
+        head, operands = terms.keys[each], terms.operands[each]
+        if is_flag(terms, each):
+            continue
+        counts = head[0] in (MERGE, SPLIT) or (head[0] == TOTAL and all(power == ONE for _, power in head[1]))
+        if head[0] == SUM_OF_PRODUCTS:
+            counts = all(constant == NONE and all(power == ONE for _, power in factors) for constant, factors in head[1])
+        if not counts:
+            return False
+        waiting += [operand for operand in operands if operand not in seen]
+        seen.update(operands)
+    return True
 
 
 def logarithm(terms: Terms, factor: Expression) -> Expression:

@@ -21,6 +21,7 @@ from tvlint.analyses.relations.terms.expressions import (
     SUM_OF_PRODUCTS,
     TOTAL,
     Addend,
+    Deeper,
     Expression,
     Factor,
     TooLargeError,
@@ -185,7 +186,7 @@ class Algebra(Products):
         known, key = self.terms.widened, (term, dim)
         if key not in known:
             known[key] = None
-            with suppress(TooLargeError):
+            with suppress(TooLargeError), Deeper(self.terms):
                 known[key] = Algebra(self.terms)._widen(term, dim)
         return known[key]
 

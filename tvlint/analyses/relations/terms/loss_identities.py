@@ -123,9 +123,24 @@ def gradients_added(terms: Terms, term: int) -> tuple[int, ...]:
 
 
 def is_of_gradients(terms: Terms, term: int) -> bool:
-    """Return whether the term is a multiple of a gradient, or of a sum of gradients."""
-    inner = bare_term(terms, term)
-    return is_gradient(terms, inner) or gradients_added(terms, inner) != ()
+    """Return whether the term is a multiple of a gradient, or of a sum of gradients.
+
+    What sums add up is asked without going into itself: a sum of gradients is as deep as a value has uses.
+    """
+    known = terms.of_gradients
+    waiting, seen = [term], set[int]()
+    while waiting:
+        inner = bare_term(terms, waiting.pop())
+        if inner in seen or known.get(inner, False) or is_gradient(terms, inner):
+            continue
+        added = () if inner in known else summands(terms, inner)
+        if not added:
+            known[bare_term(terms, term)] = False
+            return False
+        seen.add(inner)
+        waiting += added
+    known.update(dict.fromkeys(seen, True))
+    return True
 
 
 def _likelihood(terms: Terms, head: Head, operands: Operands, shape: tuple[int, ...], slot: int) -> int | None:

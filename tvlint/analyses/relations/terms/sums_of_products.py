@@ -42,6 +42,7 @@ from tvlint.analyses.relations.terms.expressions import (
     SUM_OF_PRODUCTS,
     TOTAL,
     Addend,
+    Deeper,
     Expression,
     Factor,
     TooLargeError,
@@ -184,7 +185,10 @@ class Products(TermsAtIndices):
 
     def total(self, one: Expression, over: frozenset[int]) -> Expression:
         """Return the sum over indices."""
-        return self.added(*(self._total(addend, over) for addend in one)) if over else one
+        if not over:
+            return one
+        with Deeper(self.terms):
+            return self.added(*[self._total(addend, over) for addend in one])
 
     def _total(self, addend: Addend, over: frozenset[int]) -> Expression:
         constant, factors = addend
@@ -308,13 +312,13 @@ class Products(TermsAtIndices):
             expression: Expression = ((constant, self._powers(factor for factor in factors if index not in factor[1])),)
             for term, pattern, power in factors:
                 if index in pattern:
-                    expression = self.multiplied(
-                        expression, self._raised(self._slice(term, pattern, index, start, stop, part), power)
-                    )
+                    with Deeper(self.terms):
+                        made = self._slice(term, pattern, index, start, stop, part)
+                    expression = self.multiplied(expression, self._raised(made, power))
             found.append(expression)
-        made = self._placed_again(self.added(*found), part)
+        placed = self._placed_again(self.added(*found), part)
         self.terms.restricted.intersection_update(asked)
-        return made
+        return placed
 
     def _placed_again(self, one: Expression, part: int) -> Expression:
         """Return the expression with the indices that stand for an index, if it was split when some factors had it already."""

@@ -79,6 +79,10 @@ class Terms:
         """Of which longer terms others have a range, by term and dimension."""
         self.infinite: dict[bool, dict[int, bool]] = {}
         """Whether elements of a term may be infinite, by which operands of what is restricted count as zero (`sums.py`)."""
+        self.nesting = 0
+        """How deep what is computed now goes into what terms are made of (`expressions.py`)."""
+        self.of_gradients: dict[int, bool] = {}
+        """Whether terms are multiples of gradients and of sums of gradients alone, by term."""
         self.asks = True
         """Whether a new normal form asks something of its operands; not while it only says otherwise what is there already."""
         self.apart: set[tuple[int, tuple[Any, ...]]] = set()

@@ -328,6 +328,14 @@ def test_a_section_with_nodes_of_its_own_does_not_run_on_the_ranks_of_the_traine
     assert (given.value if given is not None else None) == size
 
 
+def test_one_size_makes_a_section_where_the_file_is_known_to_be_of_verl() -> None:
+    text = "{key}:\n  rollout:\n    tensor_model_parallel_size: 5\ntrainer:\n  n_gpus_per_node: 8\n  nnodes: 1\n"
+    rollout = only(text.format(key="actor_rollout_ref"))
+    assert (rollout.section, rollout.framework) == ("actor_rollout_ref.rollout", "verl")
+    assert (rollout.settings["tensor_model_parallel_size"].value, rollout.settings["world_size"].value) == (5, 8)
+    assert read("model.yaml", text.format(key="model").encode()) is None
+
+
 def test_what_verl_sets_of_megatron_core_belongs_to_the_section_around_it() -> None:
     text = "actor:\n  megatron:\n    tensor_model_parallel_size: 2\n    sequence_parallel: true\n    recompute_granularity: x\n"
     found = only(text + "    override_transformer_config:\n      recompute_granularity: full\n      num_layers: ${a}\na: 4\n")

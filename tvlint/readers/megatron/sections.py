@@ -1,4 +1,7 @@
-"""Sections of snake_case settings in YAML: each mapping with parallel sizes is a configuration of its own."""
+"""Sections of snake_case settings in YAML: each mapping with parallel sizes is a configuration of its own.
+
+One size tells little of a file whose framework nothing else tells, so there a section has two; a rollout of verl has one.
+"""
 
 from __future__ import annotations
 
@@ -93,12 +96,13 @@ def _sections(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configur
         return
     keys = [key.text for key, _ in (*root.entries, *composed.entries) if isinstance(key, YamlScalar)]
     framework = framework_of_sections(keys)
+    fewest = 1 if framework == "verl" else 2
     interpolation = Interpolation(composed, visits)
     world_size = _world_size(composed, interpolation, visits)
     of_one_rank = any(sizes == (1, 1) for _, _, _, sizes, _ in _stated_ranks(composed, interpolation, visits))
     for where, mapping in mappings(composed, visits):
         entries = merged(mapping, visits)
-        if len(PARALLEL & {key.text for key, _ in entries}) < 2:
+        if len(PARALLEL & {key.text for key, _ in entries}) < fewest:
             continue
         settings: dict[str, Setting] = {}
         overridden: list[Setting] = []

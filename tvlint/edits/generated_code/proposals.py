@@ -68,6 +68,7 @@ def _near(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Line]:
     """Yield the lines at the places, those that make or take what these name, and those around them, each once.
 
     Of a parameter that is the statement that uses it, the last one first: what is wrong with gradients came from behind it.
+    The collectives behind the last use in a file follow, which all gradients come through.
     """
     at = {(line.path, line.number): line for lines in code.lines.values() for line in lines}
     found = dict.fromkeys(at[place] for place in places if place in at)
@@ -79,7 +80,10 @@ def _near(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Line]:
         for line in code.lines[path]
         if line.method != "__init__" and any((path, name) in held for name in re.findall(r"self\.(\w+)", line.text))
     )
-    found.update(dict.fromkeys(sorted(uses, key=lambda line: -line.number)))
+    used = sorted(uses, key=lambda line: -line.number)
+    found.update(dict.fromkeys(used))
+    for last in {line.path: line for line in reversed(used)}.values():
+        found.update(dict.fromkeys(_behind(code, last)))
     for line in list(found):
         siblings = [other for other in code.lines[line.path] if other.method == line.method != "__init__"]
         names = set(line.names)
@@ -91,6 +95,13 @@ def _near(code: Code, places: Sequence[tuple[str, int]]) -> Iterator[Line]:
         found.update(dict.fromkeys(other for other in siblings if set(targets_of(line)) & set(other.names)))
         found.update(dict.fromkeys(other for other in siblings if abs(other.number - line.number) <= 8))
     yield from found
+
+
+def _behind(code: Code, line: Line) -> Iterator[Line]:
+    """Yield the collectives that its method runs after the line."""
+    for other in code.lines[line.path]:
+        if other.method == line.method and other.number > line.number and COLLECTIVE.search(other.text):
+            yield other
 
 
 def _taking(code: Code, line: Line) -> Iterator[Line]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+from tvlint.analyses.relations.defect import Defect
 from tvlint.checkout.opening import instead
 from tvlint.edits.generated_code.code import Code, Proposal
 from tvlint.edits.generated_code.proposals import proposals
@@ -43,7 +44,7 @@ def with_code_repair(pair: Pair, plans: Plans, verdict: Verdict) -> Verdict:
     trials = max(min(pair.trials, _MOST_LINES // max(code.size, 1)), min(_FEWEST, pair.trials))
     found = islice(proposals(code, list(_places(code, verdict, plans.findings))), trials)
     with parsing_once():
-        change = first_proved((_candidate(proposal) for proposal in found), partial(_proves, pair))
+        change = first_proved((_candidate(proposal) for proposal in found), partial(_proves, pair, _may_agree(pair, plans)))
     return verdict if change is None else replace(verdict, reasons=with_repair(verdict.reasons, change))
 
 
@@ -82,7 +83,25 @@ def _places(code: Code, verdict: Verdict, findings: tuple[Finding, ...]) -> Iter
             yield from code.makers(re.findall(r"`(\w+)`", place.message))
 
 
-def _proves(pair: Pair, contents: Mapping[str, str]) -> bool:
+def _may_agree(pair: Pair, plans: Plans) -> Callable[[Plan], bool]:
+    """Return what says of a plan whether a run of it may give the gradients of the reference; a proof takes far longer."""
+    from tvlint.equivalence.verdict.numbers.repair import MOST_OPERATORS
+    from tvlint.equivalence.verdict.numbers.run_both import gradients_may_agree
+    from tvlint.equivalence.verdict.pairing import pair as paired
+
+    found = paired(plans.kinds[0], plans.reference, pair.assume)
+    if isinstance(found, Defect) or sum(len(each.operators) for each in found.parallel.segments.values()) > MOST_OPERATORS:
+        return lambda changed: True
+    case, agree = found, gradients_may_agree(found)
+
+    def may_agree(changed: Plan) -> bool:
+        changed_case = paired(changed, case.reference, pair.assume)
+        return not isinstance(changed_case, Defect) and agree(changed_case)
+
+    return may_agree
+
+
+def _proves(pair: Pair, may_agree: Callable[[Plan], bool], contents: Mapping[str, str]) -> bool:
     """Return whether the code is proved with these files, in all kinds of replicas, and has no error."""
     from tvlint.equivalence.verdict.prove import is_proved
 
@@ -91,4 +110,4 @@ def _proves(pair: Pair, contents: Mapping[str, str]) -> bool:
     if not isinstance(plans, Plans) or any(finding.severity is Severity.ERROR for finding in plans.findings):
         return False
     kinds: tuple[Plan, ...] = plans.kinds
-    return all(is_proved(kind, plans.reference, pair.assume) for kind in kinds)
+    return all(map(may_agree, kinds)) and all(is_proved(kind, plans.reference, pair.assume) for kind in kinds)

@@ -38,7 +38,7 @@ class Pair:
     """The operators that the project declares, which decide what the plans mean."""
     replay: bool = False
     """Whether a proved pair is run on random numbers as well."""
-    trials: int = 40
+    trials: int = 80
     """How many changes of generated code are tried where it is not proved; fewer for code of many lines."""
 
 

@@ -52,12 +52,13 @@ def test_a_reducer_is_mended(name: str, tmp_path: Path) -> None:
     assert repair in first.repair
 
 
-SPLIT = "nn.allgather_split"
+SPLIT, WHOLE = "nn.allgather_split", "nn.allreduce_identity"
 MLP, GPT = "mlp--hybrid_pp2_tp2_dp2", "gpt--tp2"
 RELU, GELU = "functional.relu(linear_1_{tid}, inplace=False)", "functional.gelu(linear_1_{tid})"
 LINES = {
     "a collective of another dimension": (MLP, FIRST, 85, "dim=1, ranks", "dim=0, ranks", "dim=1, ranks=[0, 1])` at"),
     "a collective with another backward": (MLP, FIRST, 74, SPLIT, "nn.allgather_reducescatter", SPLIT),
+    "a sum of gradients that are whole": (MLP, SECOND, 73, WHOLE, "nn.allreduce_allreduce", WHOLE),
     "another operator": (MLP, FIRST, None, RELU, GELU, "relu(linear_1_"),
     "the value of another micro-batch": (MLP, FIRST, 113, "(linear_2_141, )", "(linear_2_42, )", "*(linear_2_141, )"),
     "the schedule's flag": (MLP, ALL, None, "skip_reducer = False", "skip_reducer = True", "skip_reducer = False"),

@@ -185,7 +185,7 @@ def _other_gradient(
     name = max(errors, key=lambda name_of_weight: max(errors[name_of_weight].values()) / max(scales[name_of_weight], _NOTHING))
     error = max(errors[name].values())
     if error <= _CERTAIN * max(scales[name], _NOTHING):
-        return NotRun(f"the gradient of `{name}` differs by what rounding may do")
+        return NotRun(f"the gradient of `{name}` differs by what rounding may do", rounds=True)
     return Difference(name, tuple(sorted(errors[name])), error, scales[name], None)
 
 

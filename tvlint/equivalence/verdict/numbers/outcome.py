@@ -56,6 +56,8 @@ class NotRun:
     """Nothing is concluded from numbers, for a reason."""
 
     why: str
+    rounds: bool = False
+    """Whether all gradients are the reference's but for what rounding may do."""
 
 
 NO_NUMBER = NotRun("what the plans give is no number")

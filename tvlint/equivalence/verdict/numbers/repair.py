@@ -29,7 +29,7 @@ _MOST_RUN = 30_000
 """So many operators are run again with all edits together, where more than the fewest edits are tried."""
 
 _MOST_PROOFS = 12
-_MOST_OPERATORS = 2_000
+MOST_OPERATORS = 2_000
 """Plans with more operators are not run again and again."""
 
 _WAYS = ("sum", "avg", "max")
@@ -41,7 +41,7 @@ _FACTORS = ("alpha", "scale")
 def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool], near: Sequence[Location] = ()) -> Repair | None:
     """Return the first edit after which the plan is proved, of statements `near` places before others; None where none does."""
     size = sum(len(segment.operators) for segment in case.parallel.segments.values())
-    if size > _MOST_OPERATORS:
+    if size > MOST_OPERATORS:
         return None
 
     left, agree = iter(range(_MOST_PROOFS)), gradients_may_agree(case)

@@ -214,7 +214,9 @@ def gradients_may_agree(case: Case) -> Callable[[Case], bool]:
         small = Small(changed) if is_small else to_run_again(changed)
         known = alone if is_small else None
         found = small if isinstance(small, NotRun) else compare_runs(small.case, whole, known, memory)
-        return isinstance(found, Agreement) or (isinstance(found, NotRun) and (not differs or found == NotRun(RETURNED)))
+        if isinstance(found, NotRun):
+            return not differs or found.rounds or found == NotRun(RETURNED)
+        return isinstance(found, Agreement)
 
     return agree
 

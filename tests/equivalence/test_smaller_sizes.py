@@ -153,6 +153,15 @@ def test_a_number_that_the_plans_state_in_other_places_keeps_the_size_that_it_ma
     assert isinstance(run_both(small), Agreement if number == 1 / 32 else Difference)
 
 
+def test_so_do_two_numbers_that_stand_for_it_together() -> None:
+    mean, written = "{0} = mean({1}, dim=1)\n", "s{1} = sum({1}, dim=1)\nr{0} = mul(s{1}, 0.1)\n{0} = mul(r{0}, 0.3125)\n"
+    texts = (mean.format("a", "h") + written.format("b", "g"), written.format("a", "h") + mean.format("b", "g"))
+    small = smaller(*plans(*(with_backward(MEANS.format(text)) for text in texts)))
+    assert isinstance(small, pairing.Case)
+    assert small.parallel.tensors["h"].shape == (2, 32)
+    assert isinstance(run_both(small), Agreement)
+
+
 VOCABULARY = """{mesh}weight e f32[51200,512]{rows}
 weight w f32[51200,512]{rows}
 input t i64[4,64]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
+from itertools import chain, combinations, permutations
 from math import isclose, isfinite, prod
 from typing import TypeAlias
 
@@ -177,9 +177,11 @@ def _flat(value: object) -> Iterator[int | float]:
 
 
 def _counts_in(*plans: Plan) -> frozenset[int]:
-    """Return of how many elements the numbers in plans may be made: that many, one part of them, or a power or root of it."""
+    """Return of how many elements numbers in plans, and two of them together, may be made: as many, a part, a power or root."""
     stated = {number for plan in plans for of in _numbers_by_program(plan) for _, numbers in of for number in _flat(numbers)}
-    bases = [base for number in stated if isfinite(number) for base in (abs(number), 1 / abs(number))]
+    numbers = {abs(number) for number in stated if isfinite(number)}
+    pairs = [base for one, other in permutations(numbers, 2) for base in (one * other, one / other, 1 / (one * other))]
+    bases = [base for number in numbers for base in (number, 1 / number)] + pairs
     powers = (power for base in bases if base < _MOST_COUNTED for power in (base, base**2, base**0.5))
     return frozenset(round(power) for power in powers if isclose(power, round(power), rel_tol=_ROUNDED)) - {0, 1}
 

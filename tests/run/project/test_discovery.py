@@ -45,6 +45,12 @@ def test_in_a_work_tree_what_git_ignores_is_left_out(tree: Path) -> None:
     assert "train.sh" in discover((), Project(tree)).files
 
 
+def test_the_folder_of_the_project_is_all_of_it_by_whatever_name(tree: Path) -> None:
+    assert [discover(paths, Project(tree)).is_whole for paths in ((), (".",), (str(tree), "train.sh"))] == [True] * 3
+    assert not discover(("configs",), Project(tree)).is_whole
+    assert not discover((".",), Project(tree.parent, paths=("configs",))).is_whole
+
+
 def test_git_runs_no_program_that_the_repository_names(tree: Path) -> None:
     git(tree, "init", "-q")
     script = tree / "hook.sh"

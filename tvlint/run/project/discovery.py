@@ -75,7 +75,8 @@ def discover(paths: tuple[str, ...], project: Project) -> Candidates:
             problems.append(Problem(_absence(path), Location(path)))
     together = {path: as_folder(path) for path in files}
     named = {together.get(path, path) for path in named}
-    is_whole = not paths and (bool(project.paths) or Path.cwd() == project.folder)
+    top = os.path.realpath(project.folder)
+    is_whole = (not paths and bool(project.paths)) or any(os.path.realpath(path) == top for path in paths or (".",))
     return Candidates(tuple(dict.fromkeys(together.values())), frozenset(named), tuple(problems), tuple(findings), is_whole)
 
 

@@ -143,6 +143,15 @@ def test_what_cannot_be_read_leaves_it_as_it_is(project: Path) -> None:
     assert (project / "tvlint-baseline.json").read_bytes() == before
 
 
+def test_a_baseline_named_as_a_path_to_check_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["baseline", "write", "known.json"]) == 2
+    assert "`--baseline known.json` names a baseline; `known.json` alone is a path to check" in capsys.readouterr().err
+    assert not (tmp_path / "known.json").exists()
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"format": 2, "findings": []}', '{"format": 1, "findings": [1]}', "[" * 100_000,
              '{"format": 1, "findings": [{"path": "a", "rule": "b", "fingerprint": "c", "count": -1}]}'],

@@ -61,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
         deliver(Report(problems=report.problems), wanted, options, known)
         kept = " and ".join(f"`{shown(path)}`" for path in paths.values())
         note(f"{kept} {'is' if len(paths) == 1 else 'are'} left as before: what could not be read was not judged")
+        for path in (path for path in options.paths if path.endswith(".json") and not os.path.lexists(path)):
+            note(f"`--baseline {shown(path)}` names a baseline; `{shown(path)}` alone is a path to check")
         return INPUT
     scope = Scope(known.keys() - rules, candidates.is_whole)
     parts = {at: part_of(report, at, paths, settings) for at in paths}

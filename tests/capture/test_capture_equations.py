@@ -793,6 +793,20 @@ def test_what_is_masked_as_a_value_was_is_the_gradient_of_that(mask: Array, valu
     np.testing.assert_array_equal(bench.run(gradient), np.where(mask, value, Y))
 
 
+@pytest.mark.parametrize(
+    ("kept", "factor", "is_gradient"), [("mask", "mask", True), ("mask", "other mask", False), ("numbers", "numbers", False)]
+)
+def test_what_is_kept_by_the_flags_of_a_product_is_the_gradient_of_that(kept: str, factor: str, is_gradient: bool) -> None:
+    bench = Bench()
+    factors = {"mask": (bench.give("mask", MASK), MASK), "other mask": (bench.give("mask", OTHER), OTHER)}
+    factors["numbers"] = bench.give("numbers", A), A
+    bench.program.operations[5] = bench.apply("mul", {"self": X, "other": factors[kept][0]}, X * factors[kept][1])
+    gradient = bench.apply("mul", {"self": Y, "other": factors[factor][0]}, Y, Mark("backward", 0, of=5))
+    last = lift(bench.program, EQUATIONS).nodes[-1]
+    assert isinstance(last, GradientOf if is_gradient else Call)
+    np.testing.assert_allclose(bench.run(gradient), Y * factors[factor][1])
+
+
 def test_rows_at_places_are_taken_and_added_to() -> None:
     places, bench = np.array([2, 0, 2, 1]), Bench()
     rows = bench.apply("index", {"self": X, "indices": (places,)}, X[places])

@@ -43,9 +43,10 @@ class Nearest:
         near = [other for other in self._by_operands.get(operands, ()) if terms.shape[other] == terms.shape[term]]
         for other in near:
             if terms.keys[other][:2] == head[:2] and terms.keys[other] != head:
-                expected, actual = _difference(terms.keys[other], head)
+                expected, actual, is_all = _difference(terms.keys[other], head)
                 text = f"uses {actual} where the reference uses {expected}"
-                return Near(other, "other-constant", text, str(expected), str(actual), (expected, actual))
+                difference = (expected, actual) if is_all else None
+                return Near(other, "other-constant", text, str(expected), str(actual), difference)
         near = [other for other in near if terms.keys[other][0] != head[0] and other not in self._computed(rank)]
         if len(near) == 1:
             expected, actual = str(terms.keys[near[0]][0]), str(head[0])
@@ -54,13 +55,23 @@ class Nearest:
         return None
 
 
-def _difference(expected: tuple[Any, ...], actual: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Return the part in which two heads of the same operator differ."""
+def _difference(expected: tuple[Any, ...], actual: tuple[Any, ...]) -> tuple[Any, Any, bool]:
+    """Return the first part in which two heads of the same operator differ, and whether that is all.
+
+    Of several attributes that differ it is the first one; of several numbers in one attribute all.
+    """
     left: Any = expected[2:]
     right: Any = actual[2:]
+    depth, is_all = 0, True
     while isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
-        differing = [i for i, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
-        if len(differing) != 1:
+        differing = [(one, other) for one, other in zip(left, right, strict=True) if one != other]
+        if depth >= _ATTRIBUTES and len(differing) > 1:
             break
-        left, right = left[differing[0]], right[differing[0]]
-    return left, right
+        is_all = is_all and len(differing) == 1
+        left, right = differing[0]
+        depth += 1
+    return left, right, is_all
+
+
+_ATTRIBUTES = 2
+"""How deep the values of single attributes lie in what follows the first two parts of a head."""

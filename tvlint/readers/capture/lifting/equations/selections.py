@@ -79,6 +79,22 @@ def _masked_rows(lifting: Lifting, node: Apply) -> bool:
     return _lifted_in_range(lifting, node, name, mask)
 
 
+def _kept_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift what autograd computes for the gradient of a value that was multiplied by flags, by those flags."""
+    forward = lifting.forward_of(node.mark, "torch.mul")
+    gradient, flags = (lifting.value(node.arguments.get(name)) for name in ("self", "other"))
+    values = [operand.name for operand in forward.inputs if isinstance(operand, Ref)] if forward is not None else []
+    if forward is None or gradient is None or flags not in values or len(set(values)) != 2:
+        return False
+    value = next(name for name in values if name != flags)
+    if lifting.dtype(_source(lifting, flags)) != "bool":
+        return False
+    if not lifting.shape(gradient) == lifting.shape(value) == lifting.shape(forward.outputs[0]):
+        return False
+    outputs = tuple(node.outputs[0] if name == value else "" for name in values)
+    return lifting.gradient(forward, (given(node, "self"),), outputs, node.mark)
+
+
 def _picked_gradient(lifting: Lifting, node: Apply) -> bool:
     """Lift what is added at the places in a range from which one score a row was picked, and is zero for those outside."""
     name, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
@@ -543,6 +559,7 @@ EQUATIONS = (
         "masked_fill(x, mask, 0) of rows looked up or scores picked out of a range: those in it",
         _masked_rows,
     ),
+    Equation("mul", "mul(g, flags) is the gradient g of mul(x, flags)", _kept_gradient),
     Equation(
         "scatter_add",
         "scatter_add(0, -1, t, masked g) of t in a range is the gradient of picking t in it, for g",

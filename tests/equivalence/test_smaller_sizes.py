@@ -162,6 +162,20 @@ def test_so_do_two_numbers_that_stand_for_it_together() -> None:
     assert isinstance(run_both(small), Agreement)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        (["1e-200", "3e-200", "1e300", "2.5"], "kept"),
+        ([f"{number}.5" for number in range(101)], "the plans state too many numbers for which sizes may stand"),
+    ],
+)
+def test_numbers_of_any_size_and_count_come_to_an_answer(numbers: list[str], expected: str) -> None:
+    body = "".join(f"x{at} = mul(x{at - 1 if at else ''}, {number})\n" for at, number in enumerate(numbers))
+    text = MEANS.format(f"a = mean(h, dim=1)\nb = mean(g, dim=1)\n{body}").replace("sum(k)", f"sum(x{len(numbers) - 1})")
+    small = smaller(*plans(with_backward(text), with_backward(text)))
+    assert (small if isinstance(small, str) else "kept") == expected
+
+
 VOCABULARY = """{mesh}weight e f32[51200,512]{rows}
 weight w f32[51200,512]{rows}
 input t i64[4,64]

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, permutations
-from math import isclose, isfinite, prod
+from math import isclose, prod
 from typing import TypeAlias
 
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
@@ -61,6 +61,9 @@ _MOST_ROUNDS = 64
 _MOST_COUNTED, _ROUNDED = 1e12, 1e-5
 """No number in a plan is made of more elements, and none is further from what it is made of."""
 
+_MOST_NUMBERS, _MOST_LONG = 100, 10
+"""Of so many numbers pairs are looked at, and of so many dimensions of a tensor products."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
@@ -89,7 +92,10 @@ def shrink(
         return unequal
     kept: set[int] = set()
     axis = _of_replicas(parallel, inputs)
-    counts = frozenset[int]() if generated else _counts_in(parallel, reference)
+    numbers = frozenset[float]() if generated else _numbers_in(parallel, reference)
+    if len(numbers) > _MOST_NUMBERS:
+        return "the plans state too many numbers for which sizes may stand"
+    counts = _counts_in(numbers)
     for _ in range(_MOST_ROUNDS):
         sizes = _Sizes((parallel, reference), (inputs, reference_inputs), batch, kept, FactorTable(small), axis)
         sizes.keep_counts(counts)
@@ -176,14 +182,18 @@ def _flat(value: object) -> Iterator[int | float]:
         yield value
 
 
-def _counts_in(*plans: Plan) -> frozenset[int]:
-    """Return of how many elements numbers in plans, and two of them together, may be made: as many, a part, a power or root."""
-    stated = {number for plan in plans for of in _numbers_by_program(plan) for _, numbers in of for number in _flat(numbers)}
-    numbers = {abs(number) for number in stated if isfinite(number)}
+def _counts_in(numbers: Iterable[float]) -> frozenset[int]:
+    """Return of how many elements numbers, and two of them together, may be made: as many, a part, a power or root."""
     pairs = [base for one, other in permutations(numbers, 2) for base in (one * other, one / other, 1 / (one * other))]
     bases = [base for number in numbers for base in (number, 1 / number)] + pairs
     powers = (power for base in bases if base < _MOST_COUNTED for power in (base, base**2, base**0.5))
     return frozenset(round(power) for power in powers if isclose(power, round(power), rel_tol=_ROUNDED)) - {0, 1}
+
+
+def _numbers_in(*plans: Plan) -> frozenset[float]:
+    """Return the sizes of the numbers that plans state and that may be made of a count, or of its powers."""
+    stated = {abs(number) for plan in plans for of in _numbers_by_program(plan) for _, each in of for number in _flat(each)}
+    return frozenset(number for number in stated if _MOST_COUNTED**-2 < number < _MOST_COUNTED**2)
 
 
 def _loads(plan: Plan, operator: Compute, names: Sequence[str]) -> bool:
@@ -306,6 +316,9 @@ class _Sizes:
         tensors = {tuple(dims): None for of in (*self.dims, *self.wholes) for dims in of.values()}
         for dims in (*tensors, (self.replicas,)):
             longer = [factors for factors in dims if self.table.size(factors) > 1]
+            if len(longer) > _MOST_LONG and counts:
+                self._keep(longer)
+                continue
             for held in chain.from_iterable(combinations(longer, count) for count in range(1, len(longer) + 1)):
                 if {prod(map(self.table.size, held)) - less for less in (0, 1)} & counts:
                     self._keep(held)

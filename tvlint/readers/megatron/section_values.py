@@ -18,13 +18,7 @@ FEWEST_LETTERS = 4
 NUMBER = Pattern(r"[-+]?\d")
 INTEGER = Pattern(r"[-+]?[\d_]+")
 SWAPPED = {
-    "rtue": "true",
-    "ture": "true",
-    "treu": "true",
-    "afsle": "false",
-    "flase": "false",
-    "fasle": "false",
-    "fales": "false",
+    word[:at] + word[at + 1] + word[at] + word[at + 2 :]: word for word in ("true", "false") for at in range(len(word) - 1)
 }
 """Truth values with two letters swapped, which are no words: a program takes each for a text, and so for true."""
 LONGEST_PATH = 200

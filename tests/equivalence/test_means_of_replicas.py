@@ -46,17 +46,17 @@ def test_a_flat_bucket_is_proved_and_the_loss_that_is_not_declared_is_taken_for_
     assert not any("averaged" in text for text in declared.assumptions)
 
 
-@pytest.mark.parametrize("returned", ["l: f32[] = mul(m, 2.0)", "l: f32[] = mul(m, 0.5)"])
-def test_another_multiple_of_its_own_mean_is_none(returned: str) -> None:
-    text = BUCKET.replace("l: f32[] = mean(s)", f"m: f32[] = mean(s)\n{returned} || none")
-    assert verdict_on(with_backward(text), with_backward(REFERENCE)).outcome is Outcome.REFUTED
+@pytest.mark.parametrize(("returned", "outcome"), [("mul(m, 2.0)", Outcome.REFUTED), ("mul(m, 0.5)", Outcome.UNKNOWN)])
+def test_another_multiple_of_its_own_mean_is_none(returned: str, outcome: Outcome) -> None:
+    text = BUCKET.replace("l: f32[] = mean(s)", f"m: f32[] = mean(s)\nl: f32[] = {returned} || none")
+    assert verdict_on(with_backward(text), with_backward(REFERENCE)).outcome is outcome
 
 
 @pytest.mark.parametrize(("before", "after"), [("div(f, 2)", "div(f, 4)"), ("all-reduce(fd) over dp", "clone(fd)")])
 def test_a_wrong_bucket_is_refuted_beside_such_a_loss(before: str, after: str) -> None:
     verdict = verdict_on(with_backward(BUCKET.replace(before, after)), with_backward(REFERENCE))
     assert verdict.outcome is Outcome.REFUTED
-    assert {reason.name for reason in verdict.reasons if reason.refutes} != {"own-mean-returned"}
+    assert {reason.name for reason in verdict.reasons if reason.refutes} != {"own-part-returned"}
 
 
 STATISTICS = """buffer w f32[8,8]
@@ -80,7 +80,7 @@ def test_running_statistics_of_each_replica_are_not_taken_for_what_is_averaged()
     assert verdict_on(right, STATISTICS).outcome is Outcome.PROVED
     verdict = verdict_on(right.replace("mul(m, 0.1)", "mul(m0, 0.1)"), STATISTICS)
     assert verdict.outcome is Outcome.UNKNOWN
-    assert "own-mean-returned" in {reason.name for reason in verdict.reasons}
+    assert "own-part-returned" in {reason.name for reason in verdict.reasons}
 
 
 NUMBER = """buffer running f32[]

@@ -1,4 +1,4 @@
-"""What a replica returns of a mean over the batch, beside what is the same for all parts of it."""
+"""What a rank returns of a mean or a sum over the batch, also beside what is the same for all parts of it."""
 
 from __future__ import annotations
 
@@ -95,3 +95,45 @@ def test_with_another_share_it_is_not(spelling: str, before: str, after: str) ->
 def test_returned_otherwise_than_averaged_it_is_not(wrong: str) -> None:
     text = _beside("averaged by the plan").replace("all-reduce avg(l) over dp", wrong)
     assert verdict_on(with_backward(text), with_backward(BESIDE)).outcome is not Outcome.PROVED
+
+
+ADDED = """weight w f32[8,8]
+input x f32[8,8]
+loss l
+program
+  h = linear(x, w)
+  k = abs(h)
+  l = sum(k)
+"""
+ADDED_OF_RANK = "mesh dp=2\n" + ADDED.replace("x f32[8,8]", "x f32[8,8] dp:S(0)") + "end reduce-gradients w over dp\n"
+OF_EACH_RANK = ADDED_OF_RANK.replace("program", "program dp=0") + ADDED_OF_RANK[ADDED_OF_RANK.index("program") :].replace(
+    "program", "program dp=1"
+)
+
+
+@pytest.mark.parametrize("text", [ADDED_OF_RANK, OF_EACH_RANK], ids=["folded", "each rank"])
+def test_a_sum_over_its_own_samples_of_which_nothing_is_declared_is_left_open(text: str) -> None:
+    verdict = verdict_on(with_backward(text), with_backward(ADDED))
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert [(reason.name, reason.repair) for reason in verdict.reasons] == [("own-part-returned", REPAIR)]
+    declared = text.replace("loss l", "loss l f32[] dp:P")
+    assert verdict_on(with_backward(declared), with_backward(ADDED)).outcome is Outcome.PROVED
+
+
+REPAIR = "if the ranks are to return parts of `l`, declare it `dp:P`"
+NO_OWN_SAMPLES = {
+    "half of it": (ADDED_OF_RANK.replace("l = sum(k)", "j = mul(k, 0.5)\n  l = sum(j)"), ADDED),
+    "the other half again": (OF_EACH_RANK.replace("l = sum(k)", "j = mul(k, 2)\n  l = sum(j)", 1), ADDED),
+    "parts of a contraction": (
+        ADDED_OF_RANK.replace("abs(h)", "identity(h)").replace("f32[8,8] dp:S(0)", "f32[8,8] tp:S(1)").replace("dp", "tp")
+        .replace("w f32[8,8]", "w f32[8,8] tp:S(1)").replace("end reduce-gradients w over tp\n", ""),
+        ADDED.replace("abs(h)", "identity(h)"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_OWN_SAMPLES)
+def test_a_part_that_is_no_sum_over_its_own_samples_is_refuted(name: str) -> None:
+    text, reference = NO_OWN_SAMPLES[name]
+    verdict = verdict_on(with_backward(text), with_backward(reference))
+    assert verdict.outcome is Outcome.REFUTED, [reason.message for reason in verdict.reasons]

@@ -83,7 +83,7 @@ def test_the_parallel_mlp_is_proved() -> None:
             ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp divide 2", "wrong-gradient-scale"),
             ("reduce-gradients w1, b1, w2 over dp", "reduce-gradients w1, b1, w2 over dp,tp", "mismatched-shards"),
             ("_, grad(w1), grad(b1) = backward h (dh)", "_, grad(w1), _ = backward h (dh)", "missing-gradient"),
-            ("l = all-reduce(l0) over dp", "l = identity(l0)", "incomplete-output"),
+            ("l = all-reduce(l0) over dp", "l = identity(l0)", "own-part-returned"),
             ("input  x  f32[8,8]  dp:S(0)", "input  x  f32[8,8]", "wrong-gradient-scale"),
         ],
         3,
@@ -215,8 +215,8 @@ def test_a_mean_that_every_replica_returns_of_its_own_part_is_declared_an_averag
 
 def test_what_is_returned_is_told_with_its_ranks() -> None:
     verdict = verdict_on(PARALLEL.replace("l = all-reduce(l0) over dp", "l = identity(l0)"))
-    (told,) = [reason.message for reason in verdict.reasons if reason.name == "incomplete-output"]
-    assert told.startswith("`l`, returned on every rank, is a partial sum")
+    (told,) = [reason.message for reason in verdict.reasons if reason.name == "own-part-returned"]
+    assert told == "`l`, returned on every rank, is a sum over their own part of the batch, and is not declared to be one"
 
 
 def test_a_partial_sum_is_told_with_the_axis_that_holds_its_parts_where_that_is_certain() -> None:

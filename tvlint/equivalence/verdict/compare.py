@@ -34,7 +34,7 @@ def compare(case: Case, reference: Reference, derivation: Derivation) -> Compari
     states, of_states = compare_states(world, plan, derived, expected)
     replicas = 1 if case.folded_axis else plan.replication.count
     returned, of_returned = judge_returned(world, plan, derived, expected.losses, replicas, case.micro_batches)
-    partly, of_parts = partly_returned(case, world, derived) if case.folded_axis else ((), frozenset[str]())
+    partly, of_parts = partly_returned(case, world, derived, expected.losses) if case.folded_axis else ((), frozenset[str]())
     found = [
         *derived.reductions,
         *judge_gradients(world, plan, weights, expected, held_by(derived, weights), written),

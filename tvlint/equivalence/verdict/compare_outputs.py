@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import combinations
 from math import prod
 
+from tvlint.analyses.dataflow.mesh_axes import batch_axes
 from tvlint.analyses.relations.defect import Declare, Defect
 from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held
 from tvlint.analyses.relations.derivation.localisation.localise import scope_of
@@ -57,12 +58,10 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
             text = f"on {{ranks}} the plan returns {len(names)} values where the reference returns {len(losses)}"
             yield Defect("other-outputs", False, text, rank)
             continue
-        for name, terms in zip(names, losses, strict=False):
+        for name, terms in together.expected(rank, losses).items():
             value = together.value(rank, name)
             pieces = None if value is None else world.values.pieces_of(value)
-            one = None if value is None else world.values.out_of_pieces(value)
-            ways = [(term, None if one is None else world.values.as_multiple(one, term)) for term in terms]
-            of_term = [(term, made) for term, made in ways if made is not None and made.term == term]
+            of_term = together.of_terms(value, terms)
             same = next((term for term, made in of_term if together.is_one_slot(made)), None)
             if same is not None and pieces is not None:
                 held.setdefault((name, same), []).extend(cells(pieces))
@@ -70,7 +69,7 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
                 continue
             if any(together.is_averaged(rank, name, term) for term in terms):
                 continue
-            yield _wrong_output(world, plan, name, rank, *(of_term or ways)[0])
+            yield together.wrong_output(name, rank, terms, of_term[0][1] if of_term else value)
     for (name, term), boxes in held.items():
         if not covers(boxes, world.terms.shape[term]):
             text = f"the pieces of `{name}` that the ranks return do not make up the whole"
@@ -122,6 +121,17 @@ class Returned:
             return None
         return self._put_together(rank, name, {axis: kind for axis, kind in kinds.items() if kind in ("sum", "avg")})
 
+    def expected(self, rank: int, losses: tuple[tuple[int, ...], ...]) -> dict[str, tuple[int, ...]]:
+        """Return the terms of the reference that each value is to be which `rank` returns."""
+        names = [name for name in self.plan.outputs if name in self.derived.environments[rank]]
+        return dict(zip(names, losses, strict=False))
+
+    def of_terms(self, value: Slot, terms: tuple[int, ...]) -> list[tuple[int, Value]]:
+        """Return the value as a multiple of each of the terms of which it is one."""
+        one = None if value is None else self.world.values.out_of_pieces(value)
+        ways = [] if one is None else [(term, self.world.values.as_multiple(one, term)) for term in terms]
+        return [(term, made) for term, made in ways if made.term == term]
+
     def is_one_slot(self, value: Value) -> bool:
         """Return whether the value is exactly its slot's part."""
         return _is_one_slot(self.world, value, self.replicas, self.micro_batches)
@@ -131,20 +141,70 @@ class Returned:
         average over some axes is all of it. That whoever reads it takes the average is then assumed, as loops do with losses;
         they do not do so with tensors or with numbers that go on from those of the step before, as running statistics do.
         """
-        values, value = self.world.values, self.derived.environments[rank][name]
+        value = self._own_part(rank, name, term)
+        if value is None or not _is_own_mean(self.world, self.plan, value):
+            return False
+        chosen = self._put_together_over(rank, name, term, "avg", frozenset(axis.name for axis in self.plan.mesh.axes))
+        if chosen:
+            self.assumptions.add(OWN_MEAN.format(name, " and ".join(f"`{axis}`" for axis in chosen)))
+        return bool(chosen)
+
+    def wrong_output(self, name: str, rank: int, terms: tuple[int, ...], value: Slot) -> Defect:
+        """Return what is wrong with what `rank` returns as `name`, beside the terms that the reference returns."""
+        subject = f"`{name}`, returned on {{ranks}},"
+        if value is None:
+            return Defect("undecided-output", False, f"{subject} depends on an earlier value that is wrong or undecided", rank)
+        if value.term not in terms:
+            return Defect("other-output", False, f"{subject} is not the expression that the reference returns", rank)
+        if value.fold is not None:
+            return Defect("incomplete-output", True, f"{subject} is {fold_text(value.fold)}", rank)
+        if any(not _whole(entry) for leaf in value.leaves for entry in leaf.pending):
+            return self.incomplete_output(rank, name, value)
+        return Defect("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
+
+    def incomplete_output(self, rank: int, name: str, value: Value) -> Defect:
+        """Return what is said of a returned value that is a sum over a part of the indices, or over one replica.
+
+        A mean or a sum over the rank's own part, of which nothing is declared, may be what the loop around the plan averages
+        or adds up.
+        """
+        pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
+        partly = next((entry._replace(one_replica=False) for entry in pending if not _whole(entry)), pending[0])
+        lacks = scope_of(partly._replace(one_micro_batch=False))
+        if not _is_declared(self.plan, name) and _is_own_mean(self.world, self.plan, value):
+            text = f"`{name}`, returned on {{ranks}}, is the mean of their own part of the batch, and is not declared to be one"
+            return Defect("own-part-returned", False, text, rank, fix=Declare(name))
+        if self._is_own_sum(rank, name, value):
+            text = f"`{name}`, returned on {{ranks}}, is a sum over their own part of the batch, and is not declared to be one"
+            return Defect("own-part-returned", False, text, rank, fix=Declare(name))
+        text = f"`{name}`, returned on {{ranks}}, is a partial sum, {lacks}"
+        return Defect("incomplete-output", True, text, rank, fix=Declare(name))
+
+    def _is_own_sum(self, rank: int, name: str, value: Value) -> bool:
+        """Return whether a number that the rank returns is all of the reference's when ranks with other samples add theirs."""
+        if self._own_part(rank, name, value.term) is None:
+            return False
+        if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending):
+            return self.is_one_slot(value)
+        return bool(self._put_together_over(rank, name, value.term, "sum", batch_axes(self.plan)))
+
+    def _own_part(self, rank: int, name: str, term: int) -> Slot:
+        """Return what the rank returns as a multiple of the term, where it is a part of one number that is not declared."""
+        value = self.derived.environments[rank][name]
         if value is None or _is_declared(self.plan, name) or not _is_number_of_step(self.world.terms, term):
-            return False
-        value = values.as_multiple(value, term)
-        if value.term != term or not value.leaves or not _is_own_mean(self.world, self.plan, value):
-            return False
-        axes = [axis.name for axis in self.plan.mesh.axes if axis.size > 1]
+            return None
+        value = self.world.values.as_multiple(value, term)
+        return value if value.term == term and value.leaves else None
+
+    def _put_together_over(self, rank: int, name: str, term: int, kind: str, among: frozenset[str]) -> tuple[str, ...]:
+        """Return the fewest of these axes over which what the ranks return is put together to all of the term."""
+        axes = [axis.name for axis in self.plan.mesh.axes if axis.size > 1 and axis.name in among]
         for chosen in (some for count in range(1, len(axes) + 1) for some in combinations(axes, count)):
-            total = self._put_together(rank, name, dict.fromkeys(chosen, "avg"))
-            total = None if total is None else values.as_multiple(total, term)
+            total = self._put_together(rank, name, dict.fromkeys(chosen, kind))
+            total = None if total is None else self.world.values.as_multiple(total, term)
             if total is not None and total.term == term and self.is_one_slot(total):
-                self.assumptions.add(OWN_MEAN.format(name, " and ".join(f"`{axis}`" for axis in chosen)))
-                return True
-        return False
+                return chosen
+        return ()
 
     def _kinds(self, name: str) -> dict[str, str]:
         """Return how the parts of `name` are put together, by axis."""
@@ -191,34 +251,6 @@ def _is_number_of_step(terms: Terms, term: int) -> bool:
             waiting.extend(set(terms.operands[each]) - seen)
             seen.update(terms.operands[each])
     return prod(terms.shape[term]) == 1
-
-
-def _wrong_output(world: World, plan: Plan, name: str, rank: int, term: int, value: Slot) -> Defect:
-    subject = f"`{name}`, returned on {{ranks}},"
-    if value is None:
-        return Defect("undecided-output", False, f"{subject} depends on an earlier value that is wrong or undecided", rank)
-    if value.term != term:
-        return Defect("other-output", False, f"{subject} is not the expression that the reference returns", rank)
-    if value.fold is not None:
-        return Defect("incomplete-output", True, f"{subject} is {fold_text(value.fold)}", rank)
-    if any(not _whole(entry) for leaf in value.leaves for entry in leaf.pending):
-        return incomplete_output(world, plan, name, rank, value)
-    return Defect("scaled-output", True, f"{subject} is a multiple of what the reference returns", rank)
-
-
-def incomplete_output(world: World, plan: Plan, name: str, rank: int, value: Value) -> Defect:
-    """Return what is said of a returned value that is a sum over a part of the indices, or over one replica.
-
-    A mean over the rank's own part, of which nothing is declared, may be what the loop around the plan averages.
-    """
-    pending = sorted(entry for leaf in value.leaves for entry in leaf.pending)
-    partly = next((entry._replace(one_replica=False) for entry in pending if not _whole(entry)), pending[0])
-    lacks = scope_of(partly._replace(one_micro_batch=False))
-    if not _is_declared(plan, name) and _is_own_mean(world, plan, value):
-        text = f"`{name}`, returned on {{ranks}}, is the mean of their own part of the batch, and is not declared to be one"
-        return Defect("own-mean-returned", False, text, rank, fix=Declare(name))
-    text = f"`{name}`, returned on {{ranks}}, is a partial sum, {lacks}"
-    return Defect("incomplete-output", True, text, rank, fix=Declare(name))
 
 
 def _is_own_mean(world: World, plan: Plan, value: Value) -> bool:

@@ -25,7 +25,7 @@ OF_VALUES = frozenset(
         "other-forward",
         "other-outputs",
         "other-update",
-        "own-mean-returned",
+        "own-part-returned",
         "part-gradient",
         "part-used-as-complete",
         "partial-times-scaled",

@@ -11,7 +11,7 @@ from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.groups import Groups
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.equivalence.verdict.compare_outputs import Returned, incomplete_output
+from tvlint.equivalence.verdict.compare_outputs import Returned
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Tensor
@@ -31,19 +31,22 @@ def fold_replicas(case: Case) -> Case | None:
     return replace(one, written=case.parallel, folded_axis=axis, telling=case.telling)
 
 
-def partly_returned(case: Case, world: World, derived: Derived) -> tuple[list[Defect], frozenset[str]]:
+def partly_returned(
+    case: Case, world: World, derived: Derived, losses: tuple[tuple[int, ...], ...]
+) -> tuple[list[Defect], frozenset[str]]:
     """Return what is wrong with returned values that are sums over one replica's part of the batch, and what is assumed.
 
     For a plan that is written folded each replica may return its own part; in one that writes its ranks out nothing may but
-    means, which whoever reads them averages.
+    means, which whoever reads them averages. Sums may be added up there; that is left open.
     """
     together = _together(case, world, derived)
-    found = [
-        incomplete_output(world, case.parallel, name, rank, value)
-        for rank, name, value in _returned(together)
-        if any(entry.one_replica for leaf in value.leaves for entry in leaf.pending)
-        and not together.is_averaged(rank, name, value.term)
-    ]
+    found = []
+    for rank, name, value in _returned(together):
+        of_term = together.of_terms(value, together.expected(rank, losses).get(name, ()))
+        made = next((each for _, each in of_term if together.is_one_slot(each)), value)
+        partly = any(entry.one_replica for leaf in made.leaves for entry in leaf.pending)
+        if partly and not together.is_averaged(rank, name, made.term):
+            found.append(together.incomplete_output(rank, name, made))
     return found, frozenset(together.assumptions)
 
 

@@ -65,6 +65,8 @@ def _call(
     spec = spec_of(op)
     if spec is None:
         raise NotReplayedError(str(attributes.get(NOT_UNDERSTOOD, f"`{without_overload(op)}` is not in the operator table")))
+    if any(0 in operand.shape for operand in operands):
+        raise NotReplayedError(f"`{without_overload(op)}` of no elements")
     shapes = iter(operands)
     given = tuple(each_input if isinstance(each_input, Literal) else next(shapes).shape for each_input in inputs)
     return spec, Call(op, given, attributes, tuple(results))  # type: ignore[arg-type]

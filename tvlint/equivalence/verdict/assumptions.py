@@ -19,8 +19,10 @@ _ALWAYS = (
 )
 
 
-def assumptions(case: Case, derivation: Derivation, of_updates: Iterable[str]) -> tuple[str, ...]:
-    """Return all that a proof of the case rests on; `of_updates` is what the comparison of updates assumed."""
+def assumptions(case: Case, outer: Derivation, inner: Derivation, compared: Iterable[str]) -> tuple[str, ...]:
+    """Return all that a proof of the case rests on: what the derivations of the reference and of the plan, and what their
+    comparison assumed.
+    """
     plan, reference = case.parallel, case.reference
     more = list(_of_inputs(case))
     if reference.undivided > 1:
@@ -32,8 +34,8 @@ def assumptions(case: Case, derivation: Derivation, of_updates: Iterable[str]) -
         more.append("gradient reducers whose divisor the plan does not say sum and do not divide")
     if any(reducer.scatter for reducer in reducers):
         more.append("weights that are updated in shards are gathered again before they are used")
-    derived = {*derivation.derived.assumptions, *derivation.world.terms.assumptions, *of_updates}
-    return (*more, *plan.assumed, *sorted(derived), *_ALWAYS)
+    derived = {*outer.derived.assumptions, *inner.derived.assumptions, *inner.world.terms.assumptions, *compared}
+    return (*more, *dict.fromkeys((*reference.assumed, *plan.assumed)), *sorted(derived), *_ALWAYS)
 
 
 def holds_on_any_numbers(assumed: Iterable[str]) -> bool:

@@ -58,7 +58,7 @@ def attempt_proof(case: Case, progress: Progress) -> Attempt | NotUnderstood:
     is_proved = agree and not violations and not derivation.world.terms.restricted
     if is_proved and case.folded_axis:
         is_proved = returns_declared(case, derivation.world, derived)
-    rests_on = assumptions(case, derivation, comparison.assumptions)
+    rests_on = assumptions(case, reference, derivation, comparison.assumptions)
     return Attempt(case, reference, derivation, violations, rests_on, agree, is_proved)
 
 

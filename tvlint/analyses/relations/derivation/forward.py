@@ -241,6 +241,8 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
     key = (form, *known)
     found = machine.results.get(key)
     if found is None:
+        if any(low == high for value in operands for low, high in value.box):
+            raise UnsupportedError(f"`{form.op}` of no elements")
         try:
             found = machine.results[key] = evaluated(machine, form, spec, known)
         except UnsupportedError:

@@ -972,4 +972,42 @@ program
 + y = all-reduce(p) over tp
 """,
     ),
+    *pair(
+        "a bias on every rank, of which none or one copy is taken out again",
+        "bias-added-to-partial",
+        """
+mesh tp=2
+weight w f32[8,8] tp:S(1)
+weight b f32[8]
+input x f32[4,8] tp:S(1)
+output g f32[4,8]
+program
+  s = linear(x, w)
+  p = add(s, b)
+  r = all-reduce(p) over tp
+- y = mul(r, 1.0)
++ y = sub(r, b)
+  g = gelu(y)
+""",
+    ),
+    *pair(
+        "a sum of a buffer on every rank, of which none or three copies are taken out again",
+        "missing-allreduce bias-added-to-partial",
+        """
+mesh dp=4
+weight w f32[8,8]
+buffer b f32[8]
+input x f32[16,8] dp:S(0)
+loss l f32[]
+program
+  y = linear(x, w)
+  s = sum(y)
+  c = sum(b)
+  u = add(s, c)
+  r = all-reduce(u) over dp
++ k = mul(c, -3)
+- k = mul(c, 3)
+  l = add(r, k)
+""",
+    ),
 )

@@ -24,6 +24,7 @@ from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replic
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
 from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, lasting_scaling
 from tvlint.analyses.relations.derivation.state import Derived
+from tvlint.analyses.relations.terms.loss_identities import bare_term, taken_away
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Values
@@ -122,7 +123,8 @@ def sure_defects(alone: Alone) -> Iterator[Defect]:
     ends = (*_never_summed(alone), *_incomplete_outputs(alone), *_multiplied_outputs(alone), *_invariants(alone))
     noted = (*derived.defects, *derived.reductions, *derived.contradicted, *ends)
     found = [each_defect for each_defect in noted if each_defect.refutes and each_defect.place is not None]
-    found = [*cut.values(), *(defect for defect in found if not _follows(alone, defect, cut))]
+    away = taken_away(alone.world.terms) if derived.joined else frozenset[int]()
+    found = [*cut.values(), *(defect for defect in found if not _follows(alone, defect, cut, away))]
     batch = _batch_axes(plan)
     beside: dict[tuple[str, int], list[Defect]] = {}
     for defect in found:
@@ -162,12 +164,15 @@ def sums_taken_for_complete(alone: Alone) -> set[tuple[int, int]]:
     return {*alone.derived.incomplete, *((origin, number) for (origin, number, _), _ in _cut_parts(alone))}
 
 
-def _follows(alone: Alone, defect: Defect, cut: Mapping[tuple[int, int, int], Defect]) -> bool:
-    """Return whether a defect is of what was made of a piece of a part of a sum."""
-    cause = defect.cause if cut and isinstance(defect.cause, tuple) else ()
+def _follows(alone: Alone, defect: Defect, cut: Mapping[tuple[int, int, int], Defect], away: frozenset[int]) -> bool:
+    """Return whether a defect is of what was made of a piece of a part of a sum, or of what is taken out of the sum again."""
+    cause = defect.cause if isinstance(defect.cause, tuple) else ()
     if cause[:1] != ("joined",):
         return cause[:1] == ("use of partial",) and (*cause[1:3], defect.rank) in cut
-    made = [joined.given.get(defect.rank) for joined in alone.derived.joined.values() if joined.operator is defect.place]
+    found = [joined for joined in alone.derived.joined.values() if joined.operator is defect.place]
+    if not away.isdisjoint(bare_term(alone.world.terms, joined.term) for joined in found):
+        return True
+    made = [joined.given.get(defect.rank) for joined in found]
     pending = {entry for value in made if value is not None for leaf in value.leaves for entry in leaf.pending}
     return any((entry.origin, entry.number, defect.rank) in cut for entry in pending)
 

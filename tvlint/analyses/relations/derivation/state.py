@@ -182,6 +182,8 @@ class Joined:
 
     operator: Operator
     whole: str
+    term: int
+    """What `whole` is."""
     part: str
     given: dict[int, Value] = field(default_factory=dict, compare=False)
     """What it makes, by rank."""

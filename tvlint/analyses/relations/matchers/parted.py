@@ -10,7 +10,7 @@ from tvlint.analyses.dataflow.mesh_axes import batch_axes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.sure import Parts
 from tvlint.analyses.relations.matchers.projection import Projection, is_whole
-from tvlint.analyses.relations.terms.loss_identities import multiplied, summands
+from tvlint.analyses.relations.terms.loss_identities import multiplied, summands, taken_away
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.placement import Replicate
@@ -83,18 +83,19 @@ def returned_apart(projection: Projection) -> Iterator[Defect]:
 def counted_by_every_rank(projection: Projection) -> Iterator[Defect]:
     """Yield the operators that add what all ranks of a sum have alike to what each has for itself, before that is summed.
 
-    A sum that is scaled afterwards may be an average.
+    A sum that is scaled afterwards may be an average, and what is subtracted anywhere may be what is too much.
     """
     alone, index = projection.alone, Index(projection)
     every = [*projection.plan.operators_of(Compute)]
     scaled = {name for each in every if has_trait(each.op, Trait.SCALING) for name in each.tensor_operands}
+    away = taken_away(alone.world.terms)
     for is_sum, held in _meetings(projection):
         operators = [operator for operator, _ in held.values()]
         if not scaled.isdisjoint(name for operator in operators for name in operator.outputs):
             continue
         added = [set(_addends(alone.world.terms, term)) for _, term in held.values()]
         shared = set.intersection(*added) if is_sum and all(operator.reduce != "avg" for operator in operators) else set()
-        shared = {term for term in shared if multiplied(alone.world.terms, term) is None}
+        shared = {term for term in shared - away if multiplied(alone.world.terms, term) is None}
         for rank, (_, term) in held.items() if shared and not _are_of_data(projection, held) else ():
             made = index.maker(rank, term)
             names = sorted(name for each in shared for name in index.names(rank, each))

@@ -116,6 +116,18 @@ def summands(terms: Terms, term: int) -> tuple[int, ...]:
     return operands if len(head) == 5 and len(operands) == 2 and adds_both(head[0], head[2]) else ()
 
 
+def taken_away(terms: Terms) -> frozenset[int]:
+    """Return the values of which anything is made by subtracting them, or multiples of them, or by adding negative ones."""
+    found = set[int]()
+    for head, operands in zip(terms.keys, terms.operands, strict=True):
+        if len(head) != 5 or len(operands) != 2 or not has_trait(str(head[0]), Trait.SUM):
+            continue
+        below = [multiplied(terms, each) for each in operands]
+        away = {each for each, factor in zip(operands, below, strict=True) if factor is not None and factor[0] < 0}
+        found |= {*away, *operands[1:]} if has_trait(str(head[0]), Trait.DIFFERENCE) else away
+    return frozenset(bare_term(terms, term) for term in found)
+
+
 def gradients_added(terms: Terms, term: int) -> tuple[int, ...]:
     """Return the gradients that the term's own operator adds up; none where it adds anything else."""
     added = summands(terms, term)

@@ -203,10 +203,10 @@ def note_joined(
         return
     named = [(name, value) for name, value in zip(names, operands, strict=False) if value is not None]
     counted = [(name, value) for name, value in named if not is_zero(value) and not is_zeros(machine.world.terms, value)]
-    whole = next((name for name, value in reversed(counted) if not value.leaves), "")
+    whole, term = next(((name, value.term) for name, value in reversed(counted) if not value.leaves), ("", -1))
     part = next((name for name, value in named if value.leaves), "")
     if whole and (part or len(named) > 2):
-        machine.derived.joined.setdefault(result.term, Joined(operator, whole, part)).given[rank.number] = result
+        machine.derived.joined.setdefault(result.term, Joined(operator, whole, term, part)).given[rank.number] = result
 
 
 def joined_before(derived: Derived, terms: Terms, value: Value) -> tuple[int, Joined] | None:

@@ -24,6 +24,7 @@ from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.memo import Case, Cases
 from tvlint.analyses.relations.transfer.relation import Value, Values
 from tvlint.equivalence.verdict import prove
+from tvlint.equivalence.verdict.derivation import derived_last
 from tvlint.findings import Verdict
 from tvlint.ir.operators import Compute, Literal
 from tvlint.ir.plan import Plan, Role, Tensor
@@ -60,6 +61,7 @@ def told(monkeypatch: pytest.MonkeyPatch, parallel: Plan, reference: Plan, forge
             _with_cases(patch, lambda: Cases(_Forgetful(), _Forgetful()))
             forward = "tvlint.analyses.relations.derivation.forward_rules"
             patch.setattr(f"{forward}.Case", lambda *parts: Case(*parts, uses=_Forgetful()))
+        derived_last.cache_clear()
         return prove.prove(parallel, reference), derivations
 
 
@@ -150,6 +152,11 @@ class _Blind(dict[Any, Any]):
     def __init__(self, part: int) -> None:
         super().__init__()
         self.part = part
+
+    def __copy__(self) -> _Blind:
+        made = _Blind(self.part)
+        dict.update(made, self)
+        return made
 
     def _of(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*key[: self.part], *key[self.part + 1 :])

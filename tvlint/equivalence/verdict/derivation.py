@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
+from typing import cast
 
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.derive import derive
-from tvlint.analyses.relations.derivation.given.trusted_inputs import has_blocks, whole_shape
+from tvlint.analyses.relations.derivation.given.trusted_inputs import Batch, Inputs, has_blocks, whole_shape
 from tvlint.analyses.relations.derivation.gradients.over_the_step import held_by, weights_of
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.state import Derived, Slot
-from tvlint.analyses.relations.terms.terms import Terms
+from tvlint.analyses.relations.terms.terms import Telling, Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Value, Values
 from tvlint.equivalence.verdict.compare_gradients import Expected
 from tvlint.equivalence.verdict.compare_outputs import returned_by_reference
 from tvlint.equivalence.verdict.pairing import Case, first_rank
-from tvlint.ir.plan import Role
+from tvlint.ir.identical import Identical
+from tvlint.ir.plan import Plan, Role
 
 _FOR_TRAINING = "prove the plan that trains this model; rules check this one as it is"
 
@@ -48,18 +51,36 @@ class NotUnderstood:
 
 
 def derive_reference(case: Case) -> Reference | NotUnderstood:
-    """Return what the reference computes, in new tables; or why that is not known.
+    """Return what the reference computes, in tables that are the caller's to write to; or why that is not known.
 
     All terms in the tables are then the reference's, its gradients and returned values are whole, and the tables are sealed:
     terms that are made later are the parallel plan's alone.
     """
-    terms = Terms(case.telling)
-    terms.accumulates = case.reference_micro_batches > 1
-    world = World(terms, Values(terms), case.batch.held, False, case.reference_micro_batches > 1, case.batch.parts)
     inputs = replace(case.reference_inputs, shapes=case.inputs.shapes)
+    asked = Identical(case.reference), inputs, case.batch, case.reference_micro_batches, case.telling
+    found = derived_last(*asked)
+    if isinstance(found, NotUnderstood):
+        return found
+    values = found.world.values.copied()
+    if values is None:
+        return cast("Reference", derived_last.__wrapped__(*asked))
+    return replace(found, world=replace(found.world, terms=values.terms, values=values))
+
+
+@lru_cache(2 * len(Telling))
+def derived_last(
+    reference: Identical[Plan], inputs: Inputs, batch: Batch, micro_batches: int, telling: Telling
+) -> Reference | NotUnderstood:
+    """Return what a reference computes, in tables that nobody writes to; or why that is not known.
+
+    A plan is compared with one reference again and again: one replica and all, in each telling, and each repair that is tried.
+    """
+    terms = Terms(telling)
+    terms.accumulates = micro_batches > 1
+    world = World(terms, Values(terms), batch.held, False, micro_batches > 1, batch.parts)
     dtypes: dict[int, str] = {}
-    derived = derive(world, case.reference, inputs, case.batch.dims, case.batch.slots, losses=None, dtypes=dtypes)
-    expected = _expected(world, case, derived)
+    derived = derive(world, reference.held, inputs, batch.dims, batch.slots, losses=None, dtypes=dtypes)
+    expected = _expected(world, reference.held, micro_batches, derived)
     if isinstance(expected, list):
         return NotUnderstood(tuple(expected))
     terms.sealed = len(terms.keys)
@@ -85,9 +106,8 @@ def derive_parallel(case: Case, reference: Reference, nearest: Nearest | None = 
     return Derivation(world, derived)
 
 
-def _expected(world: World, case: Case, derived: Derived) -> Expected | list[Defect]:
+def _expected(world: World, plan: Plan, micro_batches: int, derived: Derived) -> Expected | list[Defect]:
     """Return what the reference computes; or why it is not understood."""
-    plan = case.reference
     defects: list[Defect] = [*derived.defects, *derived.reductions, *derived.contradicted]
     held = held_by(derived, weights_of(plan, derived))
     rank = first_rank(plan)
@@ -112,7 +132,7 @@ def _expected(world: World, case: Case, derived: Derived) -> Expected | list[Def
             defects.append(replace(odd, subject=name, cause=("reference-gradient", "not whole")))
     environment = derived.environments.get(rank, {})
     returned = [environment[name] for name in plan.outputs if name in environment]
-    losses = [returned_by_reference(world, value, case.reference_micro_batches) for value in returned if value is not None]
+    losses = [returned_by_reference(world, value, micro_batches) for value in returned if value is not None]
     if not all(losses):
         text = "the reference returns a part or a multiple of a value"
         defects.append(Defect("reference-not-understood", False, text, rank))

@@ -31,6 +31,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tvlint.analyses.relations.defect import Defect, reasons
@@ -59,6 +60,7 @@ from tvlint.equivalence.verdict.statement import state_gaps, state_proof
 from tvlint.equivalence.verdict.unmade_gradients import ways_to_run
 from tvlint.equivalence.verdict.unread_places import without_unread_places
 from tvlint.findings import Outcome, Reason, StageCounts, Verdict
+from tvlint.ir.identical import Identical
 from tvlint.ir.operators import NOT_UNDERSTOOD, Compute
 from tvlint.ir.plan import Plan
 
@@ -141,13 +143,16 @@ def is_proved(parallel: Plan, reference: Plan, assume: frozenset[str] = frozense
 
 def _once(case: Case) -> Case:
     """Return the case with plans that run and cast nothing for nothing, state ranges of lookups, and sum squares for norms."""
-    plan, reference = (
-        with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(each))))
-        for each in (without_repeated_runs(case.parallel), case.reference)
-    )
+    plan, reference = (_simplified(Identical(each)) for each in (without_repeated_runs(case.parallel), case.reference))
     if without_padded_classes(reference) is reference:
         plan = without_padded_classes(plan)
     return replace(case, parallel=plan, written=plan, reference=reference)
+
+
+@lru_cache(4)
+def _simplified(plan: Identical[Plan]) -> Plan:
+    """Return the plan without casts and places that nobody needs, with ranges of lookups and with squares for norms."""
+    return with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(plan.held))))
 
 
 def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> tuple[Verdict, bool]:

@@ -7,8 +7,9 @@ an operator that draws random numbers has no term.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -105,6 +106,15 @@ class Terms:
         """What identities between terms take on trust."""
         self._tokens: dict[Any, int] = {}
 
+    def copied(self) -> Terms:
+        """Return a table of the same terms, with the same numbers, into which others can be written.
+
+        What an attribute holds is plain: numbers, tuples of them, or collections of those, which are copied.
+        """
+        made = copy(self)
+        vars(made).update((name, _copied(held)) for name, held in vars(self).items() if isinstance(held, Collection))
+        return made
+
     @property
     def normal(self) -> bool:
         """Return whether terms are told in a normal form."""
@@ -192,3 +202,10 @@ class Terms:
         if len(flat) == 1:
             return flat[0]
         return self.term((GRADIENT_SUM, of), tuple(sorted(flat)), self.shape[flat[0]], self.slot[flat[0]])
+
+
+def _copied(held: Any) -> Any:
+    """Return a collection with copies of the collections that a table of them has."""
+    if isinstance(held, dict) and isinstance(next(iter(held.values()), None), (dict, list, set)):
+        return {key: copy(each) for key, each in held.items()}
+    return copy(held)

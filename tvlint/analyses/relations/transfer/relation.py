@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from copy import copy
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -107,6 +108,15 @@ class Values:
         self._addends: dict[tuple[int, Value], tuple[Value, ...]] = {}
         self._joint: dict[int, frozenset[int]] = {}
         self._extents: dict[tuple[Any, ...], int] = {}
+
+    def copied(self) -> Values | None:
+        """Return tables of the same relations, over a copy of the terms; None where a relation makes others in these tables."""
+        if self.joined:
+            return None
+        made = copy(self)
+        vars(made).update((name, copy(held)) for name, held in vars(self).items() if isinstance(held, dict))
+        made.terms = self.terms.copied()
+        return made
 
     def clean(self, term: int, box: Box) -> Value:
         """Exactly the box of the term."""

@@ -24,7 +24,7 @@ class Inputs:
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
-    number: dict[str, int] = field(default_factory=dict)
+    number: dict[str, int] = field(default_factory=dict, hash=False)
     """Full name -> position."""
 
     def position(self, tensor: Tensor) -> int | None:

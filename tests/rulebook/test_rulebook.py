@@ -217,6 +217,23 @@ def test_what_the_newest_release_refuses_is_a_note_where_nothing_tells_that_it_r
     assert [each.severity for each in found if isinstance(each, Finding)] == ([severity] if severity is not None else [])
 
 
+@pytest.mark.parametrize(
+    ("version", "severity"), [("0.16-tree", Severity.NOTE), ("0.17-tree", Severity.WARNING), ("0.16", Severity.WARNING)]
+)
+def test_a_warning_of_the_release_that_a_tree_is_developed_towards_is_a_note(version: str, severity: Severity) -> None:
+    rules = {"save": RULES["async-save-ignored"]}
+    (found,) = said(configuration(version=version, async_save=True, ckpt_format="torch_dist"), rules)
+    assert isinstance(found, Finding)
+    assert found.severity is severity
+
+
+def test_experts_of_mindspeed_train_without_sequence_parallelism() -> None:
+    rules = {"experts": RULES["moe-tensor-parallel-without-sequence-parallel"]}
+    launch = configuration(num_experts=8, tensor_model_parallel_size=2, train_iters=5, sequence_parallel=False)
+    assert [type(each) for each in said(launch, rules)] == [Finding]
+    assert said(replace(launch, framework="mindspeed"), rules) == []
+
+
 def test_what_an_older_release_refuses_is_a_warning_where_nothing_tells_the_release() -> None:
     rules = {"bias": RULES["grouped-experts-with-bias"]}
     (found,) = said(configuration(num_experts=8, num_layers=4, moe_grouped_gemm=True), rules)

@@ -54,6 +54,8 @@ FRAMEWORKS: Mapping[str, Framework] = {
             "mtp-with-learned-positions": "mindspeed_llm/core/transformer/multi_token_prediction.py",
             "topk-one-without-pre-softmax": "mindspeed_llm/core/transformer/transformer_config.py:22",
             "latent-attention-with-rope-fusion": "mindspeed_llm/core/transformer/transformer_config.py: a check of its own",
+            # MindSpeed-LLM of 2025 has a `forward` without that check
+            "moe-tensor-parallel-without-sequence-parallel": "mindspeed_llm/core/transformer/moe/moe_layer.py:64",
             **dict.fromkeys(_BIASES_OF_EXPERTS, "mindspeed_llm/core/transformer/transformer_config.py:33"),
         },
         # mindspeed_llm/features_manager/pipeline_parallel/num_layer_list.py:18

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tvlint.findings import Finding, NotEvaluated, Related, Severity
 from tvlint.frameworks.kin import FRAMEWORKS, MEGATRON
-from tvlint.ir.configuration import Configuration, Setting, Unknown
+from tvlint.ir.configuration import IN_DEVELOPMENT, Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
 from tvlint.rule import Rule, RuleKind
@@ -34,7 +34,8 @@ def evaluate(
     `repairs`, the help of findings about sizes names the nearest settings that satisfy all rules, which takes a search; notes
     have none.
     A rule of some versions of Megatron is no more than a warning where nothing tells that one of them is used, and a note where
-    those refuse an option whatever else is given, which tells of an earlier one, and where those came out lately. Of a command
+    those refuse an option whatever else is given, which tells of an earlier one, and where those came out lately; what is a
+    warning is a note in a tree that is developed towards the first of them and may not have come so far. Of a command
     of which words are not known, what is written is judged as written: an error that only those words could prevent is found,
     and says so.
     """
@@ -107,6 +108,8 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
             severity = Severity.NOTE
         elif severity is Severity.ERROR and framework in HAS_FORKS and not shown:
             severity = Severity.WARNING
+        elif severity is Severity.WARNING and values.configuration.version.endswith(IN_DEVELOPMENT):
+            severity = Severity.NOTE
     elif framework != MEGATRON and framework in FRAMEWORKS:
         judged = f"judged as {framework}"
         help = f"{help} ({judged})" if help else judged

@@ -692,3 +692,19 @@ def test_ms_swift_has_no_option_with_a_word_of_none(written: str, meant: str, tm
     script.write_text(f"NPROC_PER_NODE=8 megatron sft --tensor_model_parallel_size 4 --micro_batch_size 1 {written} 1\n")
     expected = [("misspelled-option", f"ms-swift has no option `{written}`", f"did you mean `{meant}`?")]
     assert findings(script) == expected * bool(meant)
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [
+        ("--tokenizer-paddding-side", "--tokenizer-padding-side"),
+        ("--variable-seq-lnegths", "--variable-seq-lengths"),
+        ("--tokenizer-backside-side", ""),
+        ("--variable-seq-length", ""),
+    ],
+)
+def test_an_option_of_a_fork_is_meant_where_a_word_is_none(tmp_path: Path, flag: str, meant: str) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"torchrun --nproc-per-node 8 train_ours.py --tensor-model-parallel-size 2 {SIZES} {flag}\n")
+    expected = [("misspelled-option", f"Megatron has no option `{flag}`", f"did you mean `{meant}`?")] if meant else []
+    assert findings(script) == expected

@@ -79,23 +79,125 @@ OF_DEEPSPEED = frozenset(
     }
 )
 """Options of `deepspeed`, version 0.17 (deepspeed/launcher/runner.py)."""
-SHORTEST = 7
-"""Letters of the shortest name whose neighbour is no other option."""
+OF_ACCELERATE = frozenset(
+    {
+        "aws-access-key-id",
+        "aws-secret-access-key",
+        "config-file",
+        "cpu",
+        "debug",
+        "deepspeed-config-file",
+        "deepspeed-exclusion-filter",
+        "deepspeed-hostfile",
+        "deepspeed-inclusion-filter",
+        "deepspeed-moe-layer-cls-names",
+        "deepspeed-multinode-launcher",
+        "downcast-bf16",
+        "dynamo-backend",
+        "dynamo-mode",
+        "dynamo-use-dynamic",
+        "dynamo-use-fullgraph",
+        "dynamo-use-regional-compilation",
+        "enable-cpu-affinity",
+        "env",
+        "fp8-amax-compute-algo",
+        "fp8-amax-history-len",
+        "fp8-backend",
+        "fp8-enable-fsdp-float8-all-gather",
+        "fp8-format",
+        "fp8-interval",
+        "fp8-margin",
+        "fp8-opt-level",
+        "fp8-override-linear-precision",
+        "fp8-pad-inner-dim",
+        "fp8-use-autocast-during-eval",
+        "fsdp-activation-checkpointing",
+        "fsdp-activation-checkpointing-offload",
+        "fsdp-auto-wrap-policy",
+        "fsdp-backward-prefetch",
+        "fsdp-cpu-ram-efficient-loading",
+        "fsdp-forward-prefetch",
+        "fsdp-min-num-params",
+        "fsdp-offload-params",
+        "fsdp-reshard-after-forward",
+        "fsdp-sharding-strategy",
+        "fsdp-state-dict-type",
+        "fsdp-sync-module-states",
+        "fsdp-transformer-layer-cls-to-wrap",
+        "fsdp-use-orig-params",
+        "fsdp-version",
+        "gpu-ids",
+        "gradient-accumulation-steps",
+        "gradient-clipping",
+        "help",
+        "log-dir",
+        "machine-rank",
+        "main-process-ip",
+        "main-process-port",
+        "main-training-function",
+        "max-restarts",
+        "mixed-precision",
+        "module",
+        "monitor-interval",
+        "mpirun-ccl",
+        "mpirun-hostfile",
+        "multi-gpu",
+        "no-python",
+        "no-tpu-cluster",
+        "num-cpu-threads-per-process",
+        "num-machines",
+        "num-processes",
+        "offload-optimizer-device",
+        "offload-optimizer-nvme-path",
+        "offload-param-device",
+        "offload-param-nvme-path",
+        "quiet",
+        "rdzv-backend",
+        "rdzv-conf",
+        "role",
+        "same-network",
+        "tee",
+        "tpu",
+        "tpu-cluster",
+        "tpu-use-sudo",
+        "use-deepspeed",
+        "use-fsdp",
+        "use-megatron-lm",
+        "use-parallelism-config",
+        "use-xpu",
+        "vm",
+        "zero-stage",
+        "zero3-init-flag",
+        "zero3-save-16bit-model",
+    }
+)
+"""Options of `accelerate launch`, version 1.15 (accelerate/commands/launch.py), but for those of sizes of its plugins."""
+SHORTEST = 5
+"""Letters of the shortest name that is an option but for a letter, where no other one is."""
+SURELY_LONG = 7
+"""From so many letters on, two may differ."""
+OTHERS = {"deepspeed": OF_DEEPSPEED, "accelerate": OF_ACCELERATE}
+"""Options of launchers that do not come with torch."""
+PLUGINS = ("megatron-lm-", "parallelism-config-")
+"""How options of `accelerate launch` begin that are not listed."""
 
 
 def misspelled_launcher_options(launch: Launch) -> Iterator[Finding]:
     """Yield a finding for each option before the program that is a letter or two away from one of the launcher's."""
     names = [(known_text(item.pieces) or "").rpartition("/")[2] if isinstance(item, Word) else "" for item in launch.launcher]
-    place = next((place for place, name in enumerate(names) if name in TORCH or name == "deepspeed"), None)
-    if place is None or len(launch.arguments) == len(launch.launcher):
+    place = next((place for place, name in enumerate(names) if name in TORCH or name in OTHERS), None)
+    if place is None:
         return
-    options = OF_DEEPSPEED if names[place] == "deepspeed" else OF_TORCH
-    for item in launch.launcher[place + 1 :]:
+    options = OTHERS.get(names[place], OF_TORCH)
+    end = len(launch.launcher) - (0 if launch.path else len(launch.arguments))
+    for item in launch.launcher[place + 1 : end]:
         flag = flag_of(item)
         name = flag[2:].replace("_", "-")
-        if not isinstance(item, Word) or len(name) < SHORTEST or any(each.startswith(name) for each in options):
+        is_option = any(each.startswith(name) for each in options) or name.startswith(PLUGINS)
+        if not isinstance(item, Word) or len(name) < SHORTEST or is_option:
             continue
-        near = [each for each in options if distance(name, each, 2) <= 2]
+        most = 2 if len(name) >= SURELY_LONG else 1
+        near = [each for each in options if distance(name, each, most) <= most]
         if len(near) != 1:
             continue
         meant = "--" + (near[0].replace("-", "_") if "_" in flag else near[0])

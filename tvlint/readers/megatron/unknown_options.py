@@ -216,6 +216,7 @@ def unknown_options(
         if not near and meant not in SIZES and _family(flag) in families:
             continue
         near = near or ("" if is_option(flag) else _spelled_like(flag, _option_near(hyphens(flag), known)))
+        near = near or _spelled_like(flag, _no_word_slip(hyphens(flag), _of_all() | taken))
         if near.startswith(flag) and not OF_MEGATRON.fullmatch(name):
             continue
         if near:
@@ -489,11 +490,12 @@ def _vocabulary() -> frozenset[str]:
 def _slip_of_swift(flag: str) -> str:
     """Return the option of ms-swift that the flag is, but for a word that no option has; it takes hyphens for underscores."""
     name = hyphens(flag)
-    return "" if name in _of_swift() else _spelled_like(flag, _no_word_slip(name, _of_swift()))
+    return "" if name in _of_all() else _spelled_like(flag, _no_word_slip(name, _of_all()))
 
 
 @cache
-def _of_swift() -> frozenset[str]:
+def _of_all() -> frozenset[str]:
+    """Return the options of Megatron and of its forks."""
     return frozenset(map(hyphens, (*flags(), *fork_flags())))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
 from tvlint.findings import Edit, Finding, Fix, Severity
@@ -23,6 +23,7 @@ MARKED = Pattern(rb"^[ \t]*(?:(\$)([A-Za-z_]\w*)=|([A-Za-z_]\w*)(:)=)(?=[\w\"'$.
 """A line that reads as an assignment and has a sign too much."""
 DOUBLED = Pattern(rb"^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=(=)(?=[\w\"'$./])", re.MULTILINE)
 DEFAULT = Pattern(rb"\$\{([A-Za-z_]\w*|\d+)(-:|:(?=\d+\}))([^{}\n]*)\}")
+OWN_DEFAULT = Pattern(rb'"?\$\{(\w+):?[-=]')
 EXPANSION = Pattern(rb"\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?\})")
 NAME = Pattern(rb"[A-Za-z_]\w*")
 END = Pattern(rb'"?(?:[\s;&|]|\Z)')
@@ -37,6 +38,8 @@ INDIRECT = Pattern(
 """What reads variables that it does not name, and what exports all that follow."""
 SURELY_NAMED = 8
 """Of so many letters, a name is no other one's that differs by a letter."""
+SHORTEST_WORD = 3
+"""A shorter word of a name is another one with another letter (`step_a`, `TP_SIZE`)."""
 MOST_LISTS = 50
 """Of more lists of options that are named nowhere, only the first are looked at."""
 VITAL = frozenset(("--num-layers", "--hidden-size", "--micro-batch-size", "--tensor-model-parallel-size"))
@@ -57,8 +60,9 @@ def variable_slips(evaluation: Evaluation, commands: CommandTree, starts_some: b
     yield from _spaced(source, commands)
     yield from _marked(source, commands)
     yield from _defaults(evaluation, commands)
-    lost = dict(islice(_unread_options(evaluation), MOST_LISTS)) if starts_some else {}
-    misspelled = () if evaluation.unresolved_sources else tuple(_misspelled(evaluation, commands, lost))
+    unread = dict(_unread(evaluation)) if starts_some else {}
+    lost = dict(islice(_options_of(evaluation, unread), MOST_LISTS))
+    misspelled = () if evaluation.unresolved_sources else tuple(_misspelled(evaluation, commands, lost, unread))
     yield from (finding for _, finding in misspelled)
     given = frozenset(_flags(word for command in evaluation.commands for word in command.words))
     meant = {name for name, _ in misspelled}
@@ -145,8 +149,8 @@ def _passed(evaluation: Evaluation) -> Iterator[str]:
                     yield leading_text(item.pieces).rpartition("=")[2]
 
 
-def _unread_options(evaluation: Evaluation) -> Iterator[tuple[str, tuple[int, frozenset[str]]]]:
-    """Yield the variables that hold options and are named nowhere but where they are set, with the first place and the options.
+def _unread(evaluation: Evaluation) -> Iterator[tuple[str, int]]:
+    """Yield the variables that are named nowhere but where they are set, with the first place.
 
     What is exported, and what is set before another script is read in, may be read elsewhere.
     """
@@ -156,14 +160,23 @@ def _unread_options(evaluation: Evaluation) -> Iterator[tuple[str, tuple[int, fr
     named = Counter(NAME.findall(data))
     first: dict[bytes, int] = {}
     for match in SET.finditer(data):
+        default = OWN_DEFAULT.match(data, match.end())
+        sets_itself = default is not None and default[1] == match[1]
         first.setdefault(match[1], match.start())
-        named[match[1]] -= 1
+        named[match[1]] -= 2 if sets_itself else 1
     last = max((match.start() for match in READ_IN.finditer(data)), default=-1)
-    for name, value in evaluation.variables.items():
+    for name in evaluation.variables:
         start = first.get(name.encode(), -1)
         before = data[max(start - LONGEST, 0) : max(start, 0)].rstrip()
-        is_lost = start > last and not named[name.encode()] and not before.endswith((b"export", b"-x"))
-        if is_lost and _is_list(value):
+        if start > last and not named[name.encode()] and not before.endswith((b"export", b"-x")):
+            yield name, start
+
+
+def _options_of(evaluation: Evaluation, unread: Mapping[str, int]) -> Iterator[tuple[str, tuple[int, frozenset[str]]]]:
+    """Yield those of the unread variables that hold options, with the place and the options."""
+    for name, start in unread.items():
+        value = evaluation.variables[name]
+        if _is_list(value):
             yield name, (start, frozenset(_flags(split_value(value))))
 
 
@@ -181,10 +194,12 @@ def _flags(words: Iterable[Item]) -> Iterator[str]:
             yield from _flags(chain.from_iterable(word.alternatives))
 
 
-def _misspelled(evaluation: Evaluation, commands: CommandTree, lost: Iterable[str]) -> Iterator[tuple[str, Finding]]:
+def _misspelled(
+    evaluation: Evaluation, commands: CommandTree, lost: Collection[str], unread: Collection[str]
+) -> Iterator[tuple[str, Finding]]:
     """Yield what was meant and a finding for each variable that is named nowhere but where it is read, and is a variable of the
     script but for two letters that are swapped, or but for a letter: one of the `lost` ones, or of those with a long name in
-    small letters, which no environment has.
+    small letters, which no environment has, or, where a word of it is misspelled, of the `unread` ones.
     """
     source = evaluation.source
     set_names = {"".join(sorted(name)): name for name in evaluation.variables}
@@ -197,6 +212,7 @@ def _misspelled(evaluation: Evaluation, commands: CommandTree, lost: Iterable[st
             swapped = set_names.get("".join(sorted(name)), "")
             near = swapped if are_swapped(name, swapped) else ""
             meant[name] = near or next((each for each in near_names if is_a_letter_off(name, each)), "")
+            meant[name] = meant[name] or next((each for each in unread if is_a_word_misspelled(name, each)), "")
         if meant.get(name):
             read.setdefault(name, []).append(match)
     counts = Counter(NAME.findall(source.data)) if read else Counter[bytes]()
@@ -235,3 +251,17 @@ def is_a_letter_off(name: str, meant: str) -> bool:
     if len(short) == len(long):
         return short[at + 1 :] == long[at + 1 :] and (short[at : at + 1] + long[at : at + 1]).isalpha()
     return len(long) == len(short) + 1 and long[at + 1 :] == short[at:] and long[at].isalpha()
+
+
+def is_a_word_misspelled(name: str, meant: str) -> bool:
+    """Return whether one letter of a word is changed, too many or missing, or words are joined in another way; a plural is
+    another word.
+    """
+    words, others = name.split("_"), meant.split("_")
+    if "".join(words) == "".join(others):
+        return True
+    differ = [each for each in zip(words, others, strict=False) if each[0] != each[1]]
+    if len(words) != len(others) or len(differ) != 1 or not is_a_letter_off(*differ[0]):
+        return False
+    short, long = sorted(differ[0], key=len)
+    return len(short) >= SHORTEST_WORD and f"{short}s".casefold() != long.casefold()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -43,6 +43,22 @@ def written(folder: Path, lines: list[Line]) -> str:
     path = folder / "mutant.capture.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
     return str(path)
+
+
+def count_unproved(folder: Path, mutants: Iterable[tuple[str, list[Line]]], reference: str) -> int:
+    """Return how many mutants there are, none of which the plans prove.
+
+    A reference that a mutant leaves as it is stays one plan, which is derived once.
+    """
+    count, whole = 0, None
+    for name, lines in mutants:
+        found = read_captures(written(folder, lines), path_of(reference))
+        count += 1
+        if not isinstance(found, Problem):
+            parallel, own = (each.plan for each in found)
+            whole = whole if repr(whole) == repr(own) else own
+            assert not is_proved(parallel, whole), name
+    return count
 
 
 def test_what_is_given_in_no_line_of_the_program_is_assumed_too(tmp_path: Path) -> None:
@@ -398,12 +414,7 @@ def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_no_mutant_of_a_capture_is_proved(tmp_path: Path, program: str, reference: str) -> None:
     """The recorded numbers only take proofs away: what the plans alone do not prove, nothing does."""
-    count = 0
-    for name, lines in mutants(lines_of(program)):
-        found = read_captures(written(tmp_path, lines), path_of(reference))
-        assert isinstance(found, Problem) or not is_proved(found[0].plan, found[1].plan), name
-        count += 1
-    assert count > 10
+    assert count_unproved(tmp_path, mutants(lines_of(program)), reference) > 10
 
 
 def test_a_gradient_of_a_norm_of_one_head_a_rank_that_is_not_summed_is_not_proved(

@@ -161,6 +161,12 @@ FAULTS = {
         "query // BLOCK == key // BLOCK",
         "query // BLOCK <= key // BLOCK + RANK",
     ),
+    "a joined weight that is cut through": ("joined_weights.py", "(3 * width, HIDDEN), parts=3)", "(3 * width, HIDDEN))"),
+    "parts of a joined weight that ranks take for each other": (
+        "joined_weights.py",
+        "silu(gate) * up,",
+        "silu(up if WORLD > 1 else gate) * (gate if WORLD > 1 else up),",
+    ),
     "a message of what a stage is given": ("pipeline_messages.py", "dist.send(output.detach()", "dist.send(own.detach()"),
 }
 PARTIAL = """

@@ -210,13 +210,17 @@ def _placements(mesh: Mesh, whole: Whole, ordered: bool) -> Mapping[str, Placeme
     """Return how a value lies on the axes of a mesh; None where they do not say it."""
     if whole.role is Role.INPUT:
         return _of_input(mesh, whole, ordered)
+    blocks = {held.blocks.dim for by in whole.held.values() for held in by.values() if held.blocks is not None}
+    if blocks:
+        return _in_order(mesh, whole, min(blocks))
     boxes = {rank: held.box for rank, by in whole.held.items() for held in by.values()}
     return placements_of(mesh, boxes, whole.shape)
 
 
 def _are_ordered(found: Found) -> bool:
     """Return whether ranks hold blocks of anything but samples, of which the order counts."""
-    every = (held for whole in found.wholes.values() for by in whole.held.values() for held in by.values())
+    inputs = (whole for whole in found.wholes.values() if whole.role is Role.INPUT)
+    every = (held for whole in inputs for by in whole.held.values() for held in by.values())
     return any(held.blocks is not None and held.blocks.dim > 0 for held in every)
 
 

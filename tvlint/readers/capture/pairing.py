@@ -12,7 +12,7 @@ from tvlint.ir.placement import Replicate, Shard
 from tvlint.ir.plan import Box, Role
 from tvlint.readers.capture.lifting.lift import GradientOf, inputs_of
 from tvlint.readers.capture.lifting.program import Array, GivenValue, Program
-from tvlint.readers.capture.placing import Blocks, boxes_of, pieces_in_blocks, whole_box
+from tvlint.readers.capture.placing import Blocks, blocks_of, boxes_of, pieces_in_blocks, whole_box
 from tvlint.readers.capture.rank import Prepared
 from tvlint.readers.capture.tapes.tape import Mark
 from tvlint.readers.document import ReadError
@@ -65,6 +65,17 @@ class Use:
     given: GivenValue
     mark: Mark
     micro_batches: set[int] = field(default_factory=set, compare=False)
+
+
+def place_of(held: Held) -> tuple[slice | Array, ...]:
+    """Return the index that takes a piece out of its whole."""
+    import numpy as np
+
+    place: list[slice | Array] = [slice(low, high) for low, high in held.box]
+    if held.blocks is not None:
+        size = held.blocks.size
+        place[held.blocks.dim] = np.array([at * size + within for at in held.blocks.places for within in range(size)])
+    return tuple(place)
 
 
 def uses_of(prepared: Prepared) -> list[Use]:
@@ -160,7 +171,6 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
     numbers = {name: whole.numbers for name, whole in found.wholes.items()}
     wholes = {name: Whole(name, whole.role, whole.shape, whole.dtype) for name, whole in found.wholes.items()}
     by_rank: list[dict[str, str]] = []
-    assumed: dict[str, None] = {}
     for rank, prepared in enumerate(ranks):
         names_of_rank: dict[str, str] = {}
         taken: dict[int, set[str]] = {}
@@ -176,15 +186,43 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
             whole.local = local
             micro_batch = use.mark.micro_batch if whole.role is Role.INPUT else -1
             whole.held.setdefault(rank, {})[micro_batch] = held
-            if not held.sure:
-                assumed[f"`{name}` lies in pieces of {local} in the order of the ranks, which its numbers do not show"] = None
             names_of_rank[use.value] = name
             if whole.role is Role.INPUT:
                 taken.setdefault(use.mark.micro_batch, set()).add(name)
         _settle(wholes, rank)
+        _lay_in_blocks(wholes, rank)
         by_rank.append(names_of_rank)
     _tell_constants(wholes)
-    return Found({name: whole for name, whole in wholes.items() if whole.held}, tuple(by_rank), tuple(assumed))
+    assumed = tuple(_assumed_of(whole) for whole in wholes.values() if not all(held.sure for held in _every(whole)))
+    return Found({name: whole for name, whole in wholes.items() if whole.held}, tuple(by_rank), assumed)
+
+
+def _every(whole: Whole) -> list[Held]:
+    return [held for by in whole.held.values() for held in by.values()]
+
+
+def _assumed_of(whole: Whole) -> str:
+    """Return what is assumed of a value whose pieces the numbers do not show."""
+    if any(held.blocks is not None for held in _every(whole)):
+        return f"`{whole.name}` lies in blocks as other weights of the ranks do, which its numbers do not show"
+    return f"`{whole.name}` lies in pieces of {whole.local} in the order of the ranks, which its numbers do not show"
+
+
+def _lay_in_blocks(wholes: Mapping[str, Whole], rank: int) -> None:
+    """Let a weight of equal numbers lie in the blocks of another one that the rank holds, where they fit: so does the bias of a
+    layer that joins several.
+    """
+    of_rank = [(whole, whole.held[rank][-1]) for whole in wholes.values() if -1 in whole.held.get(rank, {})]
+    known = {(whole.shape[each.dim], whole.local[each.dim], each) for whole, held in of_rank for each in _blocks(held)}
+    for whole, held in () if not known else of_rank:
+        sizes = list(zip(whole.shape, whole.local, strict=True))
+        fitting = [blocks for size, local, blocks in known if sizes[blocks.dim : blocks.dim + 1] == [(size, local)]]
+        if not held.sure and len(fitting) == 1:
+            whole.held[rank][-1] = Held(whole_box(whole.local), False, fitting[0])
+
+
+def _blocks(held: Held) -> tuple[Blocks, ...]:
+    return () if held.blocks is None else (held.blocks,)
 
 
 def _unflatten(
@@ -338,8 +376,11 @@ def _piece(use: Use, whole: Whole, numbers: Array | None, shape: tuple[int, ...]
             )
         return Held(whole_box(shape), True)
     if array is not None and numbers is not None and not boxes and array.shape == shape:
+        blocks = blocks_of(array, numbers, [])
+        if blocks is not None:
+            return Held(whole_box(shape), True, blocks)
         text = f"`{whole.name}` of shape {shape} holds the numbers of no one piece of the reference's, of shape {whole.shape}"
-        help = "cut it from the whole weight in one piece, two weights that are joined as two; and seed both programs alike"
+        help = "cut it from the whole weight along one dimension, and seed both programs alike"
         raise ReadError(text, _at(use.mark, path), help)
     return Held(_in_order(whole, shape, prepared.lifted.program.rank, boxes, use, path), False)
 

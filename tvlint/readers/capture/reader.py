@@ -8,10 +8,10 @@ from math import prod
 
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
-from tvlint.ir.plan import Box, Plan, Role
+from tvlint.ir.plan import Plan, Role
 from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference, with_constants
 from tvlint.readers.capture.lifting.program import Array
-from tvlint.readers.capture.pairing import uses_of
+from tvlint.readers.capture.pairing import place_of, uses_of
 from tvlint.readers.capture.tapes.communicators import different_collectives, group_along
 from tvlint.readers.capture.tapes.in_flight import first_race
 from tvlint.readers.capture.tapes.lines import read_capture
@@ -28,7 +28,7 @@ class Recorded:
     `given` are those of weights, buffers and inputs, by rank, name and micro-batch (-1: all); `gradients` those that the
     optimizer found, by rank and weight; `losses` those of the loss, by rank and micro-batch; `after` those of weights behind
     the step of an optimizer of torch, by rank and weight, `clipped` those of gradients that it found clipped. `pieces` are
-    the boxes of weights that ranks hold, where the gradients are comparable with a reference's. `random` says that the
+    the places of weights that ranks hold, where the gradients are comparable with a reference's. `random` says that the
     program draws random numbers; `defect` is a mistake that the tapes show by themselves: ranks that run different collectives
     together, or a buffer that is used before it is waited for. `problem` says why the plan has nothing of the program but what
     it is given.
@@ -40,7 +40,7 @@ class Recorded:
     losses: Mapping[int, tuple[Array | None, ...]]
     after: Mapping[tuple[int, str], Array | None]
     clipped: Mapping[tuple[int, str], Array | None]
-    pieces: Mapping[tuple[int, str], Box]
+    pieces: Mapping[tuple[int, str], tuple[slice | Array, ...]]
     random: bool
     defect: TapeDefect | None
     problem: Problem | None
@@ -85,7 +85,7 @@ def _recorded(lifting: Lifting) -> Recorded:
             gradients[rank, weight] = numbers
         losses[rank] = tuple(root.number for root in prepared.lifted.losses)
     pieces = {
-        (rank, name): held.box
+        (rank, name): place_of(held)
         for name, whole in lifting.found.wholes.items()
         if whole.role is Role.WEIGHT
         for rank, by in whole.held.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvlint.findings import Outcome, Problem, Reason, Verdict
 from tvlint.ir.location import Location
@@ -210,8 +210,8 @@ def _compared(parallel: Recorded, reference: Recorded) -> tuple[dict[str, tuple[
     left = _without_gradient(parallel, reference)
     least = _least_scale(reference)
     for (rank, weight), numbers in parallel.gradients.items():
-        box, whole = parallel.pieces.get((rank, weight)), reference.gradients.get((0, weight))
-        cut = None if box is None or whole is None else whole[tuple(slice(low, high) for low, high in box)]
+        place, whole = parallel.pieces.get((rank, weight)), reference.gradients.get((0, weight))
+        cut = None if place is None or whole is None else whole[place]
         far = _distance(numbers, cut, least)
         if far is None:
             left.add(weight)
@@ -236,13 +236,12 @@ def different_weights(parallel: Recorded, reference: Recorded) -> dict[str, tupl
     rounding = max(map(_coarsest, (parallel.plan, reference.plan)))
     limit = min(max(_MOST_MOVED, _FAR * rounding), _MOST_ROUNDED)
     least = _least_scale(reference)
-    for (rank, weight), box in parallel.pieces.items():
+    for (rank, weight), part in parallel.pieces.items():
         pieces = [parallel.given.get((rank, weight, -1)), parallel.after.get((rank, weight))]
         wholes = [each.get((0, weight)) for each in (reference.after, reference.gradients)]
         known = [array for array in (*pieces, reference.given.get((0, weight, -1)), *wholes) if array is not None]
         if len(known) < len(pieces) + 1 + len(wholes):
             continue
-        part = tuple(slice(low, high) for low, high in box)
         before, after, gradient = (np.asarray(np.ma.filled(array, 0)[part], dtype=float) for array in known[2:])
         changed, wanted = np.asarray(known[1], dtype=float) - known[0], after - before
         large = np.abs(gradient) > max(float(np.abs(gradient).max(initial=0)) * max(_ROUNDED, rounding), least)
@@ -271,16 +270,14 @@ def _without_gradient(parallel: Recorded, reference: Recorded) -> set[str]:
 
     left = {weight: np.ones(array.shape, dtype=bool) for (_, weight), array in reference.gradients.items() if array is not None}
     lacking = {weight for _, weight in reference.gradients} - left.keys()
-    for (rank, weight), box in parallel.pieces.items():
+    for (rank, weight), part in parallel.pieces.items():
         if weight not in left:
             continue
         gradient = parallel.gradients.get((rank, weight))
-        place: tuple[Any, ...] = (*(slice(low, high) for low, high in box), ...)  # a view also where there is no dimension
-        cut = left[weight][place]
-        if gradient is None or gradient.shape != cut.shape:
+        if gradient is None or gradient.shape != left[weight][part].shape:
             lacking.add(weight)
         else:
-            cut &= np.ma.getmaskarray(gradient)
+            left[weight][part] &= np.ma.getmaskarray(gradient)
     return lacking | {weight for weight, array in left.items() if array.any()}
 
 

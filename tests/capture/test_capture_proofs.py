@@ -126,6 +126,9 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("two_losses", "two_losses_reference", "dp 2", "1"),
         ("owned_steps", "owned_steps_reference", "dp 2", "1"),
         ("chunked_loss", "chunked_loss_reference", "dp 2", "2"),
+        ("rotary_heads", "rotary_heads_reference", "dp 2", "1"),
+        ("preferences", "preferences_reference", "dp 2", "1"),
+        ("preferences_2", "preferences_reference", "dp 2", "2"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -408,6 +411,9 @@ def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ("vocabulary_parallel", "vocabulary_parallel_reference"),
         ("staged_samples", "staged_samples_reference"),
         ("normed_heads", "normed_heads_reference"),
+        ("rotary_heads", "rotary_heads_reference"),
+        ("preferences_2", "preferences_reference"),
+        ("joined_weights", "joined_weights_reference"),
         ("pipeline_v_shaped", "pipeline_reference"),
         ("sharded_heads_half", "sharded_heads_half_reference"),
     ],

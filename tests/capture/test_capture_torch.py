@@ -167,6 +167,16 @@ FAULTS = {
         "silu(gate) * up,",
         "silu(up if WORLD > 1 else gate) * (gate if WORLD > 1 else up),",
     ),
+    "heads that turn by the places of another rank": (
+        "rotary_heads.py",
+        "chunk(WORLD)[RANK]\n    opt",
+        "chunk(WORLD)[0]\n    opt",
+    ),
+    "preferences of two models of which one is taken for the other": (
+        "preferences.py",
+        "(margin - usual)",
+        "((margin - usual) if WORLD == 1 else (usual - margin))",
+    ),
     "a message of what a stage is given": ("pipeline_messages.py", "dist.send(output.detach()", "dist.send(own.detach()"),
 }
 PARTIAL = """

@@ -34,6 +34,7 @@ from tvlint.readers.capture.rewriting.turned_samples import with_samples_as_give
 from tvlint.readers.capture.rewriting.unit_dimensions import Holding, units_of, with_units
 from tvlint.readers.capture.rewriting.unread_collectives import with_nothing_in_unread_collectives
 from tvlint.readers.capture.tapes.communicators import with_communicators
+from tvlint.readers.capture.tapes.joined_calls import with_calls_joined
 from tvlint.readers.capture.tapes.spelling import UNSCALE
 from tvlint.readers.capture.tapes.tape import Capture, Communication, Mark, Operation
 from tvlint.readers.document import ReadError
@@ -53,6 +54,10 @@ class Lifting:
     problem: Problem | None = None
 
 
+class CrossedBatchesError(ReadError):
+    """A value of one micro-batch is read in another one."""
+
+
 def lift_reference(capture: Capture) -> Lifting:
     """Return the plan of a single-device capture. Raises ReadError where there is none."""
     if capture.ranks != 1:
@@ -62,7 +67,13 @@ def lift_reference(capture: Capture) -> Lifting:
     prepared = (prepare(capture.tapes[0], lifted[0]),)
     found = alone(prepared[0], capture.path)
     _keep_single_samples(prepared[0], found)
-    return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}, None))
+    try:
+        return Lifting(capture, prepared, found, _plan(capture, prepared, found, Mesh(()), {}, None))
+    except CrossedBatchesError:
+        joined = with_calls_joined(capture)
+        if joined is capture:
+            raise
+        return lift_reference(joined)
 
 
 def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
@@ -70,7 +81,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
 
     Raises ReadError where they are not, and where no values can be followed.
     """
-    capture = without_equal_gathers(with_communicators(capture))
+    captured, capture = capture, without_equal_gathers(with_communicators(capture))
     followed = _followed(capture)
     inputs = [whole.numbers for whole in reference.found.wholes.values() if whole.role is Role.INPUT]
     wholes = [numbers for numbers in inputs if numbers is not None]
@@ -92,6 +103,9 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     try:
         return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
     except ReadError as error:
+        joined = with_calls_joined(captured) if isinstance(error, CrossedBatchesError) else captured
+        if joined is not captured:
+            return lift_parallel(joined, reference)
         given = _given(found, placements, _gradient_dtypes(prepared))
         return Lifting(capture, prepared, found, Plan(capture.path, "capture", mesh, given, {}, ()), error.problem)
 
@@ -337,7 +351,7 @@ def _plan(
         text = "a value of one micro-batch is read in another one, which is followed where gradients add up and no further"
         help = "clip accumulated gradients with `torch.nn.utils.clip_grad_norm_`, or capture one micro-batch"
         place = error.mark.place or _next_place(prepared, error.value)
-        raise ReadError(text, place or Location(capture.path), help) from None
+        raise CrossedBatchesError(text, place or Location(capture.path), help) from None
     tensors = _given(found, placements, _gradient_dtypes(prepared))
     for name, place in _first_uses(prepared, found).items():
         tensors[name] = replace(tensors[name], source=place)

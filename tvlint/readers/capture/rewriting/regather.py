@@ -10,6 +10,7 @@ times a number or not, is their all-reduce, times that number.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from tvlint.ir.operators import Literal
 from tvlint.ir.reductions import ADDING
@@ -118,25 +119,36 @@ def _join_of_all(exchange: Exchange, readers: dict[str, list[LiftedNode]], maker
 def _turned_parts_of(
     call: Call, makers: dict[str, LiftedNode], lifted: Lifted, turned: list[LiftedNode]
 ) -> tuple[str, int] | None:
-    """Return the value, with dimensions in another order, and the dimension whose parts the call joins.
+    """Return the value, with dimensions in another order or cut otherwise, and the dimension whose parts the call joins.
 
-    The operator that gives it is put into `turned`.
+    The operators that give it are put into `turned`.
     """
     found = [makers.get(each.name) if isinstance(each, Ref) else None for each in call.inputs]
-    permutes = [node for node in found if isinstance(node, Call) and node.op == "torch.permute"]
-    orders = {str(node.attributes["dims"]) for node in permutes}
-    if len(permutes) != len(call.inputs) or len(orders) != 1:
+    moves = [node for node in found if isinstance(node, Call) and node.op in ("torch.permute", "torch.Tensor.view")]
+    if len(moves) != len(call.inputs) or len({(node.op, str((node.inputs[1:], node.attributes))) for node in moves}) != 1:
         return None
-    first, dims = permutes[0], permutes[0].attributes["dims"]
-    source = _parts_of(replace(call, inputs=tuple(node.inputs[0] for node in permutes)), makers)
-    if source is None or not isinstance(dims, tuple):
+    first = moves[0]
+    within = replace(call, inputs=tuple(node.inputs[0] for node in moves))
+    source = _parts_of(within, makers) or _turned_parts_of(within, makers, lifted, turned)
+    if source is None:
         return None
     value, dim = source
-    known = lifted.program.types[value]
-    shape = tuple(known.shape[each] for each in dims if isinstance(each, int))
+    part, moved = (lifted.program.shape(name) for name in (inputs_of(first)[0], first.outputs[0]))
+    dims, known = first.attributes.get("dims"), lifted.program.types[value]
+    place = dims.index(dim) if isinstance(dims, tuple) else _place_in_view(part, moved, dim)
+    if place is None:
+        return None
+    shape = (*moved[:place], known.shape[dim], *moved[place + 1 :])
     name = lifted.program.fresh(known.of_shape(shape))
-    turned.append(replace(first, inputs=(Ref(value),), outputs=(name,)))
-    return name, dims.index(dim)
+    inputs = (Ref(value),) if isinstance(dims, tuple) else (Ref(value), Literal(shape))
+    turned.append(replace(first, inputs=inputs, outputs=(name,)))
+    return name, place
+
+
+def _place_in_view(shape: tuple[int, ...], viewed: tuple[int, ...], dim: int) -> int | None:
+    """Return the dimension of a view that is all of a dimension of what is viewed and no more; None where there is none."""
+    places = (place for place, size in enumerate(viewed) if size == shape[dim] and prod(viewed[:place]) == prod(shape[:dim]))
+    return next(places, None)
 
 
 def _with_parts_along_joins(lifted: Lifted) -> Lifted:

@@ -64,6 +64,8 @@ class Module:
     """Each by its name, with those that it is derived from and its fields."""
     fields: frozenset[str]
     imports: tuple[str, ...]
+    tops: tuple[str, ...]
+    """The topmost packages and modules of those."""
     siblings: tuple[str, ...]
     parses: bool
     made_of: frozenset[str]
@@ -164,24 +166,20 @@ def programs_of(launcher: str, flags: frozenset[str]) -> tuple[str, ...]:
 def _modules_from(program: str, checkout: str) -> tuple[Mapping[str, Module], bool]:
     """Return the program and the modules of its own that it imports, by their paths, and whether these are all."""
     roots = tuple(around(os.path.dirname(program)))
+    root_of: dict[str, str | None] = {}
     modules: dict[str, Module] = {}
     waiting = [program]
     while waiting and len(modules) < MOST_MODULES:
         path = waiting.pop()
-        modules[path] = _module(path, checkout)
-        waiting.extend(name for name in _files_imported(path, checkout, roots) if name not in modules)
+        module = modules[path] = _module(path, checkout)
+        root_of.update((top, _root_of(top, roots)) for top in module.tops if top not in root_of)
+        imported = _files_imported(path, checkout, tuple((top, root) for top in module.tops if (root := root_of[top])))
+        waiting.extend(name for name in imported if name not in modules)
     return modules, not waiting
 
 
-def _files_imported(path: str, checkout: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the files that a module imports, of its own package and from the roots."""
-    module = _module(path, checkout)
-    found = ((top, _root_of(top, roots)) for top in dict.fromkeys(name.partition(".")[0] for name in module.imports))
-    return _files_imported_from(path, checkout, tuple((top, root) for top, root in found if root))
-
-
 @kept
-def _files_imported_from(path: str, checkout: str, roots: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+def _files_imported(path: str, checkout: str, roots: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Return the files that a module imports, of its own package and of the topmost ones in these roots."""
     module, root_of = _module(path, checkout), dict(roots)
     named = ((root_of.get(name.partition(".")[0]), name) for name in module.imports)
@@ -251,7 +249,7 @@ def _module(path: str, checkout: str) -> Module:
     if found is None:
         nothing: frozenset[str] = frozenset()
         unknown = (False, True, True, False, False, True)
-        return Module(nothing, (), nothing, (), (), False, nothing, *unknown, is_open=True, is_exact=False)
+        return Module(nothing, (), nothing, (), (), (), False, nothing, *unknown, is_open=True, is_exact=False)
     data = b"\n" + found[1]
     imported = dict.fromkeys(_imported(data))
     ignores = MEGATRON not in path and IGNORES.search(data) is not None
@@ -264,6 +262,7 @@ def _module(path: str, checkout: str) -> Module:
         tuple(_classes(data)),
         frozenset(field.decode() for field in FIELD.findall(data)),
         tuple(name for name in imported if not name.startswith(".")),
+        tuple(dict.fromkeys(name.partition(".")[0] for name in imported if not name.startswith("."))),
         tuple(dict.fromkeys(file for name in imported if name.startswith(".") for file in _siblings(name, path))),
         PARSES in data,
         frozenset(name.decode().rpartition(".")[2] for name in MADE_OF_FIELDS.findall(data)),

@@ -227,11 +227,13 @@ COUNTS = {
 }
 
 
+@pytest.mark.parametrize("shape", ["[]", "[1]"])
 @pytest.mark.parametrize("name", COUNTS)
-def test_a_mean_is_over_what_counts_on_all_ranks(name: str) -> None:
+def test_a_mean_is_over_what_counts_on_all_ranks(name: str, shape: str) -> None:
     option, count = COUNTS[name]
-    other = with_backward(OPTIONS.format(placed="") + f"  l = cross_entropy(z, t, {option})\n")
-    text = "mesh dp=2\n" + OPTIONS.format(placed=" dp:S(0)") + COUNTED.format(option=option, count=count)
+    other = with_backward(OPTIONS.format(placed="") + f"  l: f32{shape} = cross_entropy(z, t, {option})\n")
+    counted = COUNTED.format(option=option, count=count).replace("f32[]", f"f32{shape}")
+    text = "mesh dp=2\n" + OPTIONS.format(placed=" dp:S(0)") + counted
     other, right = (own if option == "weight=c" else own.replace("buffer c f32[8]\n", "") for own in (other, text))
     verdict = verdict_on(with_backward(right), other)
     assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]

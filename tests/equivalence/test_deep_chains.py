@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.builders.plan_findings import rules_of_text
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.test_text_plans import verdict_on
 from tvlint.findings import Outcome
@@ -87,3 +88,55 @@ def test_values_that_are_joined_again_and_again_are_told() -> None:
         last = f"c{number}"
     joined = with_backward(f"{text}  l = sum({last})\n")
     assert verdict_on(joined, with_backward(f"{HEAD}  y = mul(h, 151.0)\n  l = sum(y)\n")).outcome is Outcome.UNKNOWN
+
+
+BLOCKS = """
+weight w f32[16,8]{shards}
+input x f32[4,8]
+loss l
+program
+  y = linear(x, w)
+  e = exp(y)
+  s: f32[4] = sum(e, dim=1)
+"""
+
+
+def test_parts_of_parts_become_values_of_their_own() -> None:
+    body, last = chain("neg({0})", 800, "s")
+    blocks = f"  u = unsqueeze({last}, 1)\n  a: f32[4,2] = all-gather(u, dim=1) over tp || chunk\n  b = sum(a, dim=1)\n"
+    plan = f"mesh tp=2\n{BLOCKS.format(shards=' tp:S(0)')}{body}{blocks}  q = pow(b, 2)\n  l = sum(q)\n"
+    other = f"{BLOCKS.format(shards='')}{body}  q = pow({last}, 2)\n  l = sum(q)\n"
+    assert verdict_on(*map(with_backward, (plan, other))).outcome is Outcome.PROVED
+    wrong = plan.replace("b = sum(a, dim=1)", "b = mean(a, dim=1)")
+    assert verdict_on(*map(with_backward, (wrong, other))).outcome is not Outcome.PROVED
+
+
+STEP = """
+mesh dp=2
+weight w f32[4,8]
+input x f32[4,8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  l0 = mean(y)
+  l = all-reduce avg(l0) over dp
+  dy = backward l0 (grad(l0))
+  _, g = backward y (dy)
+"""
+
+
+def test_rules_follow_multiples_through_sums_of_sums_of_gradients() -> None:
+    text, last = STEP, "g"
+    for number in range(800):
+        text += f"  m{number} = mul({last}, 0.5)\n  g{number} = add(m{number}, m{number})\n"
+        last = f"g{number}"
+    assert rules_of_text(f"{text}  grad(w) = all-reduce avg({last}) over dp\n  update w\n") == set()
+
+
+def test_what_is_added_to_parts_far_before_they_are_summed_is_found_to_be() -> None:
+    body, last = chain("add({0}, c)", 100, "p")
+    text = "mesh tp=2\nweight w f32[4,8] tp:S(1)\nweight b f32[4]\ninput x f32[4,8] tp:S(1)\noutput q f32[4,4]\nprogram\n"
+    text += f"  p = linear(x, w)\n  c = div(b, 2)\n{body}  z: f32[4,4] = all-reduce({last}) over tp\n  q = gelu(z)\n"
+    assert rules_of_text(text) == set()
+    left = rules_of_text(text.replace("all-reduce(", "identity(").replace(") over tp", ")"))
+    assert left == {"missing-allreduce", "partial-through-nonlinear"}

@@ -80,17 +80,19 @@ def _of_number(terms: Terms, term: int) -> tuple[int, int] | None:
 
 def bare(alone: Alone, term: int) -> tuple[Fraction, int]:
     """Return with what constants in all the term is multiplied, and what is; kept for whatever is made of it."""
-    path: list[tuple[int, Fraction]] = []
-    while term not in alone.bare:
-        below = _below(alone, term)
-        if below is None:
-            alone.bare[term] = Fraction(1), term
-        else:
-            path.append((term, below[0]))
-            term = below[1]
-    for condition, factor in reversed(path):
-        total, inner = alone.bare[term]
-        alone.bare[condition], term = (total * factor, inner), condition
+    waiting = [] if term in alone.bare else [term]
+    while waiting:
+        each = waiting[-1]
+        needed = [added for added in gradients_added(alone.world.terms, each) if added not in alone.bare]
+        below = None if needed else _below(alone, each)
+        if below is not None and below[1] not in alone.bare:
+            needed = [below[1]]
+        if needed:
+            waiting += needed
+            continue
+        waiting.pop()
+        factor, inner = (Fraction(1), each) if below is None else alone.bare[below[1]]
+        alone.bare[each] = factor * (below[0] if below is not None else 1), inner
     return alone.bare[term]
 
 
@@ -102,7 +104,7 @@ def _below(alone: Alone, term: int) -> tuple[Fraction, int] | None:
     terms = alone.world.terms
     below, operands = _kept(terms, term), terms.operands[term]
     added = gradients_added(terms, term)
-    if len({bare(alone, each)[0] for each in added}) == 1:
+    if len({alone.bare[each][0] for each in added}) == 1:
         return Fraction(1), added[0]
     if below is not None or not is_gradient(terms, term):
         return below

@@ -108,7 +108,9 @@ def _in_rows(rows: str) -> Callable[[Call], Steps]:
             made = sequence.then("mul", made, count)
         if reduction == "mean" and counts:
             count = counts[0] if len(counts) == 1 else sequence.then("mul", *counts)
-            sequence.then("div", sequence.then("sum", made), sequence.then("sum", count))
+            made = sequence.then("div", sequence.then("sum", made), sequence.then("sum", count))
+            if call.outputs[:1] == ((1,),):
+                sequence.then("unsqueeze", made, Literal(0))
         elif reduction != "none":
             sequence.then(reduction, made)
         return sequence.steps()

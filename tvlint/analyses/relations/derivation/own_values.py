@@ -38,23 +38,47 @@ def _is_part(value: Value | None) -> TypeGuard[Value]:
 
 def _own(machine: Machine, rank: RankState, name: str) -> bool:
     """Compute a part anew as a value of its own, from such values; return whether it is one, and was none before."""
+    found: dict[str, bool] = {}
+    parts: dict[str, list[str] | None] = {}
+    waiting = [name]
+    while waiting:
+        each = waiting[-1]
+        if each not in parts:
+            parts[each] = _parts_behind(machine, rank, each)
+        below = parts[each]
+        if below is None or any(not found.get(part, part not in parts) for part in below):
+            found[waiting.pop()] = False
+        elif not found.keys() >= {*below}:
+            waiting.append(next(part for part in below if part not in found))
+        else:
+            found[waiting.pop()] = _computed(machine, rank, each)
+    return found[name]
+
+
+def _parts_behind(machine: Machine, rank: RankState, name: str) -> list[str] | None:
+    """Return the parts of which a part is made; None where it is none, or cannot be computed anew of what the rank has."""
     held = rank.local.get(name)
     operator, saved = rank.saved.get((name,), (None, None))
     if not _is_part(held) or operator is None or saved is None or saved.outputs != (held,):
-        return False
+        return None
     if held.fold is not None and may_be_infinite(machine.world.terms, held.term, of_any=True):
-        return False
+        return None
     form = machine.cases.form(operator, machine.plan.tensors)
-    names = [operand for operand in operator.inputs if isinstance(operand, str)]
+    names = operator.tensor_operands
     if form.spec is None or form.spec.may_draw or len(names) != len(saved.inputs):
-        return False
-    pairs = [*zip(names, saved.inputs, strict=True)]
-    for each, value in pairs:
-        if _is_part(value) and not (rank.local.get(each) is value and _own(machine, rank, each)):
-            return False
+        return None
+    pairs = [(each, value) for each, value in zip(names, saved.inputs, strict=True) if _is_part(value)]
+    return [each for each, _ in pairs] if all(rank.local.get(each) is value for each, value in pairs) else None
+
+
+def _computed(machine: Machine, rank: RankState, name: str) -> bool:
+    """Put a value of its own in the place of a part that is made of such values; return whether there is one."""
+    operator, saved = rank.saved[name,]
+    form = machine.cases.form(operator, machine.plan.tensors)
+    pairs = [*zip(operator.tensor_operands, saved.inputs, strict=True)]
     values = tuple(rank.local[each] if _is_part(value) else value for each, value in pairs)
     known = tuple(value for value in values if value is not None)
-    if len(known) < len(values):
+    if form.spec is None or len(known) < len(values):
         return False
     ways = [evaluated(machine, form, form.spec, known)] if any(_is_part(value) for _, value in pairs) else []
     try:

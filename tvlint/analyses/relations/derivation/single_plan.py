@@ -22,7 +22,7 @@ from tvlint.analyses.relations.derivation.given.nested_shards import nested_as_g
 from tvlint.analyses.relations.derivation.given.trusted_inputs import has_blocks, inputs_of, told_in_two_ways
 from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
-from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, lasting_scaling
+from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, joined_and_summed, lasting_scaling
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.analyses.relations.terms.loss_identities import bare_term, taken_away
 from tvlint.analyses.relations.terms.terms import Terms
@@ -183,12 +183,13 @@ def _never_summed(alone: Alone) -> Iterator[Defect]:
     What ranks with batches of their own have may be a part of a loss, which the loop around the plan adds up.
     """
     plan, terms, batch = alone.plan, alone.world.terms, batch_axes(alone.plan)
+    summed = joined_and_summed(alone.derived, terms)
     for term, joined in alone.derived.joined.items():
         declared = [plan.tensors[name].placements for name in writes(joined.operator) if name in plan.tensors]
         stated = any(isinstance(placement, Partial) for placements in declared for placement in (placements or {}).values())
         apart = batch if prod(terms.shape[term]) == 1 else _batch_axes(plan)
         parts = Parts(plan, joined.given)
-        for rank in joined.given if not stated and term not in alone.derived.summed else ():
+        for rank in joined.given if not stated and term not in summed else ():
             if any(parts.is_part_over(rank, axis.name) for axis in plan.mesh.axes if axis.name not in apart):
                 segment = alone.operators.segment_of(joined.operator)
                 yield from [joins(plan, joined, rank, segment, parts)] if segment else []

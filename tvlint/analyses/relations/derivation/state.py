@@ -240,7 +240,7 @@ class Derived:
     recovered: set[int] = field(default_factory=set)
     """The terms that operators give as if their operands were complete, which are not; of a plan derived alone."""
     summed: set[int] = field(default_factory=set)
-    """The terms of which collectives summed parts, and of which they summed what is made of them; of a plan derived alone."""
+    """The terms of values that are not complete of which collectives summed parts; of a plan derived alone."""
     contradicted: list[Defect] = field(default_factory=list)
     """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False

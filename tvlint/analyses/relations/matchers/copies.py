@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import joins
-from tvlint.analyses.relations.derivation.localisation.sure import Parts
+from tvlint.analyses.relations.derivation.localisation.sure import Parts, joined_and_summed
 from tvlint.analyses.relations.derivation.state import Copied
 from tvlint.analyses.relations.held_apart import Numbers, axes_apart, is_split
 from tvlint.analyses.relations.matchers.projection import Projection
@@ -47,11 +47,12 @@ def copies_of_different_values(projection: Projection) -> Iterator[Defect]:
 def _not_addends(projection: Projection, by_name: Mapping[str, Mapping[int, list[Copied]]]) -> Iterator[Defect]:
     """Yield what adds a value that all ranks hold to an addend, where that is put in the place of a state of addends."""
     derived, plan = projection.alone.derived, projection.plan
+    summed = joined_and_summed(derived, projection.alone.world.terms)
     for name, of_rank in by_name.items():
         parts = Parts(plan, {rank: copies[-1].value for rank, copies in of_rank.items()})
         for rank, copies in of_rank.items():
             value = copies[-1].value
-            joined = derived.joined.get(value.term) if value is not None and value.term not in derived.summed else None
+            joined = derived.joined.get(value.term) if value is not None and value.term not in summed else None
             axes = (axis for axis in projection.axes if _is_addend(plan, name, axis) and parts.is_part_over(rank, axis))
             if joined is not None and next(axes, ""):
                 yield joins(plan, joined, rank, projection.alone.operators.segment_of(joined.operator), parts)

@@ -252,10 +252,23 @@ def as_sum_of_shards(mismatch: Mismatch, given: Iterable[Value]) -> Mismatch:
 
 
 def note_summed(machine: Machine, given: Sequence[Slot]) -> None:
-    """Note of which values that are not complete other parts are summed."""
-    for value in given if any(value is not given[0] for value in given) else ():
-        before = joined_before(machine.derived, machine.world.terms, value) if value is not None and value.leaves else None
-        machine.derived.summed.update({before[0]} if before is not None else ())
+    """Note the values that are not complete of which other parts are summed."""
+    apart = any(value is not given[0] for value in given)
+    machine.derived.summed.update(value.term for value in given if apart and value is not None and value.leaves)
+
+
+def joined_and_summed(derived: Derived, terms: Terms) -> set[int]:
+    """Return what operators made that added what is whole to a part of a sum, where parts of what follows are summed."""
+    found, seen, waiting = set[int](), set(derived.summed), [*derived.summed] if derived.joined else []
+    while waiting:
+        term = waiting.pop()
+        if term in derived.joined:
+            found.add(term)
+            continue
+        below = set(terms.operands[term]) - seen
+        seen |= below
+        waiting += below
+    return found
 
 
 def counts_copies(value: Value) -> bool:

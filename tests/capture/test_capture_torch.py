@@ -167,6 +167,11 @@ FAULTS = {
         "silu(gate) * up,",
         "silu(up if WORLD > 1 else gate) * (gate if WORLD > 1 else up),",
     ),
+    "keys from both ends that are taken for keys in order": (
+        "zigzag.py",
+        "torch.cat([ends(torch.arange(SEQUENCE), rank) for rank in range(WORLD)])",
+        "torch.arange(SEQUENCE)",
+    ),
     "heads that turn by the places of another rank": (
         "rotary_heads.py",
         "chunk(WORLD)[RANK]\n    opt",

@@ -3,8 +3,9 @@
 `cat(parts, d)` of the equal parts of `all-gather(x, 0)` is `all-gather(x, d)`, and `reduce-scatter(cat(parts, 0), 0)` of the
 equal parts of x along d is `reduce-scatter(x, d)`. Where parts are cut again along d before they are joined, the k-th part of
 `all-gather(x, 0)` is the k-th part of `all-gather(x, d)`. An all-to-all of `cat(parts, 0)` of the equal parts of x along d, of
-which the parts are joined along e, splits x along d and joins along e. A gather of what the same ranks have scattered of a sum,
-times a number or not, is their all-reduce, times that number.
+which the parts are joined along e, splits x along d and joins along e. Parts that are turned or viewed alike, each with d as a
+dimension of its own, are parts of x turned or viewed so. A gather of what the same ranks have scattered of a sum, times a
+number or not, is their all-reduce, times that number.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def with_dimensions(lifted: Lifted) -> Lifted:
     lifted = _with_whole_sums(lifted)
     makers = makers_of(lifted)
     readers = readers_of(lifted)
-    gathered: dict[int, Exchange] = {}
+    gathered: dict[int, list[LiftedNode]] = {}
     gone: set[int] = set()
     for node in lifted.nodes:
         if isinstance(node, Call) and node.op == "torch.cat":
@@ -32,15 +33,17 @@ def with_dimensions(lifted: Lifted) -> Lifted:
             if source is None or source[1] != 0 or not isinstance(exchange, Exchange) or exchange.kind != "all-gather":
                 continue
             if len(node.inputs) == len(exchange.group) == len(readers[source[0]]) and exchange.dim == 0:
-                gathered[id(exchange)] = replace(exchange, outputs=node.outputs, dim=_dim(node))
+                gathered[id(exchange)] = [replace(exchange, outputs=node.outputs, dim=_dim(node))]
                 gone.add(id(node))
         if isinstance(node, Exchange) and node.kind == "reduce-scatter" and node.dim == 0:
-            joined = makers.get(node.inputs[0])
-            source = _parts_of(joined, makers) if isinstance(joined, Call) and joined.op == "torch.cat" else None
-            if source is None or not isinstance(joined, Call) or _dim(joined) != 0 or len(joined.inputs) != len(node.group):
+            joined, turned = makers.get(node.inputs[0]), list[LiftedNode]()
+            if not isinstance(joined, Call) or joined.op != "torch.cat" or _dim(joined) != 0:
                 continue
-            gathered[id(node)] = replace(node, inputs=(source[0],), dim=source[1])
-    nodes = [gathered.get(id(node), node) for node in lifted.nodes if id(node) not in gone]
+            source = _parts_of(joined, makers) or _turned_parts_of(joined, makers, lifted, turned)
+            if source is None or len(joined.inputs) != len(node.group):
+                continue
+            gathered[id(node)] = [*turned, replace(node, inputs=(source[0],), dim=source[1])]
+    nodes = [each for node in lifted.nodes if id(node) not in gone for each in gathered.get(id(node), [node])]
     return _with_parts_along_joins(_with_exchanged_parts(replace(lifted, nodes=nodes)))
 
 
@@ -135,7 +138,7 @@ def _turned_parts_of(
     value, dim = source
     part, moved = (lifted.program.shape(name) for name in (inputs_of(first)[0], first.outputs[0]))
     dims, known = first.attributes.get("dims"), lifted.program.types[value]
-    place = dims.index(dim) if isinstance(dims, tuple) else _place_in_view(part, moved, dim)
+    place = dims.index(dim) if isinstance(dims, tuple) else place_in_view(part, moved, dim)
     if place is None:
         return None
     shape = (*moved[:place], known.shape[dim], *moved[place + 1 :])
@@ -145,7 +148,7 @@ def _turned_parts_of(
     return name, place
 
 
-def _place_in_view(shape: tuple[int, ...], viewed: tuple[int, ...], dim: int) -> int | None:
+def place_in_view(shape: tuple[int, ...], viewed: tuple[int, ...], dim: int) -> int | None:
     """Return the dimension of a view that is all of a dimension of what is viewed and no more; None where there is none."""
     places = (place for place, size in enumerate(viewed) if size == shape[dim] and prod(viewed[:place]) == prod(shape[:dim]))
     return next(places, None)

@@ -708,3 +708,12 @@ def test_an_option_of_a_fork_is_meant_where_a_word_is_none(tmp_path: Path, flag:
     script.write_text(f"torchrun --nproc-per-node 8 train_ours.py --tensor-model-parallel-size 2 {SIZES} {flag}\n")
     expected = [("misspelled-option", f"Megatron has no option `{flag}`", f"did you mean `{meant}`?")] if meant else []
     assert findings(script) == expected
+
+
+def test_what_a_misspelled_option_means_is_not_missing_too(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    sizes = SIZES.replace("--hidden-size", "--global-batch-size 8 --hiden-size")
+    script.write_text(f"torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 {sizes}\n")
+    rules, path = load_rules(), str(script)
+    report, _ = check(Candidates((path,), frozenset({path})), rules, rules, Project(tmp_path))
+    assert [(each.rule, each.help) for each in report.findings] == [("misspelled-option", "did you mean `--hidden-size`?")]

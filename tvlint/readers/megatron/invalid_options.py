@@ -23,6 +23,7 @@ from tvlint.readers.sources.scalar_values import typed
 NUMBERS = {"int": "an integer", "float": "a number"}
 CHOICE = "option-value-not-a-choice"
 REFUSALS = frozenset({CHOICE, "option-value-not-a-number"})
+MISSPELLED = frozenset({"unknown-option", "misspelled-option"})
 LONGEST = 80
 SURELY_MISSPELT = 6
 """From so many letters on, a value that is a letter or two away from a choice of Megatron's is no other one of a fork."""
@@ -109,6 +110,23 @@ def option_mistakes(
             or _is_switch_of(parser, program, known, setting.written)
         ):
             yield from _left_over(setting, known, word)
+
+
+def with_meant(configuration: Configuration, mistakes: Iterable[Finding]) -> Configuration:
+    """Return the configuration with the settings that its misspelled options mean, so that none of them counts as left out.
+
+    Their values are not judged before they are repaired.
+    """
+    edits = (edit for each in mistakes if each.rule in MISSPELLED for fix in each.fixes for edit in fix.edits)
+    named = ((edit, known) for edit in edits if (known := option(edit.text)) is not None)
+    meant = {
+        known.dest: Setting(
+            known.dest, Unknown("the option is misspelled", given=True), edit.text, edit.location, edit.location
+        )
+        for edit, known in named
+        if known.dest not in configuration.settings
+    }
+    return replace(configuration, settings={**configuration.settings, **meant}) if meant else configuration
 
 
 def _no_integers(written: Iterable[Setting]) -> Iterator[Finding]:

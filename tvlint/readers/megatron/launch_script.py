@@ -17,7 +17,7 @@ from tvlint.readers.megatron import hydra_overrides
 from tvlint.readers.megatron.arguments import Arguments, flag_of, read_arguments
 from tvlint.readers.megatron.detect_framework import SWIFT, framework_of_launch, version_of_script
 from tvlint.readers.megatron.gpus import generation_of
-from tvlint.readers.megatron.invalid_options import carriage_return, option_mistakes
+from tvlint.readers.megatron.invalid_options import carriage_return, option_mistakes, with_meant
 from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
 from tvlint.readers.megatron.launcher_options import misspelled_launcher_options
 from tvlint.readers.megatron.misspelled_program import misspelled_program
@@ -104,8 +104,8 @@ def read(path: str, data: bytes) -> Document | None:
     configurations = list[Configuration]()
     launches: list[Span] = []
     for configuration, command, launch, arguments in launched(evaluation, version):
-        configurations.append(configuration)
-        mistakes = option_mistakes(configuration, arguments.surplus, launch.path or launch.program, arguments.short)
+        mistakes = [*option_mistakes(configuration, arguments.surplus, launch.path or launch.program, arguments.short)]
+        configurations.append(with_meant(configuration, mistakes))
         findings.update(dict.fromkeys((*mistakes, *mistaken_values(configuration), *misspelled_launcher_options(launch))))
         findings.update(dict.fromkeys(misspelled_program(launch, configuration.path)))
         launches.append(command.span)
@@ -119,7 +119,9 @@ def read(path: str, data: bytes) -> Document | None:
     only_lists = not configurations
     if only_lists:
         configurations, surplus = of_lists(evaluation, version)
-        findings.update(dict.fromkeys(finding for each in configurations for finding in option_mistakes(each, surplus)))
+        mistaken = [(each, [*option_mistakes(each, surplus)]) for each in configurations]
+        configurations = [with_meant(each, mistakes) for each, mistakes in mistaken]
+        findings.update(dict.fromkeys(finding for _, mistakes in mistaken for finding in mistakes))
     if not configurations:
         return None
     configurations, beyond = _with_cases(evaluation, configurations, version, only_lists)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.megatron import option_of
@@ -16,7 +17,7 @@ from tvlint.readers.languages import is_prose, is_yaml
 from tvlint.readers.megatron.flagscale import as_command
 from tvlint.readers.megatron.functional_tests import gpus_of_case, is_run_by_shell, program_of_case, ranks_of_case
 from tvlint.readers.megatron.gpus import generation_of
-from tvlint.readers.megatron.invalid_options import option_mistakes
+from tvlint.readers.megatron.invalid_options import option_mistakes, with_meant
 from tvlint.readers.megatron.section_values import mistaken_values
 from tvlint.readers.megatron.sections import PARALLEL, configurations
 from tvlint.readers.megatron.unknown_options import misspelled_names
@@ -73,11 +74,12 @@ def read(path: str, data: bytes) -> Document | None:
             found = list(_configurations(path, root, visits))
             findings.extend(doubled_keys(root, visits))
             findings.extend(_reinterpreted(root, visits))
-            commands = [as_command(each) for each in found]
-            findings.extend(dict.fromkeys(mistake for each in commands for mistake in option_mistakes(each, (), program)))
+            mistakes = [[*option_mistakes(as_command(each), (), program)] for each in found]
+            findings.extend(dict.fromkeys(chain.from_iterable(mistakes)))
             findings.extend(finding for names in _sections(path, root, visits) for finding in misspelled_names(names))
             findings.extend(dict.fromkeys(mistake for each in found for mistake in mistaken_values(each)))
-            configurations.extend(_in_document(found, number))
+            meant = [with_meant(each, mistaken) for each, mistaken in zip(found, mistakes, strict=True)]
+            configurations.extend(_in_document(meant, number))
     except ReadError:
         if not configurations and (TEMPLATED.search(data) or is_prose(path)):
             return None

@@ -224,3 +224,12 @@ def test_the_repair_of_a_list_has_the_quotes_that_its_help_shows(tmp_path: Path,
     assert document is not None
     fixes = [fix for each in document.findings if each.rule == "array-without-subscript" for fix in each.fixes]
     assert [edit.text for fix in fixes for edit in fix.edits] == [written]
+
+
+def test_a_variable_that_the_environment_might_have_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(f"DATA_HOME=/d\n{LAUNCH} --data-path $DATA_HMEO/a --load $DATA_HOMR --save $DATA_HOME --seed $DATA_HOMES\n")
+    document = read(str(path))
+    assert document is not None
+    found = [(each.severity, each.help) for each in document.findings if each.rule == "misspelled-variable"]
+    assert found == [(Severity.WARNING, "did you mean `DATA_HOME`?")]

@@ -38,6 +38,8 @@ INDIRECT = Pattern(
 """What reads variables that it does not name, and what exports all that follow."""
 SURELY_NAMED = 8
 """Of so many letters, a name is no other one's that differs by a letter."""
+LONG_ENOUGH = 6
+"""Letters of the shortest name that is meant for a variable which the script reads as well."""
 SHORTEST_WORD = 3
 """A shorter word of a name is another one with another letter (`step_a`, `TP_SIZE`)."""
 MOST_LISTS = 50
@@ -199,13 +201,15 @@ def _misspelled(
 ) -> Iterator[tuple[str, Finding]]:
     """Yield what was meant and a finding for each variable that is named nowhere but where it is read, and is a variable of the
     script but for two letters that are swapped, or but for a letter: one of the `lost` ones, or of those with a long name in
-    small letters, which no environment has, or, where a word of it is misspelled, of the `unread` ones.
+    small letters, which no environment has, or, where a word of it is misspelled, of the `unread` ones. Where the script
+    reads what is set as well, the environment might have the other, and the finding is a warning.
     """
     source = evaluation.source
     set_names = {"".join(sorted(name)): name for name in evaluation.variables}
     near_names = sorted({*lost, *(name for name in evaluation.variables if len(name) >= SURELY_NAMED and name.islower())})
     read: dict[str, list[re.Match[bytes]]] = {}
     meant: dict[str, str] = {}
+    unsure = set[str]()
     for match in EXPANSION.finditer(source.data):
         name = (match[1] or match[2]).decode()
         if name not in meant and name not in evaluation.variables:
@@ -213,6 +217,9 @@ def _misspelled(
             near = swapped if are_swapped(name, swapped) else ""
             meant[name] = near or next((each for each in near_names if is_a_letter_off(name, each)), "")
             meant[name] = meant[name] or next((each for each in unread if is_a_word_misspelled(name, each)), "")
+        if name not in evaluation.variables and not meant[name] and len(name) >= LONG_ENOUGH:
+            meant[name] = next((each for each in evaluation.variables if is_a_word_misspelled(name, each)), "")
+            unsure.add(name)
         if meant.get(name):
             read.setdefault(name, []).append(match)
     counts = Counter(NAME.findall(source.data)) if read else Counter[bytes]()
@@ -226,8 +233,9 @@ def _misspelled(
         if commands.is_expansion(*match.span()):
             place = location_of(span_of_bytes(source, *match.span(2 if match[2] else 1)))
             message, help = f"the script sets no `{name[:LONGEST]}`", f"did you mean `{meant[name][:LONGEST]}`?"
-            fix = Fix(f"write `{meant[name]}`", (Edit(place, meant[name]),), is_safe=True)
-            yield meant[name], Finding("misspelled-variable", Severity.ERROR, message, place, help, fixes=(fix,))
+            fix = Fix(f"write `{meant[name]}`", (Edit(place, meant[name]),), is_safe=name not in unsure)
+            severity = Severity.WARNING if name in unsure else Severity.ERROR
+            yield meant[name], Finding("misspelled-variable", severity, message, place, help, fixes=(fix,))
 
 
 def _is_copied(data: bytes, match: re.Match[bytes], name: str) -> bool:

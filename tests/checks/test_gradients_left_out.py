@@ -6,7 +6,7 @@ import pytest
 from oracle.generate import random_pair
 from oracle.mutate import mutants
 
-from tests.builders.plan_findings import findings_of_plan
+from tests.builders.plan_findings import findings_of_plan, findings_of_text
 from tvlint.ir.operators import Backward
 from tvlint.ir.plan import Plan
 
@@ -29,3 +29,42 @@ def test_a_backward_that_takes_no_gradient_is_no_start(seed: int) -> None:
     for each in broken[:6]:
         assert "use-before-definition" in {finding.rule for finding in findings_of_plan(each)}
     assert "use-before-definition" not in {finding.rule for finding in findings_of_plan(plan)}
+
+
+SPLIT = """
+weight w f32[8,4]
+weight v f32[4,4]
+input x f32[6,4]
+loss l
+segment forth forward (x) -> (y, a, b, c, d, l)
+  y = linear(x, w)
+  a, b = split(y, 4, dim=1)
+  c = linear(b, v)
+  d = mul(a, c)
+  l = sum(d)
+segment back backward (x, y, a, b, c, d, l) -> ()
+  dd = backward l (grad(l))
+  da, dc = backward d (dd)
+  db, grad(v) = backward c (dc)
+  dy = backward a (TAKEN)
+  _, grad(w) = backward y (dy)
+program
+  run forth micro-batch 0RENAMED
+  run back micro-batch 0
+  run step
+segment step optimizer () -> ()
+  update w, v
+"""
+
+
+@pytest.mark.parametrize("renamed", ["", " (x) -> (y, a, b, c, d, l)"], ids=["one name", "names of the run"])
+@pytest.mark.parametrize(
+    ("taken", "found"),
+    [("da, db", set[str]()), ("da, _", {"`db`, the gradient of `b`"}), ("_, db", {"`da`, the gradient of `a`"})],
+)
+def test_a_backward_of_several_results_takes_the_gradients_of_all_that_have_one(
+    taken: str, found: set[str], renamed: str
+) -> None:
+    told = findings_of_text(SPLIT.replace("TAKEN", taken).replace("RENAMED", renamed))
+    assert {finding.message.partition(" by way of")[0] for finding in told if finding.rule == "lost-gradient"} == found
+    assert {finding.rule for finding in told} == ({"lost-gradient"} if found else set())

@@ -31,26 +31,52 @@ class LostGradient:
 def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
     """Yield the gradients that nothing uses of weights that are stepped and of values that backward goes on from, each once.
 
-    A value that two operators read has two gradients, and what goes on is their sum. Nothing is said of a plan that uses what
-    nothing makes, which may be a misspelt gradient, or of a value whose gradients are all lost: what goes on is of another one.
-    One of several losses may train some of the weights alone: what it gives a value no gradient at all leaves none out.
+    A value that two operators read has two gradients, and what goes on is their sum. What goes on from one of several results
+    has those of the others in it, too. Nothing is said of a plan that uses what nothing makes, a misspelt gradient perhaps, or
+    of a value by itself whose gradients are all lost: what goes on is of another one. Where runs give values other names,
+    each segment is judged alone. One of several losses may train some of the weights alone: what it gives a value no gradient
+    at all leaves none out.
     """
-    steps = [step for step in plan.steps() if step.segment in plan.segments]
-    if any(step.inputs is not None or step.outputs is not None for step in steps) or any(True for _ in missing(plan)):
+    if any(True for _ in missing(plan)):
         return
-    run = dict.fromkeys(step.segment for step in steps)
+    steps = [step for step in plan.steps() if step.segment in plan.segments]
+    names, ends = tuple(dict.fromkeys(step.segment for step in steps)), _ends(plan)
+    if any(step.inputs is not None or step.outputs is not None for step in steps):
+        yield from (lost for name in names for lost in _lost_in(plan, (name,), ends) if lost.name)
+    else:
+        yield from _lost_in(plan, names, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """What is left of a plan at its end, and the weights that are stepped."""
+
+    left: frozenset[str]
+    stepped: frozenset[str]
+
+
+def _ends(plan: Plan) -> _Ends:
+    made = {name for operator in plan.operators() for name in writes(operator)}
+    final = {name: tensor.gradient for name, tensor in plan.tensors.items() if tensor.gradient and name not in made}
+    return _Ends(frozenset((*plan.outputs, *final.values())), updated_weights(plan) & final.keys())
+
+
+def _lost_in(plan: Plan, run: tuple[str, ...], ends: _Ends) -> Iterator[LostGradient]:
+    """Yield the gradients that these segments lose; what leaves one alone, others may use."""
     operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
     every = [operator for _, _, operator in operators]
     made = {name for operator in every for name in writes(operator)}
-    final = {name: tensor.gradient for name, tensor in plan.tensors.items() if tensor.gradient and name not in made}
-    used = with_sources(every, {*plan.outputs, *final.values(), *_used(every)})
-    goes_on = {name for operator in every if isinstance(operator, Backward) for name in _taken(operator)}
-    goes_on |= updated_weights(plan) & final.keys()
+    leaves = {name for name in run[:1] for name in plan.segments[name].outputs if len(run) == 1}
+    used = with_sources(every, {*(ends.left & made), *_used(every), *leaves})
+    backward = [operator for operator in every if isinstance(operator, Backward)]
+    goes_on = {name for operator in backward for name in _results(operator, taken=True)}
+    given = [(place, name) for operator in every for place, name in _given(operator) if name]
+    goes_on |= ends.stepped & {*(of for (_, of), _ in given), *(name for operator in every for name in reads(operator))}
     for operator in every:
         if isinstance(operator, Communicate) and not goes_on.isdisjoint(operator.inputs):
             goes_on.update(operator.outputs)
-    given = [(place, name) for operator in every for place, name in _given(operator) if name]
     goes_on &= {of for (_, of), name in given if name in used}
+    without = {name for operator in backward if any(operator.inputs) for name in _results(operator, taken=False)}
     asked_for = {place for place, _ in given}
     starts = _starts(every, made)
     given_from = {
@@ -60,7 +86,7 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
         for (result, of), name in _given(operator):
             is_left_out = (result, of) not in asked_for and any((of, start) in given_from for start in starts[id(operator)])
             lost = name not in used if name else is_left_out
-            if of in goes_on and lost:
+            if lost and (of in goes_on or (name and of in without)):
                 yield LostGradient(name, of, result, segment, index)
 
 
@@ -123,6 +149,6 @@ def _used(operators: list[Operator]) -> Iterator[str]:
             yield from (*reads(operator), *overwritten(operator), *operator.outputs)
 
 
-def _taken(operator: Backward) -> Iterator[str]:
-    """Yield the results of a forward operator of which its backward takes gradients."""
-    yield from (of for name, of in zip(operator.inputs, operator.forward.outputs, strict=False) if name)
+def _results(operator: Backward, *, taken: bool) -> Iterator[str]:
+    """Yield the results of a forward operator of which its backward takes gradients, or those of which it takes none."""
+    yield from (of for name, of in zip(operator.inputs, operator.forward.outputs, strict=False) if bool(name) is taken)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from tvlint.analyses.dataflow.def_use import overwritten, reads, with_sources, writes
+from tvlint.analyses.dataflow.def_use import has, overwritten, reads, with_sources, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.gradients.undefined_uses import missing
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
-from tvlint.ir.plan import Plan
+from tvlint.ir.plan import Plan, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,15 @@ def lost_gradients(plan: Plan) -> Iterator[LostGradient]:
     each segment is judged alone. One of several losses may train some of the weights alone: what it gives a value no gradient
     at all leaves none out.
     """
-    if any(True for _ in missing(plan)):
-        return
     steps = [step for step in plan.steps() if step.segment in plan.segments]
     names, ends = tuple(dict.fromkeys(step.segment for step in steps)), _ends(plan)
     if any(step.inputs is not None or step.outputs is not None for step in steps):
-        yield from (lost for name in names for lost in _lost_in(plan, (name,), ends) if lost.name)
+        alone = [name for name in names if _has_dead_end(plan.segments[name], ends)]
+        found = [lost for name in alone for lost in _lost_in(plan, (name,), ends) if lost.name]
     else:
-        yield from _lost_in(plan, names, ends)
+        found = [*_lost_in(plan, names, ends)]
+    if found and not any(True for _ in missing(plan)):
+        yield from found
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,14 @@ class _Ends:
 
     left: frozenset[str]
     stepped: frozenset[str]
+
+
+def _has_dead_end(segment: Segment, ends: _Ends) -> bool:
+    """Return whether a segment with a backward makes what nothing in it reads, and does not leave it."""
+    if not has(segment.operators, {Backward}):
+        return False
+    made = {name for operator in segment.operators for name in writes(operator)}.difference(segment.outputs, ends.left)
+    return not made.issubset(name for operator in segment.operators for name in reads(operator))
 
 
 def _ends(plan: Plan) -> _Ends:

@@ -110,7 +110,7 @@ PURE = {
     "readers/languages.py:_by_part": "a table of tvlint",
     "readers/megatron/unknown_options.py:_spellings": "a table of tvlint",
     "readers/megatron/unknown_options.py:_vocabulary": "a table of tvlint",
-    "readers/megatron/unknown_options.py:_of_swift": "a table of tvlint",
+    "readers/megatron/unknown_options.py:_of_all": "a table of tvlint",
     "readers/megatron/unknown_options.py:_words": "cuts what it is given",
     "readers/megatron/unknown_options.py:_option_near": "a table of tvlint",
     "readers/megatron/unknown_options.py:_beginnings": "cuts what it is given",

@@ -12,8 +12,8 @@ from tvlint.ir.location import Location
 from tvlint.readers.megatron.launcher import Launch
 from tvlint.readers.megatron.parser_source import source_of_program
 from tvlint.readers.megatron.program import MAIN, around
+from tvlint.readers.shell.near_names import are_swapped, is_a_letter_off
 from tvlint.readers.shell.values import location_of, span_of
-from tvlint.readers.shell.variable_slips import are_swapped, is_a_letter_off
 
 LONGEST = 80
 SURELY_A_WORD = 5

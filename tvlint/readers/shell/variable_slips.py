@@ -11,6 +11,7 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.command_tree import CommandTree
 from tvlint.readers.shell.evaluate import Evaluation
+from tvlint.readers.shell.near_names import are_swapped, by_slips, is_a_letter_off, is_a_word_misspelled, near
 from tvlint.readers.shell.values import Array, Fork, Item, Source, Value, Word, leading_text, location_of, span_of_bytes
 from tvlint.readers.shell.words import split_value
 
@@ -40,8 +41,6 @@ SURELY_NAMED = 8
 """Of so many letters, a name is no other one's that differs by a letter."""
 LONG_ENOUGH = 6
 """Letters of the shortest name that is meant for a variable which the script reads as well."""
-SHORTEST_WORD = 3
-"""A shorter word of a name is another one with another letter (`step_a`, `TP_SIZE`)."""
 MOST_LISTS = 50
 """Of more lists of options that are named nowhere, only the first are looked at."""
 VITAL = frozenset(("--num-layers", "--hidden-size", "--micro-batch-size", "--tensor-model-parallel-size"))
@@ -206,30 +205,33 @@ def _misspelled(
     """
     source = evaluation.source
     set_names = {"".join(sorted(name)): name for name in evaluation.variables}
-    near_names = sorted({*lost, *(name for name in evaluation.variables if len(name) >= SURELY_NAMED and name.islower())})
-    read: dict[str, list[re.Match[bytes]]] = {}
-    meant: dict[str, str] = {}
-    unsure = set[str]()
+    near_names = {*lost, *(name for name in evaluation.variables if len(name) >= SURELY_NAMED and name.islower())}
+    unset: dict[str, list[re.Match[bytes]]] = {}
     for match in EXPANSION.finditer(source.data):
         name = (match[1] or match[2]).decode()
-        if name not in meant and name not in evaluation.variables:
-            swapped = set_names.get("".join(sorted(name)), "")
-            near = swapped if are_swapped(name, swapped) else ""
-            meant[name] = near or next((each for each in near_names if is_a_letter_off(name, each)), "")
-            meant[name] = meant[name] or next((each for each in unread if is_a_word_misspelled(name, each)), "")
-        if name not in evaluation.variables and not meant[name] and len(name) >= LONG_ENOUGH:
-            meant[name] = next((each for each in evaluation.variables if is_a_word_misspelled(name, each)), "")
+        if name not in evaluation.variables:
+            unset.setdefault(name, []).append(match)
+    known = by_slips(evaluation.variables) if unset else {}
+    meant: dict[str, str] = {}
+    unsure = set[str]()
+    for name in unset:
+        swapped = set_names.get("".join(sorted(name)), "")
+        found = swapped if are_swapped(name, swapped) else ""
+        found = found or next((each for each in near(name, known) if _is_meant(name, each, near_names, unread)), "")
+        if not found and len(name) >= LONG_ENOUGH:
+            found = next((each for each in near(name, known) if is_a_word_misspelled(name, each)), "")
             unsure.add(name)
-        if meant.get(name):
-            read.setdefault(name, []).append(match)
+        if found:
+            meant[name] = found
+    read = {name: unset[name] for name in meant}
     counts = Counter(NAME.findall(source.data)) if read else Counter[bytes]()
     slips = {
         name: places
         for name, places in read.items()
         if counts[name.encode()] <= len(places) and not any(_is_copied(source.data, match, meant[name]) for match in places)
     }
-    found = ((match, name) for name, places in slips.items() for match in places)
-    for match, name in islice(found, MOST):
+    every = ((match, name) for name, places in slips.items() for match in places)
+    for match, name in islice(every, MOST):
         if commands.is_expansion(*match.span()):
             place = location_of(span_of_bytes(source, *match.span(2 if match[2] else 1)))
             message, help = f"the script sets no `{name[:LONGEST]}`", f"did you mean `{meant[name][:LONGEST]}`?"
@@ -238,38 +240,13 @@ def _misspelled(
             yield meant[name], Finding("misspelled-variable", severity, message, place, help, fixes=(fix,))
 
 
+def _is_meant(name: str, each: str, near: Collection[str], unread: Collection[str]) -> bool:
+    """Return whether a variable is surely another one: a name that no environment has, or one that nothing reads."""
+    return (each in near and is_a_letter_off(name, each)) or (each in unread and is_a_word_misspelled(name, each))
+
+
 def _is_copied(data: bytes, match: re.Match[bytes], name: str) -> bool:
     """Return whether a variable is set to what is read and nothing more: with its name there it would be set to itself."""
     before = data[max(match.start() - LONGEST, 0) : match.start()].rstrip(b'"')
     is_value = re.search(rb"(?<!\w)%s=\Z" % name.encode(), before) is not None
     return is_value and END.match(data, match.end()) is not None
-
-
-def are_swapped(name: str, meant: str) -> bool:
-    """Return whether two letters that stand beside each other are all that differs."""
-    at = next((place for place, letters in enumerate(zip(name, meant, strict=False)) if letters[0] != letters[1]), len(name))
-    both = name[at : at + 2]
-    return both.isalpha() and len(both) == 2 and f"{name[:at]}{both[::-1]}{name[at + 2 :]}" == meant
-
-
-def is_a_letter_off(name: str, meant: str) -> bool:
-    """Return whether one letter is changed, too many or missing; digits tell names apart."""
-    short, long = sorted((name, meant), key=len)
-    at = next((place for place, letters in enumerate(zip(short, long, strict=False)) if letters[0] != letters[1]), len(short))
-    if len(short) == len(long):
-        return short[at + 1 :] == long[at + 1 :] and (short[at : at + 1] + long[at : at + 1]).isalpha()
-    return len(long) == len(short) + 1 and long[at + 1 :] == short[at:] and long[at].isalpha()
-
-
-def is_a_word_misspelled(name: str, meant: str) -> bool:
-    """Return whether one letter of a word is changed, too many or missing, or words are joined in another way; a plural is
-    another word.
-    """
-    words, others = name.split("_"), meant.split("_")
-    if "".join(words) == "".join(others):
-        return True
-    differ = [each for each in zip(words, others, strict=False) if each[0] != each[1]]
-    if len(words) != len(others) or len(differ) != 1 or not is_a_letter_off(*differ[0]):
-        return False
-    short, long = sorted(differ[0], key=len)
-    return len(short) >= SHORTEST_WORD and f"{short}s".casefold() != long.casefold()

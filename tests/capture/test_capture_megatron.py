@@ -25,6 +25,8 @@ PROGRAMS = {
     "megatron_gpt_pp2_tied": ("megatron_gpt_tied_reference", "pp 2", "28"),
     "megatron_gpt_pp2_tied_scattered": ("megatron_gpt_tied_reference", "pp 2 x dp 2", "28"),
     "megatron_gpt_llama_tp2_sp_recompute": ("megatron_gpt_llama_reference", "tp 2", "15"),
+    "megatron_gpt_tp2_sp_norms_again": ("megatron_gpt_reference", "tp 2", "29"),
+    "megatron_gpt_router_bias_pp2": ("megatron_gpt_router_bias_reference", "pp 2", "29"),
     "megatron_gpt_groups_tp2_sp": ("megatron_gpt_groups_reference", "tp 2", "15"),
     "megatron_gpt_tp2_sp_bf16": ("megatron_gpt_bf16_reference", "tp 2", "29"),
     "megatron_gpt_cp2_tp2": ("megatron_gpt_cp_reference", "cp 2 x tp 2", "29"),
@@ -54,6 +56,34 @@ def test_a_step_of_megatron_is_proved(name: str) -> None:
     assert (facts["mesh"], facts["gradients"]) == (mesh, gradients)
     assert facts["recorded gradients"] == "agree with the reference's"
     assert "captured with the weights filled with numbers that their names give" in verdict.assumptions
+
+
+def test_the_bias_of_a_router_of_another_layer_is_not_taken_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("megatron_gpt_router_bias_pp2")
+    own = [line for line in lines if line.get("name") == "decoder.layers.1.mlp.router.expert_bias"]
+    assert own
+    for line in own:
+        line["name"] = "decoder.layers.0.mlp.router.expert_bias"
+    verdict = proof(written(tmp_path, lines), "megatron_gpt_router_bias_reference")
+    assert verdict.outcome is not Outcome.PROVED
+    assert {"other-operator"} <= {reason.name for reason in verdict.reasons}, verdict.reasons
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_another_norm_where_a_module_is_computed_again_is_not_proved(
+    phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time is in the backward pass, and what it gives takes the place of what was released."""
+    prover_alone(monkeypatch)
+    lines = lines_of("megatron_gpt_tp2_sp_norms_again")
+    norms = [line for line in lines if line.get("op", "").startswith("aten.native_layer_norm.") and line["phase"] == phase]
+    assert norms
+    for line in norms[:: len(norms) // 2]:
+        line["arguments"] = {**line["arguments"], "eps": 0.5}
+    assert proof(written(tmp_path, lines), "megatron_gpt_reference").outcome is not Outcome.PROVED
 
 
 def test_what_a_launch_replaces_and_reduces_stands_in_the_verdict() -> None:

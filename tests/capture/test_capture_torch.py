@@ -6,6 +6,7 @@ import base64
 import gzip
 import importlib.util
 import json
+import os
 import re
 import shlex
 import shutil
@@ -616,6 +617,21 @@ def test_context_parallelism_of_the_local_layers_of_megatron_is_refused() -> Non
     arguments = SimpleNamespace(context_parallel_size=2, transformer_impl="local")
     with pytest.raises(LaunchError, match="has no context parallelism"):
         _fit(arguments, Launch(2, "pretrain_gpt.py", ()), print, print)
+
+
+@pytest.mark.parametrize(("is_sharded", "connections"), [(False, "1"), (True, "32")])
+def test_variables_that_megatron_compares_with_a_gpu_are_those_of_a_cpu(
+    is_sharded: bool, connections: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    from tvlint.capture.megatron_training import _set_variables
+
+    for name, value in {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "NVTE_FUSED_ATTN": "1", "NVTE_BATCH": "1"}.items():
+        monkeypatch.setenv(name, value)
+    _set_variables(SimpleNamespace(use_torch_fsdp2=is_sharded))
+    names = ("CUDA_DEVICE_MAX_CONNECTIONS", "NVTE_FUSED_ATTN", "NVTE_BATCH")
+    assert [os.environ.get(name) for name in names] == [connections, None, "1"]
 
 
 def test_an_encoder_and_a_decoder_are_given_texts_of_their_lengths() -> None:

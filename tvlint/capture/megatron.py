@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ _CORE = "megatron.core."
 def changes(step: Step, replace: Replace) -> Mapping[str, Change]:
     """Return how the modules of Megatron are changed, by their names."""
     return {
-        _CORE + "tensor_parallel.random": _random_states,
+        _CORE + "tensor_parallel.random": _recomputation,
         _CORE + "tensor_parallel.data": lambda module: _batches_of_each_rank(module, replace),
         _CORE + "tensor_parallel.inference_layers": _no_layers_for_inference,
         _CORE + "models.bert.bert_layer_specs": lambda module: _layers_of_bert(module, replace),
@@ -34,10 +34,59 @@ def changes(step: Step, replace: Replace) -> Mapping[str, Change]:
     }
 
 
-def _random_states(module: Any) -> None:
-    """Keep the states of random numbers of the CPU."""
+def _recomputation(module: Any) -> None:
+    """Keep the states of random numbers of the CPU, and none of FP8 where TransformerEngine, which has it, is not installed."""
     module._get_cuda_rng_state = lambda *_, **__: torch.get_rng_state()
     module._set_cuda_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+    segment = getattr(module, "CheckpointWithoutOutput", None)
+    if segment is None or getattr(module, "HAVE_TE", False):
+        return
+    begin, again = segment.__init__, segment._recompute
+
+    def begun(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        self.fp8 = False
+
+    def recompute(self: Any, *args: Any) -> None:
+        run = self.run_function
+        if self.ctx is not None:
+            released = [_Released(tensor) for tensor in self.outputs]
+            self.outputs = tuple(released)
+            self.run_function = lambda *inputs: _given_to(released, run(*inputs))
+        again(self, *args)
+
+    segment.__init__, segment._recompute = begun, recompute
+    module._get_share_storage = lambda: lambda released, _: released.copy_(None)
+
+
+class _Released:
+    """The result of a segment whose memory is released until the segment is run again, which then fills it by a copy."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.again = tensor
+
+    def untyped_storage(self) -> _Released:
+        """Return what stands for the memory: this."""
+        return self
+
+    def data_ptr(self) -> None:
+        """Return no address: the memory is that of no other tensor."""
+
+    def resize_(self, _: int) -> None:
+        """Leave the size as it is: that of what is copied."""
+
+    def copy_(self, _: object) -> None:
+        """Fill the tensor with what the segment gave when it was run again."""
+        self.tensor.untyped_storage().resize_(self.again.untyped_storage().nbytes())
+        self.tensor.data.copy_(self.again)
+
+
+def _given_to(released: Sequence[_Released], outputs: Any) -> Any:
+    """Remember what a segment that is run again gives, and return it."""
+    for each, output in zip(released, outputs if isinstance(outputs, tuple) else (outputs,), strict=True):
+        each.again = output
+    return outputs
 
 
 def _batches_of_each_rank(module: Any, replace: Replace) -> None:

@@ -6,6 +6,7 @@ step runs and is recorded on a laptop, and for the single-device reference the p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from math import lcm, prod
 from typing import Any
@@ -17,7 +18,13 @@ from tvlint.capture.imports import Change
 from tvlint.capture.launch import Launch, LaunchError
 from tvlint.capture.megatron_attention import take_whole_projections
 from tvlint.capture.step import Step
-from tvlint.frameworks.megatron_on_cpu import OF_A_MICRO_BATCH, OF_REFERENCE, ON_CPU, OUTSIDE_THE_STEP
+from tvlint.frameworks.megatron_on_cpu import (
+    OF_A_MICRO_BATCH,
+    OF_REFERENCE,
+    ON_CPU,
+    OUTSIDE_THE_STEP,
+    VARIABLES_ON_CPU,
+)
 
 Tell = Callable[[str], object]
 
@@ -65,6 +72,7 @@ def _fit(args: Any, launch: Launch, replace: Tell, reduce: Tell) -> None:
         _set(args, name, value)
     for name, value in {**ON_CPU, **OF_A_MICRO_BATCH}.items():
         _set(args, name, value, replace)
+    _set_variables(args)
     _reduce(args, launch, reduce)
     if getattr(args, "num_experts", None) and getattr(args, "moe_router_score_function", "") == "softmax":
         _set(args, "moe_router_pre_softmax", args.moe_router_topk == 1 or args.moe_router_pre_softmax, replace)
@@ -77,6 +85,16 @@ def _fit(args: Any, launch: Launch, replace: Tell, reduce: Tell) -> None:
         for name, value in OF_REFERENCE.items():
             _set(args, name, value)
         args.micro_batch_size = args.global_batch_size
+
+
+def _set_variables(args: Any) -> None:
+    """Give variables the values that Megatron asks for on a CPU; fully sharded data parallelism asks for other connections."""
+    is_sharded = any(getattr(args, name, False) for name in ("use_torch_fsdp2", "use_megatron_fsdp", "use_custom_fsdp"))
+    for name, value in VARIABLES_ON_CPU.items():
+        if value is None:
+            os.environ.pop(name, None)
+        elif not is_sharded:
+            os.environ[name] = value
 
 
 def _set(args: Any, name: str, value: Any, tell: Tell | None = None) -> None:

@@ -31,18 +31,27 @@ class State:
 
 
 def named_state(module: nn.Module) -> Iterator[State]:
-    """Yield the parameters and buffers of a module, by the names that the largest module has for them."""
+    """Yield the parameters and buffers of a module, by the names that the largest module has for them.
+
+    Where a framework names the weights of a module otherwise, its buffers have their names in the same place.
+    """
     root = module if says_pieces(module) else holder_of(module)
     state = (*module.named_parameters(), *module.named_buffers())  # Megatron's data parallelism calls a list `buffers`
     inside = {id(tensor) for _, tensor in state}
     said = {id(piece.weight): piece for piece in pieces_of(root)} if says_pieces(root) else {}
+    places: dict[str, str] = {}
+    for name, tensor in root.named_parameters() if said else ():
+        path, _, own = name.rpartition(".")
+        if id(tensor) in said and said[id(tensor)].name.endswith(f".{own}"):
+            places[path] = said[id(tensor)].name.removesuffix(own)
     for role, entries in (("weight", root.named_parameters()), ("buffer", root.named_buffers())):
         for name, tensor in entries:
             if id(tensor) not in inside:
                 continue
             piece = said.get(id(tensor))
             if piece is None:
-                yield state_of(plain_name(root, name), role, tensor)
+                path, _, own = name.rpartition(".")
+                yield state_of(f"{places[path]}{own}" if path in places else plain_name(root, name), role, tensor)
                 continue
             yield State(piece.name, role, tensor, piece.data, {"whole": list(piece.whole), "start": list(piece.start)})
 

@@ -19,6 +19,11 @@ ON_CPU: Mapping[str, object] = {
 }  # fmt: skip
 """Arguments that need a GPU, or chance, by what they are replaced with."""
 
+VARIABLES_ON_CPU: Mapping[str, str | None] = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": "1", "NVTE_FLASH_ATTN": None, "NVTE_FUSED_ATTN": None, "NVTE_UNFUSED_ATTN": None,
+}  # fmt: skip
+"""Variables that Megatron compares with the GPU that runs it, or with `attention_backend`, by what they are on a CPU."""
+
 OF_A_MICRO_BATCH: Mapping[str, object] = {
     "moe_router_load_balancing_type": "none", "moe_aux_loss_coeff": 0.0, "moe_expert_capacity_factor": None,
     "moe_pad_expert_input_to_capacity": False,

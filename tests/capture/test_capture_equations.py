@@ -14,6 +14,7 @@ from tvlint.ops.families.experts import ANY_ORDER
 from tvlint.ops.spec import Call as TableCall
 from tvlint.ops.spelling import OF_FLAGS
 from tvlint.ops.table import spec_of
+from tvlint.readers.capture.lifting.equations.shapes import PAD
 from tvlint.readers.capture.lifting.equations.table import ALL, EQUATIONS
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, lift
 from tvlint.readers.capture.lifting.program import Apply, Argument, Exchange, GivenValue, Program, Ref, RootValue, Type
@@ -379,6 +380,68 @@ def test_the_gradient_of_every_nth_row_stays_open_where_the_rows_do_not_divide()
     )
     bench.program.roots.append(RootValue(made, "x", Mark()))
     assert [call.op for call in lift(bench.program, EQUATIONS).unlifted] == ["aten.slice_backward.default"]
+
+
+@pytest.mark.parametrize("is_gradient", [False, True])
+def test_a_loss_for_each_place_of_a_plane_is_that_of_its_row(is_gradient: bool) -> None:
+    bench, targets, incoming = Bench(), np.array([[[0, 3]], [[1, 2]]]), RANDOM.normal(size=(2, 1, 2))
+    given: dict[str, Argument] = {"self": bench.give("x", PLANES), "target": bench.give("t", targets), "weight": None}
+    given |= {"reduction": 0, "ignore_index": -100}
+    made = tuple(bench.program.fresh(Type(shape, "float64")) for shape in ((2, 1, 2), ()))
+    bench.program.nodes.append(Apply("aten.nll_loss2d_forward.default", given, made, MARK))
+    kernel = {"grad_output": incoming, **given, "total_weight": Ref(made[1])}
+    expected = -np.take_along_axis(PLANES, targets[:, None], 1)[:, 0]
+    if is_gradient:
+        expected = np.zeros(PLANES.shape)
+        np.put_along_axis(expected, targets[:, None], -incoming[:, None], 1)
+        made = (bench.apply("nll_loss2d_backward", kernel, PLANES, Mark("backward", 0)),)
+    np.testing.assert_allclose(bench.run(made[0]), expected)
+
+
+@pytest.mark.parametrize(("dim", "is_gradient"), [(1, True), (0, False)])
+def test_what_is_added_where_elements_were_gathered_is_their_gradient(dim: int, is_gradient: bool) -> None:
+    """Along another dimension it is no gradient of them."""
+    bench, incoming = Bench(), RANDOM.normal(size=PLACES.shape)
+    index = bench.give("index", PLACES)
+    bench.apply("gather", {"self": X, "dim": 1, "index": index}, np.take_along_axis(X, PLACES, 1))
+    zeros = Ref(bench.apply("new_zeros", {"size": X.shape}, X))
+    given = {"self": zeros, "dim": dim, "index": index, "src": incoming}
+    made = bench.apply("scatter_add", given, X, Mark("backward", 0))
+    bench.program.roots.append(RootValue(made, "x", Mark()))
+    gradients_of = [node for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, GradientOf)]
+    assert bool(gradients_of) == is_gradient
+    if is_gradient:
+        np.testing.assert_allclose(bench.run(made), added_at(0 * X, PLACES, incoming))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize(
+    ("parts", "lifted"),
+    [
+        ("0x", "pad"), ("x0", "pad"), ("00x0", "pad"), ("10", "pad"), ("100", "pad"),
+        ("0x1", "cat"), ("x0x", "cat"), ("101", "cat"),
+    ],
+)  # fmt: skip
+def test_a_tensor_that_is_joined_to_one_number_is_padded_with_it(parts: str, lifted: str, dim: int) -> None:
+    bench = Bench()
+    numbers = {name: Ref(bench.apply(op, {"size": (3, 4)}, X)) for name, op in (("0", "new_zeros"), ("1", "new_ones"))}
+    given = tuple(bench.give("x", X) if part == "x" else numbers[part] for part in parts)
+    expected = np.concatenate([X if part == "x" else np.full((3, 4), float(part)) for part in parts], dim)
+    joined = bench.apply("cat", {"tensors": given, "dim": dim}, expected)
+    np.testing.assert_allclose(bench.run(joined), expected)
+    ops = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
+    assert (PAD in ops, "torch.cat" in ops) == (lifted == "pad", lifted == "cat"), ops
+
+
+def test_what_is_joined_or_padded_alike_once_more_is_the_same_value() -> None:
+    bench = Bench()
+    x, y, zeros = bench.give("x", X), bench.give("y", Y), Ref(bench.apply("new_zeros", {"size": (3, 4)}, X))
+    for listed in ((x, y), (y, x), (x, zeros), (zeros, x)):
+        twice = [bench.apply("cat", {"tensors": listed, "dim": 1}, np.zeros((3, 8))) for _ in range(2)]
+        bench.program.roots += [RootValue(made, "x", Mark()) for made in twice]
+    values = [root.value for root in lift(bench.program, EQUATIONS).roots]
+    assert values[::2] == values[1::2]
+    assert len(set(values)) == 4
 
 
 def by_differences(value: Callable[..., Array], operand: Array, incoming: Array) -> Array:

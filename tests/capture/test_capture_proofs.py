@@ -130,6 +130,8 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("zigzag", "zigzag_reference", "dp 2", "1"),
         ("preferences", "preferences_reference", "dp 2", "1"),
         ("preferences_2", "preferences_reference", "dp 2", "2"),
+        ("next_tokens", "next_tokens_reference", "dp 2", "1"),
+        ("preferred_texts", "preferred_texts_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -138,6 +140,66 @@ def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micr
     facts = dict(verdict.facts)
     assert (facts["mesh"], facts["micro-batches"]) == (mesh, micro_batches)
     assert facts["recorded gradients"] == "agree with the reference's"
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_tokens_that_are_rolled_to_the_other_end_are_not_proved(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("next_tokens")
+    rolled = [line for line in lines if line.get("op", "") == "aten.roll.default"]
+    assert len(rolled) == 4
+    for line in rolled[place::2]:
+        line["arguments"] = {**line["arguments"], "shifts": [1]}
+    verdict = proof(written(tmp_path, lines), "next_tokens_reference")
+    assert verdict.outcome is not Outcome.PROVED
+    assert any("`roll`" in reason.message for reason in verdict.reasons), verdict.reasons
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("ranks", [slice(None), slice(1), slice(1, None)])
+def test_preferences_for_the_rejected_texts_are_not_proved(
+    ranks: slice, place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The margin of the trained model is the first difference, that to the frozen one's the second."""
+    prover_alone(monkeypatch)
+    lines = lines_of("preferred_texts")
+    subtracted = [line for line in lines if line.get("op", "") == "aten.sub.Tensor" and line["phase"] == "forward"]
+    assert len(subtracted) == 4
+    for line in subtracted[place::2][ranks]:
+        line["arguments"] = {"self": line["arguments"]["other"], "other": line["arguments"]["self"]}
+    assert proof(written(tmp_path, lines), "preferred_texts_reference").outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize("ranks", [slice(None), slice(1), slice(1, None)])
+def test_gradients_of_chosen_and_rejected_texts_that_are_exchanged_are_not_proved(
+    ranks: slice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("preferred_texts")
+    cut = [line for line in lines if line.get("op", "").startswith("aten.slice_backward") and line["arguments"]["dim"] == 0]
+    assert len(cut) == 4
+    for one, other in list(zip(cut[::2], cut[1::2], strict=True))[ranks]:
+        gradients = [line["arguments"]["grad_output"] for line in (other, one)]
+        for line, gradient in zip((one, other), gradients, strict=True):
+            line["arguments"] = {**line["arguments"], "grad_output": gradient}
+    assert proof(written(tmp_path, lines), "preferred_texts_reference").outcome is not Outcome.PROVED
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_another_token_or_mask_at_the_end_of_a_sequence_is_not_proved(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prover_alone(monkeypatch)
+    lines = lines_of("next_tokens")
+    filled = [line for line in lines if line.get("op", "") == "aten.fill_.Tensor"]
+    assert len(filled) == 6
+    for line in filled[place::3]:
+        line["op"], line["arguments"] = "aten.fill_.Scalar", {**line["arguments"], "value": 1}
+    verdict = proof(written(tmp_path, lines), "next_tokens_reference")
+    assert verdict.outcome is not Outcome.PROVED
+    assert any("`pad`" in reason.message for reason in verdict.reasons), verdict.reasons
 
 
 @pytest.mark.parametrize("parts", [slice(None), slice(1), slice(1, None)])

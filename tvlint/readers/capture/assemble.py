@@ -97,6 +97,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     prepared = with_own_parts(with_reducers_of_left_parts(ranks))
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     found = with_one_name(found, reference.prepared[0], reference.found, found)
+    _divide(prepared, found, {name: whole.local for name, whole in found.wholes.items()})
     _add_units(prepared, found, reference)
     mesh, placements = _mesh(capture, prepared, found)
     lies = _loss_placements(mesh, placements, found, _is_sum(prepared, reference.prepared[0]))
@@ -145,6 +146,14 @@ _SAMPLE = -1
 """Stands for the batch among the units of values."""
 
 
+def _divide(prepared: Sequence[Prepared], found: Found, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Let inputs that are declared with more dimensions than a program reads consist of those."""
+    for each_prepared, names in zip(prepared, found.names, strict=True):
+        for value, name in names.items():
+            if name in shapes and len(shapes[name]) > len(each_prepared.lifted.program.shape(value)):
+                each_prepared.factors.divide(value, shapes[name])
+
+
 def _add_units(prepared: Sequence[Prepared], found: Found, reference: Lifting) -> None:
     """Let dimensions be factors of which ranks hold one index of what the reference has."""
     factors = reference.prepared[0].factors
@@ -178,6 +187,7 @@ def with_constants(reference: Lifting, parallel: Lifting) -> Lifting:
         for name, whole in reference.found.wholes.items()
     }
     wholes = {name: _of_shape(whole, shapes.get(name, whole.shape)) for name, whole in wholes.items()}
+    _divide(reference.prepared, reference.found, {name: whole.local for name, whole in wholes.items()})
     found = with_one_name(replace(reference.found, wholes=wholes), reference.prepared[0], reference.found, parallel.found)
     if found == reference.found:
         return reference

@@ -626,17 +626,25 @@ class _Emit:
         return self.emitter.write(self.call, operands, results, dim=len(before))
 
     def pad(self) -> None:
-        """Write a padding of some dimensions, the others as factors."""
+        """Write a padding of dimensions, of the outermost factor where it consists of whole ones, the others as factors."""
         value, pad = self.values[0], self.call.attributes.get("pad")
         amounts = [number for number in pad if isinstance(number, int)] if isinstance(pad, tuple) else []
         inner = list(zip(amounts[::2], amounts[1::2], strict=False))[::-1]
         shape = self.shape(value)
         before, after, around = list[int](), list[int](), list[tuple[int, int]]()
-        for dim, size, ends in zip(self.factors.of(value), shape, [(0, 0)] * (len(shape) - len(inner)) + inner, strict=True):
-            sizes = [size] if any(ends) else list(self.factors.shape([dim]))
-            before += sizes
-            after += [size + sum(ends)] if any(ends) else sizes
-            around += [ends] * len(sizes)
+        every = [(0, 0)] * (len(shape) - len(inner)) + inner
+        for at, (dim, size, ends) in enumerate(zip(self.factors.of(value), shape, every, strict=True)):
+            if not any(ends):
+                sizes = self.factors.shape([dim])
+                before += sizes
+                after += sizes
+                around += [ends] * len(sizes)
+                continue
+            factors = self.inner(self.call.outputs[0], at, [size, *ends])
+            step = prod(factors)
+            before += [size // step, *factors]
+            after += [(size + sum(ends)) // step, *factors]
+            around += [(ends[0] // step, ends[1] // step), *((0, 0) for _ in factors)]
         self.emitter.write(self.call, [tuple(before)], [tuple(after)], pad=tuple(n for ends in around[::-1] for n in ends))
 
     def one_hot(self) -> None:

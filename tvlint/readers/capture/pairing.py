@@ -8,10 +8,12 @@ from itertools import count
 from math import prod
 
 from tvlint.ir.location import Location
+from tvlint.ir.operators import Literal
 from tvlint.ir.placement import Replicate, Shard
 from tvlint.ir.plan import Box, Role
-from tvlint.readers.capture.lifting.lift import GradientOf, inputs_of
-from tvlint.readers.capture.lifting.program import Array, GivenValue, Program
+from tvlint.readers.capture.lifting.calls import NARROW
+from tvlint.readers.capture.lifting.lift import Call, GradientOf, inputs_of
+from tvlint.readers.capture.lifting.program import Array, GivenValue, Program, Ref
 from tvlint.readers.capture.placing import Blocks, blocks_of, boxes_of, pieces_in_blocks, whole_box
 from tvlint.readers.capture.rank import Prepared
 from tvlint.readers.capture.tapes.tape import Mark
@@ -178,6 +180,7 @@ def paired(ranks: Sequence[Prepared], reference: Prepared, found: Found, path: s
             unnamed = {name: whole for name, whole in wholes.items() if name not in named}
             candidates = sorted(unnamed, key=lambda name: name in taken.get(use.mark.micro_batch, ()))
             _unflatten(use, candidates, wholes, numbers, found)
+            _uncut(use, candidates, wholes, numbers, reference, found)
             name, held = _match(use, prepared, wholes, numbers, candidates, path)
             whole, local = wholes[name], tuple(high - low for low, high in held.box)
             if whole.local not in ((), local):
@@ -249,6 +252,56 @@ def _unflatten(
             if any(boxes_of(piece, wide) or [*pieces_in_blocks(piece, wide, [])] for piece in parts):
                 whole.shape, numbers[name] = shape, wide
                 return
+
+
+def _uncut(
+    use: Use,
+    names: Sequence[str],
+    wholes: Mapping[str, Whole],
+    numbers: dict[str, Array | None],
+    reference: Prepared,
+    found: Found,
+) -> None:
+    """Let an input whose batch the reference cuts into equal parts have a dimension for them, where ranks hold some of each.
+
+    So are pairs of texts whose first ones stand before all second ones, of which ranks hold some pairs.
+    """
+    part = use.given.numbers
+    if part is None or not part.size:
+        return
+    for name in names:
+        whole, array = wholes[name], numbers.get(name)
+        is_whole = found.wholes[name].local == found.wholes[name].shape == whole.shape
+        if whole.held or array is None or not is_whole or boxes_of(part, array):
+            continue
+        blocks = blocks_of(part, array, [])
+        count = blocks.dim == 0 and len(array) % len(blocks.places) == 0 and len(blocks.places) if blocks is not None else 0
+        if blocks is None or not count:
+            continue
+        size = len(array) // count
+        starts = [place * blocks.size for place in blocks.places]
+        apart = starts == [starts[0] + at * size for at in range(count)] and size % blocks.size == 0
+        if apart and starts[0] < size and _is_cut(reference, name, found, size):
+            shape = count, size, *array.shape[1:]
+            whole.shape, numbers[name] = shape, array.reshape(shape)
+
+
+def _is_cut(reference: Prepared, name: str, found: Found, size: int) -> bool:
+    """Return whether a reference takes ranges, in whole parts of a size, of the first dimension of an input."""
+    factors = reference.factors
+    dims = [factors.flat(factors.of(value)[:1]) for value, known in found.names[0].items() if known == name]
+    for node in reference.lifted.nodes:
+        if not isinstance(node, Call) or node.op != NARROW or not isinstance(node.inputs[0], Ref):
+            continue
+        dim, *cut = (operand.value for operand in node.inputs if isinstance(operand, Literal))
+        dims_of = factors.of(node.inputs[0].name)
+        if (
+            isinstance(dim, int)
+            and factors.flat([dims_of[dim]]) in dims
+            and all(isinstance(each, int) and each % size == 0 for each in cut)
+        ):
+            return True
+    return False
 
 
 def _shapes_of_as_many(size: int, wholes: Mapping[str, Whole]) -> list[tuple[int, ...]]:

@@ -111,6 +111,10 @@ class Factors:
                 self._cut(large, self.sizes[small])
         return not left and not right
 
+    def divide(self, name: str, shape: Iterable[int]) -> None:
+        """Let a value consist of dimensions of these sizes."""
+        self.equate(self.of(name), [self._new(size) for size in shape])
+
     def _alike(self, one: str, other: str) -> None:
         if one and other and self.types[one].shape == self.types[other].shape:
             for here, there in zip(self.of(one), self.of(other), strict=True):

@@ -235,7 +235,7 @@ class Lifting:
 
     def call(self, node: Apply, op: str, inputs: tuple[Argument, ...], **attributes: Value) -> bool:
         """Let a call stand for the node, with the same results."""
-        if is_move(op):
+        if is_move(op) or has_trait(op, Trait.JOIN, Trait.PADDING):
             key = (op, tuple(map(self.operand, inputs)), tuple(sorted(attributes.items())), node.mark.micro_batch)
             known = self.moved.setdefault(key, node.outputs[0])
             if known != node.outputs[0]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tvlint.ir.operators import Value
@@ -146,7 +146,7 @@ def _likelihood_gradient_without_padding(lifting: Lifting, node: Apply) -> bool:
 def _likelihood_of_planes(lifting: Lifting, node: Apply) -> bool:
     """Lift the loss of scores whose second dimension are the classes, as that of one row for each target."""
     scores, targets = lifting.value(given(node, "self")), lifting.value(given(node, "target"))
-    if scores is None or targets is None or node.arguments.get("reduction") == 0:
+    if scores is None or targets is None:
         return False
     batch, classes, *plane = lifting.shape(scores)
     last = lifting.temporary(node, "torch.permute", (Ref(scores),), (batch, *plane, classes), dims=(0, 2, 3, 1))
@@ -154,7 +154,13 @@ def _likelihood_of_planes(lifting: Lifting, node: Apply) -> bool:
     rows = lifting.temporary(node, "torch.Tensor.view", (last, (count, classes)), (count, classes))
     flat = lifting.program.fresh(lifting.program.types[targets].of_shape((count,)))
     lifting.emit("torch.Tensor.view", (Ref(targets), (count,)), (flat,), node.mark, {}, node)
-    return _likelihood_of(lifting, node, (rows, Ref(flat)))
+    if reduction_of(node) != "none":
+        return _likelihood_of(lifting, node, (rows, Ref(flat)))
+    each = lifting.program.fresh(lifting.program.types[node.outputs[0]].of_shape((count,)))
+    if not _likelihood_of(lifting, replace(node, outputs=(each, *node.outputs[1:])), (rows, Ref(flat))):
+        return False
+    lifting.emit("torch.Tensor.view", (Ref(each), (batch, *plane)), node.outputs[:1], node.mark, {}, node)
+    return True
 
 
 def _likelihood_of(lifting: Lifting, node: Apply, inputs: tuple[Argument, Argument]) -> bool:
@@ -182,7 +188,10 @@ def _likelihood_gradient_of_planes(lifting: Lifting, node: Apply) -> bool:
     batch, classes, *plane = lifting.shape(node.outputs[0])
     type = lifting.program.types[node.outputs[0]]
     rows = lifting.program.fresh(type.of_shape(lifting.shape(forward.inputs[0].name)))
-    lifting.gradient(forward, (given(node, "grad_output"),), (rows, ""), node.mark)
+    start, count = given(node, "grad_output"), prod((batch, *plane))
+    if reduction_of(node) == "none":
+        start = lifting.temporary(node, "torch.Tensor.view", (start, (count,)), (count,))
+    lifting.gradient(forward, (start,), (rows, ""), node.mark)
     shape = batch, *plane, classes
     last = lifting.temporary(node, "torch.Tensor.view", (Ref(rows), shape), shape)
     return lifting.call(node, "torch.permute", (last,), dims=(0, 3, 1, 2))
@@ -272,7 +281,7 @@ EQUATIONS = (
     ),
     Equation("nll_loss_forward", "nll_loss_forward is torch.nn.functional.nll_loss, with a weight", _likelihood),
     Equation(
-        "nll_loss2d_forward", "nll_loss2d_forward of a mean or a sum is nll_loss of the rows of classes", _likelihood_of_planes
+        "nll_loss2d_forward", "nll_loss2d_forward is nll_loss of the rows of classes, with a weight", _likelihood_of_planes
     ),
     Equation(
         "nll_loss2d_backward",

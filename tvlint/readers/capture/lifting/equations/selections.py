@@ -9,9 +9,10 @@ from math import prod
 from tvlint.ir.operators import Literal
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
+from tvlint.readers.capture.lifting.calls import GATHER
 from tvlint.readers.capture.lifting.equations.counted_places import counts_rows, indices_of
 from tvlint.readers.capture.lifting.factors import is_elementwise
-from tvlint.readers.capture.lifting.lift import Call, Equation, GradientOf, Lifting, Operand, given, whole
+from tvlint.readers.capture.lifting.lift import Call, Equation, GradientOf, Lifting, Operand, given, nearest, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref, Type
 
 LOOKUP = "torch.nn.functional.embedding"
@@ -470,6 +471,29 @@ def _put_among_zeros(lifting: Lifting, node: Apply, source: Argument) -> bool:
     return lifting.call(node, "torch.sum", (Ref(numbers),), dim=(last,), keepdim=False)
 
 
+def _gather_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift what is added among zeros at the places from which elements were gathered; not at places that were chosen."""
+    index, zeros, dim = str(lifting.value(given(node, "index"))), given(node, "self"), _dim(lifting, node)
+    source, chosen = lifting.value(given(node, "src")), lifting.call_of(_source(lifting, index, _VIEWED))
+    if node.mark.phase != "backward" or lifting.number(zeros) != 0 or source is None:
+        return False
+    if chosen is not None and has_trait(chosen.op, Trait.CHOICE):
+        return False
+    shape = lifting.shape(node.outputs[0])
+    calls = [
+        call
+        for call in lifting.uses.get(index, ())
+        if call.op == GATHER
+        and call.inputs[1] == Ref(index)
+        and isinstance(call.inputs[0], Ref)
+        and lifting.shape(call.inputs[0].name) == shape
+        and call.attributes["dim"] == dim
+        and lifting.shape(call.outputs[0]) == lifting.shape(source)
+    ]
+    forward = nearest(lifting, node, calls)
+    return forward is not None and lifting.gradient(forward, (Ref(source),), (node.outputs[0], ""), node.mark)
+
+
 def _put_at(op: str) -> Callable[[Lifting, Apply], bool]:
     def lift(lifting: Lifting, node: Apply) -> bool:
         if not isinstance(node.arguments.get("src"), Ref) or node.arguments.get("reduce") is not None:
@@ -565,6 +589,7 @@ EQUATIONS = (
         "scatter_add(0, -1, t, masked g) of t in a range is the gradient of picking t in it, for g",
         _picked_gradient,
     ),
+    Equation("scatter_add", "scatter_add(0, dim, index, g) is the gradient of gather(x, dim, index) for g", _gather_gradient),
     Equation("scatter_add", "scatter_add(x, dim, index, y) is torch.scatter_add", _put_at("torch.scatter_add")),
     Equation("scatter", "scatter(x, dim, index, y) of tensors is torch.scatter", _put_at("torch.scatter")),
     Equation("scatter", "scatter(0, -1, index, 1) with one index for each row is one_hot(index)", _one_hot),

@@ -130,7 +130,26 @@ def _joined(lifting: Lifting, node: Apply) -> bool:
         return False
     if len(some) == 1:
         return lifting.equate(node.outputs[0], some[0])
-    return bool(some) and lifting.call(node, "torch.cat", some, dim=dim)
+    return bool(some) and (_joined_to_number(lifting, node, some, dim) or lifting.call(node, "torch.cat", some, dim=dim))
+
+
+def _joined_to_number(lifting: Lifting, node: Apply, parts: tuple[Ref, ...], dim: int) -> bool:
+    """Lift one tensor that is joined to tensors of one number as that tensor, padded with the number."""
+    numbers = [lifting.number(part) for part in parts]
+    kept = [place for place, number in enumerate(numbers) if number is None] or [0]
+    around = {number for place, number in enumerate(numbers) if place not in kept}
+    if len(kept) != 1 or len(around) != 1:
+        return False
+    sizes_of = [lifting.shape(part.name)[dim] for part in parts]
+    ends = sum(sizes_of[: kept[0]]), sum(sizes_of[kept[0] + 1 :])
+    shape, number = lifting.shape(node.outputs[0]), numbers[kept[0]]
+    pad, value = (*(0,) * (2 * (len(shape) - 1 - dim)), *ends), around.pop()
+    if number is None:
+        return lifting.call(node, PAD, (parts[kept[0]],), pad=pad, value=value)
+    one, row = ((*(1,) * dim, size, *(1,) * (len(shape) - 1 - dim)) for size in (sizes_of[kept[0]], shape[dim]))
+    inner = lifting.temporary(node, "torch.full", (one, number), one, dtype=lifting.dtype(node.outputs[0]))
+    padded = lifting.temporary(node, PAD, (inner,), row, pad=pad, value=value)
+    return lifting.call(node, "torch.Tensor.expand", (padded,), size=shape)
 
 
 def _stacked(lifting: Lifting, node: Apply) -> bool:
@@ -256,7 +275,11 @@ EQUATIONS = (
         _narrowed,
     ),
     Equation("expand", "a dimension of size 1 repeated is torch.Tensor.expand", _expanded),
-    Equation("cat", "tensors without elements add nothing to torch.cat", _joined),
+    Equation(
+        "cat",
+        "tensors without elements add nothing to torch.cat, and those of one number around one that is not pad it with that",
+        _joined,
+    ),
     Equation("stack", "stack(x, y, .., dim) is the torch.cat of each with a dimension of size 1", _stacked),
     Equation("constant_pad_nd", "constant_pad_nd(x, pad, number) is torch.nn.functional.pad", _padded),
     Equation("ones_like", "a backward pass begins at its root with ones", _seeded),

@@ -41,17 +41,17 @@ def named_state(module: nn.Module) -> Iterator[State]:
     said = {id(piece.weight): piece for piece in pieces_of(root)} if says_pieces(root) else {}
     places: dict[str, str] = {}
     for name, tensor in root.named_parameters() if said else ():
-        path, _, own = name.rpartition(".")
-        if id(tensor) in said and said[id(tensor)].name.endswith(f".{own}"):
-            places[path] = said[id(tensor)].name.removesuffix(own)
+        path, _, leaf = name.rpartition(".")
+        if id(tensor) in said and said[id(tensor)].name.endswith(f".{leaf}"):
+            places[path] = said[id(tensor)].name.removesuffix(leaf)
     for role, entries in (("weight", root.named_parameters()), ("buffer", root.named_buffers())):
         for name, tensor in entries:
             if id(tensor) not in inside:
                 continue
             piece = said.get(id(tensor))
             if piece is None:
-                path, _, own = name.rpartition(".")
-                yield state_of(f"{places[path]}{own}" if path in places else plain_name(root, name), role, tensor)
+                path, _, leaf = name.rpartition(".")
+                yield state_of(f"{places[path]}{leaf}" if path in places else plain_name(root, name), role, tensor)
                 continue
             yield State(piece.name, role, tensor, piece.data, {"whole": list(piece.whole), "start": list(piece.start)})
 

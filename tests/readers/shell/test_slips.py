@@ -153,6 +153,7 @@ def test_a_slip_is_found_where_it_stands(tmp_path: Path, text: str, expected: tu
         f'A_1="--num-layers 2"\neval "A=\\$A_$1"\n{LAUNCH} $A\n',
         f'A_1="--num-layers 2"\ndeclare -n A=A_$1\n{LAUNCH} $A\n',
         f'A="--num-layers 2"\n{LAUNCH} --use-checkpoint-args\n',
+        f'HOST_NAME=a\nprintf "$HOSTNAME"\n{LAUNCH}\n',
     ],
 )
 def test_no_slip_is_found_in_right_scripts(tmp_path: Path, text: str) -> None:
@@ -233,3 +234,11 @@ def test_a_variable_that_the_environment_might_have_is_a_warning(tmp_path: Path)
     assert document is not None
     found = [(each.severity, each.help) for each in document.findings if each.rule == "misspelled-variable"]
     assert found == [(Severity.WARNING, "did you mean `DATA_HOME`?")]
+
+
+def test_a_variable_that_job_systems_set_is_none_of_the_script(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(f"WORLDSIZE=8\n{LAUNCH} --data-path $WORLDSIZE --load $WORLD_SIZE\n")
+    document = read(str(path))
+    assert document is not None
+    assert not [each for each in document.findings if each.rule == "misspelled-variable"]

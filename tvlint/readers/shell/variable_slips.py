@@ -39,6 +39,10 @@ INDIRECT = Pattern(
 """What reads variables that it does not name, and what exports all that follow."""
 SURELY_NAMED = 8
 """Of so many letters, a name is no other one's that differs by a letter."""
+OF_SHELL = frozenset(("HOSTNAME", "HOSTTYPE", "OSTYPE", "LOGNAME", "USERNAME", "OLDPWD"))
+"""Variables that a shell sets itself, with names that scripts give their own ones with a sign more (`HOST_NAME`)."""
+OF_JOBS = frozenset(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"))
+"""Variables that job systems and launchers set, beside which a script may have its own."""
 LONG_ENOUGH = 6
 """Letters of the shortest name that is meant for a variable which the script reads as well."""
 MOST_LISTS = 50
@@ -209,7 +213,7 @@ def _misspelled(
     unset: dict[str, list[re.Match[bytes]]] = {}
     for match in EXPANSION.finditer(source.data):
         name = (match[1] or match[2]).decode()
-        if name not in evaluation.variables:
+        if name not in evaluation.variables and name not in OF_SHELL:
             unset.setdefault(name, []).append(match)
     known = by_slips(evaluation.variables) if unset else {}
     meant: dict[str, str] = {}
@@ -218,7 +222,7 @@ def _misspelled(
         swapped = set_names.get("".join(sorted(name)), "")
         found = swapped if are_swapped(name, swapped) else ""
         found = found or next((each for each in near(name, known) if _is_meant(name, each, near_names, unread)), "")
-        if not found and len(name) >= LONG_ENOUGH:
+        if not found and len(name) >= LONG_ENOUGH and name not in OF_JOBS:
             found = next((each for each in near(name, known) if is_a_word_misspelled(name, each)), "")
             unsure.add(name)
         if found:

@@ -45,4 +45,4 @@ def test_what_a_reference_asserts_and_what_its_reader_left_to_trust_is_assumed()
     assert ASSERTED not in prove(made, made).assumptions
     verdict = prove(made, replace(other, assumed=("the loop runs once",)))
     assert verdict.outcome is Outcome.PROVED
-    assert {ASSERTED, "the loop runs once"} <= {*verdict.assumptions}
+    assert {ASSERTED, "of the reference: the loop runs once"} <= {*verdict.assumptions}

@@ -35,7 +35,8 @@ def assumptions(case: Case, outer: Derivation, inner: Derivation, compared: Iter
     if any(reducer.scatter for reducer in reducers):
         more.append("weights that are updated in shards are gathered again before they are used")
     derived = {*outer.derived.assumptions, *inner.derived.assumptions, *inner.world.terms.assumptions, *compared}
-    return (*more, *dict.fromkeys((*reference.assumed, *plan.assumed)), *sorted(derived), *_ALWAYS)
+    of_reference = [f"of the reference: {text}" for text in reference.assumed if text not in plan.assumed]
+    return (*more, *plan.assumed, *of_reference, *sorted(derived), *_ALWAYS)
 
 
 def holds_on_any_numbers(assumed: Iterable[str]) -> bool:

@@ -260,6 +260,7 @@ def test_an_unknown_construct_leaves_the_verdict_open_at_its_line_and_a_missing_
         ("backward('segment11', (linear_22, ), ", "backward('segment11', ", "its four arguments"),
         ("backward('segment11', (linear_22, )", "backward('segment77', (linear_22, )", "no segment of the class"),
         ("segment11, *(linear_22, ), requires_grad=True", "segment11, *(linear_22, ), requires_grad=False", "without"),
+        ("dtype=torch.float32, src=0, dst=2", "dtype=torch.float32, src=2, dst=0", "a move sends nothing"),
     ],
 )
 def test_code_that_stops_with_an_error_is_refuted_unless_what_stands_before_may_keep_it_from_that(
@@ -273,6 +274,42 @@ def test_code_that_stops_with_an_error_is_refuted_unless_what_stands_before_may_
     change(folder, "gencode2.py", "    use_scheduler = True", "    use_scheduler = True\n    globals()['wreducer91'] = 1")
     (verdict,) = proved(folder).verdicts
     assert (verdict.outcome, [own.name for own in verdict.reasons]) == (Outcome.UNKNOWN, ["unsupported-operator"])
+
+
+def test_a_method_that_never_runs_stops_nothing(folder: Path) -> None:
+    lost = "nnscaler.runtime.adapter.move((), shape=(4, 4), dtype=torch.float32, src=2, dst=0)"
+    change(
+        folder,
+        "gencode2.py",
+        "    def adapter61(self",
+        f"    def adapter99(self):\n        return {lost}\n\n    def adapter61(self",
+    )
+    report = proved(folder)
+    assert report.verdicts[0].outcome is not Outcome.REFUTED
+    assert not [found for found in report.findings if found.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new", "outcome"),
+    [
+        (32, "(16, 16)", "(8, 16)", Outcome.REFUTED),
+        (33, "(slice(0, 16", "(slice(2, 16", Outcome.REFUTED),
+        (33, "(slice(0, 16", "(slice(3, 4", Outcome.UNKNOWN),
+    ],
+    ids=["half a parameter", "too few rows", "a row that is repeated"],
+)
+def test_a_slice_that_cannot_be_copied_into_its_parameter_stops_the_run(
+    tmp_path: Path, line: int, old: str, new: str, outcome: Outcome
+) -> None:
+    folder = Path(shutil.copytree(ROOT / "fixtures" / "nnscaler" / "folders" / "hidden--tp2", tmp_path / "code"))
+    lines = (folder / "gencode1.py").read_text().split("\n")
+    assert "down_weight_26" in lines[line - 1]
+    assert old in lines[line - 1]
+    lines[line - 1] = lines[line - 1].replace(old, new)
+    (folder / "gencode1.py").write_text("\n".join(lines))
+    (verdict,) = prove_pair(Pair(str(folder), "", trials=0)).verdicts
+    assert (verdict.outcome, verdict.reasons[0].location.line) == (outcome, line)
+    assert (verdict.reasons[0].name == "step-fails") is (outcome is Outcome.REFUTED)
 
 
 LINE = "        sum_29 = torch.sum(linear_28)\n"

@@ -12,11 +12,13 @@ from tvlint.findings import Finding, Related
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lint.reductions import error
 from tvlint.readers.nnscaler.gencode.lower.replica import Built
+from tvlint.readers.nnscaler.gencode.syntax.nodes import stops
 from tvlint.readers.nnscaler.gencode.syntax.records import Parameter, RankFile
 
 
 def same_slices(replicas: Iterable[tuple[RankFile, ...]]) -> None:
-    """Raise ReadError where a name is another slice on one rank of a replica than on another, at the rank that is at odds.
+    """Raise ReadError where a name is another slice on one rank of a replica than on another, at the rank that is at odds;
+    Fails where that slice cannot be copied into the parameter.
 
     That is the one whose slice does not fit its shape, else the one with what fewer ranks of all replicas say, else the last.
     """
@@ -35,11 +37,14 @@ def same_slices(replicas: Iterable[tuple[RankFile, ...]]) -> None:
             if len({_slice(part) for part in parts}) > 1:
                 odd = min(reversed(parts), key=lambda part: (_fits(part), said[part.name][_slice(part)]))
                 others = {part.shape for part in parts if part is not odd}
-                raise ReadError(
-                    f"`{name}` is not the same slice on all ranks that have it",
-                    odd.source if odd.shape not in others else odd.map_source or odd.source,
-                    "ranks that share a name share the tensor: generate the code again",
-                )
+                place = odd.source if odd.shape not in others else odd.map_source or odd.source
+                if not _is_filled(odd):
+                    unclear = any(file.unclear for file in files)
+                    raise stops(
+                        unclear, _said_of_slice(odd), place, "a slice fills what has its shape: generate the code again"
+                    )
+                help = "ranks that share a name share the tensor: generate the code again"
+                raise ReadError(f"`{name}` is not the same slice on all ranks that have it", place, help)
 
 
 def told_by_number(replicas: Iterable[tuple[RankFile, ...]], traced: Mapping[str, str]) -> None:
@@ -81,6 +86,17 @@ def _fits(parameter: Parameter) -> bool:
     return inside and tuple(high - low for low, high in parameter.region) == parameter.shape
 
 
+def _is_filled(parameter: Parameter) -> bool:
+    """Return whether the slice can be copied into the parameter, as it is or repeated along dimensions of one element."""
+    sizes = [max(0, min(high, size) - low) for (low, high), size in zip(parameter.region, parameter.whole, strict=False)]
+    ends = zip(reversed(sizes), reversed(parameter.shape), strict=False)
+    return len(sizes) <= len(parameter.shape) and all(size in (1, own) for size, own in ends)
+
+
+def _said_of_slice(parameter: Parameter) -> str:
+    return f"`{parameter.name}` of shape {parameter.shape} is the slice {_box(parameter)} of `{parameter.full_name}`"
+
+
 def of_the_graph(files: Iterable[RankFile], traced: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:
     """Every parameter is one of the traced graph, with its whole shape."""
     for file in files:
@@ -104,10 +120,7 @@ def slices(built: Built) -> Iterator[Finding]:
         for parameter in file.parameters.values():
             place = parameter.map_source or parameter.source
             if parameter.parts == 1 and tuple(high - low for low, high in parameter.region) != parameter.shape:
-                said = (
-                    f"`{parameter.name}` of shape {parameter.shape} is the slice {_box(parameter)} of `{parameter.full_name}`"
-                )
-                yield error("parameter-slices-mismatch", said, place, ranks=(file.rank,))
+                yield error("parameter-slices-mismatch", _said_of_slice(parameter), place, ranks=(file.rank,))
             elif any(not 0 <= low < high <= size for (low, high), size in zip(parameter.region, parameter.whole, strict=False)):
                 said = f"the slice {_box(parameter)} of `{parameter.full_name}` is outside its shape {parameter.whole}"
                 yield error("parameter-slices-mismatch", said, place, ranks=(file.rank,))

@@ -8,6 +8,7 @@ from tvlint.ir.operators import Collective, Communicate, Compute, Peer, Receive,
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY
 from tvlint.readers.nnscaler.gencode.lower.scope import Naming
+from tvlint.readers.nnscaler.gencode.syntax.nodes import Fails
 from tvlint.readers.nnscaler.gencode.syntax.records import Statement
 from tvlint.readers.sources.python_syntax import dotted
 
@@ -109,7 +110,7 @@ class Communications(Naming):
             raise ReadError("a move of more than one tensor", statement.source)
         if source == self.rank and target != source:
             if not tensors:
-                raise ReadError("a move sends nothing", statement.source)
+                raise Fails("a move sends nothing", statement.source, "give the rank that sends the tensor to send")
             self.body.sent[tensors[0]] = self._stated(words, statement)
             self.append(Send(tensors[0], Peer(rank=target), source=statement.source), differentiable=False)
             self.current.update(dict.fromkeys(outputs, tensors[0]))

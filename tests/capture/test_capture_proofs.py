@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -457,6 +458,10 @@ def mutants(lines: list[Line]) -> Iterator[tuple[str, list[Line]]]:
             yield f"a mean {at}", [{**own, "op": "aten.mean.dim"} if i == at else own for i, own in enumerate(lines)]
 
 
+LONG = frozenset({"loss_parallel", "exchanged_heads", "normed_heads", "rotary_heads", "preferences"})
+"""Programs of which every second mutant is tried."""
+
+
 def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge by the plans alone, as if the recorded numbers were those of the mutant, and search no repair."""
     monkeypatch.setattr("tvlint.run.proof.prove.judged", lambda verdict, parallel, reference: verdict)
@@ -483,7 +488,8 @@ def prover_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_no_mutant_of_a_capture_is_proved(tmp_path: Path, program: str, reference: str) -> None:
     """The recorded numbers only take proofs away: what the plans alone do not prove, nothing does."""
-    assert count_unproved(tmp_path, mutants(lines_of(program)), reference) > 10
+    every = 2 if program in LONG else 1
+    assert count_unproved(tmp_path, islice(mutants(lines_of(program)), 0, None, every), reference) > 10
 
 
 def test_a_gradient_of_a_norm_of_one_head_a_rank_that_is_not_summed_is_not_proved(

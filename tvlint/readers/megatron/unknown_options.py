@@ -216,7 +216,7 @@ def unknown_options(
         if not near and meant not in SIZES and _family(flag) in families:
             continue
         near = near or ("" if is_option(flag) else _spelled_like(flag, _option_near(hyphens(flag), known)))
-        near = near or _spelled_like(flag, _no_word_slip(hyphens(flag), _of_all() | taken))
+        near = near or _spelled_like(flag, _slip_of_any(hyphens(flag), taken))
         if near.startswith(flag) and not OF_MEGATRON.fullmatch(name):
             continue
         if near:
@@ -491,6 +491,35 @@ def _slip_of_swift(flag: str) -> str:
     """Return the option of ms-swift that the flag is, but for a word that no option has; it takes hyphens for underscores."""
     name = hyphens(flag)
     return "" if name in _of_all() else _spelled_like(flag, _no_word_slip(name, _of_all()))
+
+
+@lru_cache(maxsize=4096)
+def _slip_of_any(flag: str, taken: frozenset[str]) -> str:
+    """Return the option of Megatron, of a fork or of those taken that the flag is, but for a word that no option has."""
+    if _words(flag) <= _vocabulary():
+        return ""
+    size, letters = len(flag), _letters(flag)
+    near = (name for name in taken if abs(len(name) - size) <= 1 or _letters(name) == letters)
+    return _no_word_slip(flag, frozenset((*_by_size().get(size, ()), *_by_letters().get(letters, ()), *near)))
+
+
+@cache
+def _by_size() -> Mapping[int, list[str]]:
+    """Return the options of Megatron and of its forks that have as many letters as another one, or one more or less."""
+    found: dict[int, list[str]] = {}
+    for name in _of_all():
+        for size in (len(name) - 1, len(name), len(name) + 1):
+            found.setdefault(size, []).append(name)
+    return found
+
+
+@cache
+def _by_letters() -> Mapping[str, list[str]]:
+    """Return the options of Megatron and of its forks by their letters."""
+    found: dict[str, list[str]] = {}
+    for name in _of_all():
+        found.setdefault(_letters(name), []).append(name)
+    return found
 
 
 @cache

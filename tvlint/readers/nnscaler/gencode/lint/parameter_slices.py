@@ -90,7 +90,7 @@ def _is_filled(parameter: Parameter) -> bool:
     """Return whether the slice can be copied into the parameter, as it is or repeated along dimensions of one element."""
     sizes = [max(0, min(high, size) - low) for (low, high), size in zip(parameter.region, parameter.whole, strict=False)]
     ends = zip(reversed(sizes), reversed(parameter.shape), strict=False)
-    return len(sizes) <= len(parameter.shape) and all(size in (1, own) for size, own in ends)
+    return len(sizes) <= len(parameter.shape) and all(size in (1, filled) for size, filled in ends)
 
 
 def _said_of_slice(parameter: Parameter) -> str:

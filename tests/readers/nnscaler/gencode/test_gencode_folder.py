@@ -260,7 +260,7 @@ def test_an_unknown_construct_leaves_the_verdict_open_at_its_line_and_a_missing_
         ("backward('segment11', (linear_22, ), ", "backward('segment11', ", "its four arguments"),
         ("backward('segment11', (linear_22, )", "backward('segment77', (linear_22, )", "no segment of the class"),
         ("segment11, *(linear_22, ), requires_grad=True", "segment11, *(linear_22, ), requires_grad=False", "without"),
-        ("dtype=torch.float32, src=0, dst=2", "dtype=torch.float32, src=2, dst=0", "a move sends nothing"),
+        ("dtype=torch.float32, src=0, dst=2", "dtype=torch.float32, src=2, dst=0", "the sender of a move gives no tensor"),
     ],
 )
 def test_code_that_stops_with_an_error_is_refuted_unless_what_stands_before_may_keep_it_from_that(

@@ -40,9 +40,8 @@ def same_slices(replicas: Iterable[tuple[RankFile, ...]]) -> None:
                 place = odd.source if odd.shape not in others else odd.map_source or odd.source
                 if not _is_filled(odd):
                     unclear = any(file.unclear for file in files)
-                    raise stops(
-                        unclear, _said_of_slice(odd), place, "a slice fills what has its shape: generate the code again"
-                    )
+                    help = "generate the code again: a parameter has the shape of its slice"
+                    raise stops(unclear, _said_of_slice(odd), place, help)
                 help = "ranks that share a name share the tensor: generate the code again"
                 raise ReadError(f"`{name}` is not the same slice on all ranks that have it", place, help)
 
@@ -94,7 +93,8 @@ def _is_filled(parameter: Parameter) -> bool:
 
 
 def _said_of_slice(parameter: Parameter) -> str:
-    return f"`{parameter.name}` of shape {parameter.shape} is the slice {_box(parameter)} of `{parameter.full_name}`"
+    shape, whole = parameter.shape, parameter.full_name
+    return f"`{parameter.name}` has shape {shape} and is filled with the slice {_box(parameter)} of `{whole}`"
 
 
 def of_the_graph(files: Iterable[RankFile], traced: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:

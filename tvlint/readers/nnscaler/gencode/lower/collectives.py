@@ -110,7 +110,7 @@ class Communications(Naming):
             raise ReadError("a move of more than one tensor", statement.source)
         if source == self.rank and target != source:
             if not tensors:
-                raise Fails("a move sends nothing", statement.source, "give the rank that sends the tensor to send")
+                raise Fails("the sender of a move gives no tensor", statement.source, "give `move` the tensor that it sends")
             self.body.sent[tensors[0]] = self._stated(words, statement)
             self.append(Send(tensors[0], Peer(rank=target), source=statement.source), differentiable=False)
             self.current.update(dict.fromkeys(outputs, tensors[0]))

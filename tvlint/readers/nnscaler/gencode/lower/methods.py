@@ -15,8 +15,8 @@ from tvlint.readers.nnscaler.gencode.lower.collectives import ADAPTER, Communica
 from tvlint.readers.nnscaler.gencode.lower.operators import IDENTITY, Body, Gradual, Reverse
 from tvlint.readers.nnscaler.gencode.syntax.containers import read_fields
 from tvlint.readers.nnscaler.gencode.syntax.expressions import names_in, opaque_op
-from tvlint.readers.nnscaler.gencode.syntax.nodes import NotUnderstood
-from tvlint.readers.nnscaler.gencode.syntax.records import Autograd, Delete, Method, Opaque, RankFile, Statement
+from tvlint.readers.nnscaler.gencode.syntax.nodes import Fails, NotUnderstood, stops
+from tvlint.readers.nnscaler.gencode.syntax.records import Autograd, Delete, Execute, Method, Opaque, RankFile, Statement
 from tvlint.readers.nnscaler.gencode.syntax.shadowed_names import MODULES
 from tvlint.readers.sources.python_syntax import dotted
 
@@ -27,8 +27,16 @@ EMBEDDING = "nnscaler.runtime.function.embedding"
 
 
 def lower(method: Method, file: RankFile) -> Body:
-    """Return the operators of `method` as the file's rank runs it."""
-    return _Lowering(method, file).run()
+    """Return the operators of `method` as the file's rank runs it.
+
+    Raises Fails where they end the run, and ReadError where the method does not run, or may not.
+    """
+    try:
+        return _Lowering(method, file).run()
+    except Fails as error:
+        is_run = any(isinstance(action, Execute) and action.method == method.name for action in file.actions)
+        said = error.problem
+        raise stops(file.unclear or not is_run, said.message, said.location, said.help) from None
 
 
 class _Lowering(Communications):

@@ -12,12 +12,10 @@ from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lower.autograd import gradient
 from tvlint.readers.nnscaler.gencode.lower.backward import Schedule
 from tvlint.readers.nnscaler.gencode.lower.methods import lower
-from tvlint.readers.nnscaler.gencode.lower.operators import Body
 from tvlint.readers.nnscaler.gencode.lower.replica import Built, Replica, made_by
 from tvlint.readers.nnscaler.gencode.lower.shapes import Kind
 from tvlint.readers.nnscaler.gencode.syntax.names import number_of
-from tvlint.readers.nnscaler.gencode.syntax.nodes import Fails, stops
-from tvlint.readers.nnscaler.gencode.syntax.records import Execute, Load, Method, Parameter, RankFile
+from tvlint.readers.nnscaler.gencode.syntax.records import Load, Parameter, RankFile
 from tvlint.readers.nnscaler.pickle.mesh import mesh_of
 
 FORMAT = "nnscaler-gencode"
@@ -30,7 +28,7 @@ def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], s
     for file in replica.files:
         for method in file.methods.values():
             if not method.reduces:
-                built.bodies[file.rank, method.name] = _body_of(method, file)
+                built.bodies[file.rank, method.name] = lower(method, file)
     _collect_stated(built)
     for file in replica.files:
         for name, parameter in file.parameters.items():
@@ -67,16 +65,6 @@ def build(path: str, replica: Replica, inputs: Mapping[tuple[str, int], Kind], s
         assumed=tuple(ASKED.format(name) for name in sorted(asked)),
     )
     return plan, built
-
-
-def _body_of(method: Method, file: RankFile) -> Body:
-    """Return what a method does. Raises Fails where it ends the run, and ReadError where it does not run or may not."""
-    try:
-        return lower(method, file)
-    except Fails as error:
-        is_run = any(isinstance(action, Execute) and action.method == method.name for action in file.actions)
-        said = error.problem
-        raise stops(file.unclear or not is_run, said.message, said.location, said.help) from None
 
 
 def _collect_stated(built: Built) -> None:

@@ -281,4 +281,4 @@ def test_words_that_show_a_format_are_found_in_what_is_left_of_large_json() -> N
     for word in sorted(words):
         data = b'{"loss": {%s}, "%s": 1}' % (numbers.encode(), word.strip(b'"'))
         assert names(condensed("values.json", data), (word.strip(b'"'),))
-        assert condensed("values.yaml", data) is data
+        assert condensed("values.yaml", data) == data.replace(b"-", b"_")

@@ -44,12 +44,16 @@ TEST = Pattern(rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async 
 PART = Pattern(rb"[A-Za-z]+")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NUMERIC = b"0123456789.,[]{} \t\r\n"
+UNDERSCORED = bytes.maketrans(b"-", b"_")
 LONG = 4096
 
 
 def condensed(path: str, data: bytes) -> bytes:
-    """Return a text in which every word without digits, blanks and brackets is still found: large JSON is mostly of those."""
-    return data.translate(None, NUMERIC) if len(data) > LONG and path.endswith(".json") else data
+    """Return a text in which every word without digits, blanks and brackets is still found, with underscores for hyphens.
+
+    Large JSON is mostly of what is left out.
+    """
+    return data.translate(UNDERSCORED, NUMERIC if len(data) > LONG and path.endswith(".json") else b"")
 
 
 def names(data: bytes, words: tuple[bytes, ...]) -> bool:
@@ -57,15 +61,21 @@ def names(data: bytes, words: tuple[bytes, ...]) -> bool:
     return any(part in data and any(word in data for word in sharing) for part, sharing in _by_part(words))
 
 
+def named(data: bytes, words: tuple[bytes, ...]) -> frozenset[bytes]:
+    """Return which of the words are in the text."""
+    return frozenset(word for part, sharing in _by_part(words) if part in data for word in sharing if word in data)
+
+
 @cache
 def _by_part(words: tuple[bytes, ...]) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
-    """Return the words by the parts of theirs that tell most."""
+    """Return the words by the parts of theirs that tell most, and each that shares none by itself."""
     if not words:
         return ()
     parts = {part for word in words for part in PART.findall(word)}
     most = max(sorted(parts), key=lambda part: len(part) * sum(part in word for word in words))
     sharing = tuple(word for word in words if most in word)
-    return ((most, sharing), *_by_part(tuple(word for word in words if word not in sharing)))
+    shared = most if len(sharing) > 1 else sharing[0]
+    return ((shared, sharing), *_by_part(tuple(word for word in words if word not in sharing)))
 
 
 def is_prose(path: str) -> bool:

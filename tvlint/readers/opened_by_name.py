@@ -7,7 +7,7 @@ for themselves, which is Python and the recipes of functional tests.
 from __future__ import annotations
 
 from tvlint.ir.patterns import Pattern
-from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, is_yaml, names
+from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, condensed, is_yaml, names
 from tvlint.readers.megatron.functional_tests import is_recipe
 from tvlint.readers.megatron.recognise_launch import recognise, starts_others
 from tvlint.readers.read import NAMES_MEGATRON
@@ -29,4 +29,4 @@ def opens_by_name(path: str, text: bytes) -> bool:
         return True
     if starts_others(path, text):
         return True
-    return names(text, NAMES_MEGATRON) and RUNS.search(text) is not None and recognise(path, text)
+    return names(condensed(path, text), NAMES_MEGATRON) and RUNS.search(text) is not None and recognise(path, text)

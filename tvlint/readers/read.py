@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from importlib import import_module
-from itertools import product
 from typing import TYPE_CHECKING
 
 from tvlint.checkout.following import why_not_followed
@@ -14,7 +13,7 @@ from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass, replace
 from tvlint.readers.document import NOTHING, Document, ReadError
-from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, condensed, names
+from tvlint.readers.languages import SHELL_NAMES, YAML_NAMES, condensed, named, names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -29,25 +28,21 @@ NAMES_GENERATED = b"nnscaler.runtime.module.ParallelModule"
 OPENS_OLD_PICKLE = (b"(", b"]", b"}", b"c")
 
 
-def _spelt(*names: str) -> tuple[bytes, ...]:
-    """Return the names with a hyphen or an underscore in the place of each underscore."""
-    return tuple(
-        "".join(part + sign for part, sign in zip(name.split("_"), (*signs, ""), strict=True)).encode()
-        for name in names
-        for signs in product("-_", repeat=name.count("_"))
-    )
-
-
 NAMES_MEGATRON = (
     b"MODEL_ARGS",
-    *_spelt("model_parallel_size", "context_parallel_size", "sequence_parallel", "num_attention_heads"),
-    *_spelt("micro_batch_size", "global_batch_size"),
+    b"model_parallel_size",
+    b"context_parallel_size",
+    b"sequence_parallel",
+    b"num_attention_heads",
+    b"micro_batch_size",
+    b"global_batch_size",
     b"tensor_parallelism",
     b"pipeline_parallelism",
 )
+"""What settings of Megatron are called, in a `condensed` text."""
 NAMES_LAUNCH = (*NAMES_MEGATRON, b"bash", b"sbatch", b"srun", b"export")
 """What launch scripts name, or those that start them."""
-NAMES_DEEPSPEED = (*_spelt("pipe_parallel_size"), b'"train_micro_batch_size_per_gpu', b'"zero_')
+NAMES_DEEPSPEED = (b"pipe_parallel_size", b'"train_micro_batch_size_per_gpu', b'"zero_')
 OTHER_NEWLINES = Pattern(rb"\r(?!\n)|\xc2\x85|\xe2\x80[\xa8\xa9]")
 """What ends a line in YAML, and nowhere else."""
 COMPOSED = Pattern(rb"^(?:defaults|extends|modules):", re.MULTILINE)
@@ -59,8 +54,8 @@ class Format:
 
     The module below `tvlint.readers` has `recognise(path, data) -> bool` and `read(path, data) -> Document | None`, that of a
     format of plans `recognise(text) -> bool` and `read(path, text) -> Document`. It is not asked where none of the `marks` is
-    found, one of which is in every such file (no marks: it is always asked), or `also` is not, which is in all. A reader that
-    imports much has its `recognise` in a module of its own, `recognised_by`.
+    found, one of which is in every such file as it is `condensed` (no marks: a format of plans is always asked), or `also` is
+    not, which is in all. A reader that imports much has its `recognise` in a module of its own, `recognised_by`.
     """
 
     name: str
@@ -94,6 +89,7 @@ CONFIGURATIONS = (
     Format("snake_case YAML or JSON", "megatron.model_args_yaml", NAMES_MEGATRON),
 )
 """Every format of configurations, in the order in which they are tried."""
+MARKS = tuple(dict.fromkeys(mark for each in CONFIGURATIONS for mark in each.marks))
 
 PLANS = (
     Format("plan JSON", "plan_json.reader", (b'"tvlint_plan"',)),
@@ -254,11 +250,10 @@ def _plan(path: str, data: bytes) -> Document | None:
 
 def _configuration(path: str, data: bytes) -> Document | None:
     """Return what the first format gives that the file is of; None where it is of none."""
-    words = condensed(path, data)
-    shown = {marks: names(words, marks) for marks in dict.fromkeys(each.marks for each in CONFIGURATIONS)}
+    shown = named(condensed(path, data), MARKS)
     lines = _as_lines(path, data)
     for each in CONFIGURATIONS:
-        if shown[each.marks] and each.also in data:
+        if not shown.isdisjoint(each.marks) and each.also in data:
             if not each.recogniser.recognise(path, lines):
                 continue
             try:
@@ -269,7 +264,7 @@ def _configuration(path: str, data: bytes) -> Document | None:
                 raise
             if found is not None:
                 return found
-    return None if shown[NAMES_MEGATRON] else _composed(path, data, lines)
+    return None if not shown.isdisjoint(NAMES_MEGATRON) else _composed(path, data, lines)
 
 
 def _is_of_other_language(path: str) -> bool:

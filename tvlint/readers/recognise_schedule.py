@@ -6,7 +6,7 @@ import re
 
 from tvlint.ir.patterns import Pattern
 
-SAMPLE = 1 << 16
+SAMPLE = 1 << 13
 OPENS_JSON = Pattern(r"\ufeff?\s*[{\[]")
 OPENS_ACTION = Pattern(r"[0-9][A-Z]|\)O")
 OPENS_CELL = Pattern(r"[^\s,\"][^,\r\n]*")

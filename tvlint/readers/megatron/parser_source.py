@@ -20,7 +20,8 @@ MOST_MODULES = 1_500
 IMPORT = Pattern(rb"\n[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#]+))")
 """What follows a newline, to look for which takes a third of the time of what stands at the start of a line."""
 WORD = Pattern(rb"[A-Za-z_]\w*")
-FLAG = Pattern(rb"[\"'](--[A-Za-z][\w.-]*|-[A-Za-z]\w*(?=[\"'],))[\"']")
+FLAG = Pattern(rb"(-(?<=[\"']-)(?:-[A-Za-z][\w.-]*|[A-Za-z]\w*(?=[\"'],)))[\"']")
+"""A flag in quotes; to look for the hyphen first takes a third of the time."""
 COMPUTED = Pattern(rb"add_argument\(\s*(?:f[\"']|[\"'][^\"'\n]*[\"']\s*[+%]|\*)")
 FIELD = Pattern(rb"\n    ([A-Za-z_]\w*)[ \t]*:[ \t]*[^\n]")
 CHANGED_CHOICES = Pattern(rb"\.choices\s*(?:\+?=(?!=)|\.(?:append|extend)\()")
@@ -39,6 +40,7 @@ REFUSES = Pattern(rb"parse_args\(\s*extra_args_provider\s*=\s*[\w.]+\s*,?\s*\)")
 """A call of Megatron's parser that refuses what it does not know, whatever looked at the same words before."""
 PROGRAM = Pattern(rb"[\"']([\w./-]*\w\.py)[\"']")
 """How source names a file that it starts."""
+IN_PROGRAM = (b'.py"', b".py'")
 POSITIONAL = Pattern(rb"add_argument\(\s*[\"'][A-Za-z]")
 OF_MEGATRON = (os.path.join("megatron", "training", "arguments.py"), os.path.join("megatron", "arguments.py"))
 """Where the parser of Megatron-LM lies, in releases of Megatron core and before."""
@@ -171,10 +173,11 @@ def _modules_from(program: str, checkout: str) -> tuple[Mapping[str, Module], bo
     waiting = [program]
     while waiting and len(modules) < MOST_MODULES:
         path = waiting.pop()
+        if path in modules:
+            continue
         module = modules[path] = _module(path, checkout)
         root_of.update((top, _root_of(top, roots)) for top in module.tops if top not in root_of)
-        imported = _files_imported(path, checkout, tuple((top, root) for top in module.tops if (root := root_of[top])))
-        waiting.extend(name for name in imported if name not in modules)
+        waiting += _files_imported(path, checkout, tuple((top, root) for top in module.tops if (root := root_of[top])))
     return modules, not waiting
 
 
@@ -274,7 +277,7 @@ def _module(path: str, checkout: str) -> Module:
         extended,
         ignores or looks_ahead or computed or extended,
         EXACT.search(data) is not None,
-        frozenset(name.decode() for name in PROGRAM.findall(data)),
+        frozenset(name.decode() for name in PROGRAM.findall(data)) if names(data, IN_PROGRAM) else frozenset(),
     )
 
 

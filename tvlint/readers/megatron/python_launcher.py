@@ -33,10 +33,12 @@ MOST_NODES = 100_000
 IMPORTS = re.compile(rb"^(?:import \w|from [\w.]+ import )", re.MULTILINE)
 LISTED = re.compile(rb"[\"']--(?:tensor|pipeline)-model-parallel-size[\"'],\s*(?:str\(|f?[\"'][^-\"'])")
 """An option that only Megatron has, in a list, with a value that is computed."""
+IN_LISTED = b"-model-parallel-size"
 STARTS = re.compile(
     rb"\b(?:(?:create_)?subprocess|asyncio\.create_subprocess_\w+|os\.(?:system|popen|exec\w+))\b|\.write(?:_text)?\("
 )
 STARTED = re.compile(rb"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b|\bpretrain_\w+\.py\b")
+IN_STARTED = (b"torchrun", b"torch.distributed.run", b"torch.distributed.launch", b"pretrain_")
 MOST_BRANCHES = 16
 LONGEST = 60
 
@@ -45,8 +47,8 @@ def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` is Python that passes an option of Megatron with a value, and no test."""
     if is_prose(path) or IMPORTS.search(data) is None or is_test(path, data):
         return False
-    is_started = STARTS.search(data) is not None and STARTED.search(data) is not None
-    return is_started or PASSED.search(data) is not None or LISTED.search(data) is not None
+    is_started = any(word in data for word in IN_STARTED) and all(each.search(data) for each in (STARTED, STARTS))
+    return is_started or PASSED.search(data) is not None or (IN_LISTED in data and LISTED.search(data) is not None)
 
 
 def read(path: str, data: bytes) -> Document | None:

@@ -49,7 +49,8 @@ TRAINERS: tuple[Path, ...] = ((), ("trainer",))
 
 def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` is Python that imports NeMo or Megatron-Bridge and sets parallel sizes, and is no test."""
-    return bool(SETS.search(data) and (BRIDGE.search(data) or NEMO.search(data))) and not is_test(path, data)
+    is_recipe = any(name in data and line.search(data) for name, line in ((b"megatron.bridge", BRIDGE), (b"nemo", NEMO)))
+    return is_recipe and SETS.search(data) is not None and not is_test(path, data)
 
 
 def read(path: str, data: bytes) -> Document | None:

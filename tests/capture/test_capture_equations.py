@@ -199,6 +199,7 @@ CASES: dict[str, tuple[dict[str, Any], Array]] = {
     "amax": ({"self": X, "dim": (1,)}, X.max(1)),
     "max": ({"self": X}, X.max()),
     "_softmax": ({"self": X, "dim": -1, "half_to_float": False}, softmax(X)),
+    "_safe_softmax": ({"self": X, "dim": 1}, softmax(X)),
     "_log_softmax": ({"self": X, "dim": 1, "half_to_float": False}, np.log(softmax(X))),
     "permute": ({"self": X, "dims": (1, 0)}, X.T),
     "view": ({"self": X, "size": (2, 6)}, X.reshape(2, 6)),
@@ -878,6 +879,35 @@ def test_rows_at_places_are_taken_and_added_to() -> None:
     np.add.at(wanted, places, A4)
     added = bench.apply("index_put", {"self": X, "indices": (places,), "values": A4, "accumulate": True}, X)
     np.testing.assert_allclose(bench.run(added), wanted)
+
+
+@pytest.mark.parametrize(
+    ("shape", "indices"),
+    [((3, 4), (None, [3, 0])), ((3, 4), ([[2, 0], [1, 1]],)), ((2, 3, 4), (None, [2, 0, 2], [3, 1, 3])),
+     ((3, 4, 2), ([2, 0], [3, 1])), ((2, 3, 4, 2), (None, [2, 0], [3, 1], None))],
+)  # fmt: skip
+@pytest.mark.parametrize("way", ["taken", "added", "gradient", "gradient of others"])
+def test_rows_are_taken_along_any_dimensions(shape: tuple[int, ...], indices: tuple[Any, ...], way: str) -> None:
+    bench, values = Bench(), np.arange(float(np.prod(shape))).reshape(shape)
+    places = tuple(None if each is None else np.array(each) for each in indices)
+    refs = tuple(None if each is None else bench.give("places", each) for each in places)
+    at = tuple(slice(None) if each is None else each for each in places)
+    taken = bench.apply("index", {"self": values, "indices": refs}, values[at])
+    if way == "taken":
+        np.testing.assert_allclose(bench.run(taken), values[at])
+        return
+    base = np.zeros(shape) if "gradient" in way else values
+    added, wanted = np.cos(values[at]), base.copy()
+    np.add.at(wanted, at, added)
+    if way == "gradient of others":
+        refs = tuple(None if each is None else bench.give("places", each) for each in places)
+    bench.program.operations[5] = taken
+    old = Ref(bench.apply("zeros", {"size": shape}, base)) if "gradient" in way else base
+    given = {"self": old, "indices": refs, "values": added, "accumulate": True}
+    put = bench.apply("index_put", given, base, Mark("backward", 0, of=5))
+    np.testing.assert_allclose(bench.run(put), wanted)
+    lifted = lift(bench.program, EQUATIONS).nodes
+    assert any(isinstance(node, GradientOf) for node in lifted) == (way == "gradient")
 
 
 def counted(bench: Bench, number: int, *shape: int) -> Ref:

@@ -50,6 +50,9 @@ _PREPARES = frozenset(
 _CHOOSES = frozenset(f"aten.{name}" for name in ("cat.default", "stack.default", "index.Tensor", "index_select.default"))
 """Operators that choose and join samples: what they make of data alone, outside of modules, is data as well."""
 
+_DESCRIBED = frozenset({"arange", "full", "ones", "zeros", "scalar_tensor", "empty", "empty_strided"})
+"""Operators that make a tensor of no other one, and are recorded; what any other makes so is a constant with its numbers."""
+
 _NOTHING = frozenset({"aten.record_stream.default", "aten.is_pinned.default", "_c10d_functional._wrap_tensor_autograd.default"})
 
 
@@ -79,6 +82,7 @@ class Recorder(TorchDispatchMode):
         self.storages: dict[int, int] = {}
         self.made: set[int] = set()
         self.changed: set[int] = set()
+        self.constant: set[int] = set()
         self.kept: list[Any] = []
         self.tensors: dict[tuple[Any, ...], int] = {}
         self.works: dict[int, int] = {}
@@ -225,35 +229,44 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         if name.startswith(("c10d.", "_c10d_functional.")) or name in _NOTHING:
             return self._communicate(name, func, args, kwargs, arguments)
-        if torch.Tag.nondeterministic_seeded in func.tags and not list(tensors_in(list(arguments.values()))):
-            return self._drawn(func(*args, **kwargs))
-        if name in _CHOOSES and not self.modules and self.phase == "forward":
-            chosen = list(tensors_in(list(arguments.values())))
-            if chosen and all(map(self.is_data, chosen)):
-                return func(*args, **kwargs)
+        sources = list(tensors_in(list(arguments.values())))
+        is_drawn = torch.Tag.nondeterministic_seeded in func.tags
+        if not sources and (is_drawn or (name.startswith("aten.") and name.split(".")[1] not in _DESCRIBED)):
+            return self._with_its_numbers(func(*args, **kwargs))
+        chooses = name in _CHOOSES and not self.modules and self.phase == "forward"
+        if chooses and sources and all(map(self.is_data, sources)):
+            return func(*args, **kwargs)
+        is_written_out = name == "aten.lift_fresh.default" and self._storage_of(sources[0]) is None
         read = {key: encode(value, self.identify) for key, value in arguments.items() if key not in LEFT_OUT}
+        if is_written_out:
+            self.constant.add(self.storages[_held(sources[0]).untyped_storage()._cdata])
         result = func(*args, **kwargs)
         if any(map(_is_without_numbers, tensors_in(result))):
             return result
-        written = [self.identify(each, True) for each in _written(func, arguments)]
-        inside = {each_tensor.untyped_storage()._cdata for each_tensor in tensors_in(list(arguments.values()))}
-        made = list(tensors_in(result))
+        overwritten, made = _written(func, arguments), list(tensors_in(result))
+        is_constant = not is_drawn and all(self._storage_of(each) in self.constant for each in sources)
+        if is_constant and not overwritten and sources and _rounds(sources, made):
+            return self._with_its_numbers(result)
+        written = [self.identify(each, True) for each in overwritten]
+        inside = {each_tensor.untyped_storage()._cdata for each_tensor in sources}
         shares = bool(made) and all(each.untyped_storage()._cdata in inside for each in made)
         is_view = name.startswith("aten.") and not written and shares
         if is_view and not (name == "aten.expand.default" and torch._C._current_autograd_node() is not None):
             return result
         outputs = [self.identify(each, True) for each in made]
-        name = _on_lazy(name, list(tensors_in(list(arguments.values()))))
+        touched = {self.storages[_held(each).untyped_storage()._cdata] for each in (*overwritten, *made)}
+        self.constant = self.constant | touched if is_constant else self.constant - touched
+        name = _on_lazy(name, sources)
         event = {"op": name, "arguments": read, "outputs": outputs}
         if written:
             event["writes"] = written
         if not made and result is not None:
             event["result"] = encode(result, self.identify)
-        self.emit(self.mark(event, tensors_in(list(arguments.values()))))
+        self.emit(self.mark(event, sources))
         return result
 
-    def _drawn(self, result: Any) -> Any:
-        """Take numbers that are drawn from nothing for data, as a program makes them up that has none."""
+    def _with_its_numbers(self, result: Any) -> Any:
+        """Take what is made of nothing that the step is given for data: drawn numbers, and constants."""
         for tensor in tensors_in(result):
             self.identify(tensor)
         return result
@@ -266,6 +279,7 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         for tensor in tensors_in(list(arguments.values())):
             self.identify(tensor)
+            self.constant.discard(self.storages[_held(tensor).untyped_storage()._cdata])
         result = run(name, func, args, kwargs, arguments)
         event = communication(name, arguments, result, lambda tensor: self.identify(tensor, True))
         if event is None:
@@ -357,6 +371,12 @@ def _on_lazy(name: str, read: list[torch.Tensor]) -> str:
 def _is_without_numbers(tensor: torch.Tensor) -> bool:
     """Return whether a tensor has a shape only, as those on which DTensor tries what an operator gives."""
     return isinstance(tensor, FakeTensor) or tensor.device.type == "meta"
+
+
+def _rounds(read: list[torch.Tensor], made: list[torch.Tensor]) -> bool:
+    """Return whether an operator makes whole numbers of others, which no operator of the table describes."""
+    whole = made and not any(each.is_floating_point() or each.is_complex() or each.dtype == torch.bool for each in made)
+    return bool(whole) and any(each.is_floating_point() for each in read)
 
 
 def _written(func: Any, arguments: dict[str, Any]) -> list[torch.Tensor]:

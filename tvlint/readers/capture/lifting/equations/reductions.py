@@ -124,8 +124,9 @@ def _running_sum(lifting: Lifting, node: Apply) -> bool:
 def _softmax(lifting: Lifting, node: Apply) -> bool:
     if lifting.dtype(node.outputs[0]) != lifting.dtype(str(lifting.value(given(node, "self")))):
         return False
-    op = f"torch.{node.op.split('.')[1].lstrip('_')}"
-    return lifting.call(node, op, (given(node, "self"),), dim=whole(given(node, "dim")) % len(lifting.shape(node.outputs[0])))
+    op = node.op.split(".")[1].removeprefix("_").removeprefix("safe_")
+    dim = whole(given(node, "dim")) % len(lifting.shape(node.outputs[0]))
+    return lifting.call(node, f"torch.{op}", (given(node, "self"),), dim=dim)
 
 
 def _softmax_gradient(lifting: Lifting, node: Apply) -> bool:
@@ -157,6 +158,7 @@ EQUATIONS = (
     Equation("div", "the sum of n numbers divided by n is their mean", _mean_of_sum),
     Equation("cumsum", "cumsum(x, dim) is torch.cumsum where the sums have the dtype of x", _running_sum),
     Equation("_softmax", "_softmax(x, dim) is torch.softmax", _softmax),
+    Equation("_safe_softmax", "_safe_softmax(x, dim) is torch.softmax where no row of x is -inf throughout", _softmax),
     Equation("_log_softmax", "_log_softmax(x, dim) is torch.log_softmax", _softmax),
     Equation(
         "_softmax_backward_data", "_softmax_backward_data(g, y) is the gradient of the softmax that gave y", _softmax_gradient

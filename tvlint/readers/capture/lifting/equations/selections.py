@@ -19,8 +19,8 @@ LOOKUP = "torch.nn.functional.embedding"
 LOOKUP_IN_RANGE = "nnscaler.runtime.function.embedding"
 PICK = "masked_gather"
 _MASKED = "torch.masked_fill"
-_VIEWED = frozenset({"torch.Tensor.view"})
-_SHAPED = _VIEWED | {"torch.Tensor.to"}
+VIEWED = frozenset({"torch.Tensor.view"})
+_SHAPED = VIEWED | {"torch.Tensor.to"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _lifted_in_range(lifting: Lifting, node: Apply, name: str, mask: str) -> boo
         return False
     scores, found = picked
     rows = lifting.shape(scores)[:-1]
-    targets = _as_shape(lifting, node, Ref(found.indices), rows)
+    targets = as_shape(lifting, node, Ref(found.indices), rows)
     chosen = lifting.temporary(node, PICK, (Ref(scores), targets), rows, dim=len(rows), start=found.start, stop=found.stop)
     return lifting.call(node, "torch.Tensor.view", (chosen, lifting.shape(name)))
 
@@ -74,7 +74,7 @@ def _masked_rows(lifting: Lifting, node: Apply) -> bool:
         return False
     shape, covered = lifting.shape(name), lifting.shape(spread)
     whole_rows = bool(shape) and covered == (*shape[:-1], 1)
-    mask = _source(lifting, spread, _VIEWED)
+    mask = source_of(lifting, spread, VIEWED)
     if covered != shape and not (whole_rows and lifting.shape(mask) == shape[:-1]):
         return False
     return _lifted_in_range(lifting, node, name, mask)
@@ -88,7 +88,7 @@ def _kept_gradient(lifting: Lifting, node: Apply) -> bool:
     if forward is None or gradient is None or flags not in values or len(set(values)) != 2:
         return False
     value = next(name for name in values if name != flags)
-    if lifting.dtype(_source(lifting, flags)) != "bool":
+    if lifting.dtype(source_of(lifting, flags)) != "bool":
         return False
     if not lifting.shape(gradient) == lifting.shape(value) == lifting.shape(forward.outputs[0]):
         return False
@@ -104,7 +104,7 @@ def _picked_gradient(lifting: Lifting, node: Apply) -> bool:
         return False
     shape = lifting.shape(name)
     found = _in_range(lifting, index) if lifting.shape(index) == (*shape[:-1], 1) else None
-    filled = lifting.call_of(_source(lifting, source, _VIEWED))
+    filled = lifting.call_of(source_of(lifting, source, VIEWED))
     if found is None or found.stop - found.start != shape[-1] or _dim(lifting, node) != len(shape) - 1:
         return False
     if (
@@ -115,18 +115,18 @@ def _picked_gradient(lifting: Lifting, node: Apply) -> bool:
     ):
         return False
     gradient, mask = filled.inputs[:2]
-    if not isinstance(gradient, Ref) or not isinstance(mask, Ref) or _source(lifting, mask.name, _VIEWED) != found.mask:
+    if not isinstance(gradient, Ref) or not isinstance(mask, Ref) or source_of(lifting, mask.name, VIEWED) != found.mask:
         return False
     if prod(lifting.shape(gradient.name)) != prod(lifting.shape(mask.name)):
         return False
     forward = _pick_of(lifting, found, shape)
     if forward is None:
         return False
-    incoming = _as_shape(lifting, node, gradient, lifting.shape(forward.outputs[0]))
+    incoming = as_shape(lifting, node, gradient, lifting.shape(forward.outputs[0]))
     return lifting.gradient(forward, (incoming,), (node.outputs[0], ""), node.mark)
 
 
-def _as_shape(lifting: Lifting, node: Apply, value: Ref, shape: tuple[int, ...]) -> Ref:
+def as_shape(lifting: Lifting, node: Apply, value: Ref, shape: tuple[int, ...]) -> Ref:
     name = lifting.name(value.name)
     if lifting.shape(name) == shape:
         return Ref(name)
@@ -135,7 +135,7 @@ def _as_shape(lifting: Lifting, node: Apply, value: Ref, shape: tuple[int, ...])
     return Ref(viewed)
 
 
-def _source(lifting: Lifting, name: str, through: frozenset[str] = _SHAPED) -> str:
+def source_of(lifting: Lifting, name: str, through: frozenset[str] = _SHAPED) -> str:
     """Return the value that a value is in another shape or type."""
     call = lifting.call_of(name)
     while call is not None and call.op in through and isinstance(call.inputs[0], Ref):
@@ -146,7 +146,7 @@ def _source(lifting: Lifting, name: str, through: frozenset[str] = _SHAPED) -> s
 
 def _are_equal(lifting: Lifting, one: str, other: str) -> bool:
     """Return whether two values are the same in other shapes: also where each element was computed again of the same ones."""
-    one, other = (_source(lifting, name, _VIEWED) for name in (one, other))
+    one, other = (source_of(lifting, name, VIEWED) for name in (one, other))
     if one == other:
         return True
     first, again = lifting.call_of(one), lifting.call_of(other)
@@ -168,7 +168,7 @@ def _are_equal(lifting: Lifting, one: str, other: str) -> bool:
 
 def _in_range(lifting: Lifting, name: str) -> InRange | None:
     """Return what indices say that are masked and shifted; None where they are others."""
-    filled = lifting.call_of(_source(lifting, name))
+    filled = lifting.call_of(source_of(lifting, name))
     if filled is None or filled.op != _MASKED or not _is_number(filled.inputs[2], 0):
         return None
     shifted, mask = (argument.name if isinstance(argument, Ref) else "" for argument in filled.inputs[:2])
@@ -212,7 +212,7 @@ def _in_range_lookup(lifting: Lifting, name: str, mask: str) -> tuple[Ref, InRan
 
 def _picked_in_range(lifting: Lifting, name: str, mask: str) -> tuple[str, InRange] | None:
     """Return the scores and the targets of scores that were picked by rows, where those outside are set to zero."""
-    source = lifting.maker(Ref(_source(lifting, name)))
+    source = lifting.maker(Ref(source_of(lifting, name)))
     if source is not None and source.op == "aten.gather.default":
         chosen = _one_column_a_row(lifting, source)
     else:
@@ -275,7 +275,7 @@ def _minus_one_put(lifting: Lifting, node: Apply) -> bool:
     if values.op != "torch.sub" or values.attributes or not _is_number(values.inputs[1], 1):
         return False
     masked = values.inputs[0].name if isinstance(values.inputs[0], Ref) else ""
-    ones = _ones_at_targets(lifting, node, place[1]) if masked and _source(lifting, masked) == place[1].mask else None
+    ones = _ones_at_targets(lifting, node, place[1]) if masked and source_of(lifting, masked) == place[1].mask else None
     return ones is not None and lifting.call(node, "torch.neg", (ones,))
 
 
@@ -289,19 +289,19 @@ def _ones_at_targets(lifting: Lifting, node: Apply, found: InRange) -> Ref | Non
     scores = next(argument for argument in forward.inputs if isinstance(argument, Ref))
     at_targets = lifting.program.fresh(lifting.program.types[node.outputs[0]].of_shape(lifting.shape(scores.name)))
     lifting.gradient(forward, (ones,), (at_targets, ""), node.mark)
-    return _as_shape(lifting, node, Ref(at_targets), shape)
+    return as_shape(lifting, node, Ref(at_targets), shape)
 
 
 def _kept(lifting: Lifting, name: str, mask: str) -> float | None:
     """Return the number by which `1 - mask` is multiplied in a value; None where it is another value."""
-    call = lifting.call_of(_source(lifting, name))
+    call = lifting.call_of(source_of(lifting, name))
     if call is not None and call.op == "torch.mul" and isinstance(call.inputs[1], Literal) and isinstance(call.inputs[0], Ref):
         factor = call.inputs[1].value
         inner = _kept(lifting, call.inputs[0].name, mask)
         return factor * inner if isinstance(factor, int | float) and inner is not None else None
     if call is None or call.op != "torch.sub" or not _is_number(call.inputs[0], 1) or not isinstance(call.inputs[1], Ref):
         return None
-    return 1.0 if _source(lifting, call.inputs[1].name) == mask else None
+    return 1.0 if source_of(lifting, call.inputs[1].name) == mask else None
 
 
 def _pick_of(lifting: Lifting, found: InRange, shape: tuple[int, ...]) -> Call | None:
@@ -311,7 +311,7 @@ def _pick_of(lifting: Lifting, found: InRange, shape: tuple[int, ...]) -> Call |
             continue
         bounds = call.attributes["start"], call.attributes["stop"]
         scores = call.inputs[0].name if isinstance(call.inputs[0], Ref) else ""
-        same = _are_equal(lifting, _source(lifting, call.inputs[1].name), _source(lifting, found.indices))
+        same = _are_equal(lifting, source_of(lifting, call.inputs[1].name), source_of(lifting, found.indices))
         if same and bounds == (found.start, found.stop) and lifting.shape(scores)[-1] == shape[-1]:
             return call
     return None
@@ -325,7 +325,7 @@ def _lookup_in_range_gradient(lifting: Lifting, node: Apply) -> bool:
     found = _in_range(lifting, indices) if indices is not None else None
     if found is None or filled is None or filled.op != _MASKED or not _is_number(filled.inputs[2], 0):
         return False
-    if not isinstance(filled.inputs[1], Ref) or _source(lifting, filled.inputs[1].name) != found.mask:
+    if not isinstance(filled.inputs[1], Ref) or source_of(lifting, filled.inputs[1].name) != found.mask:
         return False
     calls = [
         call
@@ -406,7 +406,7 @@ def _one_of_each_row(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
     count = lifting.shape(name)[0]
     if rows is None or columns is None or not counts_rows(lifting, rows, count) or lifting.shape(columns) != (count,):
         return None
-    return Ref(name), _as_shape(lifting, node, Ref(columns), (count, 1))
+    return Ref(name), as_shape(lifting, node, Ref(columns), (count, 1))
 
 
 def _put_in_each_row(lifting: Lifting, node: Apply) -> bool:
@@ -418,7 +418,7 @@ def _put_in_each_row(lifting: Lifting, node: Apply) -> bool:
     count, _ = lifting.shape(columns.name)
     if lifting.shape(values) != (count,) or lifting.dtype(values) != lifting.dtype(ref.name):
         return False
-    column = _as_shape(lifting, node, Ref(values), (count, 1))
+    column = as_shape(lifting, node, Ref(values), (count, 1))
     return lifting.call(node, "torch.scatter", (ref, columns, column), dim=1)
 
 
@@ -445,7 +445,7 @@ def _put_among_zeros(lifting: Lifting, node: Apply, source: Argument) -> bool:
     No place is chosen twice.
     """
     base, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
-    first = _source(lifting, index, _VIEWED) if index is not None else ""
+    first = source_of(lifting, index, VIEWED) if index is not None else ""
     chosen = lifting.call_of(first) if first else None
     if base is None or index is None or chosen is None or not has_trait(chosen.op, Trait.CHOICE):
         return False
@@ -464,7 +464,7 @@ def _put_among_zeros(lifting: Lifting, node: Apply, source: Argument) -> bool:
         name = lifting.value(source)
         if name is None or types[name] != Type(places, dtype):
             return False
-        factor = _as_shape(lifting, node, Ref(name), (*places, 1))
+        factor = as_shape(lifting, node, Ref(name), (*places, 1))
         product = lifting.program.fresh(Type(wide, dtype))
         lifting.emit("torch.mul", (Ref(numbers), factor), (product,), node.mark, {}, node)
         numbers = product
@@ -474,7 +474,7 @@ def _put_among_zeros(lifting: Lifting, node: Apply, source: Argument) -> bool:
 def _gather_gradient(lifting: Lifting, node: Apply) -> bool:
     """Lift what is added among zeros at the places from which elements were gathered; not at places that were chosen."""
     index, zeros, dim = str(lifting.value(given(node, "index"))), given(node, "self"), _dim(lifting, node)
-    source, chosen = lifting.value(given(node, "src")), lifting.call_of(_source(lifting, index, _VIEWED))
+    source, chosen = lifting.value(given(node, "src")), lifting.call_of(source_of(lifting, index, VIEWED))
     if node.mark.phase != "backward" or lifting.number(zeros) != 0 or source is None:
         return False
     if chosen is not None and has_trait(chosen.op, Trait.CHOICE):
@@ -515,7 +515,7 @@ def _one_hot(lifting: Lifting, node: Apply) -> bool:
     shape = lifting.shape(name)
     if lifting.shape(index) != (*shape[:-1], 1) or _dim(lifting, node) != len(shape) - 1 or lifting.dtype(name) != "int64":
         return False
-    return lifting.call(node, "torch.nn.functional.one_hot", (_as_shape(lifting, node, Ref(index), shape[:-1]), shape[-1]))
+    return lifting.call(node, "torch.nn.functional.one_hot", (as_shape(lifting, node, Ref(index), shape[:-1]), shape[-1]))
 
 
 def _number_put(lifting: Lifting, node: Apply) -> bool:
@@ -536,31 +536,6 @@ def _top(lifting: Lifting, node: Apply) -> bool:
         return False
     order = {} if falls else {"sorted": False}
     return lifting.call(node, "torch.topk", (given(node, "self"), whole(given(node, "k"))), dim=_dim(lifting, node), **order)
-
-
-def _rows(lifting: Lifting, node: Apply) -> tuple[Ref, Ref] | None:
-    """Return a value and the places of its first dimension that an indexing is about, where these are one row of numbers."""
-    name, indices = lifting.value(given(node, "self")), indices_of(node)
-    places = lifting.value(indices[0]) if len(indices) == 1 else None
-    if name is None or places is None or lifting.dtype(places) != "int64" or len(lifting.shape(places)) != 1:
-        return None
-    return (Ref(name), Ref(places)) if lifting.shape(name) else None
-
-
-def _chosen_rows(lifting: Lifting, node: Apply) -> bool:
-    found = _rows(lifting, node)
-    return found is not None and lifting.call(node, "torch.index_select", found, dim=0)
-
-
-def _added_rows(lifting: Lifting, node: Apply) -> bool:
-    found, values = _rows(lifting, node), lifting.value(given(node, "values"))
-    if found is None or values is None or not node.arguments.get("accumulate"):
-        return False
-    value, places = found
-    rows = lifting.shape(places.name)[0]
-    if lifting.shape(values) != (rows, *lifting.shape(value.name)[1:]) or lifting.dtype(values) != lifting.dtype(value.name):
-        return False
-    return lifting.call(node, "torch.index_add", (value, places, Ref(values)), dim=0)
 
 
 def _ordered(lifting: Lifting, node: Apply) -> bool:
@@ -598,8 +573,6 @@ EQUATIONS = (
     Equation("sort", "sort(x, stable, dim, descending) is torch.sort", _ordered),
     Equation("argmax", "argmax(x, dim) is torch.argmax", _place_of_greatest),
     Equation("index", "x[0, 1, .., n - 1] of n rows is x", _all_rows),
-    Equation("index", "x[i] of one row of places i is torch.index_select along the first dimension", _chosen_rows),
-    Equation("index_put", "x[i] += y of one row of places i is torch.index_add along the first dimension", _added_rows),
     Equation("index_put", "zeros[i, t] = mask - 1 is minus the gradient of picking t in the range", _minus_one_put),
     Equation("index_put", "x[0, 1, .., n - 1] = y of n rows is y", _all_rows_put),
     Equation("narrow", "rows of the gradient of a lookup are that of the lookup in their range", _part_of_lookup_gradient),

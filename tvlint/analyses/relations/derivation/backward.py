@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tvlint.analyses.dataflow.operator_diff import same_operator
+from tvlint.analyses.dataflow.operator_diff import difference, same_operator
 from tvlint.analyses.relations.derivation.environment import assign, incoming, operand_value
 from tvlint.analyses.relations.derivation.forward import forward, literals, noted, recovered
 from tvlint.analyses.relations.derivation.forward_rules import check_fit, evaluated, scaled_gradient
@@ -221,18 +221,19 @@ def of_other_forward(machine: Machine, rank: RankState, operator: Backward, ran:
     these have other gradients or none is known.
     """
     text = "is the gradient of an operator that differs from the one that ran"
-    mismatch = Mismatch("other-forward", text, refutes=False)
-    if is_of_another(machine, rank, operator, saved):
-        mismatch = of_one_plan("gradient-of-another-operator", text)
-    written = None
+    mismatch, written = Mismatch("other-forward", text, refutes=False), None
     try:
         written = as_written(machine, rank, operator, ran, saved)
     except Mismatch as misfit:
         mismatch = misfit
     if written is not None and written.outputs == saved.outputs:
         return written
-    if written is not None and is_alike(machine, rank, operator, saved, written):
+    both = None if written is None else gradients_of_both(machine, rank, operator, saved, written)
+    if both is not None and all(one is not None and one == other for one, other in both):
         return saved
+    if is_of_another(machine, rank, operator, saved) or (machine.alone and has_another_gradient(operator, saved, written, both)):
+        how = difference(ran, operator.forward) if ran is not None else ""
+        mismatch = of_one_plan("gradient-of-another-operator", f"{text}: {how}" if how else text)
     tell(machine, rank, operator, mismatch, fatal=True)
     rank.poisoned.add(operator.forward.outputs)
     return None
@@ -245,7 +246,7 @@ def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compu
     no framework runs it on them.
     """
     form = machine.cases.form(operator.forward, machine.plan.tensors)
-    if machine.alone or rank.earlier or ran is None or form.spec is None or form.spec.may_draw or operator.forward.in_place:
+    if rank.earlier or ran is None or form.spec is None or form.spec.may_draw or operator.forward.in_place:
         return None
     known = dict(zip(ran.tensor_operands, saved.inputs, strict=False))
     names = operator.forward.tensor_operands
@@ -260,19 +261,42 @@ def as_written(machine: Machine, rank: RankState, operator: Backward, ran: Compu
         return None
 
 
-def is_alike(machine: Machine, rank: RankState, operator: Backward, saved: Saved, written: Saved) -> bool:
-    """Return whether an operator that gives other values has the gradients of the one that ran, as sums with constants do."""
+def has_another_gradient(
+    operator: Backward, saved: Saved, written: Saved | None, both: Iterable[tuple[Slot | str, Slot | str]] | None
+) -> bool:
+    """Return whether the operator that is written out is another one for its constants alone, and has other gradients for that.
+
+    A constant that is added has no part in them; what is linear, and what is no sum, has other ones where it gives other values.
+    """
+    if written is None or both is None or written.op != saved.op or saved.steps:
+        return False
+    counts = has_trait(operator.forward.op, Trait.NONLINEAR, Trait.SOFTMAX)
+    linear = frozenset().union(*saved.bound.linear)
+    asked = [place for place, name in enumerate(operator.outputs) if name]
+    return not has_trait(operator.forward.op, Trait.CONVERSION) and any(
+        isinstance(one, Value) and isinstance(other, Value) and one.term != other.term and (counts or place in linear)
+        for place, (one, other) in zip(asked, both, strict=True)
+    )
+
+
+def gradients_of_both(
+    machine: Machine, rank: RankState, operator: Backward, saved: Saved, written: Saved
+) -> tuple[tuple[Slot | str, Slot | str], ...] | None:
+    """Return the gradients of the operator that ran beside those of the one that is written out; None where these are unknown.
+
+    Operators that give other values may have equal gradients, as sums with constants do.
+    """
     try:
         pairs = zip(operator.inputs, operator.forward.outputs, saved.outputs, strict=True)
         found = {place: incoming(machine, rank, operator, *each) for place, each in enumerate(pairs) if each[0]}
         gradients = {place: value for place, value in found.items() if isinstance(value, Value)}
         if not gradients or len(gradients) < len(found):
-            return False
+            return None
         asked = [place for place, name in enumerate(operator.outputs) if name]
-        both = [[_vjp_of(machine, kept, place, gradients) for place in asked] for kept in (saved, written)]
+        of_each = [[_vjp_of(machine, kept, place, gradients) for place in asked] for kept in (saved, written)]
     except (Mismatch, AmbiguousSumError, UnsupportedError, ValueError):
-        return False
-    return None not in both[0] and both[0] == both[1]
+        return None
+    return tuple(zip(*of_each, strict=True))
 
 
 def _vjp_of(machine: Machine, saved: Saved, position: int, gradients: dict[int, Value]) -> Slot | str:

@@ -120,7 +120,7 @@ def where_of(facts: Facts, operator: Operator) -> tuple[str, int]:
 def _of_steps(alone: Alone) -> Iterator[tuple[Stepped, _Misfit]]:
     """Yield the steps with a multiple of the gradient of a mean loss: of several, of weights that only one of them uses."""
     starts = {(root.value.term, root.start) for root in alone.derived.roots}
-    if not starts and len(alone.derived.given_starts) == 1:
+    if len(starts) + len(alone.derived.given_starts) == 1 and not (starts and alone.derived.steps):
         yield from _of_one_start(alone)
     if len(starts) == 1:
         used = {start: {step.weight for step in alone.derived.steps} for start in starts}
@@ -199,7 +199,7 @@ def _without_gradients(alone: Alone, scalings: Sequence[int]) -> set[int]:
 def _of_one_start(alone: Alone) -> Iterator[tuple[Stepped, _Misfit]]:
     """Yield the steps with another multiple of their gradient than most, of a plan that is given where gradients start."""
     held: dict[tuple[int, ...], dict[Fraction, list[Stepped]]] = {}
-    for step, factor, numbers in _factors(alone, alone.derived.steps):
+    for step, factor, numbers in _factors(alone, [*alone.final_gradients()]):
         held.setdefault(numbers, {}).setdefault(factor, []).append(step)
     likely = _likely(alone.plan, alone.micro_batches)
     for steps_of in held.values():

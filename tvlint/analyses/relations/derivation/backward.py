@@ -231,7 +231,8 @@ def of_other_forward(machine: Machine, rank: RankState, operator: Backward, ran:
     both = None if written is None else gradients_of_both(machine, rank, operator, saved, written)
     if both is not None and all(one is not None and one == other for one, other in both):
         return saved
-    if is_of_another(machine, rank, operator, saved) or (machine.alone and has_another_gradient(operator, saved, written, both)):
+    is_sure = machine.alone and has_another_gradient(operator, saved, written, both)
+    if is_sure or is_of_another(machine, rank, operator, saved):
         how = difference(ran, operator.forward) if ran is not None else ""
         mismatch = of_one_plan("gradient-of-another-operator", f"{text}: {how}" if how else text)
     tell(machine, rank, operator, mismatch, fatal=True)
@@ -266,7 +267,7 @@ def has_another_gradient(
 ) -> bool:
     """Return whether the operator that is written out is another one for its constants alone, and has other gradients for that.
 
-    A constant that is added has no part in them; what is linear, and what is no sum, has other ones where it gives other values.
+    A constant that is added has no part in them; what is linear, and what is no sum, has other ones where it gives others.
     """
     if written is None or both is None or written.op != saved.op or saved.steps:
         return False

@@ -23,7 +23,7 @@ from tvlint.analyses.relations.derivation.given.trusted_inputs import has_blocks
 from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
 from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, joined_and_summed, lasting_scaling
-from tvlint.analyses.relations.derivation.state import Derived
+from tvlint.analyses.relations.derivation.state import Derived, Stepped
 from tvlint.analyses.relations.terms.loss_identities import bare_term, taken_away
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
@@ -54,6 +54,16 @@ class Alone:
     def __post_init__(self) -> None:
         object.__setattr__(self, "operators", _Operators(self.plan))
         object.__setattr__(self, "micro_batches", micro_batches_of(self.plan))
+
+    def final_gradients(self) -> Iterator[Stepped]:
+        """Yield what weights are stepped with; of a plan without steps, what it leaves as their gradients to its caller."""
+        yield from self.derived.steps
+        for rank, gradients in self.derived.gradients.items() if not self.derived.steps else ():
+            for weight, value in gradients.items():
+                name = self.plan.tensors[weight].gradient
+                made = self.operators.makers_on(rank).get(name)
+                if made is not None:
+                    yield Stepped(rank, made[1], weight, name, value, frozenset({weight}), None)
 
 
 class _Operators:

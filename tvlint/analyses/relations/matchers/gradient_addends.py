@@ -21,9 +21,12 @@ _MOST = 64
 
 
 def miscounted_gradients(projection: Projection) -> Iterator[Defect]:
-    """Yield the sums with one gradient twice, and the steps of a weight that lack one with which another copy is stepped."""
+    """Yield the sums with one gradient twice, the steps of a weight that lack one with which another copy is
+    stepped, and the gradients of a weight of which ranks count an addend unequally often.
+    """
     yield from _added_again(projection)
     yield from _left_out_of_copies(projection)
+    yield from _counted_unlike(projection)
 
 
 def _addends(terms: Terms, term: int) -> Counter[tuple[int, Fraction]]:
@@ -116,3 +119,66 @@ def _left_out_of_copies(projection: Projection) -> Iterator[Defect]:
                 text = f"`{step.weight}` is updated on {{ranks}} with a part of the gradients that {others} updates it with"
                 defect = Defect("divergent-replicas", True, text, step.rank, repair="update all copies with one sum")
                 yield at(step.operator, alone.operators.segment_of(step.operator), defect)
+
+
+def _counted_unlike(projection: Projection) -> Iterator[Defect]:
+    """Yield where ranks count an addend of the final gradient of a weight more often than others of them do."""
+    alone, tensors, index = projection.alone, projection.plan.tensors, Index(projection)
+    terms, held = alone.world.terms, dict[str, dict[tuple[int, Fraction], list[Stepped]]]()
+    for step in alone.final_gradients():
+        value = step.gradient
+        if value is not None and not value.leaves and value.fold is None and value.coefficient:
+            of = tensors[step.weight].logical or step.weight
+            held.setdefault(of, {}).setdefault((value.term, value.coefficient), []).append(step)
+    for kinds in held.values():
+        usual = max(kinds, key=lambda kind: (len(kinds[kind]), -kinds[kind][0].rank))
+        for kind, steps in kinds.items():
+            found = _counted_otherwise(terms, kind[0], usual[0])
+            times, term = (kind[1] / usual[1], -1) if kind[0] == usual[0] else (found or (Fraction(1), -1))
+            if times == 1 or (kind[1] != usual[1] and found is not None):
+                continue
+            counted, fewer = (steps, kinds[usual]) if times > 1 else (kinds[usual], steps)
+            others = projection.facts.who(tuple(sorted({step.rank for step in fewer})))
+            often = Fraction(max(times, 1 / times))
+            for step in counted:
+                text = f"makes an addend of the gradient of `{step.weight}` count on {{ranks}} {often} times as often"
+                text += f" as on {others}"
+                defect = Defect("divergent-replicas", True, text, step.rank, repair="scale the gradient alike on all ranks")
+                made = index.maker(step.rank, term)
+                yield at(*_placed(alone, step) if made is None else made[2][::-1], defect)
+
+
+def _placed(alone: Alone, step: Stepped) -> tuple[Operator, str]:
+    return step.operator, alone.operators.segment_of(step.operator)
+
+
+def _counted_otherwise(terms: Terms, one: int, other: int) -> tuple[Fraction, int] | None:
+    """Return how many times as often one gradient counts an addend as another one that is otherwise made alike, and the sum in
+    it, or multiple, that does.
+    """
+    found, seen, waiting = set[tuple[Fraction, int]](), set[tuple[int, int]](), [(one, other)]
+    while waiting:
+        one, other = waiting.pop()
+        if one == other or (one, other) in seen:
+            continue
+        seen.add((one, other))
+        ours, theirs = _counts(terms, one), _counts(terms, other)
+        if not ours or len(ours) != len(theirs) or len(seen) > _MOST:
+            return None
+        if ours.keys() == theirs.keys():
+            found |= {(times, one) for each in ours if (times := ours[each] / theirs[each]) != 1}
+            continue
+        for pair in zip(sorted(ours.keys() - theirs.keys()), sorted(theirs.keys() - ours.keys()), strict=True):
+            heads, operands = ([each[term] for term in pair] for each in (terms.keys, terms.operands))
+            if ours[pair[0]] != theirs[pair[1]] or heads[0] != heads[1]:
+                return None
+            waiting += [below for below in zip(*operands, strict=False) if below[0] != below[1]]
+    return max(found, default=None)
+
+
+def _counts(terms: Terms, term: int) -> dict[int, Fraction]:
+    """Return how often a term adds each gradient, constants counted; nothing where it adds anything else."""
+    found = dict[int, Fraction]()
+    for (gradient, factor), count in _addends(terms, term).items():
+        found[gradient] = found.get(gradient, Fraction(0)) + factor * count
+    return found if all(is_gradient(terms, each) for each in found) else {}

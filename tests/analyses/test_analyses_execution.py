@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.builders.plan_findings import rules_of_text
 from tvlint.analyses.communication.calls import traffic
 from tvlint.analyses.communication.deadlock import buffered_deadlock, unbuffered_deadlock
@@ -31,6 +33,12 @@ def test_an_axis_that_a_peer_names_is_not_folded() -> None:
     assert facts.fold.present == (0, 1)
     assert [call.rank for calls in traffic(facts).calls.values() for call in calls] == [0, 0, 1, 1]
     assert unbuffered_deadlock(facts).blocked == ()
+
+
+@pytest.mark.parametrize(("peer", "rules"), [("0", set()), ("2", {"unmatched-receive", "unmatched-send"})])
+def test_a_message_stays_within_its_replica(peer: str, rules: set[str]) -> None:
+    text = "mesh dp=2 pp=2\nreplicate dp\ninput x f32[4,8]\nprogram ranks 0\n  send x to 1\n"
+    assert rules_of_text(f"{text}program ranks 1\n  recv y: f32[4,8] from {peer}\n") == rules
 
 
 def test_a_rank_at_the_end_of_an_axis_has_no_peer_beyond_it() -> None:

@@ -144,8 +144,9 @@ def _unroll(
                 _meet(call, place, found)
             elif isinstance(operator, (Send, Receive)):
                 if site not in peers:
-                    target = fold.peer(operator.peer, rank)
-                    peers[site] = None if target is None else fold.representative(target)
+                    target, is_given = fold.peer(operator.peer, rank), operator.peer.rank is not None
+                    is_another_replica = is_given and target is not None and fold.program_of(target) is None
+                    peers[site] = None if target is None or is_another_replica else fold.representative(target)
                 call.peer = peers[site]
                 if call.peer is None:
                     found.outside.append(call)

@@ -49,6 +49,8 @@ def _other_end(facts: Facts, operator: Send | Receive, peers: set[int | None]) -
         return f"no rank: `{operator.peer.axis}` ends there" if operator.peer.rank is None else "no rank of the plan"
     if any(facts.fold.representative(rank) is None for rank in known):
         return f"{describe(known)}, which the plan does not run"
+    if any(facts.fold.program_of(rank) is None for rank in known):
+        return f"{describe(known)}, which is in another replica"
     return f"{describe(known)}, but not {'received' if isinstance(operator, Send) else 'sent'} there"
 
 

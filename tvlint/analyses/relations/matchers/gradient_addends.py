@@ -129,7 +129,7 @@ def _counted_unlike(projection: Projection) -> Iterator[Defect]:
         value = step.gradient
         if value is not None and not value.leaves and value.fold is None and value.coefficient:
             of = tensors[step.weight].logical or step.weight
-            held.setdefault(of, {}).setdefault((value.term, value.coefficient), []).append(step)
+            held.setdefault(of, {}).setdefault((value.term, Fraction(value.coefficient)), []).append(step)
     for kinds in held.values():
         usual = max(kinds, key=lambda kind: (len(kinds[kind]), -kinds[kind][0].rank))
         for kind, steps in kinds.items():

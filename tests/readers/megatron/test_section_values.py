@@ -220,3 +220,21 @@ def test_commands_of_ms_swift_are_held_to_their_own_names_and_to_the_words_of_me
 def test_a_truth_value_with_swapped_letters_is_none_under_any_name(lines: str, meant: str) -> None:
     found = [(each.severity, each.help) for each in document(SECTION + lines).findings]
     assert found == [(Severity.WARNING, meant)] * bool(meant)
+
+
+@pytest.mark.parametrize(
+    ("override", "is_refused"),
+    [
+        ("trainer.n_gpus_per_node=8x", True),
+        ("actor_rollout_ref.actor.ppo_mini_batch_size=64.5", True),
+        ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4x", True),
+        ("trainer.n_gpus_per_node=auto", False),
+        ("trainer.n_gpus_per_node='${n}'", False),
+        ("actor_rollout_ref.actor.ppo_mini_batch_size=64.0", False),
+        ("data.shard_size=5GB", False),
+    ],
+)
+def test_a_count_that_is_none_is_a_warning_under_names_of_any_framework(override: str, is_refused: bool) -> None:
+    command = "python3 -m verl.trainer.main_ppo actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2"
+    found = document(f"{command} {override}\n", "run.sh").findings
+    assert [each.rule for each in found] == ["option-value-not-a-number"] * is_refused

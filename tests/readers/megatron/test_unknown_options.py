@@ -623,6 +623,7 @@ def test_a_value_is_held_to_the_parser_of_the_program_in_a_tree_of_a_version(
     [
         ("--distributed-backend ncl", True),
         ("--position-embedding-type ropee", True),
+        ("--position-embedding-type roep", True),
         ("--position-embedding-type mrope2", False),
     ],
 )
@@ -659,6 +660,9 @@ def test_ms_swift_takes_no_word_for_an_integer(tmp_path: Path, words: str, count
         ("--kl-los-coef", "--kl-loss-coef"),
         ("--evaltop-p", "--eval-top-p"),
         ("--rollout-mx-response-len", "--rollout-max-response-len"),
+        ("--es-clip", "--eps-clip"),
+        ("--ep-clip", ""),
+        ("--coloate", "--colocate"),
         ("--top-loss-coef", ""),
         ("--eval-top-k", ""),
         ("--kl-loss-coefs", "--kl-loss-coef"),
@@ -667,9 +671,8 @@ def test_ms_swift_takes_no_word_for_an_integer(tmp_path: Path, words: str, count
 )
 def test_a_word_that_no_option_has_is_a_slip_of_a_letter(written: str, meant: str, tmp_path: Path) -> None:
     """The source of the program names its own options, and not those of the frameworks that it imports."""
-    own = "".join(
-        f"    parser.add_argument('{each}')\n" for each in ("--kl-loss-coef", "--eval-top-p", "--rollout-max-response-len")
-    )
+    names = ("--kl-loss-coef", "--eval-top-p", "--rollout-max-response-len", "--eps-clip", "--colocate")
+    own = "".join(f"    parser.add_argument('{each}')\n" for each in names)
     program = f"{OPEN}def own(parser):\n{own}    return parser\nparse(own)\n"
     script = checkout(tmp_path, program=program)
     script.write_text(f"python pretrain_mine.py --tensor-model-parallel-size 2 {SIZES} --eval-top-p 1 {written} 1\n")

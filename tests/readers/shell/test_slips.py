@@ -236,6 +236,31 @@ def test_a_variable_that_the_environment_might_have_is_a_warning(tmp_path: Path)
     assert found == [(Severity.WARNING, "did you mean `DATA_HOME`?")]
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("source ./not_there.sh\nDATA_HOME=/d\n{} --data-path $DATA_HMOE --load $DATA_HOME", "DATA_HOME"),
+        ("source ./not_there.sh\nDATA_ARGS='--data-path /d'\n{} $DAT_ARGS", "DATA_ARGS"),
+        ("source ./not_there.sh\nUSE_MCORE=1\n{} --data-path $USE_MCORE --load $USE_CORE", ""),
+        ('export "$KEY"="$VALUE"\nDATA_HOME=/d\n{} --data-path $DATA_HMOE --load $DATA_HOME', ""),
+        ('declare -g "$1"=/d\nDATA_HOME=/d\n{} --data-path $DATA_HMOE', ""),
+    ],
+)
+def test_a_variable_that_another_script_might_set_is_a_warning_at_most(text: str, meant: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(text.format(LAUNCH) + "\n")
+    document = read(str(path))
+    assert document is not None
+    found = [(each.severity, each.help) for each in document.findings if each.rule == "misspelled-variable"]
+    assert found == [(Severity.WARNING, f"did you mean `{meant}`?")] * bool(meant)
+
+
+def test_a_list_of_another_script_that_is_cut_off_its_launch_is_run_as_a_command(tmp_path: Path) -> None:
+    (tmp_path / "model.sh").write_text("MODEL_ARGS=(--num-layers 2)\nRUN=(srun)\n")
+    script = f"source $(dirname $0)/model.sh\n{LAUNCH}\n  ${{MODEL_ARGS[@]}} \\\n  --bf16\n${{RUN[@]}} {LAUNCH}\n"
+    assert slips_of(tmp_path, script) == [("option-run-as-command", 3)]
+
+
 def test_a_variable_that_job_systems_set_is_none_of_the_script(tmp_path: Path) -> None:
     path = tmp_path / "train.sh"
     path.write_text(f"WORLDSIZE=8\n{LAUNCH} --data-path $WORLDSIZE --load $WORLD_SIZE\n")

@@ -17,6 +17,7 @@ from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.misplaced_words import misplaced_word
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
 from tvlint.readers.megatron.unknown_options import OF_MEGATRON, distance, unknown_options, unknown_short_options
+from tvlint.readers.shell.near_names import are_swapped
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 from tvlint.readers.sources.scalar_values import typed
 
@@ -194,8 +195,9 @@ def is_misspelt(value: str, choice: str) -> bool:
 
 
 def _same_letters(value: str, choice: str) -> bool:
-    """Return whether two words differ in case, joints and letters that are doubled alone."""
-    return DOUBLED.sub(r"\1", letters(value)) == DOUBLED.sub(r"\1", letters(choice))
+    """Return whether two words differ in case, joints, letters that are doubled, or two that are swapped, alone."""
+    both = letters(value), letters(choice)
+    return DOUBLED.sub(r"\1", both[0]) == DOUBLED.sub(r"\1", both[1]) or are_swapped(*both)
 
 
 def letters(value: str) -> str:

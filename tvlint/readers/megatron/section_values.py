@@ -21,6 +21,8 @@ SWAPPED = {
     word[:at] + word[at + 1] + word[at] + word[at + 2 :]: word for word in ("true", "false") for at in range(len(word) - 1)
 }
 """Truth values with two letters swapped, which are no words: a program takes each for a text, and so for true."""
+COUNTED = Pattern(r"(?:\w+_)?(?:batch|parallel)_size(?:_per_\w+)?|n_gpus_per_node|nnodes|num_nodes")
+"""Names of sections' settings that count something, whoever reads them."""
 LONGEST_PATH = 200
 """So long may be a name with the names of all sections that it stands in, as those of verl are."""
 FURTHER = "override_"
@@ -35,21 +37,21 @@ def mistaken_values(configuration: Configuration) -> Iterator[Finding]:
     """
     if parses_like_megatron(configuration.framework):
         return
-    for setting in (*configuration.settings.values(), *configuration.beside.values()):
+    settings = [(each, option_of(each.name)) for each in configuration.settings.values()]
+    for setting, known in (*settings, *((each, None) for each in configuration.beside.values())):
+        if setting.location.path != configuration.path:
+            continue
         meant = SWAPPED.get(setting.value.lower(), "") if isinstance(setting.value, str) else ""
-        if meant and setting.location.path == configuration.path:
+        if meant:
             message = f"`{_end_of(setting.written)}` is the text `{setting.value}`, which is no truth value"
             fix = Fix(f"write `{meant}`", (Edit(setting.location, meant),))
             yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{meant}`?", fixes=(fix,))
-    for setting in configuration.settings.values():
-        known = option_of(setting.name)
-        if known is None or setting.location.path != configuration.path:
-            continue
-        if near := _choice_near(known, setting):
+        is_size = known is not None and known.flags[0] in SIZES
+        if known is not None and (near := _choice_near(known, setting)):
             message = f"`{_end_of(setting.written)}` does not take `{str(setting.value)[:LONGEST]}`"
             fix = Fix(f"write `{near}`", (Edit(setting.location, near),))
             yield Finding(CHOICE, Severity.WARNING, message, setting.location, f"did you mean `{near}`?", fixes=(fix,))
-        elif known.flags[0] in SIZES and not _may_be_whole(setting.value):
+        elif (is_size or COUNTED.fullmatch(setting.name)) and not _may_be_whole(setting.value):
             message = f"`{_end_of(setting.written)}` takes an integer, not `{str(setting.value)[:LONGEST]}`"
             yield Finding("option-value-not-a-number", Severity.WARNING, message, setting.location, "write an integer")
 

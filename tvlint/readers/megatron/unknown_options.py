@@ -60,7 +60,7 @@ FILLER = frozenset({"model", "size", "degree", "use", "enable"})
 """Words that an option is often remembered with or without."""
 SURELY_LONG = 8
 """A longer name that Megatron has with two hyphens is, with one, no short option of any program."""
-SHORTEST = 10
+SHORTEST = 8
 """No shorter option is taken for another one."""
 STEM = 4
 """Letters by which a word is known: `embedding` and `embeddings`, `grad` and `gradient`."""

@@ -93,11 +93,13 @@ def _cut_off(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding]
 
 
 def _is_lost(name: bytes | None, evaluation: Evaluation) -> bool:
-    """Return whether a line begins with an option, where it begins with a variable that is set once."""
+    """Return whether a line begins with an option, where it begins with a variable that is set once, here or in a script that
+    is read in.
+    """
     if name is None:
         return True
     value = evaluation.variables.get(name.decode())
-    if value is None or len(re.findall(rb"\b" + name + rb"=", evaluation.source.data)) != 1:
+    if value is None or len(re.findall(rb"\b" + name + rb"=", evaluation.source.data)) > 1:
         return False
     if isinstance(value, Array):
         return bool(value.items) and _is_option(value.items[0])

@@ -11,7 +11,7 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.command_tree import CommandTree
 from tvlint.readers.shell.evaluate import Evaluation
-from tvlint.readers.shell.near_names import are_swapped, by_slips, is_a_letter_off, is_a_word_misspelled, near
+from tvlint.readers.shell.near_names import are_swapped, begin_alike, by_slips, is_a_letter_off, is_a_word_misspelled, near
 from tvlint.readers.shell.values import Array, Fork, Item, Source, Value, Word, leading_text, location_of, span_of_bytes
 from tvlint.readers.shell.words import split_value
 
@@ -37,6 +37,8 @@ INDIRECT = Pattern(
     re.MULTILINE,
 )
 """What reads variables that it does not name, and what exports all that follow."""
+SETS_ANY = Pattern(rb"\b(?:export|declare|local|readonly|typeset)[ \t]+(?:-\w+[ \t]+)*[\"']?\$")
+"""What sets variables that it does not name (`export "$KEY"="$VALUE"`)."""
 SURELY_NAMED = 8
 """Of so many letters, a name is no other one's that differs by a letter."""
 OF_SHELL = frozenset(("HOSTNAME", "HOSTTYPE", "OSTYPE", "LOGNAME", "USERNAME", "OLDPWD"))
@@ -67,7 +69,7 @@ def variable_slips(evaluation: Evaluation, commands: CommandTree, starts_some: b
     yield from _defaults(evaluation, commands)
     unread = dict(_unread(evaluation)) if starts_some else {}
     lost = dict(islice(_options_of(evaluation, unread), MOST_LISTS))
-    misspelled = () if evaluation.unresolved_sources else tuple(_misspelled(evaluation, commands, lost, unread))
+    misspelled = () if SETS_ANY.search(source.data) else tuple(_misspelled(evaluation, commands, lost, unread))
     yield from (finding for _, finding in misspelled)
     given = frozenset(_flags(word for command in evaluation.commands for word in command.words))
     meant = {name for name, _ in misspelled}
@@ -205,7 +207,8 @@ def _misspelled(
     """Yield what was meant and a finding for each variable that is named nowhere but where it is read, and is a variable of the
     script but for two letters that are swapped, or but for a letter: one of the `lost` ones, or of those with a long name in
     small letters, which no environment has, or, where a word of it is misspelled, of the `unread` ones. Where the script
-    reads what is set as well, the environment might have the other, and the finding is a warning.
+    reads what is set as well, the environment might have the other, and where it reads in another script that is not there,
+    that one: the finding is a warning.
     """
     source = evaluation.source
     set_names = {"".join(sorted(name)): name for name in evaluation.variables}
@@ -217,13 +220,14 @@ def _misspelled(
             unset.setdefault(name, []).append(match)
     known = by_slips(evaluation.variables) if unset else {}
     meant: dict[str, str] = {}
-    unsure = set[str]()
+    unsure = set[str](unset if evaluation.unresolved_sources else ())
     for name in unset:
         swapped = set_names.get("".join(sorted(name)), "")
         found = swapped if are_swapped(name, swapped) else ""
         found = found or next((each for each in near(name, known) if _is_meant(name, each, near_names, unread)), "")
         if not found and len(name) >= LONG_ENOUGH and name not in OF_JOBS:
-            found = next((each for each in near(name, known) if is_a_word_misspelled(name, each)), "")
+            alike = (each for each in near(name, known) if is_a_word_misspelled(name, each) and begin_alike(name, each))
+            found = next(alike, "")
             unsure.add(name)
         if found:
             meant[name] = found

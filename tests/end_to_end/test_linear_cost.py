@@ -79,6 +79,14 @@ RECIPE = (
 )
 
 
+def used_again(size: int) -> str:
+    """Return a plan whose ranks add up parts of the gradients of all uses of one weight."""
+    forth = "".join(f"  x{i + 1} = linear(x{i or ''}, w)\n" for i in range(size))
+    back = "".join(f"  d{i}, grad(w) = backward x{i + 1} (d{i + 1})\n" for i in reversed(range(size)))
+    given = f"weight w f32[8,8]\ninput x f32[8,8] dp:S(0)\ninput d{size} f32[8,8] dp:S(0)\n"
+    return f"mesh dp=2\n{given}program\n{forth}{back}  reduce-gradients w over dp\n  update w\n"
+
+
 def unreduced(size: int) -> str:
     """Return a plan whose ranks have programs of their own and step a weight with parts of its gradient."""
     step = "  l#N: f32[] = sum(h#N)\n  l = all-reduce(l#N) over dp\n  d#N = backward l#N (grad(l))\n"
@@ -131,6 +139,7 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
         lambda n: f"mesh dp={n}\ninput x f32[4]\n" + each("program dp=#N\n  y = gelu(x)\n  z = all-reduce(y) over dp\n")(n),
     ),
     "programs of ranks that step parts of a gradient": ("a.plan", 40, unreduced),
+    "uses of one weight": ("a.plan", 80, used_again),
     "messages out of order": (
         "a.plan",
         20,

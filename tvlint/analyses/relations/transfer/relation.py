@@ -12,6 +12,7 @@ What is put together in another way than by adding, a maximum or attention over 
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy
@@ -98,6 +99,24 @@ class Joined(NamedTuple):
     adds: bool
 
 
+class _Running(NamedTuple):
+    """What the leaves of a sum that is added to are contributions of, and in which ranges and how often."""
+
+    bases: set[int]
+    groups: set[frozenset[tuple[Coefficient, frozenset[Pending]]]]
+
+
+def _groups(leaves: Iterable[Leaf]) -> set[frozenset[tuple[Coefficient, frozenset[Pending]]]]:
+    parts: dict[int, set[tuple[Coefficient, frozenset[Pending]]]] = {}
+    for leaf in leaves:
+        parts.setdefault(leaf.token, set()).add((leaf.coefficient, leaf.pending))
+    return set(map(frozenset, parts.values()))
+
+
+def _order(leaf: Leaf) -> tuple[int, Coefficient, list[Pending]]:
+    return leaf.token, leaf.coefficient, sorted(leaf.pending)
+
+
 class Values:
     """The table of relations over one table of terms."""
 
@@ -108,6 +127,8 @@ class Values:
         self._addends: dict[tuple[int, Value], tuple[Value, ...]] = {}
         self._joint: dict[int, frozenset[int]] = {}
         self._extents: dict[tuple[Any, ...], int] = {}
+        self._running: dict[Value, _Running] = {}
+        self._extended: dict[tuple[int, Value, Value], Value] = {}
 
     def copied(self) -> Values | None:
         """Return tables of the same relations, over a copy of the terms; None where a relation makes others in these tables."""
@@ -115,7 +136,7 @@ class Values:
             return None
         made = copy(self)
         vars(made).update((name, copy(held)) for name, held in vars(self).items() if isinstance(held, dict))
-        made.terms = self.terms.copied()
+        made.terms, made._running = self.terms.copied(), {}
         return made
 
     def clean(self, term: int, box: Box) -> Value:
@@ -216,7 +237,7 @@ class Values:
         normal = [
             Leaf(self.joint(tokens), coefficient, pending) for alike, tokens in merged.items() for coefficient, pending in alike
         ]
-        normal.sort(key=lambda leaf: (leaf.token, leaf.coefficient, sorted(leaf.pending)))
+        normal.sort(key=_order)
         return self._intern(term, box, 1, tuple(normal))
 
     def joint(self, tokens: Iterable[int]) -> int:
@@ -396,13 +417,46 @@ class Values:
             return self.clean(term, box)
         if len(set(self.terms.operands[term])) != len(self.terms.operands[term]):
             return self._repeated_sum(of, values)
+        added = self._with_addend(of, term, values) if len(values) == 2 and values[0].leaves else None
+        if added is not None:
+            return added
         seen: set[int] = set()
         for value in values:
-            bases = {base for leaf in self._summand(value, of) for base in self._joint.get(leaf.token, (leaf.token,))}
+            bases = self._bases(self._summand(value, of))
             if seen & bases:
                 raise AmbiguousSumError
             seen |= bases
-        return self.of_leaves(term, box, (leaf for value in values for leaf in self._summand(value, of)))
+        total = self.of_leaves(term, box, (leaf for value in values for leaf in self._summand(value, of)))
+        if total.leaves and len(values) == 2:
+            self._running.pop(values[0], None)
+            self._running[total] = _Running(self._bases(total.leaves), _groups(total.leaves))
+        return total
+
+    def _bases(self, leaves: Iterable[Leaf]) -> set[int]:
+        return {base for leaf in leaves for base in self._joint.get(leaf.token, (leaf.token,))}
+
+    def _with_addend(self, of: int, term: int, values: Sequence[Value]) -> Value | None:
+        """Return a sum to which one more contribution is added, of which the sum has none in the same ranges: its leaves are
+        those of both. None where that is not so, or where the sum is none that has just been added to.
+        """
+        total, value = values
+        known = self._extended.get((term, total, value))
+        running = self._running.get(total) if known is None else None
+        if known is not None or running is None:
+            return known
+        more = self._summand(value, of)
+        bases, groups = self._bases(more), _groups(more)
+        if not running.bases.isdisjoint(bases) or not running.groups.isdisjoint(groups):
+            return None
+        leaves = list(total.leaves)
+        for leaf in more:
+            insort(leaves, leaf, key=_order)
+        del self._running[total]
+        running.bases.update(bases)
+        running.groups.update(groups)
+        made = self._extended[term, total, value] = self._intern(term, total.box, 1, tuple(leaves))
+        self._running[made] = running
+        return made
 
     def _repeated_sum(self, of: int, values: Sequence[Value]) -> Value | None:
         """Return a sum with a summand that occurs more than once: the multiplicities are in the coefficients of the leaves."""

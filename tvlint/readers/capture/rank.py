@@ -32,6 +32,7 @@ from tvlint.readers.capture.reducers import Reduced, Reducer, reducers_of
 from tvlint.readers.capture.rewriting.backward_order import with_one_backward_order
 from tvlint.readers.capture.rewriting.chosen_rows import with_all_rows
 from tvlint.readers.capture.rewriting.equal_runs import with_equal_runs
+from tvlint.readers.capture.rewriting.exchanged_places import with_exchanged_places
 from tvlint.readers.capture.rewriting.expansions import without_expansions
 from tvlint.readers.capture.rewriting.regather import with_dimensions
 from tvlint.readers.capture.rewriting.scaled_sums import with_scaled_addends
@@ -87,7 +88,7 @@ def prepare(tape: Tape, lifted: Lifted, tokens: tuple[tuple[int, int], ...] = ()
     `tokens` are the dimensions along which the single-device program counts the tokens of experts.
     """
     lifted = _with_rows_of_experts(lifted, tokens)
-    lifted = with_dimensions(without_expansions(without_dead(lifted)))
+    lifted = with_exchanged_places(with_dimensions(without_expansions(without_dead(lifted))))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(with_scaled_addends(lifted))))
     reduced = reducers_of(lifted)
     gradients: dict[str, tuple[str, Array | None]] = {

@@ -241,7 +241,7 @@ def test_a_variable_that_the_environment_might_have_is_a_warning(tmp_path: Path)
     [
         ("source ./not_there.sh\nDATA_HOME=/d\n{} --data-path $DATA_HMOE --load $DATA_HOME", "DATA_HOME"),
         ("source ./not_there.sh\nDATA_ARGS='--data-path /d'\n{} $DAT_ARGS", "DATA_ARGS"),
-        ("source ./not_there.sh\nUSE_MCORE=1\n{} --data-path $USE_MCORE --load $USE_CORE", ""),
+        ("source ./not_there.sh\nUSE_MCORE=1\n{} --data-path $USE_MCORE --load $WORLD_SIZE", ""),
         ('export "$KEY"="$VALUE"\nDATA_HOME=/d\n{} --data-path $DATA_HMOE --load $DATA_HOME', ""),
         ('declare -g "$1"=/d\nDATA_HOME=/d\n{} --data-path $DATA_HMOE', ""),
     ],

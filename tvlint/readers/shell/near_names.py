@@ -60,8 +60,3 @@ def is_a_word_misspelled(name: str, meant: str) -> bool:
         return False
     short, long = sorted(differ[0], key=len)
     return len(short) >= SHORTEST_WORD and f"{short}s".casefold() != long.casefold()
-
-
-def begin_alike(name: str, meant: str) -> bool:
-    """Return whether the words of both names have the same first letters: `CORE` and `MCORE` are two words."""
-    return all(one[:1] == other[:1] for one, other in zip(name.split("_"), meant.split("_"), strict=False))

@@ -11,7 +11,7 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.shell.command_tree import CommandTree
 from tvlint.readers.shell.evaluate import Evaluation
-from tvlint.readers.shell.near_names import are_swapped, begin_alike, by_slips, is_a_letter_off, is_a_word_misspelled, near
+from tvlint.readers.shell.near_names import are_swapped, by_slips, is_a_letter_off, is_a_word_misspelled, near
 from tvlint.readers.shell.values import Array, Fork, Item, Source, Value, Word, leading_text, location_of, span_of_bytes
 from tvlint.readers.shell.words import split_value
 
@@ -226,8 +226,7 @@ def _misspelled(
         found = swapped if are_swapped(name, swapped) else ""
         found = found or next((each for each in near(name, known) if _is_meant(name, each, near_names, unread)), "")
         if not found and len(name) >= LONG_ENOUGH and name not in OF_JOBS:
-            alike = (each for each in near(name, known) if is_a_word_misspelled(name, each) and begin_alike(name, each))
-            found = next(alike, "")
+            found = next((each for each in near(name, known) if is_a_word_misspelled(name, each)), "")
             unsure.add(name)
         if found:
             meant[name] = found

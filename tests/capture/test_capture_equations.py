@@ -910,6 +910,23 @@ def test_rows_are_taken_along_any_dimensions(shape: tuple[int, ...], indices: tu
     assert any(isinstance(node, GradientOf) for node in lifted) == (way == "gradient")
 
 
+@pytest.mark.parametrize("op", ["logical_and", "logical_or", "bitwise_and", "__or__"])
+@pytest.mark.parametrize(
+    ("shape", "flag"), [((3, 4), True), ((3, 4), False), ((2, 3, 4), True), ((2, 1, 1), False), ((), True)]
+)
+def test_one_flag_throughout_leaves_others_or_is_combined_with_them(op: str, shape: tuple[int, ...], flag: bool) -> None:
+    bench, both = Bench(), np.logical_and if "and" in op else np.logical_or
+    maker = "ones" if flag else "zeros"
+    flags = Ref(bench.apply(maker, {"size": shape}, np.full(shape, flag)))
+    bench.program.types[flags.name] = Type(shape, "bool")
+    wanted = both(np.full(shape, flag), MASK)
+    result = bench.apply(op, {"self": flags, "other": MASK}, wanted)
+    bench.program.types[result] = Type(wanted.shape, "bool")
+    assert np.array_equal(bench.run(result), wanted)
+    ops = [node.op for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call)]
+    assert any(op.startswith("torch.logical") for op in ops) == (flag != ("and" in op))
+
+
 def counted(bench: Bench, number: int, *shape: int) -> Ref:
     name = bench.apply("arange", {"end": number}, np.arange(number))
     return Ref(bench.apply("view", {"self": Ref(name), "size": shape}, np.zeros(shape)))

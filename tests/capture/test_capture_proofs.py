@@ -135,6 +135,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("preferred_texts", "preferred_texts_reference", "dp 2", "1"),
         ("pairs_of_fields", "pairs_of_fields_reference", "dp 2", "1"),
         ("soft_experts", "soft_experts_reference", "dp 2", "1"),
+        ("sequence_parts", "sequence_parts_reference", "cp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:

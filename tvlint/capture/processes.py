@@ -166,6 +166,7 @@ def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -
         flexible_attention,
         megatron,
         pipelining,
+        sequence_parts,
     )
     from tvlint.capture import megatron_training as training
     from tvlint.capture.imports import change_when_imported
@@ -189,7 +190,7 @@ def _record(launch: Launch, rank: int, folder: str, replaced: dict[str, None]) -
         keep = install(replaced.setdefault)
         of_training = training.changes(step, launch, replaced.setdefault, reduced.setdefault)
         of_torch = {**distributed_draws.changes(replaced.setdefault), **flexible_attention.changes(replaced.setdefault)}
-        of_torch |= collective_gradients.changes(replaced.setdefault)
+        of_torch |= {**collective_gradients.changes(replaced.setdefault), **sequence_parts.changes(replaced.setdefault)}
         of_torch |= flat_weights.changes(step.before, step.aside, keep.device)
         of_frameworks = {**pipelining.changes(step), **deepspeed.changes(step)}
         change_when_imported({**megatron.changes(step, replaced.setdefault), **of_training, **of_frameworks, **of_torch})

@@ -62,15 +62,32 @@ def _filled_nowhere(lifting: Lifting, node: Apply) -> bool:
 
 def _always_chosen(lifting: Lifting, node: Apply) -> bool:
     number, one, other = lifting.number(given(node, "condition")), given(node, "self"), given(node, "other")
-    chosen = one if number else other
-    name, made = lifting.value(chosen), lifting.program.types[node.outputs[0]]
-    if number is None or name is None or lifting.dtype(name) != made.dtype:
+    return number is not None and _widened(lifting, node, one if number else other)
+
+
+def _widened(lifting: Lifting, node: Apply, operand: Argument) -> bool:
+    """Lift what gives an operand of the result's dtype, repeated to its shape."""
+    name, made = lifting.value(operand), lifting.program.types[node.outputs[0]]
+    if name is None or lifting.dtype(name) != made.dtype:
         return False
     if lifting.shape(name) == made.shape:
-        return lifting.equate(node.outputs[0], chosen)
+        return lifting.equate(node.outputs[0], operand)
     wide = (*(1 for _ in range(len(made.shape) - len(lifting.shape(name)))), *lifting.shape(name))
-    viewed = lifting.temporary(node, "torch.Tensor.view", (chosen, wide), wide)
+    viewed = lifting.temporary(node, "torch.Tensor.view", (operand, wide), wide)
     return lifting.call(node, "torch.Tensor.expand", (viewed,), size=made.shape)
+
+
+def _neutral(number: float) -> Callable[[Lifting, Apply], bool]:
+    """Lift what combines flags with one flag that changes none."""
+
+    def lift(lifting: Lifting, node: Apply) -> bool:
+        one, other = _two(node)
+        changed = [each for each, beside in ((one, other), (other, one)) if lifting.number(beside) == number]
+        names = [lifting.value(each) for each in (one, other)]
+        are_flags = all(name is not None and lifting.dtype(name) == "bool" for name in names)
+        return bool(changed) and are_flags and _widened(lifting, node, changed[0])
+
+    return lift
 
 
 def _two(node: Apply) -> tuple[Argument, Argument]:
@@ -292,6 +309,11 @@ EQUATIONS = (
     *(
         Equation(name, f"{name} of numbers throughout is a number throughout", _calculated(name))
         for name in (*_ARITHMETIC, "reciprocal")
+    ),
+    *(
+        Equation(name, f"{name} of flags and one that changes none gives the flags", _neutral(float(op == "torch.logical_and")))
+        for name, op in (*_BINARY.items(), *OF_FLAGS.items())
+        if op in ("torch.logical_and", "torch.logical_or")
     ),
     *(Equation(name, f"{name}(x) is {op}(x)", _unary(op)) for name, op in _UNARY.items()),
     *(Equation(name, f"{name}(a, b) is {op}(a, b)", _binary(op)) for name, op in _BINARY.items()),

@@ -871,13 +871,57 @@ def test_what_is_kept_by_the_flags_of_a_product_is_the_gradient_of_that(kept: st
     np.testing.assert_allclose(bench.run(gradient), Y * factors[factor][1])
 
 
-def test_rows_at_places_are_taken_and_added_to() -> None:
-    places, bench = np.array([2, 0, 2, 1]), Bench()
+@pytest.mark.parametrize(("flags", "filled", "is_gradient"), [("mask", 0, True), ("other", 0, False), ("mask", 1, False)])
+def test_what_is_kept_where_a_choice_kept_it_is_the_gradient_of_that(flags: str, filled: float, is_gradient: bool) -> None:
+    bench = Bench()
+    known = {"mask": (bench.give("mask", MASK), MASK), "other": (bench.give("mask", OTHER), OTHER)}
+    chosen = {"condition": known["mask"][0], "self": X, "other": 3.0}
+    bench.program.operations[5] = bench.apply("where", chosen, np.where(MASK, X, 3.0))
+    kept = {"condition": known[flags][0], "self": Y, "other": filled}
+    gradient = bench.apply("where", kept, Y, Mark("backward", 0, of=5))
+    assert isinstance(lift(bench.program, EQUATIONS).nodes[-1], GradientOf if is_gradient else Call)
+    np.testing.assert_allclose(bench.run(gradient), np.where(known[flags][1], Y, filled))
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2], ids=["none", "mean", "sum"])
+@pytest.mark.parametrize("names", [("pos_weight",), ("weight",), ("weight", "pos_weight")], ids=" and ".join)
+def test_chances_that_count_more_are_written_out(names: tuple[str, ...], reduction: int) -> None:
+    counts = {"weight": np.array([0.5, 1.5, 2.0, 1.0]), "pos_weight": np.array([[3.0], [1.0], [0.25]])}
+    scores, counted = np.log(Y / (2 - Y)), {name: counts[name] for name in names}
+    given = {"self": scores, "target": CHANCES, **dict.fromkeys(counts), **counted, "reduction": reduction}
+    sure, positive = -np.log1p(np.exp(-scores)), counted.get("pos_weight", 1.0)
+    each = (1 - CHANCES) * scores - (1 + (positive - 1) * CHANCES) * sure
+    wanted = (each, (each * counted.get("weight", 1.0)).mean(), (each * counted.get("weight", 1.0)).sum())[reduction]
+    wanted = wanted * counted.get("weight", 1.0) if reduction == 0 else wanted
+    bench = Bench()
+    np.testing.assert_allclose(bench.run(bench.apply("binary_cross_entropy_with_logits", given, np.asarray(wanted))), wanted)
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["that weight", "another weight"])
+def test_the_gradient_of_a_likelihood_is_given_the_weights_of_its_classes(other: bool) -> None:
+    bench = Bench()
+    classes = A.shape[1]
+    weights = [bench.give("weight", np.arange(1.0, classes + 1) * scale) for scale in (1, 2)]
+    given = {
+        "self": bench.give("self", A), "target": bench.give("target", np.array([0, 2, 1])), "weight": weights[0],
+        "reduction": 1, "ignore_index": -100,
+    }  # fmt: skip
+    made = tuple(bench.program.fresh(Type((), "float64")) for _ in range(2))
+    bench.program.nodes.append(Apply("aten.nll_loss_forward.default", given, made, MARK))
+    kernel = {"grad_output": Ref(made[0]), **given, "weight": weights[other], "total_weight": Ref(made[1])}
+    gradient = bench.apply("nll_loss_backward", kernel, A, Mark("backward", 0))
+    bench.program.roots.append(RootValue(gradient, "x", Mark()))
+    assert bool(lift(bench.program, EQUATIONS).unlifted) == other
+
+
+@pytest.mark.parametrize("places", [np.array([2, 0, 2, 1]), np.array([[2, 0], [2, 1]])], ids=["in a row", "in two dimensions"])
+def test_rows_at_places_are_taken_and_added_to(places: Array) -> None:
+    bench = Bench()
     rows = bench.apply("index", {"self": X, "indices": (places,)}, X[places])
     np.testing.assert_allclose(bench.run(rows), X[places])
-    bench, wanted = Bench(), X.copy()
-    np.add.at(wanted, places, A4)
-    added = bench.apply("index_put", {"self": X, "indices": (places,), "values": A4, "accumulate": True}, X)
+    bench, wanted, more = Bench(), X.copy(), A4.reshape(*places.shape, -1)
+    np.add.at(wanted, places, more)
+    added = bench.apply("index_put", {"self": X, "indices": (places,), "values": more, "accumulate": True}, X)
     np.testing.assert_allclose(bench.run(added), wanted)
 
 
@@ -1008,6 +1052,48 @@ def test_parts_of_a_gather_that_are_cut_again_are_those_of_one_along_the_cut() -
     assert program.shape(gather.outputs[0]) == (3, 8)
     wanted = [cut(gather.outputs[0], 1, 4 * rank, 4, half) for rank, half in enumerate(halves)]
     assert cuts == [*wanted, *nodes[3:]]
+
+
+@pytest.mark.parametrize("viewed", [(2, 3, 1, 4), (2, 1, 3, 4), (1, 2, 3, 4), (2, 3, 4, 1), (2, 3, 2, 2), (6, 4)], ids=str)
+def test_parts_that_are_sent_are_those_of_a_dimension_that_counts_them(viewed: tuple[int, ...]) -> None:
+    """Each of two ranks is sent one of two parts of the last dimension, in another shape: one head of two."""
+    program, numbers = Program(0), np.arange(48.0).reshape(2, 3, 8)
+    value = program.fresh(Type((2, 3, 8), "float32"))
+    parts = [program.fresh(Type((2, 3, 4), "float32")) for _ in range(2)]
+    turned = [program.fresh(Type(viewed, "float32")) for _ in range(2)]
+    both = (2 * viewed[0], *viewed[1:])
+    sent, received = (program.fresh(Type(both, "float32")) for _ in range(2))
+    halves = [program.fresh(Type(viewed, "float32")) for _ in range(2)]
+    joined = program.fresh(Type((*viewed[:-1], 2 * viewed[-1]), "float32"))
+
+    def cut(source: str, dim: int, start: int, length: int, result: str) -> Call:
+        return Call("torch.narrow", (Ref(source), Literal(dim), Literal(start), Literal(length)), {}, (result,), MARK)
+
+    nodes: list[LiftedNode] = [cut(value, 2, 4 * place, 4, part) for place, part in enumerate(parts)]
+    shape = Literal(viewed)
+    nodes += [
+        Call("torch.Tensor.view", (Ref(part), shape), {}, (turn,), MARK) for part, turn in zip(parts, turned, strict=True)
+    ]
+    nodes.append(Call("torch.cat", tuple(map(Ref, turned)), {"dim": 0}, (sent,), MARK))
+    nodes.append(Exchange("all-to-all", (sent,), (received,), (0, 1), MARK, dim=0))
+    nodes += [cut(received, 0, viewed[0] * place, viewed[0], half) for place, half in enumerate(halves)]
+    nodes.append(Call("torch.cat", tuple(map(Ref, halves)), {"dim": len(viewed) - 1}, (joined,), MARK))
+    changed = with_dimensions(Lifted(program, nodes=nodes)).nodes
+    (exchange,) = (node for node in changed if isinstance(node, Exchange))
+    assert (exchange.outputs, exchange.joined) == ((joined,), len(viewed) - 1)
+    values = {value: numbers}
+    for node in changed[: changed.index(exchange)]:
+        assert isinstance(node, Call)
+        names = [each.name for each in node.inputs if isinstance(each, Ref)]
+        inputs = tuple(each if isinstance(each, Literal) else each.name for each in node.inputs)
+        if not {*names} <= values.keys():
+            continue
+        shapes = [program.shape(name) for name in node.outputs]
+        operator = Compute(node.op, inputs, node.outputs, node.attributes)
+        values.update(zip(node.outputs, forward(operator, [values[name] for name in names], shapes), strict=True))
+    assert exchange.dim is not None
+    for place, part in enumerate(np.split(values[exchange.inputs[0]], 2, exchange.dim)):
+        np.testing.assert_array_equal(part, numbers[:, :, 4 * place : 4 * place + 4].reshape(viewed))
 
 
 @pytest.mark.parametrize(("numbers", "is_count"), [([1.0, 0.0, 1.0], True), ([1.0, 0.5, 1.0], False), (None, False)])

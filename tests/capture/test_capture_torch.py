@@ -122,7 +122,11 @@ FAULTS = {
         "model.clip_grad_norm_(0.5)",
         "model.clip_grad_norm_(0.3)",
     ),
-    "gradients of parts of the sequence that are not added": ("sequence_parts.py", "        fully_shard(model, mesh=mesh)\n", ""),
+    "gradients of parts of the sequence that are not added": (
+        "sequence_parts.py",
+        "        fully_shard(model, mesh=mesh)\n",
+        "",
+    ),
     "pairs that each rank counts from the first": ("contrastive.py", "torch.arange(size) + RANK * size", "torch.arange(size)"),
     "what other ranks have taken without its gradient": ("contrastive.py", ".nn.all_gather(x)", ".nn.all_gather(x.detach())"),
     "positions that turn the other way": ("complex_positions.py", "pairs * positions[", "pairs * positions.conj()["),

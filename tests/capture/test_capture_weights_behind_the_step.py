@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from capture.test_capture_proofs import Line, lines_of, path_of, proof, written
 
-from tvlint.findings import Outcome, Problem
+from tvlint.findings import Outcome, Problem, Reason, Verdict
+from tvlint.ir.location import Location
 from tvlint.readers.capture.reader import Recorded
-from tvlint.run.proof.captures import different_weights, differently_clipped, read_captures
+from tvlint.run.proof import captures
+from tvlint.run.proof.captures import Replayed, different_weights, differently_clipped, read_captures
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
 
@@ -100,6 +102,27 @@ def test_gradients_that_one_program_alone_clips_are_different() -> None:
     parallel, reference = pair()
     assert differently_clipped(clipped(parallel, {0: 0.5, 1: 0.5}), reference)[0]
     assert differently_clipped(parallel, clipped(reference, {0: 0.5}))[0]
+
+
+def times(recorded: Recorded, by: float) -> Recorded:
+    """Return a capture of a program that multiplies its gradients by operators of its own."""
+    gradients = {key: None if own is None else own * by for key, own in recorded.gradients.items()}
+    return replace(recorded, gradients=gradients)
+
+
+@pytest.mark.parametrize(("by", "outcome"), [(0.5, Outcome.UNKNOWN), (0.4, Outcome.REFUTED)])
+def test_gradients_that_one_program_clips_by_operators_are_compared_behind_it(
+    by: float, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan of the one has the clipping and that of the other has not, so that they are not the same, and none is proved."""
+    parallel, reference = pair()
+    other = Reason("other-numbers", True, "another gradient in 3 runs", Location("parallel"))
+    verdict = Verdict("reference", "parallel", Outcome.REFUTED, reasons=(other,))
+    monkeypatch.setattr(captures, "replayed", lambda _: Replayed(1, 0.0))
+    found = captures.judged(verdict, times(parallel, by), clipped(reference, {0: 0.5}))
+    assert found.outcome is outcome
+    names = [reason.name for reason in found.reasons]
+    assert names[0] == ("clipped-gradient-not-compared" if outcome is Outcome.UNKNOWN else "other-recorded-gradient")
 
 
 def test_what_was_not_recorded_is_not_compared() -> None:

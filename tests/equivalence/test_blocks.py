@@ -62,6 +62,26 @@ IDIOMS = {
             ("y = linear(x, w)\ne0", "y0 = linear(x, w)\ny = mul(y0, 1.1)\ne0"),
         ),
     ),
+    "log-sum-exps from the greatest of them": Idiom(
+        CLASSES.format(tp="") + "e = logsumexp(y, dim=-1)\nz = tanh(e)\nl: f32[] = mean(z)\n",
+        "mesh tp=3\n" + CLASSES.format(tp=" tp:S(0)") + "a = logsumexp(y, dim=-1)\n"
+        "c = identity(a) || none\nm = all-reduce max(c) over tp || none\nd = sub(a, m)\np = exp(d)\ns = all-reduce(p) over tp\n"
+        "g = log(s)\ne = add(g, m)\nz = tanh(e)\nl: f32[] = mean(z)\n",
+        (
+            ("e = add(g, m)", "e = sub(g, m)"),
+            ("e = add(g, m)", "e = add(g, a)"),
+            ("d = sub(a, m)", "d = add(a, m)"),
+            ("d = sub(a, m)", "d = sub(m, a)"),
+            ("e = add(g, m)", "e = identity(g)"),
+            ("d = sub(a, m)", "c2 = mul(m, 0.5) || none\nd = sub(a, c2)"),
+            ("s = all-reduce(p) over tp", "s = identity(p)"),
+            ("s = all-reduce(p) over tp", "s = all-reduce avg(p) over tp"),
+            ("g = log(s)", "g = sqrt(s)"),
+            ("a = logsumexp(y, dim=-1)", "y2 = mul(y, 2)\na = logsumexp(y2, dim=-1)"),
+            ("s = all-reduce(p) over tp", "s = all-reduce max(p) over tp"),
+            ("e = add(g, m)", "e = add(g, c)"),
+        ),
+    ),
     "means of parts": Idiom(
         MEAN.format(cp="") + "m = mean(a, dim=1)\n" + ROWS,
         "mesh cp=2\n" + MEAN.format(cp=" cp:S(1)") + "m0 = mean(a, dim=1, keepdim=True)\n"

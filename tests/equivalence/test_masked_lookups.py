@@ -204,6 +204,40 @@ def test_scores_that_are_picked_elsewhere_are_refuted(before: str, after: str) -
     assert verdict.outcome is not Outcome.PROVED
 
 
+GRADIENT_OF_VIEW = "grad(p0) = backward p1 (grad(p1))"
+
+
+def test_the_gradient_of_a_view_in_a_masked_lookup_is_a_view() -> None:
+    plan = scores(PARTS).replace(GRADIENT_OF_VIEW, "grad(p0) = view(grad(p1), [3, 1])")
+    verdict = verdict_on(plan, LOSS)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    parallel, reference = plans(plan, LOSS)
+    assert on_numbers_of(parallel, reference) == on_numbers_of(with_stated_ranges(parallel), reference) == Agreement()
+    stated = [own.attributes["start"] for own in operators(with_stated_ranges(parallel)) if "start" in own.attributes]
+    assert stated == [0, 4]
+
+
+OTHER_VIEWS = (
+    "h = neg(grad(p1))\ngrad(p0) = view(h, [3, 1])",
+    "h = mul(grad(p1), 2)\ngrad(p0) = view(h, [3, 1])",
+    "h = flip(grad(p1), [0])\ngrad(p0) = view(h, [3, 1])",
+    "h = view(grad(p1), [3, 1])\ngrad(p0) = mul(h, 2)",
+    "grad(p0) = view(grad(p), [3, 1])",
+    "grad(p0) = view(grad(g), [3, 1])",
+    "grad(p0) = view(g, [3, 1])",
+    "h = view(grad(p1), [3, 1])\ngrad(p0) = add(h, h)",
+    "h = view(grad(p1), [1, 3])\ngrad(p0) = transpose(h, 0, 1)\ngrad(p0) = view(grad(p1), [3, 1])",
+    "grad(p0) = view(grad(p1), [3, 1])\ngrad(p0) = view(grad(p1), [3, 1])",
+)
+
+
+@pytest.mark.parametrize("other", OTHER_VIEWS)
+def test_another_gradient_of_a_view_in_a_masked_lookup_is_not_proved(other: str) -> None:
+    assert GRADIENT_OF_VIEW in scores(PARTS)
+    wrong = scores(PARTS).replace(GRADIENT_OF_VIEW, other)
+    assert verdict_on(wrong, LOSS).outcome is not Outcome.PROVED
+
+
 FAR_ENDS = {
     "a bound that is multiplied": "c = clamp(x, 9, 18) || none\nd: i64[2,3] = sub(c, 9) || none\n"
     "z: i64[2,3] = sub(x, d, alpha=17) || none\nn: bool[2,3] = ge(z, 0) || none\nk = ge(x, 0) || none\n",

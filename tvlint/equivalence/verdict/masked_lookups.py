@@ -30,7 +30,7 @@ from tvlint.ir.operators import Backward, Compute, Literal, Operator, Update, Va
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment
 from tvlint.ops.spec import UnsupportedError
 from tvlint.ops.table import PICK, PICK_IN_RANGE, spec_of
-from tvlint.replay.lookups import MOST, Lookups, OfIndices, factor_of, made_once
+from tvlint.replay.lookups import MOST, Lookups, OfIndices, factor_of, is_view, made_once
 from tvlint.replay.operators import NotReplayedError
 
 _RUNS = (Phase.FORWARD, Phase.BACKWARD)
@@ -262,7 +262,7 @@ def _with(segment: Segment, instead: Mapping[int, Operator | None], gone: set[st
 
 def _change(plan: Plan, found: _Masked, known: _Uses) -> _Change | None:
     """Return what puts the lookup in the place of its operators; None where something could see the difference."""
-    back = [gradient for ran in reversed(found.operators) for gradient in known.gradients[ran.outputs]]
+    back = _back(plan, found, known)
     gradient = _gradient(found, back) if back else None
     places = [known.segment_of(found.operators), *([known.segment_of(back)] if back else [])]
     if (back and gradient is None) or not all(places):
@@ -286,16 +286,41 @@ def _change(plan: Plan, found: _Masked, known: _Uses) -> _Change | None:
     return _Change(instead, frozenset(inner | between), inputs)
 
 
-def _gradient(found: _Masked, back: list[Backward]) -> Backward | None:
+def _back(plan: Plan, found: _Masked, known: _Uses) -> list[Backward | Compute]:
+    """Return what the backward pass makes of the gradient of a masked lookup, from its last operator to its first.
+
+    The gradient of a view may be a view of the gradient, in the shape that the operand of the view has.
+    """
+    back: list[Backward | Compute] = []
+    for ran in reversed(found.operators):
+        gradients: list[Backward | Compute] = [*known.gradients[ran.outputs]]
+        if not gradients and back and is_view(ran):
+            shape = plan.tensors[str(ran.inputs[0])].shape
+            readers = [reader for name in back[-1].outputs if name for reader in known.readers[name]]
+            gradients += [view for view in readers if isinstance(view, Compute) and _gives(plan, view, shape)]
+        back += gradients
+    return back
+
+
+def _gives(plan: Plan, view: Compute, shape: tuple[int, ...]) -> bool:
+    """Return whether an operator is a view of its operand in this shape."""
+    return (
+        is_view(view) and not view.in_place and has_declared_shapes(plan, view) and plan.tensors[view.outputs[0]].shape == shape
+    )
+
+
+def _gradient(found: _Masked, back: list[Backward | Compute]) -> Backward | None:
     """Return the gradient of the lookup in the place of those of its operators, each of the very operator that ran."""
     if len(back) != len(found.operators) or any(stream_of(operator) for operator in back):
         return None
     if not all(_is_gradient_of(operator, ran) for operator, ran in zip(back, reversed(found.operators), strict=True)):
         return None
     for before, after in pairwise(back):
-        if list(filter(None, before.outputs)) != list(after.inputs):
+        if [*filter(None, before.outputs)] != [*(after.inputs if isinstance(after, Backward) else after.tensor_operands)]:
             return None
     first, last = back[0], back[-1]
+    if not isinstance(first, Backward) or not isinstance(last, Backward):
+        return None
     table = str(found.lookup.inputs[0 if found.lookup.op == PICK_IN_RANGE else 1])
     names = last.forward.tensor_operands
     given = dict(zip(names, last.outputs, strict=False))
@@ -305,7 +330,9 @@ def _gradient(found: _Masked, back: list[Backward]) -> Backward | None:
     return replace(last, forward=found.lookup, inputs=first.inputs, outputs=outputs)
 
 
-def _is_gradient_of(backward: Backward, ran: Compute) -> bool:
-    """Return whether a gradient is of an operator that says the same as the one that ran."""
-    said = backward.forward
+def _is_gradient_of(operator: Backward | Compute, ran: Compute) -> bool:
+    """Return whether a gradient is of an operator that says the same as the one that ran; a view is that of a view."""
+    if isinstance(operator, Compute):
+        return is_view(ran)
+    said = operator.forward
     return (said.op, said.inputs, said.outputs, said.attributes) == (ran.op, ran.inputs, ran.outputs, ran.attributes)

@@ -189,6 +189,14 @@ def different_gradients(parallel: Recorded, reference: Recorded) -> dict[str, tu
     return None if left and not found else found
 
 
+def _agree_where_one_clips(parallel: Recorded, reference: Recorded) -> bool:
+    """Return whether one program clips by a function of torch and the other does not, and both optimizers find the same.
+
+    The other may clip by operators of its own: its recorded gradients are those behind them, and those of the one before.
+    """
+    return bool(parallel.clipped) != bool(reference.clipped) and differently_clipped(parallel, reference) == ({}, [])
+
+
 def differently_clipped(parallel: Recorded, reference: Recorded) -> tuple[dict[str, tuple[float, list[int]]], list[str]]:
     """Return the weights whose gradients are not the reference's where the optimizer finds them, if either program clips any.
 
@@ -292,7 +300,7 @@ def judged_without_plan(parallel: Recorded, reference: Recorded, problem: Proble
     defect = parallel.defect or reference.defect
     if defect is not None:
         return _refuted_by_tapes(verdict, defect)
-    found = different_gradients(parallel, reference) or {}
+    found = {} if _agree_where_one_clips(parallel, reference) else different_gradients(parallel, reference) or {}
     different = {weight: (far, ranks) for weight, (far, ranks) in found.items() if far > _MOST_ROUNDED}
     return _refuted(verdict, different, parallel.plan) if different else problem
 
@@ -327,6 +335,7 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
                 return _refuted_for_races(verdict, reason)
             unknown = replace(verdict, outcome=Outcome.UNKNOWN, reasons=(reason, *_open(verdict)))
             different = different_gradients(parallel, reference)
+            different = {} if _agree_where_one_clips(parallel, reference) else different
             if not different and not this_replayed.run and _is_reported(verdict, this_replayed.location):
                 return replace(unknown, reasons=_open(verdict))
             return _refuted(unknown, different, parallel.plan) if different else unknown
@@ -338,6 +347,12 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
         )
     different = different_gradients(parallel, reference)
     clipped, left = differently_clipped(parallel, reference)
+    if verdict.outcome is not Outcome.PROVED and _agree_where_one_clips(parallel, reference):
+        different = {}
+        text = "one program clips gradients by a function of torch and the other by operators of its own: what they clip is not"
+        text += " compared, and what their optimizers find agrees; clip them by the function in both"
+        reason = _reason("clipped-gradient-not-compared", False, text, Location(parallel.plan.path))
+        verdict = replace(verdict, reasons=(reason, *(each for each in verdict.reasons if each.name != "other-numbers")))
     if different is None:
         facts.append(("recorded gradients", "not comparable with the reference's"))
         return _not_compared(replace(verdict, facts=tuple(facts)), left, parallel.plan)

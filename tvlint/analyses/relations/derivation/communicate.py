@@ -43,7 +43,7 @@ from tvlint.analyses.relations.derivation.operators.order_insensitive import (
 from tvlint.analyses.relations.derivation.operators.put_in_order import UndecidedError, put_in_order
 from tvlint.analyses.relations.derivation.own_values import with_values_of_their_own
 from tvlint.analyses.relations.derivation.state import Machine, Need, RankState, Slot, leave_open
-from tvlint.analyses.relations.derivation.sums_of_different import added_up
+from tvlint.analyses.relations.derivation.sums_of_different import added_up, extreme_of
 from tvlint.analyses.relations.transfer.boxes import are_disjoint
 from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over_replicas
 from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
@@ -338,6 +338,10 @@ def together(
     except Mismatch as mismatch:
         if machine.alone and first.kind in SUMS:
             mismatch = as_sum_of_shards(mismatch, given.values())
+        if not machine.alone and machine.world.terms.arithmetic and not spanning:
+            found = extreme_of(machine, first, members, [given[member] for member in members.ranks])
+            if found is not None:
+                return found
         blind = mismatch.name == "pieces-not-in-rank-order" and all(
             _blind(machine, operator, given) for operator, _ in table.values()
         )
@@ -352,9 +356,9 @@ def together(
             mismatch = Mismatch(mismatch.name, f"{mismatch.message}, which each rank may count for all", refutes=False)
         gathers = first.kind in GATHERS
         if machine.alone and gathers and mismatch.name == "wrong-gather-dim":
-            found = _put_in_order(machine, members, {member: operator for member, (operator, _) in table.items()}, given)
-            if found is not None:
-                machine.in_order |= found
+            ordered = _put_in_order(machine, members, {member: operator for member, (operator, _) in table.items()}, given)
+            if ordered is not None:
+                machine.in_order |= ordered
                 return None
         runs = may_exchange(first, [machine.world.local_shape(given[member]) for member in sorted(given)], len(members))
         for member in members.ranks:

@@ -1,4 +1,4 @@
-"""What a sum over ranks of different values is: the sum of them, each once, as an operator of the plan would add them."""
+"""What a sum or an extreme over ranks of different values is: that of them, as operators of the plan would make it."""
 
 from __future__ import annotations
 
@@ -44,6 +44,20 @@ def added_up(machine: Machine, operator: Communicate, members: Members, given: S
         return {rank: chunk(world, total, dim, place, len(members)) for place, rank in enumerate(members.ranks)}
     except (AmbiguousSumError, Mismatch, UnsupportedError):
         return None
+
+
+def extreme_of(machine: Machine, operator: Communicate, members: Members, given: Sequence[Value]) -> dict[int, Slot] | None:
+    """Return the greatest or least of different values on every member, element by element; None where one is not whole."""
+    name = {"max": "torch.maximum", "min": "torch.minimum"}.get(operator.reduce)
+    if name is None or operator.kind is not Collective.ALL_REDUCE or not all(value.clean for value in given):
+        return None
+    found, *others = dict.fromkeys(given)
+    try:
+        for other in others:
+            found = _made(machine, Compute(name, ("one", "other"), ("",)), found, other)
+    except (Mismatch, UnsupportedError):
+        return None
+    return dict.fromkeys(members.ranks, found)
 
 
 def _made(machine: Machine, operator: Compute, *values: Value) -> Value:

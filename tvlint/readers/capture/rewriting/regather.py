@@ -138,20 +138,46 @@ def _turned_parts_of(
     value, dim = source
     part, moved = (lifted.program.shape(name) for name in (inputs_of(first)[0], first.outputs[0]))
     dims, known = first.attributes.get("dims"), lifted.program.types[value]
+    added = next((at for at, size in enumerate(moved) if size == 1 and (*moved[:at], *moved[at + 1 :]) == part), None)
+    if added is not None and not isinstance(dims, tuple):
+        return _counted(first, lifted, turned, value, dim, added)
     place = dims.index(dim) if isinstance(dims, tuple) else place_in_view(part, moved, dim)
     if place is None:
         return None
-    shape = (*moved[:place], known.shape[dim], *moved[place + 1 :])
+    shape = (*moved[:place], moved[place] * (known.shape[dim] // part[dim]), *moved[place + 1 :])
     name = lifted.program.fresh(known.of_shape(shape))
     inputs = (Ref(value),) if isinstance(dims, tuple) else (Ref(value), Literal(shape))
     turned.append(replace(first, inputs=inputs, outputs=(name,)))
     return name, place
 
 
+def _counted(first: Call, lifted: Lifted, turned: list[LiftedNode], value: str, dim: int, added: int) -> tuple[str, int]:
+    """Return the value with its equal parts along `dim` counted by a dimension that each of them has with size 1.
+
+    One head of several is such a part.
+    """
+    known, size = lifted.program.types[value], lifted.program.shape(inputs_of(first)[0])[dim]
+    shape = (*known.shape[:dim], known.shape[dim] // size, size, *known.shape[dim + 1 :])
+    order = [at for at in range(len(shape)) if at != dim]
+    order.insert(added, dim)
+    cut = lifted.program.fresh(known.of_shape(shape))
+    turned.append(replace(first, inputs=(Ref(value), Literal(shape)), outputs=(cut,)))
+    if order == sorted(order):
+        return cut, added
+    name = lifted.program.fresh(known.of_shape(tuple(shape[at] for at in order)))
+    turned.append(replace(first, op="torch.permute", inputs=(Ref(cut),), attributes={"dims": tuple(order)}, outputs=(name,)))
+    return name, added
+
+
 def place_in_view(shape: tuple[int, ...], viewed: tuple[int, ...], dim: int) -> int | None:
-    """Return the dimension of a view that is all of a dimension of what is viewed and no more; None where there is none."""
-    places = (place for place, size in enumerate(viewed) if size == shape[dim] and prod(viewed[:place]) == prod(shape[:dim]))
-    return next(places, None)
+    """Return the dimension of a view that is the outermost part of a dimension of what is viewed; None where there is none.
+
+    Equal parts of a dimension that are viewed so, one after the other, are all of it viewed so, with the indices of all parts.
+    """
+    begin = [place for place in range(len(viewed)) if prod(viewed[:place]) == prod(shape[:dim])]
+    whole = (place for place in begin if viewed[place] == shape[dim])
+    split = (place for place in begin if any(prod(viewed[place:end]) == shape[dim] for end in range(place, len(viewed) + 1)))
+    return next(whole, next(split, None))
 
 
 def _with_parts_along_joins(lifted: Lifted) -> Lifted:

@@ -154,6 +154,32 @@ def _same(function: _Function) -> Callable[[Lifting, Apply], bool]:
     return lift
 
 
+def _weighted_chances(lifting: Lifting, node: Apply) -> bool:
+    """Lift the loss of chances whose scores are `x`, with targets `y`, in which places or positive targets count more.
+
+    It is `(1 - y) x - (1 + (p - 1) y) log sigmoid(x)`, times the weight of each place, as torch computes it.
+    """
+    reduction, scores = reduction_of(node), lifting.value(given(node, "self"))
+    counts = [node.arguments.get(name) for name in ("pos_weight", "weight")]
+    if scores is None or not reduction or not any(isinstance(count, Ref) for count in counts):
+        return False
+    shape, target = lifting.shape(scores), given(node, "target")
+
+    def made(op: str, *operands: Argument) -> Ref:
+        return lifting.temporary(node, op, operands, shape)
+
+    certain = made("torch.nn.functional.logsigmoid", Ref(scores))
+    positive, weight = counts
+    if isinstance(positive, Ref):
+        more = lifting.temporary(node, "torch.sub", (positive, 1), lifting.shape(positive.name))
+        certain = made("torch.mul", made("torch.add", made("torch.mul", target, more), 1), certain)
+    each = made("torch.sub", made("torch.mul", made("torch.add", made("torch.neg", target), 1), Ref(scores)), certain)
+    each = made("torch.mul", each, weight) if isinstance(weight, Ref) else each
+    if reduction == "none":
+        return lifting.equate(node.outputs[0], each)
+    return lifting.call(node, f"torch.{reduction}", (each,), dim=tuple(range(len(shape))), keepdim=False)
+
+
 def _convolution(lifting: Lifting, node: Apply) -> bool:
     dims = len(lifting.shape(str(lifting.value(given(node, "weight"))))) - 2
     around = node.arguments.get("output_padding", ())
@@ -250,6 +276,11 @@ EQUATIONS = (
         f"{ATTENTION_KERNEL}_backward",
         "the gradient kernel is the gradient of the attention with these operands, result and logarithms",
         _gradient_of(ATTENTION_KERNEL, ("query", "key", "value")),
+    ),
+    Equation(
+        "binary_cross_entropy_with_logits",
+        "with weights it is (1 - y) x - (1 + (pos_weight - 1) y) logsigmoid(x), times the weight of each place",
+        _weighted_chances,
     ),
     Equation("convolution", "convolution, not transposed, is torch.nn.functional.conv1d, conv2d or conv3d", _convolution),
     Equation(

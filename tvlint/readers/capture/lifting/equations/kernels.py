@@ -134,7 +134,7 @@ def _likelihood_gradient_without_padding(lifting: Lifting, node: Apply) -> bool:
         return False
     type, (rows, classes) = lifting.program.types[node.outputs[0]], lifting.shape(node.outputs[0])
     some = lifting.program.fresh(type.of_shape(lifting.shape(forward.inputs[0].name)))
-    lifting.gradient(forward, (given(node, "grad_output"),), (some, ""), node.mark)
+    lifting.gradient(forward, (given(node, "grad_output"),), _of_scores(some, forward), node.mark)
     if lifting.shape(some) == (rows, classes):
         return lifting.equate(node.outputs[0], Ref(some))
     apart = lifting.temporary(node, "torch.Tensor.view", (Ref(some), (*padded.kept, classes)), (*padded.kept, classes))
@@ -163,9 +163,9 @@ def _likelihood_of_planes(lifting: Lifting, node: Apply) -> bool:
     return True
 
 
-def _likelihood_of(lifting: Lifting, node: Apply, inputs: tuple[Argument, Argument]) -> bool:
-    if isinstance(node.arguments.get("weight"), Ref):
-        return False
+def _likelihood_of(lifting: Lifting, node: Apply, inputs: tuple[Argument, ...]) -> bool:
+    weight = node.arguments.get("weight")
+    inputs = (*inputs, weight) if isinstance(weight, Ref) else inputs
     reduction = reduction_of(node)
     ignored = whole(given(node, "ignore_index"))
     attributes: dict[str, Value] = {"reduction": reduction, "ignore_index": ignored}
@@ -178,7 +178,12 @@ def _likelihood_gradient(lifting: Lifting, node: Apply) -> bool:
     forward = _likelihood_before(lifting, node, "aten.nll_loss_forward.default")
     if forward is None:
         return False
-    return lifting.gradient(forward, (given(node, "grad_output"),), (node.outputs[0], ""), node.mark)
+    return lifting.gradient(forward, (given(node, "grad_output"),), _of_scores(node.outputs[0], forward), node.mark)
+
+
+def _of_scores(gradient: str, loss: Call) -> tuple[str, ...]:
+    """Return the gradients of the tensors of a loss over classes, of which the scores alone have one."""
+    return gradient, *("" for operand in loss.inputs[1:] if isinstance(operand, Ref))
 
 
 def _likelihood_gradient_of_planes(lifting: Lifting, node: Apply) -> bool:
@@ -191,7 +196,7 @@ def _likelihood_gradient_of_planes(lifting: Lifting, node: Apply) -> bool:
     start, count = given(node, "grad_output"), prod((batch, *plane))
     if reduction_of(node) == "none":
         start = lifting.temporary(node, "torch.Tensor.view", (start, (count,)), (count,))
-    lifting.gradient(forward, (start,), (rows, ""), node.mark)
+    lifting.gradient(forward, (start,), _of_scores(rows, forward), node.mark)
     shape = batch, *plane, classes
     last = lifting.temporary(node, "torch.Tensor.view", (Ref(rows), shape), shape)
     return lifting.call(node, "torch.permute", (last,), dims=(0, 3, 1, 2))
@@ -203,6 +208,7 @@ def _likelihood_before(lifting: Lifting, node: Apply, op: str) -> Call | None:
     if source is None or source.op != op:
         return None
     same = _have_same(lifting, node, source, "self", "target") and lifting.is_result(given(node, "total_weight"), source, 1)
+    same = same and lifting.value(node.arguments.get("weight")) == lifting.value(source.arguments.get("weight"))
     same = same and all(given(node, name) == given(source, name) for name in ("reduction", "ignore_index"))
     return lifting.call_of(source.outputs[0]) if same else None
 
@@ -279,7 +285,9 @@ EQUATIONS = (
         "nll_loss_forward of targets that are padded with the one that is ignored is nll_loss of the rows without the padding",
         _likelihood_without_padding,
     ),
-    Equation("nll_loss_forward", "nll_loss_forward is torch.nn.functional.nll_loss, with a weight", _likelihood),
+    Equation(
+        "nll_loss_forward", "nll_loss_forward is torch.nn.functional.nll_loss, with the weight of all targets", _likelihood
+    ),
     Equation(
         "nll_loss2d_forward", "nll_loss2d_forward is nll_loss of the rows of classes, with a weight", _likelihood_of_planes
     ),

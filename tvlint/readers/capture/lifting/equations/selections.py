@@ -96,6 +96,20 @@ def _kept_gradient(lifting: Lifting, node: Apply) -> bool:
     return lifting.gradient(forward, (given(node, "self"),), outputs, node.mark)
 
 
+def _chosen_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift what autograd computes for the gradient of a value that is kept where flags hold, and is a number elsewhere."""
+    forward = lifting.forward_of(node.mark, "torch.where")
+    gradient = lifting.value(given(node, "self"))
+    if forward is None or gradient is None or lifting.number(given(node, "other")) != 0:
+        return False
+    flags, kept, other = forward.inputs
+    if not isinstance(kept, Ref) or isinstance(other, Ref) or flags != Ref(str(lifting.value(given(node, "condition")))):
+        return False
+    if not lifting.shape(gradient) == lifting.shape(kept.name) == lifting.shape(forward.outputs[0]):
+        return False
+    return lifting.gradient(forward, (Ref(gradient),), ("", node.outputs[0]), node.mark)
+
+
 def _picked_gradient(lifting: Lifting, node: Apply) -> bool:
     """Lift what is added at the places in a range from which one score a row was picked, and is zero for those outside."""
     name, index = lifting.value(given(node, "self")), lifting.value(given(node, "index"))
@@ -559,6 +573,7 @@ EQUATIONS = (
         _masked_rows,
     ),
     Equation("mul", "mul(g, flags) is the gradient g of mul(x, flags)", _kept_gradient),
+    Equation("where", "where(flags, g, 0) is the gradient g of where(flags, x, c)", _chosen_gradient),
     Equation(
         "scatter_add",
         "scatter_add(0, -1, t, masked g) of t in a range is the gradient of picking t in it, for g",

@@ -74,6 +74,12 @@ def test_what_is_loaded_twice_matters_where_it_is_read(read: str, found: list[st
     assert [defect.name for defect in misbound(plan, plan.programs[0], frozenset(), {})] == found
 
 
+def test_a_segment_does_not_load_one_name_twice() -> None:
+    text = LOADED.replace("= dataloader()\n", "= dataloader()\n  x = dataloader()\n")
+    assert text != LOADED
+    assert [reason.name for reason in verdict_on(text, REFERENCE_OF_LOADED).reasons] == ["loaded-twice"]
+
+
 MISNAMED = LOADED.replace("  y: f32[4,4] = gelu(h)\n", "segment c forward (h) -> (l)\n  y: f32[4,4] = gelu(h)\n").replace(
     "forward (x) -> (l)", "forward (x) -> (h)"
 )

@@ -130,7 +130,7 @@ def _starved(plan: Plan) -> Iterator[LostGradient]:
 
 def _given(operator: Operator) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield the results and operands of a forward operator by which its backward gives gradients; empty where it gives none."""
-    if isinstance(operator, Backward) and any(operator.inputs):
+    if isinstance(operator, Backward) and any(operator.inputs) and operator.forward.outputs:
         operands = operator.forward.tensor_operands
         for name, of in zip_longest(operator.outputs[: len(operands)], operands, fillvalue=""):
             yield (operator.forward.outputs[0], of), name

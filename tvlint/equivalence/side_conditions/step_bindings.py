@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from tvlint.analyses.dataflow.def_use import uses
+from tvlint.analyses.dataflow.def_use import uses, writes
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.given.trusted_inputs import inputs_of
 from tvlint.ir.operators import Backward
@@ -76,8 +76,8 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
             text = f"`{unlike[1]}` on {{ranks}} stands for `{unlike[0]}` and {how}"
             yield Defect("unlike-values", False, text, -1, segment.name, source=step.source)
         read, made = _keys(step, inputs, step.inputs), _keys(step, outputs, step.outputs)
-        is_again = segment.phase is Phase.DATA and any(key in held for key in made) and segment.name not in reported
-        if is_again and not names_read.isdisjoint((*outputs, *segment.outputs)):
+        is_again = segment.phase is Phase.DATA and (any(key in held for key in made) or _loads_twice(segment))
+        if is_again and segment.name not in reported and not names_read.isdisjoint((*outputs, *segment.outputs)):
             reported.add(segment.name)
             text = f"`{segment.name}` on {{ranks}} loads what is loaded already for micro-batch {micro_batch}"
             yield Defect("loaded-twice", False, text, -1, segment.name, source=step.source)
@@ -115,6 +115,12 @@ def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mappin
                 reported.add(("owner", name))
                 text = f"`{name}` on {{ranks}} is made for micro-batch {owner} and again for micro-batch {micro_batch}"
                 yield Defect("crossed-micro-batches", False, text, -1, segment.name, source=step.source)
+
+
+def _loads_twice(segment: Segment) -> bool:
+    """Return whether operators of a segment that read nothing make one name more than once."""
+    loaded = [name for operator in segment.operators if not uses(operator) for name in writes(operator)]
+    return len(loaded) > len(set(loaded))
 
 
 def _names_read(plan: Plan, program: Program) -> frozenset[str]:

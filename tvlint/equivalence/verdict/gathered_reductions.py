@@ -54,8 +54,9 @@ def _is_in_order(segment: Segment) -> bool:
 
 def is_plain_gather(operator: Communicate) -> bool:
     """Return whether an operator puts pieces of one size side by side, and has done so when the next one runs."""
-    is_gather = operator.kind is Collective.ALL_GATHER and operator.dim is not None and len(operator.inputs) == 1
-    return is_gather and not (operator.splits or operator.dtype or operator.handle or operator.stream)
+    is_gather = operator.kind is Collective.ALL_GATHER and operator.dim is not None
+    is_one = len(operator.inputs) == len(operator.outputs) == 1
+    return is_gather and is_one and not (operator.splits or operator.dtype or operator.handle or operator.stream)
 
 
 def is_alike_on_all(plan: Plan, segment: Segment, operator: Communicate) -> bool:

@@ -93,11 +93,15 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     if operator.kind is Collective.BARRIER and not operator.inputs and not operator.outputs:
         return  # moves nothing; who waits for whom is judged by the order analysis
     giving = operator.kind not in _FROM_ROOT or operator.root == rank.number
+    if _gets(operator, rank.number) and not operator.outputs:
+        text = "gives its result no name, and may overwrite what it reads"
+        tell(machine, rank, operator, Mismatch("unsupported-collective", text, refutes=False), fatal=True)
     if len(operator.inputs) > 1 or len(operator.outputs) > 1 or (giving and not operator.inputs):
         _several(machine, rank, operator, members, giving)
         return
     if operator.kind is Collective.CHUNK:
-        assign(machine, rank, operator, operator.outputs[0], chunked(machine, rank, operator, members), operator.inputs)
+        for name in operator.outputs:
+            assign(machine, rank, operator, name, chunked(machine, rank, operator, members), operator.inputs)
         return
     channel = (members, operator.group.name, spans_replicas(machine.plan, operator.group))
     turn = machine.turns.get((rank.number, channel), 0)
@@ -203,6 +207,13 @@ def _check_absent(
     if sums and len(shapes) > 1 and any(given == "absent" for _, given in table.values()):
         text = f"sums values of the shapes {', '.join(map(str, sorted(shapes)))}, one of which nothing makes"
         tell(machine, rank, operator, Mismatch("wrong-shape-claim", text, refutes=False), fatal=True)
+
+
+def _gets(operator: Communicate, rank: int) -> bool:
+    """Return whether the rank gets something that it has not given."""
+    if operator.kind in (Collective.REDUCE, Collective.GATHER):
+        return operator.root == rank
+    return operator.kind is not Collective.BARRIER and (operator.kind is not Collective.BROADCAST or operator.root != rank)
 
 
 def _several(machine: Machine, rank: RankState, operator: Communicate, members: Members, giving: bool) -> None:

@@ -991,6 +991,41 @@ program
 """,
     ),
     *pair(
+        "a bias that two ranks add, of which one copy or both are taken out again",
+        "bias-added-to-partial",
+        """
+mesh tp=2
+weight w f32[8,16] tp:S(1)
+weight b f32[8]
+input x f32[4,16] tp:S(1)
+output y f32[4,8] replicated
+program
+  s = linear(x, w)
+  p = add(s, b)
+  r = all-reduce(p) over tp
++ y = sub(r, b)
+- u = sub(r, b)
+- y = sub(u, b)
+""",
+    ),
+    *pair(
+        "a bias that four ranks add, of which three copies or two are taken out again",
+        "bias-added-to-partial",
+        """
+mesh tp=4
+weight w f32[8,16] tp:S(1)
+weight b f32[8]
+input x f32[4,16] tp:S(1)
+output y f32[4,8] replicated
+program
+  s = linear(x, w, b)
+  r = all-reduce(s) over tp
++ c = mul(b, 3.0)
+- c = mul(b, 2.0)
+  y = sub(r, c)
+""",
+    ),
+    *pair(
         "a sum of a buffer on every rank, of which none or three copies are taken out again",
         "missing-allreduce bias-added-to-partial",
         """

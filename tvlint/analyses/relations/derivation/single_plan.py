@@ -23,14 +23,16 @@ from tvlint.analyses.relations.derivation.given.trusted_inputs import has_blocks
 from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
 from tvlint.analyses.relations.derivation.localisation.localise import joins, name_of
 from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, joined_and_summed, lasting_scaling
-from tvlint.analyses.relations.derivation.state import Derived, Stepped
-from tvlint.analyses.relations.terms.loss_identities import bare_term, taken_away
+from tvlint.analyses.relations.derivation.state import Derived, Joined, Stepped
+from tvlint.analyses.relations.terms.loss_identities import bare_term, multiplied, subtractions
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Values
 from tvlint.ir.operators import Backward, Operator
 from tvlint.ir.placement import Invariant, Partial, Shard
 from tvlint.ir.plan import Plan, Role
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 _MOST_RUNS = 20_000
 """Plans whose ranks run more operators in one micro-batch are left to the proof."""
@@ -133,7 +135,7 @@ def sure_defects(alone: Alone) -> Iterator[Defect]:
     ends = (*_never_summed(alone), *_incomplete_outputs(alone), *_multiplied_outputs(alone), *_invariants(alone))
     noted = (*derived.defects, *derived.reductions, *derived.contradicted, *ends)
     found = [each_defect for each_defect in noted if each_defect.refutes and each_defect.place is not None]
-    away = taken_away(alone.world.terms) if derived.joined else frozenset[int]()
+    away = _Subtracted(alone) if derived.joined else None
     found = [*cut.values(), *(defect for defect in found if not _follows(alone, defect, cut, away))]
     batch = _batch_axes(plan)
     beside: dict[tuple[str, int], list[Defect]] = {}
@@ -174,15 +176,52 @@ def sums_taken_for_complete(alone: Alone) -> set[tuple[int, int]]:
     return {*alone.derived.incomplete, *((origin, number) for (origin, number, _), _ in _cut_parts(alone))}
 
 
-def _follows(alone: Alone, defect: Defect, cut: Mapping[tuple[int, int, int], Defect], away: frozenset[int]) -> bool:
+class _Subtracted:
+    """Where values are subtracted, or negative multiples of them added, in a plan that adds whole values to parts of sums."""
+
+    def __init__(self, alone: Alone) -> None:
+        self._plan, self._terms, self._found = alone.plan, alone.world.terms, subtractions(alone.world.terms)
+        self._sums: dict[int, list[int]] = {}
+        for term, (head, operands) in enumerate(zip(self._terms.keys, self._terms.operands, strict=True)):
+            for operand in set(operands) if len(head) == 5 and has_trait(str(head[0]), Trait.SUM) else ():
+                self._sums.setdefault(operand, []).append(term)
+
+    def is_undone(self, term: int, joined: Joined) -> bool:
+        """Return whether so much of the value is taken out of the sum again as ranks have added too much, or it is not known
+        how much.
+        """
+        value, factor = bare_term(self._terms, joined.term), Fraction(1)
+        inner = joined.term
+        while (below := multiplied(self._terms, inner)) is not None:
+            factor, inner = factor * below[0], below[1]
+        places = {made for made, found in self._found.items() if any(each == value for _, each, _ in found)}
+        taken, waiting, seen = set[Fraction](), [(term, Fraction(0))], set[tuple[int, Fraction]]()
+        while waiting:
+            each, often = waiting.pop()
+            followers = [made for made in self._sums.get(each, ()) if made in places]
+            taken |= set() if followers else {often}
+            for made in followers:
+                more = sum((times for of, out, times in self._found[made] if out == value and of == each), Fraction(0))
+                waiting += [(made, often + more)] if (made, often + more) not in seen else []
+                seen.add((made, often + more))
+        parts, rank = Parts(self._plan, joined.given), min(joined.given, default=0)
+        leaves = joined.given[rank].leaves if rank in joined.given else ()
+        replicas = self._plan.replication.count if any(entry.one_replica for leaf in leaves for entry in leaf.pending) else 1
+        count = replicas * prod(axis.size for axis in self._plan.mesh.axes if parts.is_part_over(rank, axis.name))
+        too_much = (count - 1) * factor
+        is_followed = places <= {made for made, _ in seen}
+        return bool(places) and not (is_followed and taken.isdisjoint({too_much, too_much / count}))
+
+
+def _follows(alone: Alone, defect: Defect, cut: Mapping[tuple[int, int, int], Defect], away: _Subtracted | None) -> bool:
     """Return whether a defect is of what was made of a piece of a part of a sum, or of what is taken out of the sum again."""
     cause = defect.cause if isinstance(defect.cause, tuple) else ()
     if cause[:1] != ("joined",):
         return cause[:1] == ("use of partial",) and (*cause[1:3], defect.rank) in cut
-    found = [joined for joined in alone.derived.joined.values() if joined.operator is defect.place]
-    if not away.isdisjoint(bare_term(alone.world.terms, joined.term) for joined in found):
+    found = {term: joined for term, joined in alone.derived.joined.items() if joined.operator is defect.place}
+    if away is not None and any(away.is_undone(term, joined) for term, joined in found.items()):
         return True
-    made = [joined.given.get(defect.rank) for joined in found]
+    made = [joined.given.get(defect.rank) for joined in found.values()]
     pending = {entry for value in made if value is not None for leaf in value.leaves for entry in leaf.pending}
     return any((entry.origin, entry.number, defect.rank) in cut for entry in pending)
 

@@ -118,14 +118,24 @@ def summands(terms: Terms, term: int) -> tuple[int, ...]:
 
 def taken_away(terms: Terms) -> frozenset[int]:
     """Return the values of which anything is made by subtracting them, or multiples of them, or by adding negative ones."""
-    found = set[int]()
-    for head, operands in zip(terms.keys, terms.operands, strict=True):
+    return frozenset(value for found in subtractions(terms).values() for _, value, _ in found)
+
+
+def subtractions(terms: Terms) -> dict[int, list[tuple[int, int, Fraction]]]:
+    """Return, by the term that it makes, what a multiple of a value is subtracted from, which value, and how often."""
+    found = dict[int, list[tuple[int, int, Fraction]]]()
+    for term, (head, operands) in enumerate(zip(terms.keys, terms.operands, strict=True)):
         if len(head) != 5 or len(operands) != 2 or not has_trait(str(head[0]), Trait.SUM):
             continue
-        below = [multiplied(terms, each) for each in operands]
-        away = {each for each, factor in zip(operands, below, strict=True) if factor is not None and factor[0] < 0}
-        found |= {*away, *operands[1:]} if has_trait(str(head[0]), Trait.DIFFERENCE) else away
-    return frozenset(bare_term(terms, term) for term in found)
+        signs = (Fraction(1), (number_of(head[2][0]) if head[2] else None) or Fraction(1))
+        signs = (signs[0], -signs[1]) if has_trait(str(head[0]), Trait.DIFFERENCE) else signs
+        for sign, operand, other in zip(signs, operands, operands[::-1], strict=True):
+            factor, value = sign, operand
+            while (below := multiplied(terms, value)) is not None:
+                factor, value = factor * below[0], below[1]
+            if factor < 0:
+                found.setdefault(term, []).append((other, value, -factor))
+    return found
 
 
 def gradients_added(terms: Terms, term: int) -> tuple[int, ...]:

@@ -25,6 +25,35 @@ program ep=1
 SCENARIOS = (
     *pair("tokens shared out unequally, and a rank that takes fewer than are sent to it", "wrong-all-to-all-splits", _UNEQUAL),
     *pair(
+        "slices of tokens that are taken for slices of experts behind an exchange",
+        "mismatched-shards",
+        """
+mesh ep=2
+input x f32[2,4,8] ep:S(0)
+input i i64[2,4,1] ep:S(0)
+weight w f32[4,8,16] ep:S(0)
+program
+  d: f32[1,4,4,8] = moe_dispatch(x, i, experts=4, capacity=4)
+  a: f32[2,2,4,8] = all-to-all(d, dim=1, concat-dim=0) over ep
++ b = transpose(a, 0, 1)
++ c: f32[2,8,8] = reshape(b, [2,8,8])
+- c: f32[2,8,8] = reshape(a, [2,8,8])
+  h = bmm(c, w)
+""",
+    ),
+    *correct(
+        "every expert of a rank gets all tokens",
+        """
+mesh dp=2 ep=2
+weight w f32[4,8,8] ep:S(0)
+input x f32[8,8] dp:S(0)
+program
+  u = unsqueeze(x, 0)
+  e = expand(u, [2,4,8])
+  y = bmm(e, w)
+""",
+    ),
+    *pair(
         "one mate of a gradient all-reduce casts",
         "mismatched-collective",
         """

@@ -18,7 +18,7 @@ from tvlint.analyses.relations.derivation.environment import (
     read,
     which,
 )
-from tvlint.analyses.relations.derivation.forward_rules import call_of, check_fit, evaluated
+from tvlint.analyses.relations.derivation.forward_rules import call_of, check_fit, check_matrices, evaluated
 from tvlint.analyses.relations.derivation.gradients.over_the_step import check_states, note_step
 from tvlint.analyses.relations.derivation.gradients.recomputed import check_recomputed
 from tvlint.analyses.relations.derivation.localisation.advice import instead_of
@@ -46,7 +46,7 @@ from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import NOT_UNDERSTOOD, Backward, Compute, Literal
 from tvlint.ir.plan import Phase, Role, Segment
 from tvlint.ops.families.elementwise import holds_whole_numbers
-from tvlint.ops.spec import Family, Trait, UnsupportedError
+from tvlint.ops.spec import Family, MisfitError, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, spec_of
 from tvlint.ops.usual_calls import as_copy
 
@@ -245,9 +245,11 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
             raise UnsupportedError(f"`{form.op}` of no elements")
         try:
             found = machine.results[key] = evaluated(machine, form, spec, known)
-        except UnsupportedError:
+        except UnsupportedError as unsupported:
             if not machine.alone and machine.world.terms.sealed >= 0:
                 check_fit(machine, form, operands)
+            if machine.alone and isinstance(unsupported, MisfitError):
+                check_matrices(machine, form, operands)
             raise
     assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
     if assumption:

@@ -36,6 +36,7 @@ from tvlint.analyses.relations.derivation.operators.slices import (
 from tvlint.analyses.relations.derivation.operators.triangles import some_rows
 from tvlint.analyses.relations.derivation.state import Machine, Saved, Slot
 from tvlint.analyses.relations.terms.loss_identities import factor_of, is_gradient
+from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.memo import Case, Form
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
@@ -262,6 +263,42 @@ def check_fit(machine: Machine, form: Form, values: tuple[Value, ...], results: 
         given, taken = tuple(sizes[name] for name in names), machine.world.local_shape(result)
         if given != taken:
             raise Mismatch("shape-mismatch", f"gives shape {given}, and what ran gave {taken}", refutes=True)
+
+
+def check_matrices(machine: Machine, form: Form, values: tuple[Value, ...]) -> None:
+    """Raise Mismatch where matrices of a weight that a rank has meet as many of a value that is cut along another dimension.
+
+    What is repeated, once for each matrix of the rank, has as many as the rank has.
+    """
+    terms, shape = machine.world.terms, machine.world.local_shape
+    if len(values) != 2 or not has_trait(form.op, Trait.CONTRACTION) or any(len(shape(value)) != 3 for value in values):
+        return
+    check_fit(machine, form, values)
+    for value, other in (values, values[::-1]):
+        numbers, held = [terms.shape[each.term][0] for each in (value, other)], shape(value)[0]
+        is_part = shape(other) != terms.shape[other.term] and terms.slot[other.term] != 0
+        is_cut = numbers[0] > held > 1 and numbers[1] == held and is_part
+        if is_cut and _is_of_weight(terms, value.term) and not _is_repeated(terms, other.term):
+            text = f"multiplies {held} of the {numbers[0]} matrices of a weight with all {held} of another value"
+            raise Mismatch("mismatched-shards", text, refutes=True)
+
+
+def _is_of_weight(terms: Terms, term: int) -> bool:
+    while len(terms.operands[term]) == 1 and has_trait(str(terms.keys[term][0]), Trait.VIEW, Trait.CONVERSION):
+        (term,) = terms.operands[term]
+    return bool(terms.keys[term][0] == "weight")
+
+
+def _is_repeated(terms: Terms, term: int) -> bool:
+    """Return whether a value is made of repetitions of another one, or of what is put together, at any time."""
+    seen, waiting = {term}, [term]
+    while waiting:
+        each = waiting.pop()
+        if has_trait(str(terms.keys[each][0]), Trait.BROADCAST, Trait.JOIN, Trait.FILLED):
+            return True
+        waiting += set(terms.operands[each]) - seen
+        seen |= set(terms.operands[each])
+    return False
 
 
 def _check_sizes(spec: OpSpec, call: Call) -> None:

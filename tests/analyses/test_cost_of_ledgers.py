@@ -25,6 +25,10 @@ def early_steps(plan: Plan) -> Iterable[object]:
     return too_early(Facts(plan))
 
 
+def of_facts(analysis: Callable[[Facts], Iterable[object]]) -> Callable[[Plan], Iterable[object]]:
+    return lambda plan: analysis(Facts(plan))
+
+
 def moments(plan: Plan) -> Iterable[object]:
     return unshared(plan, frozenset())
 
@@ -60,9 +64,9 @@ CASES: dict[str, tuple[Callable[[Plan], Iterable[object]], Body]] = {
         other_forwards,
         lambda n: "program\n  a = gelu(x)\n" + each("  r#N = relu(a)\n  d#N = silu_backward(x, a)\n")(n),
     ),
-    "steps of many weights": (stepped_again, of_weights("  h#N = mul(g, #N)\n  sgd_step(w#N!, h#N)\n")),
-    "states of many weights": (shared_states, of_weights("  adam_step(w#N!, g, m#N, v#N)\n")),
-    "pieces of many weights": (scattered, of_weights("  c#N = chunk(w#N, dim=0) over dp\n  sgd_step(c#N!, g)\n")),
+    "steps of many weights": (of_facts(stepped_again), of_weights("  h#N = mul(g, #N)\n  sgd_step(w#N!, h#N)\n")),
+    "states of many weights": (of_facts(shared_states), of_weights("  adam_step(w#N!, g, m#N, v#N)\n")),
+    "pieces of many weights": (of_facts(scattered), of_weights("  c#N = chunk(w#N, dim=0) over dp\n  sgd_step(c#N!, g)\n")),
     "weights that are read after their step": (
         early_steps,
         of_weights("  sub_(w#N!, g)\n  d#N = matmul(g, w#N)\n"),
@@ -74,6 +78,10 @@ CASES: dict[str, tuple[Callable[[Plan], Iterable[object]], Body]] = {
     ),
     "moments of layers behind one another": (moments, layers),
     "weights without effect": (lost_weights, lambda n: "output x\n" + of_weights("  l#N = linear(x, w#N)\n")(n)),
+    "weights that nothing reads": (
+        lost_weights,
+        lambda n: "output x\n" + each("weight v#N f32[8,8]\n")(n) + of_weights("  a#N = relu(w#N)\n  b#N = relu(w#N)\n")(n),
+    ),
     "gradients that are read early": (
         missing,
         lambda n: (

@@ -14,7 +14,7 @@ from tvlint.analyses.dataflow.attention import is_attention
 from tvlint.analyses.dataflow.def_use import has, of_kinds
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.ir.operators import Communicate, Compute, Receive, Send
-from tvlint.ir.plan import Role
+from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind, has_trait, spec_of
 
@@ -82,11 +82,7 @@ def ring_defects(facts: Facts) -> tuple[RingDefect, ...]:
 
 def _defects(facts: Facts) -> Iterator[RingDefect]:
     plan = facts.plan
-    if not any(has(segment.operators, {Receive}) for segment in plan.segments.values()):
-        return
-    operators = list(plan.operators())
-    named = any(isinstance(operator, Compute) and is_attention(operator) for operator in operators)
-    if not named and not any(isinstance(operator, Compute) and _raises(operator) for operator in operators):
+    if not any(has(segment.operators, {Receive}) for segment in plan.segments.values()) or not _takes_what_came(plan):
         return
     ranks = _run(facts)
     merged: dict[tuple[str, Where, str, str], tuple[set[int], RingDefect]] = {}
@@ -95,6 +91,32 @@ def _defects(facts: Facts) -> Iterator[RingDefect]:
             merged.setdefault((found.kind, found.where, found.name, found.other), (set(), found))[0].add(state.rank)
     for (kind, where, name, other), (members, first) in merged.items():
         yield RingDefect(kind, where, name, tuple(sorted(members)), first.missing, other, first.again)
+
+
+def _takes_what_came(plan: Plan) -> bool:
+    """Return whether attention, or a product, takes what came from another rank as it is."""
+    came, products = set[str](), set[str]()
+    alone: dict[str, set[str]] = {}
+    for operator in plan.operators():
+        if isinstance(operator, Receive):
+            came.add(operator.tensor)
+        elif isinstance(operator, Compute):
+            tensors = operator.tensor_operands
+            if len(tensors) == 1:
+                alone.setdefault(tensors[0], set()).update(operator.outputs)
+            elif is_attention(operator) or _is_product(operator):
+                products.update(tensors)
+    waiting = [*came]
+    while waiting:
+        new = alone.get(waiting.pop(), set()) - came
+        came |= new
+        waiting += new
+    return not came.isdisjoint(products)
+
+
+def _is_product(operator: Compute) -> bool:
+    spec = spec_of(operator.op)
+    return spec is not None and spec.name == "matmul" and len(operator.tensor_operands) == 2 and len(operator.outputs) == 1
 
 
 def _run(facts: Facts) -> dict[int, _Rank]:
@@ -167,8 +189,7 @@ def _attention(
 def _written_out(state: _Rank, where: Where, operator: Compute, tensors: Sequence[str]) -> None:
     """Attention in single operators: queries by keys, an exponential or softmax of that, and that by values."""
     scored = tuple([name for name in tensors if name in state.scores])
-    spec = spec_of(operator.op)
-    product = spec is not None and spec.name == "matmul" and len(tensors) == 2 and len(operator.outputs) == 1
+    product = _is_product(operator)
     if product and not scored:
         state.scores[operator.outputs[0]] = _Scores(tensors[0], tensors[1])
     elif product and scored == tensors[:1]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from tvlint.analyses.dataflow.def_use import names_in, overwritten, reads, uses, with_sources, writes
+from tvlint.analyses.dataflow.def_use import names_inside, overwritten, reads, uses, with_sources, writes
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, Receive, Send
-from tvlint.ir.plan import Plan, Role, Tensor
+from tvlint.ir.plan import Plan, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Lost:
 
 def lost_weights(plan: Plan) -> Iterator[Lost]:
     """Yield the weights of which nothing reaches a result, in plans that say what they return, each once."""
-    yield from _unread(plan)
     steps = [step for step in plan.steps() if step.segment in plan.segments]
     results = {*plan.outputs, *plan.losses}
     if not results or any(step.inputs is not None or step.outputs is not None for step in steps):
         return
     run = dict.fromkeys(step.segment for step in steps)
+    yield from _unread(plan, run)
     operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
     wanted = _wanted([operator for _, _, operator in operators], results)
     weights = {name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
@@ -41,28 +41,27 @@ def lost_weights(plan: Plan) -> Iterator[Lost]:
             yield Lost(weight, f"of which `{made}` is made", segment, index)
 
 
-def _unread(plan: Plan) -> Iterator[Lost]:
+def _unread(plan: Plan, run: Iterable[str]) -> Iterator[Lost]:
     """Yield the weights that nothing names, where operators of one kind read another weight of their shape twice."""
     weights = {name: tensor for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
-    named = names_in(plan) if plan.outputs or plan.losses else {*weights}
-    held = {identity for name in named & weights.keys() for identity in (weights[name].logical or name, weights[name].storage)}
+    names = set[str]().union(*(names_inside(plan.segments[name]) for name in run))
+    named = [weights[name] for name in names & weights.keys()]
+    held = {identity for each in named for identity in (each.logical or each.name, each.storage)}
     unread = [each for name, each in weights.items() if held.isdisjoint({each.logical or name, each.storage or name, name})]
-    readers: dict[str, list[tuple[str, int, Compute]]] = {}
-    for segment in dict.fromkeys(step.segment for step in plan.steps()) if unread else ():
+    readers: dict[str, Compute] = {}
+    again: dict[tuple[tuple[int, ...], str], Lost] = {}
+    for segment in run if unread else ():
         for index, operator in enumerate(plan.segments[segment].operators):
-            if isinstance(operator, Compute):
-                for weight in weights.keys() & set(reads(operator)):
-                    readers.setdefault(weight, []).append((segment, index, operator))
+            if not isinstance(operator, Compute):
+                continue
+            for weight in weights.keys() & set(reads(operator)):
+                if _reads_alike(readers.setdefault(weight, operator), operator):
+                    how = f"which nothing reads, and `{weight}` is read again here"
+                    again.setdefault((weights[weight].shape, weights[weight].dtype), Lost("", how, segment, index))
     for lost in unread:
-        alike = (found for name, found in readers.items() if _is_alike(weights[name], lost) and len(found) > 1)
-        again = next(((found[0], each) for found in alike for each in found[1:] if _reads_alike(found[0][2], each[2])), None)
-        if again is not None:
-            other = next(name for name in reads(again[1][2]) if name in weights and _is_alike(weights[name], lost))
-            yield Lost(lost.name, f"which nothing reads, and `{other}` is read again here", *again[1][:2])
-
-
-def _is_alike(one: Tensor, other: Tensor) -> bool:
-    return (one.shape, one.dtype, one.placements) == (other.shape, other.dtype, other.placements)
+        found = again.get((lost.shape, lost.dtype))
+        if found is not None:
+            yield replace(found, weight=lost.name)
 
 
 def _reads_alike(one: Compute, other: Compute) -> bool:

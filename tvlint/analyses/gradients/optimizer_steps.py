@@ -9,6 +9,7 @@ from math import prod
 from typing import TypeGuard
 
 from tvlint.analyses.dataflow.def_use import reads, writes
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.ir.operators import Collective, Communicate, Compute, Operator, ReduceGradients, Update
@@ -50,16 +51,24 @@ class Scattered:
     ranks: tuple[int, ...]
 
 
-def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
+@once_per_plan
+def _steps(facts: Facts) -> dict[str, list[tuple[Where, Operator]]]:
+    """Return the steps of optimizers in each segment that has any."""
+    return _in_segments(facts.plan, lambda operator: isinstance(operator, Update) or _is_step(operator))
+
+
+def stepped_again(facts: Facts) -> Iterator[SteppedAgain]:
     """Yield the steps of weights whose gradient has not changed since their last step, each once."""
+    plan, steps = facts.plan, _steps(facts)
+    if not steps:
+        return
     owners, seen = weight_gradients(plan), set[Where]()
-    steps = _in_segments(plan, lambda operator: isinstance(operator, Update) or _is_step(operator))
     stepped_names = {name for found in steps.values() for _, each in found for pair in _stepped(each).items() for name in pair}
     followed = stepped_names | {name for name, weight in owners.items() if weight in stepped_names}
     changing = _in_segments(
         plan, lambda operator: isinstance(operator, Update) or _is_step(operator) or not followed.isdisjoint(_changes(operator))
     )
-    for program in plan.programs if followed else ():
+    for program in plan.programs:
         last: dict[str, tuple[Where, str]] = {}
         stepped_with: dict[str, set[str]] = {}
         for where, operator in _run(changing, program):
@@ -84,9 +93,9 @@ def stepped_again(plan: Plan) -> Iterator[SteppedAgain]:
                         del last[weight]
 
 
-def shared_states(plan: Plan) -> Iterator[SharedState]:
+def shared_states(facts: Facts) -> Iterator[SharedState]:
     """Yield the steps that take the state of another weight, of as many numbers as either weight has, each once."""
-    seen, steps = set[tuple[str, str]](), _in_segments(plan, _is_step)
+    plan, seen, steps = facts.plan, set[tuple[str, str]](), _steps(facts)
     for program in plan.programs if steps else ():
         owners: dict[str, tuple[str, Where]] = {}
         for where, operator in _run(steps, program):
@@ -100,9 +109,10 @@ def shared_states(plan: Plan) -> Iterator[SharedState]:
                     yield SharedState(weight, state, other, where, first, program.ranks)
 
 
-def scattered(plan: Plan) -> Iterator[Scattered]:
+def scattered(facts: Facts) -> Iterator[Scattered]:
     """Yield the steps of a rank's piece of a weight that all ranks hold, whose pieces nothing puts together, each once."""
-    if not _in_segments(plan, _is_step):
+    plan = facts.plan
+    if not any(_is_step(operator) for found in _steps(facts).values() for _, operator in found):
         return
     operators = list(plan.operators())
     read = {name for operator in operators if not _is_step(operator) for name in reads(operator)} | set(plan.outputs)

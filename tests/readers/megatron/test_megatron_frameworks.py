@@ -204,6 +204,8 @@ def test_the_parser_of_megatron_deepspeed_recomputes_one_layer_at_a_time_unless_
         ("--save c --save-interval 0", set()),
         ("--save c", {"save-without-interval"}),
         ("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4", {"sizes-above-world-size"}),
+        ("--tensor-model-parallel-size 8", {"sizes-above-world-size"}),
+        ("--tensor-model-parallel-size 8 --num-attention-heads 6", {"sizes-above-world-size", "heads-not-divisible-by-tp"}),
         ("--tensor-model-parallel-size 3", {"ranks-not-divisible-by-cut-sizes"}),
         ("--tensor-model-parallel-size 1 --hidden-size 0", {"model-size-below-one"}),
         ("--tensor-model-parallel-size 1 --num-layers -1 --task_list lambada", set()),

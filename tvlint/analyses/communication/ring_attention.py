@@ -6,7 +6,7 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tvlint.analyses.communication.calls import Call, traffic
@@ -94,24 +94,29 @@ def _defects(facts: Facts) -> Iterator[RingDefect]:
 
 
 def _takes_what_came(plan: Plan) -> bool:
-    """Return whether attention, or a product, takes what came from another rank as it is."""
-    came, products = set[str](), set[str]()
-    alone: dict[str, set[str]] = {}
+    """Return whether attention, or a product, takes what is sent or received, in whatever shape."""
+    sent, taken, made_of = set[str](), set[str](), dict[str, set[str]]()
     for operator in plan.operators():
-        if isinstance(operator, Receive):
-            came.add(operator.tensor)
+        if isinstance(operator, Send | Receive):
+            sent.add(operator.tensor)
         elif isinstance(operator, Compute):
             tensors = operator.tensor_operands
             if len(tensors) == 1:
-                alone.setdefault(tensors[0], set()).update(operator.outputs)
+                for name in operator.outputs:
+                    made_of.setdefault(name, set()).add(tensors[0])
             elif is_attention(operator) or _is_product(operator):
-                products.update(tensors)
-    waiting = [*came]
+                taken.update(tensors)
+    return not _sources(sent, made_of).isdisjoint(_sources(taken, made_of))
+
+
+def _sources(names: Iterable[str], made_of: Mapping[str, set[str]]) -> set[str]:
+    """Return the names and all that these are made of by operators that take nothing else."""
+    found, waiting = set(names), [*names]
     while waiting:
-        new = alone.get(waiting.pop(), set()) - came
-        came |= new
+        new = made_of.get(waiting.pop(), set()) - found
+        found |= new
         waiting += new
-    return not came.isdisjoint(products)
+    return found
 
 
 def _is_product(operator: Compute) -> bool:

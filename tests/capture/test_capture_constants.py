@@ -58,3 +58,16 @@ def test_constants_that_no_operator_of_the_table_describes_are_given(make: Any, 
     storage = next(each["storage"] for each in written if each.get("tensor") == made)
     assert any("values" in each for each in written if each.get("given") == storage) == is_given
     assert any(made in each.get("outputs", ()) for each in written) != is_given
+
+
+def test_a_constant_that_is_made_again_is_one_until_it_is_written() -> None:
+    recorder = Recorder(lambda line: None)
+    with recorder:
+        recorder.recording = True
+        first, second, third = torch.eye(3), torch.eye(3), torch.eye(2)
+        same, other = recorder.identify(first) == recorder.identify(second), recorder.identify(third)
+        first.mul_(2)
+        assert same
+        assert other != recorder.identify(first)
+        assert recorder.identify(torch.eye(3)) != recorder.identify(first)
+        assert recorder.identify(torch.eye(2)) == other

@@ -83,6 +83,7 @@ class Recorder(TorchDispatchMode):
         self.made: set[int] = set()
         self.changed: set[int] = set()
         self.constant: set[int] = set()
+        self.known: dict[tuple[Any, ...], int] = {}
         self.kept: list[Any] = []
         self.tensors: dict[tuple[Any, ...], int] = {}
         self.works: dict[int, int] = {}
@@ -231,7 +232,9 @@ class Recorder(TorchDispatchMode):
             return self._communicate(name, func, args, kwargs, arguments)
         sources = list(tensors_in(list(arguments.values())))
         is_drawn = torch.Tag.nondeterministic_seeded in func.tags
-        if not sources and (is_drawn or (name.startswith("aten.") and name.split(".")[1] not in _DESCRIBED)):
+        if not sources and is_drawn:
+            return self._drawn(func(*args, **kwargs))
+        if not sources and name.startswith("aten.") and name.split(".")[1] not in _DESCRIBED:
             return self._with_its_numbers(func(*args, **kwargs))
         chooses = name in _CHOOSES and not self.modules and self.phase == "forward"
         if chooses and sources and all(map(self.is_data, sources)):
@@ -256,6 +259,7 @@ class Recorder(TorchDispatchMode):
         outputs = [self.identify(each, True) for each in made]
         touched = {self.storages[_held(each).untyped_storage()._cdata] for each in (*overwritten, *made)}
         self.constant = self.constant | touched if is_constant else self.constant - touched
+        self.known = {key: number for key, number in self.known.items() if number not in touched}
         name = _on_lazy(name, sources)
         event = {"op": name, "arguments": read, "outputs": outputs}
         if written:
@@ -265,10 +269,23 @@ class Recorder(TorchDispatchMode):
         self.emit(self.mark(event, sources))
         return result
 
-    def _with_its_numbers(self, result: Any) -> Any:
-        """Take what is made of nothing that the step is given for data: drawn numbers, and constants."""
+    def _drawn(self, result: Any) -> Any:
+        """Take numbers that are drawn from nothing for data, as a program makes them up that has none."""
         for tensor in tensors_in(result):
             self.identify(tensor)
+        return result
+
+    def _with_its_numbers(self, result: Any) -> Any:
+        """Take what is made of constants for a constant that the step is given, and for one where it is made again."""
+        for tensor in tensors_in(result):
+            storage = tensor.untyped_storage()
+            key = (tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, self.values(tensor))
+            known = self.known.get(key)
+            if known is not None and storage._cdata not in self.storages:
+                self.storages[storage._cdata] = known
+                self.kept.append(StorageWeakRef(storage))
+            self.identify(tensor)
+            self.known[key] = self.storages[storage._cdata]
         return result
 
     def _communicate(self, name: str, func: Any, args: Any, kwargs: Any, arguments: dict[str, Any]) -> Any:

@@ -260,6 +260,7 @@ WRONG = [
     ("mesh tp=2\nprogram\n  y = all-reduce(x)\n", 3, 20, "over tp"),
     ("mesh tp=2\nprogram\n  y = all-reduce(x) over dp\n", 3, 26, "tp"),
     ("mesh tp=2\nprogram\n  y = all-reduce(x) over tp,tp\n", 3, 29, "twice"),
+    ("mesh tp=2\nprogram\n  y = all-reduce(x) over ranks 1,1\n", 3, 32, "twice"),
     ("mesh tp=2\nprogram\n  y = dropout(x) draws over tp,tp\n", 3, 32, "twice"),
     ("mesh tp=2\nprogram\n  y = dropout(x) draws over dp\n", 3, 29, "tp"),
     ("mesh tp=2\nprogram\n  y = dropout(x) draws alik\n", 3, 24, "alike"),

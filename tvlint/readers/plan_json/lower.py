@@ -122,9 +122,13 @@ def _tensor(builder: OperatorBuilder, name: str, value: dict[str, Any], at: At) 
     if part[0] >= part[1]:
         raise FormError(f"part {part[0]} of {part[1]}, counted from 0", (at, "part"))
     region = value.get("region")
+    if region is not None and len(region) != len(whole or shape):
+        raise FormError(f"a region of {len(region)} intervals, of a value of {len(whole or shape)} dimensions", (at, "region"))
     for index, (low, high) in enumerate(region or ()):
         if low > high:
             raise FormError(f"an interval from {low} to {high}", ((at, "region"), index))
+        if whole is not None and high > whole[index]:
+            raise FormError(f"an interval up to {high} of {whole[index]}", ((at, "region"), index))
     role = Role(value["role"])
     wanted = value.get("requires_grad", role is Role.WEIGHT)
     return Tensor(

@@ -94,9 +94,14 @@ class OperatorBuilder:
                 raise FormError(f"`{name}` is no communicator of this plan", (at, "name"), _known(self.communicators))
             return self.communicators[name]
         self.each_axis(value.get("axes", ()), (at, "axes"))
-        for index, rank in enumerate(value.get("ranks", ())):
+        ranks = integers(value.get("ranks", ()))
+        once = set[int]()
+        for index, rank in enumerate(ranks):
             self.rank(rank, ((at, "ranks"), index))
-        return Group(tuple(value.get("axes", ())), integers(value.get("ranks", ())), value.get("name", ""))
+            if rank in once:
+                raise FormError(f"a group names rank {rank} twice", ((at, "ranks"), index), "name each rank once")
+            once.add(rank)
+        return Group(tuple(value.get("axes", ())), ranks, value.get("name", ""))
 
     def peer(self, value: dict[str, Any], at: At) -> Peer:
         """Return a peer whose rank or axis is there."""

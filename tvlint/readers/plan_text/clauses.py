@@ -37,8 +37,12 @@ def _ranks(line: Line, mesh: Mesh, known: dict[str, tuple[int, ...]]) -> tuple[i
         return known[text]
     if sum(map(len, known.values())) > MOST_LISTED:
         line.fail(f"the plan's groups list more than {MOST_LISTED} ranks", "name axes, or declare communicators")
-    known[text] = line.rank_list("rank", max(mesh.size, 1))
-    return known[text]
+    start = line.index
+    ranks = line.rank_list("rank", max(mesh.size, 1))
+    if len(set(ranks)) < len(ranks):
+        line.fail("a group names a rank twice", "name each rank once", start)
+    known[text] = ranks
+    return ranks
 
 
 def parse_group(line: Line, scope: Scope) -> Group:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from tvlint.analyses.relations.derivation.forward_rules import evaluated, of_slices
-from tvlint.analyses.relations.derivation.state import Machine, RankState, Slot
+from tvlint.analyses.relations.derivation.state import Machine, RankState
 from tvlint.analyses.relations.terms.sums import may_be_infinite
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
@@ -68,15 +68,7 @@ def _parts_behind(machine: Machine, rank: RankState, name: str) -> list[str] | N
     if form.spec is None or form.spec.may_draw or len(names) != len(saved.inputs):
         return None
     pairs = [(each, value) for each, value in zip(names, saved.inputs, strict=True) if _is_part(value)]
-    if any(value not in (rank.local.get(each), _replaced(rank, each)) for each, value in pairs):
-        return None
-    return [each for each, value in pairs if rank.local.get(each) is value]
-
-
-def _replaced(rank: RankState, name: str) -> Slot:
-    """Return the part in whose place a name has a value of its own."""
-    part, value = rank.whole.get(name, (None, None))
-    return part if value is not None and rank.local.get(name) is value else None
+    return [each for each, _ in pairs] if all(rank.local.get(each) is value for each, value in pairs) else None
 
 
 def _computed(machine: Machine, rank: RankState, name: str) -> bool:
@@ -94,6 +86,5 @@ def _computed(machine: Machine, rank: RankState, name: str) -> bool:
     except (Mismatch, UnsupportedError, StopIteration):
         return False
     rank.saved[name,] = operator, made
-    rank.whole[name] = rank.local[name], made.outputs[0]
     rank.local[name] = made.outputs[0]
     return True

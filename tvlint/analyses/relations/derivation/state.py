@@ -282,8 +282,6 @@ class RankState:
     replaced: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     """Operands that communication put something else in since a forward operator read them, by the names of its outputs."""
     local: dict[str, Slot] = field(default_factory=dict)
-    whole: dict[str, tuple[Slot, Slot]] = field(default_factory=dict)
-    """Parts in whose places values of their own were put, each with that value, by name: what operators read before is both."""
     unbound: dict[str, Location | None] = field(default_factory=dict)
     """The inputs of the segment that is run that have no value, and where it is run on them."""
     at_root: dict[str, int | None] = field(default_factory=dict)

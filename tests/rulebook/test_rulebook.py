@@ -207,7 +207,9 @@ def test_an_option_that_later_versions_refuse_is_a_note_where_none_is_told(
     assert [each.severity for each in found if isinstance(each, Finding)] == ([severity] if severity is not None else [])
 
 
-@pytest.mark.parametrize(("version", "severity"), [("", Severity.NOTE), ("0.19", Severity.ERROR), ("0.17", None)])
+@pytest.mark.parametrize(
+    ("version", "severity"), [("", Severity.NOTE), ("0.19", Severity.ERROR), ("0.19-tree", Severity.NOTE), ("0.17", None)]
+)
 def test_what_the_newest_release_refuses_is_a_note_where_nothing_tells_that_it_runs(
     version: str, severity: Severity | None
 ) -> None:
@@ -223,6 +225,16 @@ def test_what_the_newest_release_refuses_is_a_note_where_nothing_tells_that_it_r
 def test_a_warning_of_the_release_that_a_tree_is_developed_towards_is_a_note(version: str, severity: Severity) -> None:
     rules = {"save": RULES["async-save-ignored"]}
     (found,) = said(configuration(version=version, async_save=True, ckpt_format="torch_dist"), rules)
+    assert isinstance(found, Finding)
+    assert found.severity is severity
+
+
+@pytest.mark.parametrize(("version", "severity"), [("0.12-tree", Severity.WARNING), ("0.12", Severity.ERROR)])
+def test_what_an_older_release_refuses_is_a_warning_in_a_tree_that_is_developed_towards_it(
+    version: str, severity: Severity
+) -> None:
+    page = PAGE.replace('"*"', '">=0.12"')
+    (found,) = said(configuration(num_layers=2, version=version), {"a-rule": read_page("a-rule", page)})
     assert isinstance(found, Finding)
     assert found.severity is severity
 

@@ -36,10 +36,10 @@ def evaluate(
     `repairs`, the help of findings about sizes names the nearest settings that satisfy all rules, which takes a search; notes
     have none.
     A rule of some versions of Megatron is no more than a warning where nothing tells that one of them is used, and a note where
-    those refuse an option whatever else is given, which tells of an earlier one, and where those came out lately; what is a
-    warning is a note in a tree that is developed towards the first of them and may not have come so far. Of a command
-    of which words are not known, what is written is judged as written: an error that only those words could prevent is found,
-    and says so.
+    those refuse an option whatever else is given, which tells of an earlier one, and where those came out lately, as in a tree
+    that is developed towards the first of them. What is a warning is a note in every tree that may not have come so far. Of a
+    command of which words are not known, what is written is judged as written: an error that only those words could prevent is
+    found, and says so.
     """
     values = Values(configuration)
     known = [rule for rule in (rules.values() if isinstance(rules, Mapping) else rules) if rule.kind is RuleKind.CONFIG]

@@ -69,10 +69,14 @@ def is_assumed(version_range: str, version: str) -> bool:
 
 
 def is_of_fresh_release(version_range: str, version: str) -> bool:
-    """Return whether the range begins with a release that hardly anyone runs yet, and nothing tells which one runs."""
-    return _VERSION.match(version) is None and any(
-        operator == ">=" and is_fresh(".".join(map(str, bound))) for operator, bound in bounds(version_range)
-    )
+    """Return whether the range begins with a release that hardly anyone runs yet, and nothing tells which one runs, or a tree
+    that is developed towards it.
+    """
+    read = _VERSION.match(version)
+    if read is not None and not version.endswith(IN_DEVELOPMENT):
+        return False
+    begins = [bound for operator, bound in bounds(version_range) if operator == ">="]
+    return any(is_fresh(".".join(map(str, bound))) and (read is None or bound == _numbers(read[1])) for bound in begins)
 
 
 def shown_by(version_range: str, configuration: Configuration) -> str:

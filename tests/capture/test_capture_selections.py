@@ -78,6 +78,27 @@ def test_a_table_that_is_not_as_long_as_the_range_is_another_lookup(start: int, 
     assert "nnscaler.runtime.function.embedding" not in run(bench, result)
 
 
+@pytest.mark.parametrize(("compared", "counted", "is_lifted"), [(START, 0, True), (1, START - 1, True), (START, 1, False)])
+def test_targets_may_be_counted_from_the_start_before_they_are_compared(compared: int, counted: int, is_lifted: bool) -> None:
+    """`compared` is subtracted before targets are compared with the range, and `counted` behind it."""
+    bench = Bench()
+    first = Ref(bench.apply("sub", {"self": bench.give("targets", TARGETS), "other": compared}, TARGETS))
+    bench.program.types[first.name] = bench.program.types["v0"]
+    below, above = (
+        bench.apply(op, {"self": first, "other": bound - compared}, TARGETS) for op, bound in (("lt", START), ("ge", STOP))
+    )
+    for name in (below, above):
+        bench.program.types[name] = bench.program.types[name].__class__((ROWS,), "bool")
+    mask = Ref(bench.apply("bitwise_or", {"self": Ref(below), "other": Ref(above)}, TARGETS))
+    shifted = Ref(bench.apply("sub", {"self": first, "other": counted}, TARGETS))
+    columns = Ref(bench.apply("index_put", {"self": shifted, "indices": (mask,), "values": 0}, TARGETS))
+    found = bench.apply("embedding", {"weight": bench.give("weight", HELD), "indices": columns}, HELD[[0] * ROWS])
+    rows = bench.apply("index_put", {"self": Ref(found), "indices": (mask,), "values": 0.0}, HELD[[0] * ROWS])
+    ops = run(bench, rows)
+    assert (ops == ["nnscaler.runtime.function.embedding"]) == is_lifted
+    assert ("nnscaler.runtime.function.embedding" in ops) == is_lifted
+
+
 def test_scores_of_targets_in_the_range_are_picked() -> None:
     bench = Bench()
     result = picked(bench, Masked(bench))

@@ -192,20 +192,26 @@ def _in_range(lifting: Lifting, name: str) -> InRange | None:
     below, above = (lifting.call_of(argument.name) if isinstance(argument, Ref) else None for argument in either.inputs)
     if below is None or above is None or (below.op, above.op) != ("torch.lt", "torch.ge"):
         return None
-    (indices, start), (again, stop) = below.inputs, above.inputs
-    if not isinstance(indices, Ref) or indices != again or not isinstance(start, Literal) or not isinstance(stop, Literal):
+    (compared, start), (again, stop) = below.inputs, above.inputs
+    if not isinstance(compared, Ref) or compared != again or not isinstance(start, Literal) or not isinstance(stop, Literal):
         return None
-    low, high = start.value, stop.value
-    if not isinstance(low, int) or not isinstance(high, int) or not _is_shifted(lifting, shifted, indices.name, low):
+    (indices, less), low, high = _shifted_from(lifting, compared.name), start.value, stop.value
+    if not isinstance(low, int) or not isinstance(high, int) or _shifted_from(lifting, shifted) != (indices, low + less):
         return None
-    return InRange(indices.name, low, high, lifting.name(mask))
+    return InRange(indices, low + less, high + less, lifting.name(mask))
 
 
-def _is_shifted(lifting: Lifting, name: str, indices: str, start: int) -> bool:
+def _shifted_from(lifting: Lifting, name: str) -> tuple[str, int]:
+    """Return the value from which whole numbers are subtracted in a value, and their sum."""
+    less, name = 0, lifting.name(name)
     call = lifting.call_of(name)
-    if start == 0 and lifting.name(name) == lifting.name(indices):
-        return True
-    return call is not None and call.op == "torch.sub" and call.inputs[0] == Ref(indices) and _is_number(call.inputs[1], start)
+    while call is not None and call.op == "torch.sub" and not call.attributes and isinstance(call.inputs[0], Ref):
+        number = call.inputs[1].value if isinstance(call.inputs[1], Literal) else None
+        if not isinstance(number, int) or isinstance(number, bool):
+            break
+        less, name = less + number, call.inputs[0].name
+        call = lifting.call_of(name)
+    return name, less
 
 
 def _is_number(operand: Operand, number: float) -> bool:

@@ -99,6 +99,43 @@ def test_targets_may_be_counted_from_the_start_before_they_are_compared(compared
     assert ("nnscaler.runtime.function.embedding" in ops) == is_lifted
 
 
+@pytest.mark.parametrize(
+    ("start", "stop", "last", "is_lifted"),
+    [
+        (START, STOP, STOP - START - 1, True),
+        (START + 1, STOP, STOP - START - 1, False),
+        (START, STOP + 1, STOP - START - 1, False),
+        (START, STOP, STOP - START, False),
+    ],
+)
+def test_rows_at_indices_that_are_kept_in_a_range_times_flags_of_those_in_it(
+    start: int, stop: int, last: int, is_lifted: bool
+) -> None:
+    """`start` and `stop` are those of the flags, and `last` is the last row that is looked up."""
+    bench = Bench()
+    targets = bench.give("targets", TARGETS)
+    flags = [bench.apply(op, {"self": targets, "other": bound}, TARGETS) for op, bound in (("ge", start), ("lt", stop))]
+    flags.append(bench.apply("bitwise_and", {"self": Ref(flags[0]), "other": Ref(flags[1])}, TARGETS))
+    for name in flags:
+        bench.program.types[name] = bench.program.types[name].__class__((ROWS,), "bool")
+    shifted, kept = Ref(bench.apply("sub", {"self": targets, "other": START}, TARGETS)), {"min": 0, "max": last}
+    columns = Ref(bench.apply("clamp", {"self": shifted, **kept}, TARGETS))
+    for ref in (shifted, columns):
+        bench.program.types[ref.name] = bench.program.types["v0"]
+    found = bench.apply("embedding", {"weight": bench.give("weight", HELD), "indices": columns}, HELD[[0] * ROWS])
+    bench.program.operations[5] = found
+    column = Ref(bench.apply("view", {"self": Ref(flags[2]), "size": (ROWS, 1)}, TARGETS[:, None]))
+    bench.program.types[column.name] = bench.program.types[column.name].__class__((ROWS, 1), "bool")
+    numbers = Ref(bench.apply("_to_copy", {"self": column, "dtype": "float64"}, TARGETS[:, None]))
+    rows = bench.apply("mul", {"self": Ref(found), "other": numbers}, HELD[[0] * ROWS])
+    assert (run(bench, rows) == ["nnscaler.runtime.function.embedding"]) == is_lifted
+    gradient = bench.apply("mul", {"self": bench.give("gradient", HELD[[0] * ROWS]), "other": numbers}, HELD[[0] * ROWS])
+    given = {"grad_output": Ref(gradient), "indices": columns, "num_weights": STOP - START, "padding_idx": -1}
+    table = bench.apply("embedding_dense_backward", {**given, "scale_grad_by_freq": False}, HELD, Mark("backward", 0, of=5))
+    ops = run(bench, table)
+    assert ("gradient of nnscaler.runtime.function.embedding" in ops) == is_lifted
+
+
 def test_scores_of_targets_in_the_range_are_picked() -> None:
     bench = Bench()
     result = picked(bench, Masked(bench))

@@ -1,11 +1,11 @@
 """Collectives along another dimension than the first, which torch writes as one along the first and a rearrangement.
 
 `cat(parts, d)` of the equal parts of `all-gather(x, 0)` is `all-gather(x, d)`, and `reduce-scatter(cat(parts, 0), 0)` of the
-equal parts of x along d is `reduce-scatter(x, d)`. Where parts are cut again along d before they are joined, the k-th part of
-`all-gather(x, 0)` is the k-th part of `all-gather(x, d)`. An all-to-all of `cat(parts, 0)` of the equal parts of x along d, of
-which the parts are joined along e, splits x along d and joins along e. Parts that are turned or viewed alike, each with d as a
-dimension of its own, are parts of x turned or viewed so. A gather of what the same ranks have scattered of a sum, times a
-number or not, is their all-reduce, times that number.
+equal parts of x along d is `reduce-scatter(x, d)`, also where each part is joined of pieces along d. Where parts are cut again
+along d before they are joined, the k-th part of `all-gather(x, 0)` is the k-th part of `all-gather(x, d)`. An all-to-all of
+`cat(parts, 0)` of the equal parts of x along d, of which the parts are joined along e, splits x along d and joins along e.
+Parts that are turned or viewed alike, each with d as a dimension of its own, are parts of x turned or viewed so. A gather of
+what the same ranks have scattered of a sum, times a number or not, is their all-reduce, times that number.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def with_dimensions(lifted: Lifted) -> Lifted:
             if not isinstance(joined, Call) or joined.op != "torch.cat" or _dim(joined) != 0:
                 continue
             source = _parts_of(joined, makers) or _turned_parts_of(joined, makers, lifted, turned)
+            source = source or _pieces_of(joined, makers, lifted, turned)
             if source is None or len(joined.inputs) != len(node.group):
                 continue
             gathered[id(node)] = [*turned, replace(node, inputs=(source[0],), dim=source[1])]
@@ -167,6 +168,25 @@ def _counted(first: Call, lifted: Lifted, turned: list[LiftedNode], value: str, 
     name = lifted.program.fresh(known.of_shape(tuple(shape[at] for at in order)))
     turned.append(replace(first, op="torch.permute", inputs=(Ref(cut),), attributes={"dims": tuple(order)}, outputs=(name,)))
     return name, added
+
+
+def _pieces_of(call: Call, makers: dict[str, LiftedNode], lifted: Lifted, joined: list[LiftedNode]) -> tuple[str, int] | None:
+    """Return the value that the joined parts make along the dimension in which each of them is joined of pieces itself.
+
+    The operator that gives it is put into `joined`.
+    """
+    found = [makers.get(each.name) if isinstance(each, Ref) else None for each in call.inputs]
+    parts = [node for node in found if isinstance(node, Call) and node.op == "torch.cat"]
+    if len(parts) != len(call.inputs) or len({_dim(part) for part in parts}) != 1:
+        return None
+    shapes, dim = {lifted.program.shape(part.outputs[0]) for part in parts}, _dim(parts[0])
+    if len(shapes) != 1 or dim == 0:
+        return None
+    (shape,) = shapes
+    wide = (*shape[:dim], len(parts) * shape[dim], *shape[dim + 1 :])
+    name = lifted.program.fresh(lifted.program.types[parts[0].outputs[0]].of_shape(wide))
+    joined.append(replace(parts[0], inputs=tuple(piece for part in parts for piece in part.inputs), outputs=(name,)))
+    return name, dim
 
 
 def place_in_view(shape: tuple[int, ...], viewed: tuple[int, ...], dim: int) -> int | None:

@@ -68,7 +68,10 @@ def _added_rows(lifting: Lifting, node: Apply) -> bool:
 
 
 def _chosen_rows_gradient(lifting: Lifting, node: Apply) -> bool:
-    """Lift what autograd adds among zeros at the places from which it took rows."""
+    """Lift what autograd adds among zeros at the places from which it took rows, along others than the first dimension.
+
+    Rows along the first may be those that experts choose, of which it is followed how they are added.
+    """
     name, values = lifting.program.operations.get(node.mark.of), lifting.value(given(node, "values"))
     source = lifting.maker(Ref(name)) if name is not None else None
     if node.mark.phase != "backward" or source is None or not source.op.startswith("aten.index.") or values is None:
@@ -84,6 +87,8 @@ def _chosen_rows_gradient(lifting: Lifting, node: Apply) -> bool:
     if lifting.shape(taken) != lifting.shape(node.outputs[0]):
         return False
     rows, old = as_shape(lifting, node, Ref(values), lifting.shape(call.outputs[0])), lifting.shape(call.inputs[0].name)
+    if old == lifting.shape(node.outputs[0]) and call.attributes["dim"] == 0:
+        return False
     if old == lifting.shape(node.outputs[0]):
         return lifting.gradient(call, (rows,), (node.outputs[0], ""), node.mark)
     total = lifting.program.fresh(lifting.program.types[node.outputs[0]].of_shape(old))

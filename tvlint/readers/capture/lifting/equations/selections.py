@@ -42,7 +42,7 @@ def _filled_where(lifting: Lifting, node: Apply) -> bool:
     shape, covered = lifting.shape(name), lifting.shape(mask)
     if shape[: len(covered)] != covered:
         return False
-    if value == 0 and _lifted_in_range(lifting, node, name, mask):
+    if value == 0 and _lifted_in_range(lifting, node, name, source_of(lifting, mask, VIEWED)):
         return True
     spread: Argument = Ref(mask)
     if covered != shape:
@@ -230,6 +230,38 @@ def _in_range_lookup(lifting: Lifting, name: str, mask: str) -> tuple[Ref, InRan
     return table, found
 
 
+def _rows_times_flags(lifting: Lifting, node: Apply) -> bool:
+    """Lift rows that are looked up at indices which are kept in a range, times flags of those that lie in it."""
+    name, flags = (lifting.value(node.arguments.get(each)) for each in ("self", "other"))
+    call = lifting.call_of(name) if name is not None else None
+    if call is None or flags is None or call.op != LOOKUP or not all(isinstance(each, Ref) for each in call.inputs):
+        return False
+    indices, table = (each.name for each in call.inputs if isinstance(each, Ref))
+    found, shape = _kept_in_range(lifting, indices, flags), lifting.shape(call.outputs[0])
+    if found is None or lifting.shape(flags) != (*shape[:-1], 1) or found.stop - found.start != lifting.shape(table)[0]:
+        return False
+    return lifting.call(node, LOOKUP_IN_RANGE, (Ref(found.indices), Ref(table)), start=found.start, stop=found.stop)
+
+
+def _kept_in_range(lifting: Lifting, name: str, flags: str) -> InRange | None:
+    """Return the indices that are counted from the start of a range and kept in it, where flags say which lie in it."""
+    kept, both = lifting.call_of(name), lifting.call_of(source_of(lifting, flags))
+    if kept is None or kept.op != "torch.clamp" or both is None or both.op != "torch.logical_and":
+        return None
+    low, high = kept.attributes.get("min"), kept.attributes.get("max")
+    if not isinstance(kept.inputs[0], Ref) or low != 0 or not isinstance(high, int):
+        return None
+    indices, start = _shifted_from(lifting, kept.inputs[0].name)
+    for argument, op, bound in zip(both.inputs, ("torch.ge", "torch.lt"), (start, start + high + 1), strict=False):
+        call = lifting.call_of(argument.name) if isinstance(argument, Ref) else None
+        if call is None or call.op != op or not isinstance(call.inputs[0], Ref) or not isinstance(call.inputs[1], Literal):
+            return None
+        compared, less = _shifted_from(lifting, call.inputs[0].name)
+        if compared != indices or not _is_number(call.inputs[1], bound - less):
+            return None
+    return InRange(indices, start, start + high + 1, both.outputs[0])
+
+
 def _picked_in_range(lifting: Lifting, name: str, mask: str) -> tuple[str, InRange] | None:
     """Return the scores and the targets of scores that were picked by rows, where those outside are set to zero."""
     source = lifting.maker(Ref(source_of(lifting, name)))
@@ -342,10 +374,15 @@ def _lookup_in_range_gradient(lifting: Lifting, node: Apply) -> bool:
     if node.arguments.get("scale_grad_by_freq") or lifting.number(node.arguments.get("padding_idx", -1)) != -1:
         return False
     indices, filled = lifting.value(given(node, "indices")), lifting.call_of(str(lifting.value(given(node, "grad_output"))))
-    found = _in_range(lifting, indices) if indices is not None else None
-    if found is None or filled is None or filled.op != _MASKED or not _is_number(filled.inputs[2], 0):
+    flags = filled.inputs[1] if filled is not None and len(filled.inputs) > 1 else None
+    if indices is None or filled is None or not isinstance(flags, Ref):
         return False
-    if not isinstance(filled.inputs[1], Ref) or source_of(lifting, filled.inputs[1].name) != found.mask:
+    if filled.op == _MASKED and _is_number(filled.inputs[2], 0):
+        found = _in_range(lifting, indices)
+        found = found if found is not None and source_of(lifting, flags.name) == found.mask else None
+    else:
+        found = _kept_in_range(lifting, indices, flags.name) if filled.op == "torch.mul" else None
+    if found is None:
         return False
     calls = [
         call
@@ -579,6 +616,9 @@ EQUATIONS = (
         _masked_rows,
     ),
     Equation("mul", "mul(g, flags) is the gradient g of mul(x, flags)", _kept_gradient),
+    Equation(
+        "mul", "rows looked up at indices kept in a range, times flags of those in it: those in the range", _rows_times_flags
+    ),
     Equation("where", "where(flags, g, 0) is the gradient g of where(flags, x, c)", _chosen_gradient),
     Equation(
         "scatter_add",

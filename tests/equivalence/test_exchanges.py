@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.equivalence.attacks.test_wrong_plans import changed, outcome, parameters
+from tests.equivalence.test_text_plans import verdict_on
 from tests.sampling import sampled_tuples
 from tvlint.findings import Outcome
 
@@ -300,3 +301,18 @@ def test_rows_of_experts_that_are_exchanged_are_those_of_all_experts_side_by_sid
 )
 def test_rows_of_other_experts_are_not_proved(before: str, after: str, without_repairs: None) -> None:
     assert outcome(changed(EXPERTS_ON_RANKS, (before, after)), EXPERTS)[0] is not Outcome.PROVED
+
+
+CUT = "mesh tp=3\ninput x f32[8,4]\noutput y\n"
+PIECE = "program ranks {ranks}\nc: f32[{length},4] = chunk(x, dim=0) over tp\ny = relu(c)\n"
+RELU = "input x f32[8,4]\noutput y\nprogram\ny = relu(x)\n"
+
+
+@pytest.mark.parametrize(("first", "last", "refutes"), [(3, 2, False), (3, 4, True), (2, 2, True), (4, 2, True), (8, 2, True)])
+def test_a_piece_of_a_length_that_no_cut_gives_is_refuted(first: int, last: int, refutes: bool) -> None:
+    """Eight elements for three ranks are pieces of 3, 3 and 2, however they are cut."""
+    plan = CUT + PIECE.format(ranks="0-1", length=first) + PIECE.format(ranks="2", length=last)
+    verdict = verdict_on(plan, RELU)
+    names = {reason.name for reason in verdict.reasons if reason.refutes}
+    assert verdict.outcome is not Outcome.PROVED
+    assert ("wrong-shape-claim" in names) == refutes

@@ -261,6 +261,8 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: M
         position = members.place(rank.number)
         if DECLARED_PIECE_ORDER in machine.assume:
             position = declared_position(machine, operator, value, dim, len(members), position)
+        if not machine.alone:
+            _check_length(machine, operator, value, dim, position, len(members))
         piece = chunk(machine.world, value, dim, position, len(members))
         if machine.alone:
             note_cut(machine, rank, operator, (value,), piece)
@@ -268,6 +270,17 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: M
     except Mismatch as mismatch:
         blame(machine, rank, operator, mismatch)
         return None
+
+
+def _check_length(machine: Machine, operator: Communicate, value: Value, dim: int, position: int, count: int) -> None:
+    """Raise Mismatch where a piece has not its declared length, whether pieces are as equal as may be or the last is smaller."""
+    size, tensor = machine.world.local_shape(value)[dim], machine.plan.tensors.get(operator.outputs[0])
+    if size % count == 0 or tensor is None or len(tensor.shape) <= dim:
+        return
+    step, declared = -(-size // count), tensor.shape[dim]
+    if declared not in (max(0, min(step, size - position * step)), size // count + (position < size % count)):
+        text = f"cuts {size} elements into {count} pieces, and `{operator.outputs[0]}` is declared {declared} long"
+        raise Mismatch("wrong-shape-claim", text, refutes=True)
 
 
 def declared_position(machine: Machine, operator: Communicate, value: Value, dim: int, count: int, position: int) -> int:

@@ -273,7 +273,7 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: M
 
 
 def _check_length(machine: Machine, operator: Communicate, value: Value, dim: int, position: int, count: int) -> None:
-    """Raise Mismatch where a piece has not its declared length, whether pieces are as equal as may be or the last is smaller."""
+    """Raise Mismatch where a piece has not its declared length, whether pieces are near equal or the last one is smaller."""
     size, tensor = machine.world.local_shape(value)[dim], machine.plan.tensors.get(operator.outputs[0])
     if size % count == 0 or tensor is None or len(tensor.shape) <= dim:
         return

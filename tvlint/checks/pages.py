@@ -40,6 +40,7 @@ from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gather
 from tvlint.analyses.gradients.written_out_steps import TooEarly, Unchanged, too_early, unchanged
 from tvlint.analyses.inference.annotations import FalseAnnotation, false_annotations
 from tvlint.analyses.inference.declared_shapes import Stated, unexplained
+from tvlint.analyses.inference.swapped_operands import Reordered, Swapped, reordered_views, swapped_operands
 from tvlint.checks.plan import exchanges, steps
 from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Receive, Send
@@ -93,6 +94,8 @@ SOURCES: Mapping[str, Source] = {
     "scale-never-undone": Source(StillScaled, lambda facts: still_scaled(facts.plan)),
     "state-of-two-weights": Source(SharedState, shared_states),
     "step-without-effect": Source(Unchanged, unchanged),
+    "swapped-operands": Source(Swapped, lambda facts: swapped_operands(facts.plan)),
+    "view-for-transpose": Source(Reordered, lambda facts: reordered_views(facts.plan)),
     "unknown-handle": _hazards("unknown-handle"),
     "updated-before-backward": Source(TooEarly, too_early),
     "update-without-gradient": Source(WithoutGradient, lambda facts: without_gradients(facts.plan)),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from tvlint.analyses.relations.defect import Defect, at
+from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Held, Pulled, Stepped
 from tvlint.analyses.relations.matchers.parted import Index
@@ -141,11 +142,12 @@ def _counted_unlike(projection: Projection) -> Iterator[Defect]:
             others = projection.facts.who(tuple(sorted({step.rank for step in fewer})))
             often = Fraction(max(times, 1 / times))
             for step in counted:
-                text = f"makes an addend of the gradient of `{step.weight}` count on {{ranks}} {often} times as often"
-                text += f" as on {others}"
-                defect = Defect("divergent-replicas", True, text, step.rank, repair="scale the gradient alike on all ranks")
                 made = index.maker(step.rank, term)
-                yield at(*_placed(alone, step) if made is None else made[2][::-1], defect)
+                maker, segment = _placed(alone, step) if made is None else made[2][::-1]
+                text = f"{name_of(maker)} on {{ranks}} makes an addend of the gradient of `{step.weight}` count "
+                text += f"{often} times as often as on {others}"
+                defect = Defect("divergent-replicas", True, text, step.rank, repair="scale the gradient alike on all ranks")
+                yield at(maker, segment, defect)
 
 
 def _placed(alone: Alone, step: Stepped) -> tuple[Operator, str]:

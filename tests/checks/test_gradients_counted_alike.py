@@ -1,4 +1,4 @@
-"""Ranks count each addend of the gradient of a weight alike, also in plans that leave the step to the loop around them."""
+"""Ranks count each addend of the gradient of a weight alike, also in plans without a step, and no backward is left out."""
 
 from __future__ import annotations
 
@@ -45,3 +45,29 @@ def test_an_addend_that_one_rank_doubles_is_found_in_shards_and_copies(step: str
     (said,) = {finding.message for finding in found if finding.rule == "divergent-replicas"}
     assert said.startswith("`mul` on rank 1 makes an addend")
     assert said.endswith("2 times as often as on rank 0")
+
+
+LEFT_OUT = """weight w f32[8,8]
+weight u f32[8,8]
+input x f32[4,8]
+input dy f32[4,8]
+gradient dn f32[4,8] grad-of n
+segment forth forward (x) -> (h, n, a, y)
+  h = linear(x, w)
+  n = tanh(h)
+  a = gelu(n)
+  y = linear(a, u)
+segment back backward (x, h, n, a, y, dy) -> ()
+  da, grad(u) = backward y (dy)
+  {}
+  dh = backward n (dn)
+  _, grad(w) = backward h (dh)
+program
+  run forth micro-batch 0
+  run back micro-batch 0
+"""
+
+
+@pytest.mark.parametrize(("back", "rules"), [("dn = backward a (da)", set()), ("", {"gradient-left-out"})])
+def test_an_operator_without_a_backward_leaves_a_gradient_out(back: str, rules: set[str]) -> None:
+    assert {finding.rule for finding in findings_of_text(LEFT_OUT.format(back))} == rules

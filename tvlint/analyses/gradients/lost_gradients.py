@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -12,6 +12,8 @@ from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.gradients.undefined_uses import missing
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan, Segment
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,9 @@ def not_passed_on(facts: Facts) -> tuple[LostGradient, ...]:
 
 
 def _starved(plan: Plan) -> Iterator[LostGradient]:
-    """Yield the gradients that a backward leaves out, of values from which another goes on with what nothing there makes."""
+    """Yield the gradients that a backward leaves out, or that has none, of values from which another goes on with what nothing
+    there makes.
+    """
     for program in plan.programs:
         run = dict.fromkeys(step.segment for step in program.steps if step.segment in plan.segments)
         operators = [(name, index, each) for name in run for index, each in enumerate(plan.segments[name].operators)]
@@ -126,6 +130,27 @@ def _starved(plan: Plan) -> Iterator[LostGradient]:
             for (result, of), name in _given(operator):
                 if of in starved and not name:
                     yield LostGradient("", of, result, segment, index)
+        yield from _without_backward([each for _, _, each in operators], backward, starved) if starved else ()
+
+
+def _without_backward(
+    operators: Sequence[Operator], backward: Sequence[tuple[str, int, Operator]], starved: set[str]
+) -> Iterator[LostGradient]:
+    """Yield the values from which backward goes on, and that are read by an operator that has no backward, though what it gives
+    has a gradient.
+    """
+    gone_back = {each.forward.outputs for _, _, each in backward if isinstance(each, Backward)}
+    with_gradient = {of for _, _, each in backward for (_, of), name in _given(each) if name}
+    lost = {
+        of: operator.outputs[0]
+        for operator in operators
+        if isinstance(operator, Compute) and operator.outputs not in gone_back and not has_trait(operator.op, Trait.DETACHED)
+        for of in starved.intersection(operator.tensor_operands)
+        if not with_gradient.isdisjoint(operator.outputs)
+    }
+    for segment, index, operator in backward if lost else ():
+        for of in lost.keys() & set(operator.forward.outputs) if isinstance(operator, Backward) else ():
+            yield LostGradient("", of, lost[of], segment, index)
 
 
 def _given(operator: Operator) -> Iterator[tuple[tuple[str, str], str]]:

@@ -258,8 +258,9 @@ class Recorder(TorchDispatchMode):
             return result
         outputs = [self.identify(each, True) for each in made]
         touched = {self.storages[_held(each).untyped_storage()._cdata] for each in (*overwritten, *made)}
-        self.constant = self.constant | touched if is_constant else self.constant - touched
-        self.known = {key: number for key, number in self.known.items() if number not in touched}
+        (self.constant.update if is_constant else self.constant.difference_update)(touched)
+        if overwritten:
+            self.known = {key: number for key, number in self.known.items() if number not in touched}
         name = _on_lazy(name, sources)
         event = {"op": name, "arguments": read, "outputs": outputs}
         if written:

@@ -83,6 +83,9 @@ class Rule:
     """The message and the help by the case of a defect, where one text does not do for all (plan rules only)."""
     unknown: str = ""
     """Template: what can be said all the same where the rule is not evaluated; left out where it holds an unknown value."""
+    leaves: Mapping[str, str] = field(default_factory=dict)
+    """By a setting that is cut where the rule is violated, an expression for what is left of it: other rules judge that (config
+    rules only)."""
     location: tuple[str, ...] = ()
     """Settings whose place the finding takes: the first that the file sets; the others become related places."""
     once: str = ""

@@ -23,8 +23,6 @@ from tvlint.topology.role import Role, role_of
 
 HAS_FORKS = frozenset({"megatron-lm", "megatron-core"})
 """Frameworks of which versions of many years are in use."""
-CUT = {"tensor_model_parallel_size": "cut_tensor_size", "pipeline_model_parallel_size": "cut_pipeline_size"}
-"""Sizes that old versions cut where there are fewer ranks, and what is left of them."""
 
 
 def evaluate(
@@ -52,7 +50,7 @@ def evaluate(
         configuration = replace(configuration, supposed=True)
         supposed = Values(configuration)
         outcomes = [(rule, False if rule.name in unless else holds) for rule, holds in outcomes]
-    outcomes = _without_cut_sizes(outcomes, supposed if unless else values)
+    outcomes = _by_what_is_left(outcomes, supposed if unless else values)
     violated = [rule for rule, holds in outcomes if holds is False and rule.severity is not Severity.NOTE]
     changes: dict[str, str] = {}
     if violated and repairs:
@@ -76,19 +74,18 @@ def evaluate(
         yield from _in_cases(configuration, [rule for rule, holds in outcomes if holds is not False], repairs)
 
 
-def _without_cut_sizes(outcomes: list[tuple[Rule, Result]], values: Values) -> list[tuple[Rule, Result]]:
-    """Return the outcomes without rules that hold with what is left of sizes, where a violated rule says that they are cut."""
+def _by_what_is_left(outcomes: list[tuple[Rule, Result]], values: Values) -> list[tuple[Rule, Result]]:
+    """Return the outcomes without rules that hold with what violated rules say is left of settings."""
     violated = [rule for rule, holds in outcomes if holds is False]
-    cutting = [rule for rule in violated if all(f"{{{left}" in rule.message for left in CUT.values())]
-    if not cutting:
+    left = {name: values.evaluate(parse(text)) for rule in violated for name, text in rule.leaves.items()}
+    if not left:
         return outcomes
     settings = dict(values.configuration.settings)
-    for name, left in CUT.items():
-        size = values.evaluate(parse(left))
-        if name in settings and isinstance(size, int):
-            settings[name] = replace(settings[name], value=size)
+    settings |= {
+        name: replace(settings[name], value=size) for name, size in left.items() if name in settings and isinstance(size, int)
+    }
     what_is_left = Values(replace(values.configuration, settings=settings))
-    held = {rule.name for rule in violated if rule not in cutting and judge(rule, what_is_left) is True}
+    held = {rule.name for rule in violated if not rule.leaves and judge(rule, what_is_left) is True}
     return [(rule, holds) for rule, holds in outcomes if rule.name not in held]
 
 

@@ -21,6 +21,8 @@ PICK = "masked_gather"
 _MASKED = "torch.masked_fill"
 VIEWED = frozenset({"torch.Tensor.view"})
 _SHAPED = VIEWED | {"torch.Tensor.to"}
+_MOST_SHIFTS = 8
+"""So many whole numbers that are subtracted one after the other are added up; programs have two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +206,14 @@ def _in_range(lifting: Lifting, name: str) -> InRange | None:
 def _shifted_from(lifting: Lifting, name: str) -> tuple[str, int]:
     """Return the value from which whole numbers are subtracted in a value, and their sum."""
     less, name = 0, lifting.name(name)
-    call = lifting.call_of(name)
-    while call is not None and call.op == "torch.sub" and not call.attributes and isinstance(call.inputs[0], Ref):
+    for _ in range(_MOST_SHIFTS):
+        call = lifting.call_of(name)
+        if call is None or call.op != "torch.sub" or call.attributes or not isinstance(call.inputs[0], Ref):
+            break
         number = call.inputs[1].value if isinstance(call.inputs[1], Literal) else None
         if not isinstance(number, int) or isinstance(number, bool):
             break
         less, name = less + number, call.inputs[0].name
-        call = lifting.call_of(name)
     return name, less
 
 

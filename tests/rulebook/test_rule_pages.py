@@ -120,8 +120,8 @@ def test_a_config_rule_reads_only_settings_that_exist(rule: Rule) -> None:
     parts = [parse(text) for text in (rule.when, rule.require, *rule.leaves.values()) if text]
     parts += [*expressions(rule.message), *expressions(rule.help), *expressions(rule.unknown)]
     sides = re.compile(r"^(before|after)\." if rule.kind is RuleKind.CHANGE else r"^$")
-    used = [sides.sub("", name) for part in parts for name in names(part)]
-    assert {name for name in (*used, *rule.location, *rule.leaves) if name not in known and not name.startswith("env.")} == set()
+    used = {*rule.location, *rule.leaves, *(sides.sub("", name) for part in parts for name in names(part))}
+    assert {name for name in used if name not in known and not name.startswith("env.")} == set()
     for part in parts:
         verify(part)
     assert {ast.unparse(call.func) for part in parts for call in calls(part)} <= {*FUNCTIONS, "set", "known"}

@@ -41,6 +41,9 @@ _STATISTICS = ("wrong-reduce-op", "missing-allreduce")
 
 _VIEWS = (Trait.VIEW, Trait.BROADCAST)
 
+_SENT = ""
+"""All that any rank sends, in the place of a name, which none is."""
+
 
 def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Defect]:
     """Return what is told of split dimensions that a right plan may have as well."""
@@ -225,26 +228,16 @@ def _behind_functions(plan: Plan, derived: Derived) -> list[Defect]:
 
 
 class _Flow:
-    """The operators that read each tensor, which of them are unknown, and what they make comes to."""
+    """The operators that read each tensor, which of them are unknown, and which tensors show in what is compared."""
 
     def __init__(self, plan: Plan) -> None:
         operators = list(plan.operators())
         self.unknown = {id(operator) for operator in operators if not _is_understood(plan, operator)}
-        self._received = tuple(operator.tensor for operator in operators if isinstance(operator, Receive))
-        lasting = {name for name, tensor in plan.tensors.items() if tensor.role in (Role.WEIGHT, Role.STATE)}
-        self._compared = {*plan.outputs, *accumulators(plan), *lasting}
         self._readers: dict[str, list[Operator]] = {}
         for operator in operators:
             for name in uses(operator):
                 self._readers.setdefault(name, []).append(operator)
-        self._renamed: dict[str, set[str]] = {}
-        for step in plan.steps():
-            segment = plan.segments[step.segment]
-            for inner, outer in zip(segment.outputs, step.outputs or (), strict=False):
-                self._renamed.setdefault(inner, set()).add(outer)
-            for inner, outer in zip(segment.inputs, step.inputs or (), strict=False):
-                self._renamed.setdefault(outer, set()).add(inner)
-        self._shown: dict[int, bool] = {}
+        self._showing = self._names_that_show(plan, operators)
 
     def takers(self, defect: Defect) -> list[Operator]:
         """Return the operators that take a part for a whole: the reported one, and others that are not linear in a copy."""
@@ -261,27 +254,38 @@ class _Flow:
 
     def shows(self, place: Operator) -> bool:
         """Return whether what an operator makes comes to what is compared with the reference through known functions."""
-        if id(place) not in self._shown:
-            self._shown[id(place)] = not self._compared.isdisjoint(self._made_of(place))
-        return self._shown[id(place)]
+        return not self._showing.isdisjoint(self._made_by(place))
 
-    def _made_of(self, place: Operator) -> set[str]:
-        waiting, seen, passed = [place], set[str](), set[int]()
+    def _made_by(self, operator: Operator) -> list[str]:
+        """Return what a known operator makes; all that is sent may come to all that is received."""
+        if id(operator) in self.unknown:
+            return []
+        return [*writes(operator), *overwritten(operator), *([_SENT] if isinstance(operator, Send) else ())]
+
+    def _names_that_show(self, plan: Plan, operators: Sequence[Operator]) -> set[str]:
+        """Return the tensors that come to gradients, weights, states or returned values through known functions."""
+        before: dict[str, list[str]] = {}
+        for operator in operators:
+            if isinstance(operator, Receive):
+                before.setdefault(operator.tensor, []).append(_SENT)
+        for name, readers in self._readers.items():
+            for reader in [reader for reader in readers if name in overwritten(reader)] or readers:
+                for made in self._made_by(reader):
+                    before.setdefault(made, []).append(name)
+        for step in plan.steps():
+            segment = plan.segments[step.segment]
+            for inner, outer in zip(segment.outputs, step.outputs or (), strict=False):
+                before.setdefault(outer, []).append(inner)
+            for inner, outer in zip(segment.inputs, step.inputs or (), strict=False):
+                before.setdefault(inner, []).append(outer)
+        lasting = {name for name, tensor in plan.tensors.items() if tensor.role in (Role.WEIGHT, Role.STATE)}
+        found = {*plan.outputs, *accumulators(plan), *lasting}
+        waiting = [*found]
         while waiting:
-            operator = waiting.pop()
-            if id(operator) in self.unknown or id(operator) in passed:
-                continue
-            passed.add(id(operator))
-            names = [*writes(operator), *overwritten(operator), *(self._received if isinstance(operator, Send) else ())]
-            while names:
-                name = names.pop()
-                if name in seen:
-                    continue
-                seen.add(name)
-                names += self._renamed.get(name, ())
-                readers = self._readers.get(name, [])
-                waiting += [reader for reader in readers if name in overwritten(reader)] or readers
-        return seen
+            new = {*before.get(waiting.pop(), ())} - found
+            found |= new
+            waiting += new
+        return found
 
 
 def _is_understood(plan: Plan, operator: Operator) -> bool:

@@ -86,6 +86,8 @@ class Rule:
     leaves: Mapping[str, str] = field(default_factory=dict)
     """By a setting that is cut where the rule is violated, an expression for what is left of it: other rules judge that (config
     rules only)."""
+    supersedes: tuple[str, ...] = ()
+    """Rules of which nothing is reported where this one finds something at the same place about the same (plan rules only)."""
     location: tuple[str, ...] = ()
     """Settings whose place the finding takes: the first that the file sets; the others become related places."""
     once: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders.plan_findings import findings_of_text
+from tvlint.findings import Severity
 
 PLAN = """mesh tp=2
 weight e f32[8,4] tp:S(1)
@@ -71,3 +72,50 @@ program
 @pytest.mark.parametrize(("back", "rules"), [("dn = backward a (da)", set()), ("", {"gradient-left-out"})])
 def test_an_operator_without_a_backward_leaves_a_gradient_out(back: str, rules: set[str]) -> None:
     assert {finding.rule for finding in findings_of_text(LEFT_OUT.format(back))} == rules
+
+
+WHOLE = """mesh tp=2
+weight u f32[8,8]
+weight w f32[16,8] tp:S(0)
+weight v f32[8,16] tp:S(1)
+input x f32[4,8]
+input t f32[4,8]
+loss l
+program tp=0
+{0}
+program tp=1
+{1}
+"""
+STEPS = """  e = linear(x, u)
+  h = linear(e, w)
+  a = gelu(h)
+  p = linear(a, v)
+  y = all-reduce(p) over tp
+  l = mse_loss(y, t)
+  one: f32[] = full([], {start})
+  dy, _ = backward l (one)
+  da, gv = backward p (dy)
+  dh = backward a (da)
+  de, gw = backward h (dh)
+  ds = all-reduce(de) over tp
+  _, g = backward e (ds)
+  gu = div(g, {by})
+  sgd(u!, gu)
+  sgd(w!, gw)
+  sgd(v!, gv)"""
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"start": 1.0, "by": 1}, []),
+        ({"start": 2.0, "by": 1}, ["the gradient of `l` starts on rank 1 with 2, and with 1 on rank 0"]),
+        (
+            {"start": 1.0, "by": 2},
+            ["`div` on rank 1 makes an addend of the gradient of `u` count 1/2 times as often as on rank 0"],
+        ),
+    ],
+)
+def test_another_number_on_one_rank_is_one_mistake(other: dict[str, float], said: list[str]) -> None:
+    text = WHOLE.format(STEPS.format(start=1.0, by=1), STEPS.format(**other))
+    assert [finding.message for finding in findings_of_text(text) if finding.severity is Severity.ERROR] == said

@@ -81,3 +81,19 @@ def test_plan_json_is_judged_like_plan_text(scenario: Scenario) -> None:
     again = json_reader.read("example.json", json_writer.write(plan)).plan
     assert again is not None
     assert {finding.rule for finding in findings_of_plan(again)} == {finding.rule for finding in findings_of_plan(plan)}
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("tied weight reduced over the replicas only", {"tied-gradient-not-reduced"}),
+        ("whole gradient for a sharded parameter", {"missing-gradient-reduction"}),
+        ("combine with the splits of dispatch", {"expert-exchange-not-undone"}),
+        ("a split backward without its second half for one micro-batch", {"unbalanced-backward"}),
+        ("heads whose gradients are not exchanged for sequence", {"gradient-not-exchanged"}),
+        ("ddp: in-place scale while in flight (WAR/RAW)", {"buffer-in-flight"}),
+    ],
+)
+def test_one_mistake_is_of_one_rule(name: str, rules: set[str]) -> None:
+    text = next(each.text for each in SCENARIOS if each.name == name)
+    assert {finding.rule for finding in findings_of_text(text) if finding.severity is Severity.ERROR} == rules

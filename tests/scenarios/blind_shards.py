@@ -157,4 +157,50 @@ program
   sub_(w!, c)
 """,
     ),
+    *pair(
+        "running sum over rows that were gathered out of order",
+        "pieces-not-in-rank-order",
+        """
+mesh cp=2
+weight w f32[8,8]
+input x f32[16,8] cp:S(0, order=[[0,3],[1,2]])
+output y f32[16,8]
+program
+  h = linear(x, w)
+  g = all-gather(h, dim=0) over cp
+- y = cumsum(g, dim=0)
++ a = narrow(g, 0, 0, 4)
++ d = narrow(g, 0, 4, 4)
++ b = narrow(g, 0, 8, 8)
++ o = cat([a, b, d], dim=0)
++ y = cumsum(o, dim=0)
+""",
+    ),
+    *pair(
+        "a rank that applies the gate in the place of the other weight",
+        "divergent-replicas",
+        """
+mesh tp=2
+weight gate f32[32,8] tp:S(0)
+weight up f32[32,8] tp:S(0)
+weight down f32[8,32] tp:S(1)
+input x f32[4,8]
+output y f32[4,8]
+program tp=0
+  g = linear(x, gate)
+  a = silu(g)
+  u = linear(x, up)
+  m = mul(a, u)
+  p = linear(m, down)
+  y = all-reduce(p) over tp
+program tp=1
+  g = linear(x, gate)
+  a = silu(g)
+- u = linear(x, gate)
++ u = linear(x, up)
+  m = mul(a, u)
+  p = linear(m, down)
+  y = all-reduce(p) over tp
+""",
+    ),
 )

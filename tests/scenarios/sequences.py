@@ -572,7 +572,7 @@ program ep=1
     ),
     *pair(
         "combine with the splits of dispatch",
-        "wrong-all-to-all-splits",
+        "expert-exchange-not-undone",
         """
 mesh ep=2
 input tokens f32[16,8] ep:S(0)

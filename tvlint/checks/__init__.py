@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tvlint.findings import Finding
+from tvlint.ir.location import Location
 from tvlint.rule import Rule, RuleKind
 
 if TYPE_CHECKING:
@@ -29,8 +30,21 @@ def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Findin
     for rule in rules.values():
         if rule.kind is RuleKind.PLAN:
             found += load_check(rule)(facts)
+    found = list(_without_consequences(found, rules))
     yield from found
     yield from derived_findings(facts, rules, found)
+
+
+def _without_consequences(found: Sequence[Finding], rules: Mapping[str, Rule]) -> Iterator[Finding]:
+    """Yield what is found but for what another rule says better, by its page, at the same place and about the same name."""
+    better: dict[tuple[Location, str], set[str]] = {}
+    for finding in found:
+        for name in rules[finding.rule].supersedes:
+            better.setdefault((finding.location, name), set()).update(finding.about or ())
+    for finding in found:
+        names = better.get((finding.location, finding.rule))
+        if names is None or (names and finding.about and names.isdisjoint(finding.about)):
+            yield finding
 
 
 def load_check(rule: Rule) -> Callable[[Any], Iterator[Finding]]:

@@ -65,9 +65,9 @@ def from_data(text: str, folder: Path) -> Mapping[str, Rule]:
     kinds = {kind.value: kind for kind in RuleKind}
     severities = {severity.value: severity for severity in Severity}
     rules, top = {}, str(folder)
-    for name, kind, severity, *texts, location, once, frameworks, sources, topic in json.loads(text):
+    for name, kind, severity, *texts, supersedes, location, once, frameworks, sources, topic in json.loads(text):
         path = f"{top}/{topic}/{name}.md"
-        whence = (tuple(location), once, frameworks, tuple(sources), path, topic)
+        whence = (tuple(supersedes), tuple(location), once, frameworks, tuple(sources), path, topic)
         rules[name] = Rule(*(name, kinds[kind], severities[severity], *texts, *whence))
     return rules
 
@@ -149,5 +149,6 @@ def _rule(name: str, entries: dict[str, Any], path: str) -> Rule:
     kind = RuleKind(entries.pop("kind"))
     severity = Severity(entries.pop("severity"))
     location = tuple(entries.pop("location", ()))
+    supersedes = tuple(entries.pop("supersedes", ()))
     sources = tuple(entries.pop("sources", ()))
-    return Rule(name, kind, severity, path=path, location=location, sources=sources, **entries)
+    return Rule(name, kind, severity, path=path, supersedes=supersedes, location=location, sources=sources, **entries)

@@ -18,7 +18,8 @@ from tvlint.analyses.dataflow.def_use import collectives, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Stepped
-from tvlint.analyses.relations.findings import relations
+from tvlint.analyses.relations.findings import relations, wrong_in_relations
+from tvlint.analyses.relations.matchers.gradient_addends import UNEQUALLY
 from tvlint.analyses.relations.multiples import bare, computed_factors, gradients_within
 from tvlint.analyses.relations.shares import undoes_share
 from tvlint.analyses.relations.terms.loss_identities import is_gradient
@@ -85,7 +86,11 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
         if times is not None:
             made = next(operator for operator in alone.plan.operators() if loss in writes(operator))
             found.setdefault((loss, "", _Misfit(times)), (made, set()))[1].add(rank)
-    for step, misfit in _of_steps(alone):
+    causes = [defect.cause for defect in wrong_in_relations(facts) if isinstance(defect.cause, tuple)]
+    unequal = {cause[1:] for cause in causes if cause[0] == UNEQUALLY}
+    for step, misfit in _of_steps(alone) if () not in unequal else ():
+        if (alone.plan.tensors[step.weight].logical or step.weight,) in unequal:
+            continue
         found.setdefault((step.name, step.weight, misfit), (step.operator, set()))[1].add(step.rank)
     for (name, weight, misfit), (operator, ranks) in found.items():
         times, place = misfit.times, place_of(facts, operator)

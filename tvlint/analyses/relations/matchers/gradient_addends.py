@@ -9,8 +9,8 @@ from fractions import Fraction
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.localise import name_of
 from tvlint.analyses.relations.derivation.single_plan import Alone
-from tvlint.analyses.relations.derivation.state import Held, Pulled, Stepped
-from tvlint.analyses.relations.matchers.parted import Index
+from tvlint.analyses.relations.derivation.state import Held, Pulled, Root, Stepped
+from tvlint.analyses.relations.matchers.parted import Index, are_of_data
 from tvlint.analyses.relations.matchers.projection import Projection
 from tvlint.analyses.relations.terms.loss_identities import gradients_added, is_gradient, multiplied
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
@@ -19,6 +19,9 @@ from tvlint.ir.ranks import describe
 
 _MOST = 64
 """Of sums of more gradients nothing is said."""
+
+UNEQUALLY = "counted unequally"
+"""The cause of gradients that ranks count unequally often, with the weight where they are of one."""
 
 
 def miscounted_gradients(projection: Projection) -> Iterator[Defect]:
@@ -131,34 +134,61 @@ def _counted_unlike(projection: Projection) -> Iterator[Defect]:
         if value is not None and not value.leaves and value.fold is None and value.coefficient:
             of = tensors[step.weight].logical or step.weight
             held.setdefault(of, {}).setdefault((value.term, Fraction(value.coefficient)), []).append(step)
-    for kinds in held.values():
+    unlike = list(_started_unlike(projection))
+    yield from unlike
+    for weight, kinds in held.items() if not unlike else ():
         usual = max(kinds, key=lambda kind: (len(kinds[kind]), -kinds[kind][0].rank))
         for kind, steps in kinds.items():
             found = _counted_otherwise(terms, kind[0], usual[0])
-            times, term = (kind[1] / usual[1], -1) if kind[0] == usual[0] else (found or (Fraction(1), -1))
+            times, term, is_usual = (
+                (kind[1] / usual[1], -1, False) if kind[0] == usual[0] else (found or (Fraction(1), -1, False))
+            )
             if times == 1 or (kind[1] != usual[1] and found is not None):
                 continue
-            counted, fewer = (steps, kinds[usual]) if times > 1 else (kinds[usual], steps)
-            others = projection.facts.who(tuple(sorted({step.rank for step in fewer})))
-            often = Fraction(max(times, 1 / times))
-            for step in counted:
+            wrong, right = (kinds[usual], steps) if is_usual and len(steps) == len(kinds[usual]) else (steps, kinds[usual])
+            times = 1 / times if wrong is not steps else times
+            others = projection.facts.who(tuple(sorted({step.rank for step in right})))
+            for step in wrong:
                 made = index.maker(step.rank, term)
                 maker, segment = _placed(alone, step) if made is None else made[2][::-1]
                 text = f"{name_of(maker)} on {{ranks}} makes an addend of the gradient of `{step.weight}` count "
-                text += f"{often} times as often as on {others}"
-                defect = Defect("divergent-replicas", True, text, step.rank, repair="scale the gradient alike on all ranks")
-                yield at(maker, segment, defect)
+                text += f"{times} times as often as on {others}"
+                yield at(maker, segment, _counting(text, step.rank, weight))
+
+
+def _started_unlike(projection: Projection) -> Iterator[Defect]:
+    """Yield where gradients of one value start with another number than on most ranks that have no data of their own."""
+    alone, facts = projection.alone, projection.facts
+    held: dict[tuple[int, object], dict[Fraction, list[Root]]] = {}
+    for root in alone.derived.roots:
+        held.setdefault((root.value.term, root.value.box), {}).setdefault(root.start, []).append(root)
+    for starts in held.values():
+        usual = max(starts, key=lambda start: (len(starts[start]), start == 1, -starts[start][0].rank))
+        for start, roots in starts.items():
+            ranks = [root.rank for root in (*roots, *starts[usual])]
+            if start == usual or not {root.rank for root in roots}.isdisjoint(root.rank for root in starts[usual]):
+                continue
+            others = facts.who(tuple(sorted({root.rank for root in starts[usual]})))
+            for root in roots if not are_of_data(projection, ranks) else ():
+                text = f"the gradient of `{root.of}` starts on {{ranks}} with {start}, and with {usual} on {others}"
+                yield at(root.operator, root.segment, _counting(text, root.rank))
+
+
+def _counting(text: str, rank: int, *weights: str) -> Defect:
+    """Return a defect by which ranks count gradients unequally often: of a weight, or of all."""
+    repair = "scale the gradient alike on all ranks"
+    return Defect("divergent-replicas", True, text, rank, repair=repair, cause=(UNEQUALLY, *weights))
 
 
 def _placed(alone: Alone, step: Stepped) -> tuple[Operator, str]:
     return step.operator, alone.operators.segment_of(step.operator)
 
 
-def _counted_otherwise(terms: Terms, one: int, other: int) -> tuple[Fraction, int] | None:
-    """Return how many times as often one gradient counts an addend as another one that is otherwise made alike, and the sum in
-    it, or multiple, that does.
+def _counted_otherwise(terms: Terms, one: int, other: int) -> tuple[Fraction, int, bool] | None:
+    """Return how many times as often one gradient counts an addend as another one that is otherwise made alike, and the sum, or
+    multiple, that counts it otherwise than once, with whether that is in the other one.
     """
-    found, seen, waiting = set[tuple[Fraction, int]](), set[tuple[int, int]](), [(one, other)]
+    found, seen, waiting = set[tuple[Fraction, int, bool]](), set[tuple[int, int]](), [(one, other)]
     while waiting:
         one, other = waiting.pop()
         if one == other or (one, other) in seen:
@@ -168,7 +198,8 @@ def _counted_otherwise(terms: Terms, one: int, other: int) -> tuple[Fraction, in
         if not ours or len(ours) != len(theirs) or len(seen) > _MOST:
             return None
         if ours.keys() == theirs.keys():
-            found |= {(times, one) for each in ours if (times := ours[each] / theirs[each]) != 1}
+            unlike = [(ours[each] / theirs[each], ours[each] == 1) for each in ours if ours[each] != theirs[each]]
+            found |= {(times, other if is_once else one, is_once) for times, is_once in unlike}
             continue
         for pair in zip(sorted(ours.keys() - theirs.keys()), sorted(theirs.keys() - ours.keys()), strict=True):
             heads, operands = ([each[term] for term in pair] for each in (terms.keys, terms.operands))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.mesh_axes import batch_axes
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.localisation.sure import Parts
+from tvlint.analyses.relations.held_apart import is_split
 from tvlint.analyses.relations.matchers.projection import Projection, is_whole
 from tvlint.analyses.relations.terms.loss_identities import multiplied, summands, taken_away
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator
 from tvlint.ir.placement import Replicate
+from tvlint.ir.plan import Role
 from tvlint.ir.ranks import describe
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
@@ -44,12 +46,12 @@ def values_made_otherwise(projection: Projection) -> Iterator[Defect]:
     plan, index = projection.plan, Index(projection)
     for is_sum, held in _meetings(projection):
         counts = Counter(term for _, term in held.values())
-        usual, most = max(counts.items(), key=lambda item: (item[1], -_depth(projection, item[0])))
+        usual, most = max(counts.items(), key=lambda item: (item[1], *_made_of(projection, item[0])))
         others = [rank for rank in held if held[rank][1] == usual]
-        weighed = is_sum and _are_of_data(projection, held)
+        weighed = is_sum and are_of_data(projection, held)
         for rank, (_, term) in held.items() if 2 * most >= len(held) and len(counts) > 1 and not weighed else ():
             parted = _parted(index, usual, term, (others[0], rank)) if term != usual else None
-            found = index.maker(rank, parted.other) if parted is not None else None
+            found = index.maker(rank, parted.other, index.names(others[0], parted.one)) if parted is not None else None
             if parted is not None and found is not None:
                 by, name, (segment, maker) = found
                 how = parted.how.replace("{others}", describe(tuple(sorted(others)), plan.mesh) if by == rank else "others")
@@ -96,7 +98,7 @@ def counted_by_every_rank(projection: Projection) -> Iterator[Defect]:
         added = [set(_addends(alone.world.terms, term)) for _, term in held.values()]
         shared = set.intersection(*added) if is_sum and all(operator.reduce != "avg" for operator in operators) else set()
         shared = {term for term in shared - away if multiplied(alone.world.terms, term) is None}
-        for rank, (_, term) in held.items() if shared and not _are_of_data(projection, held) else ():
+        for rank, (_, term) in held.items() if shared and not are_of_data(projection, held) else ():
             made = index.maker(rank, term)
             names = sorted(name for each in shared for name in index.names(rank, each))
             if made is not None and made[0] == rank and names:
@@ -129,14 +131,15 @@ class Index:
             return set()
         return {str(head[1])} if head[0] == "weight" else self._named(term).get(rank, set())
 
-    def maker(self, rank: int, term: int) -> tuple[int, str, tuple[str, Operator]] | None:
-        """Return who makes a value, this rank before others, its name there, and the operator that makes it."""
+    def maker(self, rank: int, term: int, names: Container[str] = ()) -> tuple[int, str, tuple[str, Operator]] | None:
+        """Return who makes a value, this rank before others, its name there, of `names` if one is, and what makes it."""
         named = self._named(term)
         for each in (rank, *sorted(named)):
             makers = self.alone.operators.makers_on(each)
             computed = [name for name in named.get(each, ()) if isinstance(makers.get(name, ("", None))[1], Compute | Backward)]
             if computed:
-                return each, min(computed), makers[min(computed)]
+                name = min(computed, key=lambda name: (name not in names, name))
+                return each, name, makers[name]
         return None
 
     def _named(self, term: int) -> dict[int, set[str]]:
@@ -148,17 +151,22 @@ class Index:
         return self._of.get(term, {})
 
 
-def _depth(projection: Projection, term: int) -> int:
-    """Return how many operators a value is made by, up to as many as are compared."""
+def _made_of(projection: Projection, term: int) -> tuple[int, int]:
+    """Return of how many values that are given a value is made, and minus by how many operators, of as many as are compared.
+
+    Of two values that as many ranks make, the one of more values by fewer operators is what is meant.
+    """
+    operands = projection.alone.world.terms.operands
     seen, waiting = {term}, [term]
     while waiting and len(seen) < _MOST_TERMS:
-        new = set(projection.alone.world.terms.operands[waiting.pop()]) - seen
+        new = set(operands[waiting.pop()]) - seen
         seen |= new
         waiting += new
-    return len(seen)
+    given = sum(not operands[each] for each in seen)
+    return given, given - len(seen)
 
 
-def _are_of_data(projection: Projection, ranks: Iterable[int]) -> bool:
+def are_of_data(projection: Projection, ranks: Iterable[int]) -> bool:
     """Return whether ranks lie apart along axes alone whose ranks have data of their own."""
     coordinates = [projection.plan.mesh.coordinates(rank) for rank in ranks]
     apart = {axis for axis in projection.axes if len({each[axis] for each in coordinates}) > 1}
@@ -197,16 +205,31 @@ def _parted(index: Index, usual: int, term: int, ranks: tuple[int, int]) -> _Par
     terms = index.terms
     pairs = _pairs(terms, usual, term)
     if len(pairs) == 1:
-        ((one, other),) = pairs
+        (((one, other), taken_by),) = pairs.items()
+        if _are_split(index, ranks, (one, other)):
+            return _Parted(*taken_by, f"takes `{terms.keys[other][1]}`, and `{terms.keys[one][1]}` on {{others}}")
         how = _how(terms, one, other)
         return _Parted(one, other, how) if how else None
-    if len(pairs) == 2 and pairs[0] == pairs[1][::-1]:
-        names = [index.names(rank, made) for rank in ranks for made in pairs[0]]
+    first, *rest = sorted(pairs) or [(0, 0)]
+    if rest == [first[::-1]]:
+        names = [index.names(rank, made) for rank in ranks for made in first]
         shared = [sorted(names[place] & names[place + 2]) for place in (0, 1)]
         if all(shared):
             how = f"takes `{shared[0][0]}` and `{shared[1][0]}` the other way round than on {{others}}"
-            return _Parted(usual, _meeting_place(terms, term, pairs[0]), how)
+            return _Parted(usual, _meeting_place(terms, term, first), how)
     return None
+
+
+def _are_split(index: Index, ranks: tuple[int, int], pair: tuple[int, int]) -> bool:
+    """Return whether both are weights, of each of which both ranks hold a shard: only shards of one go together."""
+    plan, heads = index.alone.plan, [index.terms.keys[each] for each in pair]
+    one, other = map(plan.mesh.coordinates, ranks)
+    apart = [axis for axis in one if one[axis] != other[axis]]
+    named = {tensor.logical or name: name for name, tensor in plan.tensors.items() if tensor.role is Role.WEIGHT}
+    return all(
+        head[0] == "weight" and head[1] in named and len(apart) == 1 and is_split(plan, named[str(head[1])], apart[0])
+        for head in heads
+    )
 
 
 def _how(terms: Terms, one: int, other: int) -> str:
@@ -225,11 +248,15 @@ def _how(terms: Terms, one: int, other: int) -> str:
     return ""
 
 
-def _pairs(terms: Terms, one: int, other: int) -> list[tuple[int, int]]:
-    """Return the values that stand in each other's place in two values that are otherwise made alike; few, or none."""
-    found, seen, waiting = list[tuple[int, int]](), set[tuple[int, int]](), [(one, other)]
+def _pairs(terms: Terms, one: int, other: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return the values that stand in each other's place in two values that are otherwise made alike; few, or none.
+
+    Each pair comes with one of the values that are made of the two.
+    """
+    found, seen = dict[tuple[int, int], tuple[int, int]](), set[tuple[int, int]]()
+    waiting = [((one, other), (one, other))]
     while waiting:
-        pair = waiting.pop()
+        pair, made = waiting.pop()
         if pair in seen or pair[0] == pair[1]:
             continue
         seen.add(pair)
@@ -238,12 +265,12 @@ def _pairs(terms: Terms, one: int, other: int) -> list[tuple[int, int]]:
         rest = [[each for each in side if each not in both] or list(side) for side in operands]
         same = terms.keys[pair[0]] == terms.keys[pair[1]] and len(rest[0]) == len(rest[1]) and rest[0]
         if len(seen) > _MOST_TERMS or len(found) > 2:
-            return []
+            return {}
         if same:
-            waiting += zip(*rest, strict=True)
+            waiting += ((below, pair) for below in zip(*rest, strict=True))
         else:
-            found.append(pair)
-    return sorted(found)
+            found[pair] = made
+    return found
 
 
 def differ_by_indices(terms: Terms, one: int, other: int) -> bool:

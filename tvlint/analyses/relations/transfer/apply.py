@@ -89,7 +89,8 @@ def run_on_pieces(world: World, use: Use, total_slots: int) -> Value:
             anyhow = has_trait(op, Trait.ATTENTION) and (op != use.head[0] or name not in use.result)
             if name not in use.splits and not anyhow and not has_trait(op, Trait.SOFTMAX, Trait.NORMALISATION):
                 text = f"needs {size} indices in their order, and gets them in {len(pieces)} pieces"
-                raise Mismatch("split-dimension", text, refutes=False, operand=operand)
+                sure = world.alone and has_trait(op, Trait.SCAN)
+                raise Mismatch("pieces-not-in-rank-order" if sure else "split-dimension", text, refutes=sure, operand=operand)
         elif name in use.reduced | use.averaged and name not in use.result and not is_all_of(pieces, size):
             added[name] = pieces
     if prod(len(pieces) for pieces in added.values()) > MOST_PIECES:

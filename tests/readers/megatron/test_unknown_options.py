@@ -85,6 +85,20 @@ def test_the_program_is_found_from_the_folders_around_the_script(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        'HOME_OF="<path/to/megatron>"\neval "python -u $HOME_OF/pretrain_gpt.py $OPTIONS"\n',
+        'eval "python -u <path/to/megatron>/pretrain_gpt.py $OPTIONS > log.txt"\n',
+        'eval "python -u pretrain_gpt.py $OPTIONS <in.txt >out.txt"\n',
+    ],
+)
+def test_the_program_is_found_in_a_folder_that_is_still_to_be_filled_in(tmp_path: Path, command: str) -> None:
+    script = checkout(tmp_path)
+    script.write_text(f"OPTIONS='--tensor-model-parallel-size 2 --micro-batch-size 1 --train-iters 5'\n{command}")
+    assert [help for _, _, help in findings(script)] == ["did you mean `--train_iters`?"]
+
+
+@pytest.mark.parametrize(
     ("before", "is_of_this_tree"),
     [
         ("M=/work/$USER/Megatron-LM", False),
@@ -204,6 +218,38 @@ def test_options_that_are_computed_may_be_called_like_any_field(tmp_path: Path) 
         "python pretrain_gpt.py --gradient-checkpointing --clip_gard 1 --learning-rate 1 --tensor-model-parallel-size 2\n"
     )
     assert [help for _, _, help in findings(script)] == ["did you mean `--lr`?"]
+
+
+def test_options_that_are_computed_are_no_other_spelling_of_one_that_the_source_names(tmp_path: Path) -> None:
+    computed = 'def more(p, number_of_cows):\n    old(*number_of_cows)\n    p.add_argument(f"--{each.name}")\n'
+    fields = "class Own:\n    number_of_cows: int = 1\n    herd_of_dogs: int = 1\n"
+    named = 'p.add_argument("--number-of-cows")\n'
+    script = checkout(tmp_path, program=f"from megatron.arguments import parse\n{fields}{computed}{named}parse()\n")
+    script.write_text("python pretrain_gpt.py --micro-batch-size 1 --lr 1 --number_of_cows 2 --herd_of_dogs 1\n")
+    assert [help for _, _, help in findings(script)] == ["did you mean `--number-of-cows`?"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("--milk_of-cows 1", ["did you mean `--milk-of-cows`?"]),
+        ("--milk-of--cows 1", ["did you mean `--milk-of-cows`?"]),
+        ("--milk-of-cows 1", []),
+        ("--milk_of-cows 1 --a 1 --b 1 --c 1", []),
+    ],
+)
+def test_options_of_a_script_that_starts_nothing_are_spelled_as_the_parser_around_it_does(
+    tmp_path: Path, options: str, found: list[str]
+) -> None:
+    others = re.findall(r"--[\w-]+", SIZES)
+    added = "".join(f"    group.add_argument('{name}')\n" for name in ("--milk-of-cows", *others))
+    script = checkout(tmp_path, PARSER.replace("    return", f"{added}    return", 1))
+    (tmp_path / "megatron" / "training").mkdir()
+    (tmp_path / "megatron" / "arguments.py").rename(tmp_path / "megatron" / "training" / "arguments.py")
+    script.write_text(
+        f"MODEL_ARGS=(\n  --tensor-model-parallel-size 2\n  {SIZES.replace('train-', 'train_')}\n  {options}\n)\n"
+    )
+    assert [help for _, _, help in findings(script)] == found
 
 
 def test_an_option_with_both_switches_has_the_negated_one(tmp_path: Path) -> None:
@@ -622,6 +668,9 @@ def test_a_value_is_held_to_the_parser_of_the_program_in_a_tree_of_a_version(
     ("option", "is_refused"),
     [
         ("--distributed-backend ncl", True),
+        ("--ckpt-format torh", True),
+        ("--ckpt-format toch_dit", False),
+        ("--position-embedding-type rpe", False),
         ("--position-embedding-type ropee", True),
         ("--position-embedding-type roep", True),
         ("--position-embedding-type mrope2", False),
@@ -630,9 +679,12 @@ def test_a_value_is_held_to_the_parser_of_the_program_in_a_tree_of_a_version(
 def test_letters_that_are_doubled_or_not_are_a_slip_though_others_may_add_choices(
     option: str, is_refused: bool, tmp_path: Path
 ) -> None:
-    changes = "args.choices.append('x')  # '--distributed-backend', '--position-embedding-type'"
+    changes = "args.choices.append('x')  # '--distributed-backend', '--ckpt-format', '--position-embedding-type'"
     program = f"from megatron.arguments import parse\nfrom mindspeed_llm import adaptor\n{changes}\nparse()\n"
-    more = "".join(f"    group.add_argument('{name}')\n" for name in ("--distributed-backend", "--position-embedding-type"))
+    more = "".join(
+        f"    group.add_argument('{name}')\n"
+        for name in ("--distributed-backend", "--ckpt-format", "--position-embedding-type")
+    )
     script = checkout(tmp_path, PARSER.replace("    return", f"{more}    return", 1), program)
     script.write_text(f"torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1 {option}\n")
     assert [rule for rule, _, _ in findings(script)] == ["option-value-not-a-choice"] * is_refused

@@ -16,8 +16,8 @@ from tvlint.readers.megatron.arguments import VALUELESS
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.misplaced_words import misplaced_word
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
-from tvlint.readers.megatron.unknown_options import OF_MEGATRON, distance, unknown_options, unknown_short_options
-from tvlint.readers.shell.near_names import are_swapped
+from tvlint.readers.megatron.unknown_options import OF_MEGATRON, distance, known_of, unknown_options, unknown_short_options
+from tvlint.readers.shell.near_names import are_swapped, is_a_letter_off
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 from tvlint.readers.sources.scalar_values import typed
 
@@ -87,6 +87,8 @@ def option_mistakes(
     is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
     version = configuration.version
     by_source = parser if parser is not None and parser.declares else None
+    if parser is not None and known_of(configuration, frozenset(each.written for each in written), program, parser) == "source":
+        parser = replace(parser, is_own=True)
     for setting in written:
         known = option(setting.written)
         if known is None:
@@ -195,9 +197,11 @@ def is_misspelt(value: str, choice: str) -> bool:
 
 
 def _same_letters(value: str, choice: str) -> bool:
-    """Return whether two words differ in case, joints, letters that are doubled, or two that are swapped, alone."""
+    """Return whether two words differ in case, joints, letters that are doubled, two that are swapped, or one lost, alone."""
     both = letters(value), letters(choice)
-    return DOUBLED.sub(r"\1", both[0]) == DOUBLED.sub(r"\1", both[1]) or are_swapped(*both)
+    has_lost = len(value) > SHORT and (value[0], value[-1], len(value) + 1) == (choice[0], choice[-1], len(choice))
+    is_slip = DOUBLED.sub(r"\1", both[0]) == DOUBLED.sub(r"\1", both[1]) or are_swapped(*both)
+    return is_slip or (has_lost and is_a_letter_off(*both))
 
 
 def letters(value: str) -> str:

@@ -192,11 +192,11 @@ def _files_imported(path: str, checkout: str, roots: tuple[tuple[str, str], ...]
 @kept
 def _parser_at(program: str, checkout: str) -> ParserSource:
     modules, are_all = _modules_from(program, checkout)
-    flags = OF_LAUNCHERS.union(*(each_module.flags for each_module in modules.values()))
+    named = OF_LAUNCHERS.union(*(each_module.flags for each_module in modules.values()))
     fields = _made_options(modules.values())
-    flags |= {f"--{prefix}{name.replace('_', '-')}" for name in fields for prefix in ("", "no-", "disable-")}
+    flags = named | {f"--{prefix}{name.replace('_', '-')}" for name in fields for prefix in ("", "no-", "disable-")}
     if any(each_module.computes for each_module in modules.values()):
-        flags |= {f"--{name}" for name in fields}
+        flags |= {f"--{name}" for name in fields if f"--{name.replace('_', '-')}" not in named}
     whole = are_all and not any(each_module.is_open for each_module in modules.values())
     has_parser = any(each_module.parses for each_module in modules.values()) and bool(TELLING & flags)
     abbreviates = not any(each_module.is_exact for each_module in modules.values())

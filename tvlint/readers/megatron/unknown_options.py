@@ -193,9 +193,10 @@ def unknown_options(
         return
     given = frozenset(setting.written for setting in written)
     taken = parser.flags if parser is not None else frozenset()
-    known = _known_of(configuration, given, program, parser)
+    known = known_of(configuration, given, program, parser)
     name = os.path.basename(program)
     families = _families_of_fork(given)
+    is_around = known == "source" and FEWEST * len(given - taken) <= len(given)
     for setting in written:
         flag = setting.written
         if flag in taken:
@@ -203,9 +204,10 @@ def unknown_options(
         word = _renamed(flag, parser.naming) if parser is not None and parser.is_own else ""
         if not word and (is_flag(flag) or is_of_fork(flag)):
             continue
-        word = word or (_slip(flag, parser.naming) if parser is not None and parser.is_own else "")
+        if not word and parser is not None:
+            word = _slip(flag, parser.naming) if parser.is_own else _joined(flag, taken) if is_around else ""
         if word:
-            yield _finding(setting, f"`{name}`", word)
+            yield _finding(setting, f"`{name}`" if name else "Megatron", word)
             continue
         meant = _meant(flag) if known in ("megatron", "source") else ""
         if not meant and known in ("megatron", "source"):
@@ -237,7 +239,7 @@ def unknown_short_options(
     has Megatron's parser.
     """
     given = frozenset(setting.written for setting in configuration.settings.values())
-    known = _known_of(configuration, given, program, parser)
+    known = known_of(configuration, given, program, parser)
     is_sure = known == "source" or (known == "megatron" and OF_MEGATRON.fullmatch(os.path.basename(program)) is not None)
     for setting in short:
         flag = setting.written
@@ -281,7 +283,7 @@ def misspelled_names(names: Sequence[tuple[str, Location]]) -> Iterator[Finding]
             yield Finding("misspelled-option", Severity.WARNING, message, place, help, fixes=(fix,))
 
 
-def _known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:
+def known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:
     """Return how much is known of the parser, in the words of `LONGER`."""
     name = os.path.basename(program)
     if program in SWIFT:
@@ -476,8 +478,13 @@ def _no_word_slip(flag: str, known: frozenset[str]) -> str:
 
 
 def _is_new(flag: str, near: str) -> bool:
-    """Return whether the flag differs from the option in words that no option of Megatron or of a fork has; not in a plural."""
+    """Return whether the flag differs from the option in words that no option of Megatron or of a fork has; not in a plural.
+
+    Two joints in a row are such a word.
+    """
     words, meant = _words(flag) - _words(near), _words(near) - _words(flag)
+    if "" in words:
+        return bool(near)
     is_other = words.isdisjoint(_vocabulary()) and words.isdisjoint(f"{word}s" for word in meant)
     return bool(near and words) and is_other and all(word.isalpha() for word in words | meant) and max(map(len, meant)) > 2
 

@@ -9,6 +9,8 @@ from tvlint.ir.values import dataclass, field
 from tvlint.readers.shell.values import Choice, Fork, Gap, Hole, Item, Piece, Text, Word, slice_text
 
 NAME = Pattern(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+BLANK = Pattern(r"<[A-Za-z][^<>|&;()\n]{0,199}[A-Za-z_.]>")
+"""What a template leaves open in a text (`<path of the repository>`), which a shell would take for redirections."""
 DEEPEST = 20
 
 
@@ -81,6 +83,9 @@ def _scan(reading: _Reading, piece: Text) -> None:
         elif character in "\n;&|":
             reading.end_command()
             place += 1
+        elif character == "<" and (blank := BLANK.match(text, place)):
+            reading.word.append(Hole("a blank to be filled in", slice_text(piece, place, blank.end()).span))
+            place = blank.end()
         elif character in "<>":
             reading.redirects = True
             reading.word = []

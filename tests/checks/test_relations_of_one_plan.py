@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.builders.operation_counts import operations
@@ -10,13 +12,19 @@ from tests.builders.plan_findings import RULES, findings_of_text
 from tests.checks.test_scenarios import SCENARIOS
 from tests.scenarios.scenario import Scenario
 from tests.shared import SHARED, needs_shared
+from tvlint.analyses.relations.derivation import single_plan
 from tvlint.analyses.relations.derivation.localisation.coverage import coverage_of
 from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone, sure_defects
+from tvlint.analyses.relations.findings import OF_RELATIONS
+from tvlint.checkout.opening import instead
 from tvlint.findings import Severity
 from tvlint.ir.coverage import Coverage
 from tvlint.ir.plan import Plan
 from tvlint.readers.nnscaler.pickle import reader as nnscaler_pickle
 from tvlint.readers.plan_text import reader as plan_text
+from tvlint.run.judge.check import check
+from tvlint.run.project.discovery import Candidates
+from tvlint.run.project.project_file import Project
 
 PAGES = [
     Scenario(f"{rule.name}:{example.line}", example.text, frozenset() if example.valid else frozenset({rule.name}))
@@ -35,14 +43,14 @@ def plan_of(text: str) -> Plan:
 
 def alone(text: str) -> Alone:
     found = derive_alone(plan_of(text))
-    assert found is not None
+    assert isinstance(found, Alone)
     return found
 
 
 @pytest.mark.parametrize("scenario", RIGHT, ids=lambda each: each.name)
 def test_nothing_is_sure_to_be_wrong_with_a_right_plan(scenario: Scenario) -> None:
     found = derive_alone(plan_of(scenario.text))
-    assert found is None or [defect.message for defect in sure_defects(found)] == []
+    assert isinstance(found, str) or [defect.message for defect in sure_defects(found)] == []
 
 
 @needs_shared
@@ -52,7 +60,7 @@ def test_nothing_is_sure_to_be_wrong_with_right_exported_plans() -> None:
         plan = nnscaler_pickle.read(path.name, path.read_bytes()).plan
         assert plan is not None
         found = derive_alone(plan)
-        assert found is not None, path.name
+        assert isinstance(found, Alone), path.name
         assert (path.name, [defect.message for defect in sure_defects(found)]) == (path.name, [])
         coverage = coverage_of(found.plan, found.derived)
         assert coverage.understood == coverage.operators > 0, path.name
@@ -170,8 +178,43 @@ def test_one_mistake_is_one_finding_for_all_ranks(right: str, wrong: str, rule: 
     assert [(own.rule, own.ranks) for own in findings_of_text(wrong)] == [(rule, (0, 1))]
 
 
-def test_a_plan_of_many_more_runs_than_operators_is_not_derived() -> None:
-    assert derive_alone(plan_of(CROSSED.replace("mesh tp=2", "mesh tp=8192").replace(",8]", ",8192]"))) is None
+FOLDED_CUT = """
+mesh dp=2 tp=2
+replicate dp
+weight v f32[8,16] tp:S(1)
+input x f32[8,16] dp:S(DIM) tp:S(1)
+program
+  y = linear(x, v)
+  z = gelu(y)
+"""
+
+
+def not_evaluated(text: str) -> dict[str, str]:
+    """Return what the rules that could not be evaluated on a plan would need, by their names."""
+    candidates = Candidates(("example.plan",), frozenset({"example.plan"}))
+    with instead({"example.plan": text.encode()}):
+        report, _ = check(candidates, RULES, RULES, Project(Path.cwd()))
+    return {each.rule: each.reason for each in report.not_evaluated}
+
+
+def test_a_plan_that_is_not_derived_is_said_to_be_judged_by_fewer_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not_evaluated(CROSSED) == {}
+    monkeypatch.setattr(single_plan, "_MOST_RUNS", 9)
+    found = not_evaluated(CROSSED)
+    assert found.keys() == OF_RELATIONS
+    assert {*found.values()} == {
+        "the plan runs 12 operators on its ranks in one micro-batch, more than the 9 that `check` derives"
+    }
+
+
+def test_folded_replicas_hold_slices_of_an_input_that_is_declared_whole() -> None:
+    right = FOLDED_CUT.replace("DIM", "0")
+    assert {found.rule for found in findings_of_text(right)} == {"partial-through-nonlinear"}
+    assert not_evaluated(right.replace("tp:S(1)", "")) == not_evaluated(right) == {}
+    elsewhere = not_evaluated(right.replace("weight v f32[8,16] tp:S(1)", "weight v f32[8,16] dp:S(0)"))
+    assert {*elsewhere.values()} == {
+        "the plan has another placement of `v` in each replica along `dp`; one stands for all: write out all ranks"
+    }
 
 
 SWAPPED = """
@@ -272,7 +315,7 @@ def test_what_is_wrong_is_found_in_time_linear_in_the_operators(declared: str, o
 
         def work() -> None:
             alone = derive_alone(plan)
-            assert alone is not None
+            assert isinstance(alone, Alone)
             list(sure_defects(alone))
 
         return sum(operations(work).values())

@@ -170,6 +170,7 @@ program
 RIGHT = {
     "data parallel": (DATA_PARALLEL + "  reduce-gradients w over dp\n", ONE_LAYER),
     "folded replicas": (FOLDED, ONE_LAYER),
+    "folded replicas of a declared input": (changed(FOLDED, ("x f32[4,8]", "x f32[8,8] dp:S(0)")), ONE_LAYER),
     "folded replicas, reduced together": (TWO_KINDS + kind(0, "tp", "dp,tp") + kind(1, "tp", "dp,tp"), ONE_LAYER),
     "micro-batches in turn": (schedule("f0 b0 f1 b1 u"), ONE_LAYER + "  update w\n"),
     "all forward, then all backward": (schedule("f0 f1 b1 b0"), ONE_LAYER),

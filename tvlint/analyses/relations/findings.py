@@ -105,9 +105,20 @@ _HELP = {
 
 
 @once_per_plan
+def _derived(facts: Facts) -> Alone | str:
+    return derive_alone(facts.plan)
+
+
 def relations(facts: Facts) -> Alone | None:
     """Return what was derived of the plan on its own."""
-    return derive_alone(facts.plan)
+    found = _derived(facts)
+    return found if isinstance(found, Alone) else None
+
+
+def not_derived(facts: Facts) -> str:
+    """Return why nothing was derived of the plan, in words that follow "the plan"; empty where something was."""
+    found = _derived(facts)
+    return found if isinstance(found, str) else ""
 
 
 @once_per_plan

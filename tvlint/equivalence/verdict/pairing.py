@@ -9,8 +9,9 @@ from typing import TypeAlias
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.relations.defect import Defect
-from tvlint.analyses.relations.derivation.given.trusted_inputs import Batch, Inputs, batch_of, inputs_of, told_in_two_ways
-from tvlint.analyses.relations.derivation.given.well_formed import cut_by_replicas, do_replicas_fit, is_well_formed, unclear
+from tvlint.analyses.relations.derivation.given.equal_replicas import cut_inputs, first_replica
+from tvlint.analyses.relations.derivation.given.trusted_inputs import Batch, Inputs, batch_of, inputs_of
+from tvlint.analyses.relations.derivation.given.well_formed import odd_replicas, underivable
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.ir.plan import Plan
@@ -58,6 +59,15 @@ def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) 
         return gap
     rank, outer = first_rank(parallel), inputs_of(reference)
     inner = _matched(inputs_of(parallel), outer)
+    cut = cut_inputs(parallel, inner)
+    if cut is not None:
+        axis, slots, tensors = cut
+        one = pair(first_replica(parallel, axis, tensors), reference, assume)
+        if isinstance(one, Defect) or one.batch.dims == slots:
+            return one
+    odd = odd_replicas(parallel)
+    if odd:
+        return Defect("odd-replicas", False, f"`{parallel.path}` {odd}", rank)
     if set(inner.names) & set(outer.names) and set(inner.names) != set(outer.names):
         text = f"the plans share some names of inputs and not others: {', '.join(outer.names)} and {', '.join(inner.names)}"
         return Defect("other-inputs", False, text, rank)
@@ -78,22 +88,11 @@ def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
     ranks = [rank for program in reference.programs for rank in program.ranks]
     if len(ranks) != 1 or reference.replication.count > 1:
         return Defect("parallel-reference", False, "the reference is not a single-device plan", first_rank(parallel))
-    if not any(program.ranks for program in parallel.programs):
-        return Defect("empty-plan", False, "the parallel plan has no programs", 0)
     for plan in (parallel, reference):
-        if not is_well_formed(plan):
-            text = f"`{plan.path}` has a rank in two programs or none of the mesh, a program of no rank, "
-            text += "or a step that does not fit its segment"
-            return Defect("malformed-plan", False, text, first_rank(plan))
-        text = unclear(plan)
-        if text:
-            return Defect("malformed-plan", False, f"`{plan.path}` {text}", first_rank(plan))
-        name = told_in_two_ways(plan)
-        if name:
-            text = f"`{plan.path}` declares slices of the input `{name}` with wholes of different shapes or types"
-            return Defect("other-inputs", False, text, first_rank(plan))
-    if not do_replicas_fit(parallel):
-        return Defect("odd-replicas", False, "the folded replicas are not those of one axis of the mesh", first_rank(parallel))
+        found = underivable(plan)
+        if found is not None:
+            name, text = found
+            return Defect(name, False, f"`{plan.path}` {text}", first_rank(plan))
     stated = (plan for plan in (parallel, reference) if plan.losses)
     places = {tuple(place for place, name in enumerate(plan.outputs) if name in plan.losses) for plan in stated}
     if len(places) > 1:
@@ -103,11 +102,6 @@ def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
     if _gradients_returned(parallel) != _gradients_returned(reference):
         text = "the plans return the gradients of different weights, which are compared as gradients only"
         return Defect("other-outputs", False, text, first_rank(parallel))
-    name = cut_by_replicas(parallel)
-    if name:
-        axis = parallel.replication.axis
-        text = f"`{name}` has another placement in each replica along `{axis}`; one stands for all: write out all ranks"
-        return Defect("odd-replicas", False, text, first_rank(parallel))
     return None
 
 

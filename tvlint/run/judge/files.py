@@ -131,14 +131,18 @@ def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule]
 def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, found: Found) -> None:
     from tvlint.analyses.dataflow.facts import Facts
     from tvlint.analyses.relations.derivation.localisation.coverage import coverage_of
-    from tvlint.analyses.relations.findings import relations
+    from tvlint.analyses.relations.findings import OF_RELATIONS, not_derived, relations
     from tvlint.analyses.schedule.from_plan import PLAN_RULES, schedule_of
     from tvlint.ir.outline import outline
     from tvlint.rulebook.pages import load_rules
 
     facts = Facts(plan)
     found.findings += [_with_origin(finding) for finding in findings_of_plan(facts, load_rules()) if finding.rule in rules]
-    alone = relations(facts)
+    alone, why = relations(facts), not_derived(facts)
+    if why:
+        found.not_evaluated += [
+            NotEvaluated(name, Location(plan.path), f"the plan {why}") for name in sorted(OF_RELATIONS & {*rules})
+        ]
     found.outlines.append(outline(plan, coverage=None if alone is None else coverage_of(alone.plan, alone.derived)))
     schedule = schedule_of(plan)
     if schedule is not None:

@@ -35,6 +35,21 @@ def equal_replicas(plan: Plan, inputs: Inputs) -> tuple[str, tuple[int, ...], di
     return None
 
 
+def cut_inputs(plan: Plan, inputs: Inputs) -> tuple[str, tuple[int, ...], dict[str, Tensor]] | None:
+    """Return, of a plan whose replicas are folded, their axis, the dimension of each input that it is declared to cut, and the
+    tensors of one replica; None where it is not declared to cut them all.
+    """
+    axis = plan.replication.axis
+    declared = [tensor for tensor in plan.tensors.values() if isinstance((tensor.placements or {}).get(axis), Shard)]
+    if plan.replication.count <= 1 or not any(tensor.role is Role.INPUT for tensor in declared):
+        return None
+    if any(tensor.name in plan.outputs for tensor in declared):
+        return None
+    slots = _slots(plan, inputs, axis)
+    tensors = None if slots is None else _tensors(plan, axis)
+    return None if slots is None or tensors is None else (axis, slots, tensors)
+
+
 def _only_sums(plan: Plan, axis: str) -> bool:
     """Return whether what goes along the axis are sums and averages over all of it."""
     for operator in plan.operators():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import of_kinds
+from tvlint.analyses.relations.derivation.given.trusted_inputs import told_in_two_ways
 from tvlint.analyses.relations.transfer.groups import not_of_communicator
 from tvlint.ir.operators import ARGUMENTS, Await, Communicate, Receive, Record, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
@@ -15,6 +16,32 @@ _TALKING = frozenset({Communicate, ReduceGradients, Send, Receive})
 _TRAINING = frozenset({ReduceGradients, Update})
 _CALLS = frozenset({Communicate, Record, Await})
 _SAID = frozenset().union(*ARGUMENTS.values())
+
+
+def underivable(plan: Plan) -> tuple[str, str] | None:
+    """Return what keeps the plan from being derived at all, by the name of the reason and in words that follow "the plan"; None
+    where nothing does.
+    """
+    if not any(program.ranks for program in plan.programs):
+        return "empty-plan", "has no programs"
+    if not is_well_formed(plan):
+        text = "has a rank in two programs or none of the mesh, a program of no rank, or a step that does not fit its segment"
+        return "malformed-plan", text
+    text, name = unclear(plan), told_in_two_ways(plan)
+    if text:
+        return "malformed-plan", text
+    if name:
+        return "other-inputs", f"declares slices of the input `{name}` with wholes of different shapes or types"
+    if not do_replicas_fit(plan):
+        return "odd-replicas", "folds replicas that are not those of one axis of the mesh"
+    return None
+
+
+def odd_replicas(plan: Plan) -> str:
+    """Return in words of which weight, buffer or input folded replicas hold different pieces; empty where of none."""
+    name = cut_by_replicas(plan)
+    along = f"in each replica along `{plan.replication.axis}`"
+    return f"has another placement of `{name}` {along}; one stands for all: write out all ranks" if name else ""
 
 
 def is_well_formed(plan: Plan) -> bool:

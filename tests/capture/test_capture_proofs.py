@@ -92,6 +92,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("accumulation_ddp", "accumulation_reference", "dp 2", "2"),
         ("accumulation_fsdp", "accumulation_reference", "dp 2", "2"),
         ("accumulation_kept", "accumulation_reference", "dp 2", "2"),
+        ("accumulation_each", "accumulation_reference", "dp 2", "2"),
         ("accumulation_ddp", "accumulation_alone_4", "dp 2", "2"),
         ("accumulation_fsdp", "accumulation_alone_8", "dp 2", "2"),
         ("dtensor_llama", "dtensor_llama_reference", "tp 2", "1"),
@@ -144,6 +145,33 @@ def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micr
     facts = dict(verdict.facts)
     assert (facts["mesh"], facts["micro-batches"]) == (mesh, micro_batches)
     assert facts["recorded gradients"] == "agree with the reference's"
+
+
+MEANS: dict[str, Callable[[Line], Line]] = {
+    "not divided": lambda line: {"arguments": {**line["arguments"], "other": 1.0}} if "op" in line else {},
+    "the greatest": lambda line: {"reduce": "max"} if "reduce" in line else {},
+    "averaged twice": lambda line: {"reduce": "avg"} if "reduce" in line else {},
+    "not reduced": lambda line: {"group": [], "communication": ""} if "reduce" in line else {},
+}
+
+
+@pytest.mark.parametrize("ranks", [{0, 1}, {1}])
+@pytest.mark.parametrize("mean", MEANS)
+def test_gradients_of_the_first_micro_batch_that_are_no_mean_before_the_second_are_not_proved(
+    mean: str, ranks: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mean of both gradients takes the place of the first mean where that is one, and on every rank."""
+    prover_alone(monkeypatch)
+    found, rank = list[Line](), -1
+    for line in lines_of("accumulation_each"):
+        rank = line.get("rank", rank)
+        is_first = line.get("micro_batch") == 0 and line.get("node") == "torch::autograd::AccumulateGrad"
+        is_mean = is_first and (line.get("op") == "aten.mul.out" or "reduce" in line)
+        changed = {**line, **MEANS[mean](line)} if rank in ranks and is_mean else line
+        found += [changed] if changed.get("communication") != "" else []
+    report = prove_pair(Pair(written(tmp_path, found), path_of("accumulation_reference")))
+    assert not any(verdict.outcome is Outcome.PROVED for verdict in report.verdicts)
+    assert ranks != {0, 1} or mean == "the greatest" or report.verdicts[0].outcome is Outcome.REFUTED
 
 
 @pytest.mark.parametrize("place", [0, 1])

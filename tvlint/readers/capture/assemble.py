@@ -27,6 +27,7 @@ from tvlint.readers.capture.own_parts import with_own_parts
 from tvlint.readers.capture.pairing import Found, Held, Whole, alone, paired, uses_of
 from tvlint.readers.capture.placing import axes_of, mesh_of, meshes, placements_of, whole_box
 from tvlint.readers.capture.rank import LOSS, Prepared, RankProgram, in_operators, prepare, titles_of, write_rank
+from tvlint.readers.capture.reducers import agree_on_means
 from tvlint.readers.capture.rewriting.constant_places import with_constant_places
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.rewriting.flat_weights import without_flat_weights
@@ -92,8 +93,10 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
         if received:
             lifted[rank] = in_operators(capture.path, programs[rank], received)
     tokens = reference.prepared[0].lifted.tokens
-    pairs = zip(capture.tapes, with_nothing_in_unread_collectives(lifted), strict=True)
+    pairs = list(zip(capture.tapes, with_nothing_in_unread_collectives(lifted), strict=True))
     ranks = [prepare(*pair, tokens) for pair in pairs]
+    if not agree_on_means([each.reduced for each in ranks]):
+        ranks = [prepare(*pair, tokens, averages=False) for pair in pairs]
     prepared = with_own_parts(with_reducers_of_left_parts(ranks))
     found = paired(prepared, reference.prepared[0], reference.found, capture.path)
     found = with_one_name(found, reference.prepared[0], reference.found, found)

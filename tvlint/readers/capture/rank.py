@@ -82,15 +82,16 @@ def in_operators(path: str, program: Program, received: Mapping[str, float] | No
     return without_dead(lifted)
 
 
-def prepare(tape: Tape, lifted: Lifted, tokens: tuple[tuple[int, int], ...] = ()) -> Prepared:
+def prepare(tape: Tape, lifted: Lifted, tokens: tuple[tuple[int, int], ...] = (), averages: bool = True) -> Prepared:
     """Return the program of one rank as the plan writes it, with its reducers.
 
-    `tokens` are the dimensions along which the single-device program counts the tokens of experts.
+    `tokens` are the dimensions along which the single-device program counts the tokens of experts; `averages` says whether
+    means of gradients are left out that a later mean makes needless.
     """
     lifted = _with_rows_of_experts(lifted, tokens)
     lifted = with_exchanged_places(with_dimensions(without_expansions(without_dead(lifted))))
     lifted = with_scattered_addends(_with_data_in_its_micro_batch(without_dead(with_scaled_addends(lifted))))
-    reduced = reducers_of(lifted)
+    reduced = reducers_of(lifted, averages)
     gradients: dict[str, tuple[str, Array | None]] = {
         f"{weight} {i}": (value, None) for weight, names in reduced.addends.items() for i, value in enumerate(names)
     }
@@ -177,12 +178,13 @@ def _with_data_in_its_micro_batch(lifted: Lifted) -> Lifted:
 
 
 def _with_exchanges_of_no_data_behind(lifted: Lifted) -> Lifted:
-    """Return the program with collectives of numbers that a backward pass makes, whose results nothing reads, behind it.
+    """Return the program with collectives of numbers that a micro-batch makes, whose results nothing reads, behind all of them.
 
-    So `DistributedDataParallel` with `find_unused_parameters` does in the last micro-batch, and in no other.
+    So `DistributedDataParallel` does in the last micro-batch with `find_unused_parameters`, and in the second one where it
+    forms its buckets anew.
     """
     makers, readers = makers_of(lifted), readers_of(lifted)
-    exchanges = [node for node in lifted.nodes if isinstance(node, Exchange) and node.mark.phase == "backward"]
+    exchanges = [node for node in lifted.nodes if isinstance(node, Exchange) and node.mark.micro_batch >= 0]
     behind: set[int] = set()
     for node in (node for node in exchanges if not any(name in readers for name in node.outputs)):
         sources = [makers.get(name) for name in node.inputs]

@@ -7,7 +7,7 @@ addends. A gradient is followed as the flat ranges of values that it consists of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
@@ -45,6 +45,7 @@ class Reduced:
     gone: frozenset[int]
     left: Mapping[str, float]
     none: frozenset[str] = frozenset()
+    averaged: frozenset[tuple[str, tuple[int, ...], int]] = frozenset()
 
 
 Step: TypeAlias = "Exchange | float"
@@ -61,23 +62,50 @@ class Part:
     steps: tuple[Step, ...] = ()
 
 
-def reducers_of(lifted: Lifted) -> Reduced:
-    """Return the addends and the reducers of all gradients."""
+def agree_on_means(ranks: Sequence[Reduced]) -> bool:
+    """Return whether all ranks of a group average an addend together, where one of them does so before a later mean."""
+    return all(key in ranks[rank].averaged for each in ranks for key in each.averaged for rank in key[1] if rank < len(ranks))
+
+
+def reducers_of(lifted: Lifted, averages: bool = True) -> Reduced:
+    """Return the addends and the reducers of all gradients.
+
+    `averages` says whether means of addends are left out that a later mean makes needless.
+    """
     trace = _Trace(lifted)
     kept: frozenset[int] = frozenset()
     while True:
         found = {weight: trace.reduction(weight, value, kept) for weight, (value, _) in lifted.gradients.items()}
-        gone = frozenset(id(step) for each in found.values() for step in each.exchanges)
-        addends = {weight: tuple(_addends(each.start, lifted, trace.makers)) for weight, each in found.items()}
+        summed = {weight: list(trace.addends(weight, each, kept, averages)) for weight, each in found.items()}
+        addends = {weight: tuple(each.start for each in sums) for weight, sums in summed.items()}
+        every = [*found.values(), *(each for sums in summed.values() for each in sums)]
+        gone = frozenset(id(step) for each in every for step in each.exchanges)
         read = _read_elsewhere(lifted, addends, gone)
         if not read:
             break
         kept |= read
-    ends = {step.handle for each in found.values() for step in each.exchanges} - {""}
+    ends = {step.handle for each in every for step in each.exchanges} - {""}
     waits = {id(node) for node in lifted.nodes if isinstance(node, End) and node.handle in ends}
     left = {weight: each.before for weight, each in found.items() if each.before is not None}
     none = frozenset(weight for weight, each in found.items() if each.is_elsewhere)
-    return Reduced(addends, tuple(reducer for each in found.values() for reducer in each.reducers), gone | waits, left, none)
+    places = _places_in_groups(lifted)
+    averaged = frozenset(
+        (weight, *places[id(step)]) for weight, sums in summed.items() for each in sums for step in each.exchanges
+    )
+    reducers = tuple(reducer for each in found.values() for reducer in each.reducers)
+    return Reduced(addends, reducers, gone | waits, left, none, averaged)
+
+
+def _places_in_groups(lifted: Lifted) -> dict[int, tuple[tuple[int, ...], int]]:
+    """Return the group of each collective, with its place among those of the group."""
+    counts: dict[tuple[int, ...], int] = {}
+    places: dict[int, tuple[tuple[int, ...], int]] = {}
+    for node in lifted.nodes:
+        if isinstance(node, Exchange):
+            group = tuple(node.group)
+            places[id(node)] = (group, counts.setdefault(group, 0))
+            counts[group] += 1
+    return places
 
 
 def _read_elsewhere(lifted: Lifted, addends: Mapping[str, tuple[str, ...]], gone: frozenset[int]) -> frozenset[int]:
@@ -110,6 +138,7 @@ class _Trace:
     """The values of a program, followed back to where they are added up."""
 
     def __init__(self, lifted: Lifted) -> None:
+        self.lifted = lifted
         self.program: Program = lifted.program
         self.makers = makers_of(lifted)
         self.waited = {node.handle for node in lifted.nodes if isinstance(node, End) and node.mark.phase != "optimizer"}
@@ -136,6 +165,21 @@ class _Trace:
         factor = prod(step for step in _up_to_scatter(steps) if isinstance(step, float)) if scattered else None
         exchanges = tuple(step for part in every for step in part.steps if isinstance(step, Exchange))
         return Reduction(parts[0].value, reducers, exchanges, factor, not mine)
+
+    def addends(self, weight: str, whole: Reduction, kept: frozenset[int], averages: bool) -> Iterator[Reduction]:
+        """Yield what is added up to the value that is reduced: gradients of one name are summed.
+
+        Where that sum is averaged over ranks, an addend that was averaged over them before is yielded as the value that was:
+        mean(mean(a) + b) = mean(a + b). So are gradients that every micro-batch averages with what is there already.
+        """
+        for name in _addends(whole.start, self.lifted, self.makers):
+            is_part = averages and name != whole.start and _is_mean(whole.reducers)
+            before = self.reduction(weight, name, kept) if is_part else Reduction(name)
+            if _is_mean(before.reducers) and before.reducers[0].group == whole.reducers[0].group:
+                for each in self.addends(weight, before, kept, averages):
+                    yield replace(each, exchanges=(*before.exchanges, *each.exchanges))
+            else:
+                yield Reduction(name)
 
     def _count(self, value: str) -> int:
         return prod(self.program.shape(value))
@@ -175,6 +219,14 @@ class _Trace:
         """Return whether a collective reduces, and is waited for where it does not end at once."""
         kinds = node.kind in ("all-reduce", "reduce") and node.reduce in ("sum", "avg")
         return kinds and len(node.outputs) == 1 and (not node.handle or node.handle in self.waited)
+
+
+def _is_mean(reducers: Sequence[Reducer]) -> bool:
+    """Return whether reducers are one, which leaves every rank the mean of what the ranks of a group hold."""
+    if len(reducers) != 1 or reducers[0].scatter:
+        return False
+    (mean,) = reducers
+    return mean.divisor == (1 if mean.reduce == "avg" else len(mean.group))
 
 
 def _between(parts: Sequence[Part], low: int, high: int) -> list[Part]:

@@ -1,6 +1,7 @@
 """Broadcasts of what is known: of numbers that each rank holds already, or of one that the root's value is throughout.
 
-`DistributedDataParallel` broadcasts buffers at the beginning of a step. What they hold then is recorded on every rank.
+`DistributedDataParallel` broadcasts buffers where it will reduce gradients. What they hold in the
+beginning is recorded on every rank.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
         first = held[0]
         if first is not None and all(array is not None and _are_equal(array, first) for array in held):
             same.update(id(node) for _, node in nodes)
+            for rank, node in nodes:
+                numbers[rank].received.update(dict.fromkeys(node.outputs, first))
     return [_without(program, same) if same else program for program in programs]
 
 
@@ -70,10 +73,11 @@ def _without(program: Program, same: set[int]) -> Program:
 
 
 class _Numbers:
-    """The recorded numbers of a rank's values, as far as they are given ones, moved and joined."""
+    """The recorded numbers of a rank's values, as far as they are given ones, moved and joined, or `received` as they were."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.received: dict[str, Array] = {}
         self.makers = {name: node for node in program.nodes if isinstance(node, Apply) for name in node.outputs}
 
     def of(self, name: str) -> Array | None:
@@ -83,6 +87,8 @@ class _Numbers:
         given, node = self.program.given.get(name), self.makers.get(name)
         if given is not None:
             return given.numbers
+        if name in self.received:
+            return self.received[name]
         if node is None or function_of(node.op) not in ("cat", *MOVES):
             return None
         held = [self.of(each_name) for argument in node.arguments.values() for each_name in references(argument)]

@@ -10,9 +10,6 @@ from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.ir.operators import Collective, Communicate, ReduceGradients
 
-_MOST_COMPARED = 4096
-"""Of more collectives it is not asked whether tensors were exchanged between groups; exporters do not do that."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Disagreement:
@@ -114,8 +111,6 @@ def _reordered(meetings: list[Meeting]) -> Disagreement | None:
 
 def _exchanged(traffic: Traffic) -> Iterator[Disagreement]:
     """Sums to which two members bring different tensors, where each brings the other's to a sum of another group."""
-    if sum(map(len, traffic.meetings.values())) > _MOST_COMPARED:
-        return
     everywhere = [meeting for meetings in traffic.meetings.values() for meeting in meetings]
     differing = [
         meeting for meeting in everywhere

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from tvlint.analyses.dataflow.facts import Facts
@@ -17,9 +17,8 @@ from tvlint.ir.ranks import describe
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import canonical_name, has_kind, has_trait, is_nonlinear
 
-_MOST_PROGRAMS = 256
-
-_Run: TypeAlias = "tuple[frozenset[int], Compute]"
+_Runs: TypeAlias = "dict[int, list[Compute]]"
+"""The operators that are compared with each other, by the rank that runs them."""
 
 
 def computed_otherwise(projection: Projection) -> Iterator[Defect]:
@@ -29,7 +28,7 @@ def computed_otherwise(projection: Projection) -> Iterator[Defect]:
     In plans that state regions of values, names say nothing.
     """
     plan, facts = projection.facts.plan, projection.facts
-    if not 1 < len(plan.programs) <= _MOST_PROGRAMS or any(tensor.region is not None for tensor in plan.tensors.values()):
+    if len(plan.programs) < 2 or any(tensor.region is not None for tensor in plan.tensors.values()):
         return
     by_key, lines = _runs(facts), dict[tuple[object, str, int], _Line]()
     apart = batch_axes(plan) | SEQUENCE_AXES
@@ -38,13 +37,13 @@ def computed_otherwise(projection: Projection) -> Iterator[Defect]:
         if not isinstance(operator, Compute) or not _concerns(operator):
             continue
         first, scaling = str(operator.inputs[0]), _scales(operator)
-        for axis in projection.axes if len(by_key.get(_key(operator), ())) > 1 else ():
+        for axis in projection.axes if _key(operator) in by_key else ():
             on = site.on(first, axis)
             if not (isinstance(on, Shard) if scaling else (isinstance(on, Shard) or is_whole(on))):
                 continue
             place = (_key(operator), axis, plan.mesh.first(site.rank, (axis,)))
             if place not in lines:
-                lines[place] = _Line(by_key[place[0]], frozenset(plan.mesh.along(site.rank, (axis,))))
+                lines[place] = _Line(by_key[place[0]], plan.mesh.along(site.rank, (axis,)))
             others = lines[place].others(operator, site.rank)
             if others is not None and not (scaling and axis in apart):
                 usual, ranks = others
@@ -57,11 +56,11 @@ def computed_otherwise(projection: Projection) -> Iterator[Defect]:
 class _Line:
     """The runs of one operator on the ranks of one line of an axis, those together that compute alike."""
 
-    def __init__(self, runs: Sequence[_Run], line: frozenset[int]) -> None:
+    def __init__(self, runs: _Runs, line: Iterable[int]) -> None:
         kinds: dict[object, tuple[Compute, set[int]]] = {}
-        for ranks, operator in runs:
-            if not line.isdisjoint(ranks):
-                kinds.setdefault(_signature(operator), (operator, set()))[1].update(line & ranks)
+        for rank in line:
+            for operator in runs.get(rank, ()):
+                kinds.setdefault(_signature(operator), (operator, set()))[1].add(rank)
         self.kinds = tuple(kinds.values())
         self.size = sum(len(ranks) for _, ranks in self.kinds)
 
@@ -102,12 +101,16 @@ def _key(operator: Compute) -> tuple[object, ...]:
     return kind, names, shared_name(operator.outputs[0])
 
 
-def _runs(facts: Facts) -> Mapping[tuple[object, ...], list[_Run]]:
-    """Return the operators that are compared, with who runs them."""
-    found: dict[tuple[object, ...], list[_Run]] = {}
+def _runs(facts: Facts) -> Mapping[tuple[object, ...], _Runs]:
+    """Return the operators that are compared, as far as several stand for one another."""
+    found: dict[tuple[object, ...], list[tuple[str, Compute]]] = {}
     for name, segment in facts.plan.segments.items():
-        ranks = frozenset(facts.ranks_running(name))
-        for operator in segment.operators if ranks else ():
+        for operator in segment.operators if facts.ranks_running(name) else ():
             if isinstance(operator, Compute) and _concerns(operator):
-                found.setdefault(_key(operator), []).append((ranks, operator))
-    return found
+                found.setdefault(_key(operator), []).append((name, operator))
+    by_key: dict[tuple[object, ...], _Runs] = {}
+    for key, operators in found.items():
+        for name, operator in operators if len(operators) > 1 else ():
+            for rank in facts.ranks_running(name):
+                by_key.setdefault(key, {}).setdefault(rank, []).append(operator)
+    return by_key

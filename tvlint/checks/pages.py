@@ -21,9 +21,11 @@ from tvlint.analyses.gradients.optimizer_steps import (
     Scattered,
     SharedState,
     SteppedAgain,
+    SwappedState,
     scattered,
     shared_states,
     stepped_again,
+    swapped_states,
 )
 from tvlint.analyses.gradients.optimizer_updates import (
     Forgotten,
@@ -40,7 +42,7 @@ from tvlint.analyses.gradients.stale_parameters import StaleGather, stale_gather
 from tvlint.analyses.gradients.written_out_steps import TooEarly, Unchanged, too_early, unchanged
 from tvlint.analyses.inference.annotations import FalseAnnotation, false_annotations
 from tvlint.analyses.inference.declared_shapes import Stated, unexplained
-from tvlint.analyses.inference.swapped_operands import Reordered, Swapped, reordered_views, swapped_operands
+from tvlint.analyses.inference.reordered_views import Reordered, reordered_views
 from tvlint.checks.plan import exchanges, steps
 from tvlint.findings import Finding, Related
 from tvlint.ir.operators import Receive, Send
@@ -74,7 +76,7 @@ def _never_waited(facts: Facts) -> Iterator[Hazard]:
 SOURCES: Mapping[str, Source] = {
     "double-wait": _hazards("waited-twice"),
     "false-annotation": Source(FalseAnnotation, false_annotations),
-    "frozen-weight-trained": Source(FrozenStep, lambda facts: frozen_steps(facts.plan)),
+    "frozen-weight-trained": Source(FrozenStep, frozen_steps),
     "gathered-before-update": Source(StaleGather, lambda facts: stale_gathers(facts.plan)),
     "gradient-of-another-operator": Source(OtherForward, lambda facts: other_forwards(facts.plan)),
     "gradient-left-out": Source(LostGradient, lambda facts: (each for each in not_passed_on(facts) if not each.name)),
@@ -94,14 +96,14 @@ SOURCES: Mapping[str, Source] = {
     "scale-never-undone": Source(StillScaled, lambda facts: still_scaled(facts.plan)),
     "state-of-two-weights": Source(SharedState, shared_states),
     "step-without-effect": Source(Unchanged, unchanged),
-    "swapped-operands": Source(Swapped, lambda facts: swapped_operands(facts.plan)),
+    "swapped-operands": Source(SwappedState, swapped_states),
     "view-for-transpose": Source(Reordered, lambda facts: reordered_views(facts.plan)),
     "unknown-handle": _hazards("unknown-handle"),
     "updated-before-backward": Source(TooEarly, too_early),
-    "update-without-gradient": Source(WithoutGradient, lambda facts: without_gradients(facts.plan)),
+    "update-without-gradient": Source(WithoutGradient, without_gradients),
     "value-made-twice": Source(MadeTwice, lambda facts: made_twice(facts.plan)),
     "updated-pieces-not-gathered": Source(Scattered, scattered, leads=True),
-    "weight-never-updated": Source(Forgotten, lambda facts: forgotten(facts.plan)),
+    "weight-never-updated": Source(Forgotten, forgotten),
     "weight-without-effect": Source(Lost, lambda facts: lost_weights(facts.plan)),
     "weight-updated-twice": Source(SteppedAgain, stepped_again),
     "wrong-shape-claim": Source(Stated, unexplained),

@@ -111,13 +111,6 @@ OPERAND_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("cross_entropy", "nll_loss"), ("target", "weight")),
 }
 """Operands that may be given by name: those that follow the first, in the order of the function's own."""
-_QUERIES = (("queries", "query", "q"), ("keys", "key", "k"), ("values", "value", "v"))
-_MOMENTS = (("first moment", "m", "exp_avg"), ("second moment", "v", "exp_avg_sq"))
-USUAL_NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
-    **dict.fromkeys(_ATTENTIONS, _QUERIES),
-    **dict.fromkeys(("adam_step", "adamw_step"), ((), (), *_MOMENTS)),
-}
-"""What an operand is, and what frameworks and plans call it, by its place."""
 
 
 def with_second_in_place(

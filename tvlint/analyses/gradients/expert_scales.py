@@ -15,8 +15,8 @@ from math import prod
 from tvlint.analyses.dataflow.def_use import collectives, reads, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.final_gradients import axes_apart
-from tvlint.analyses.gradients.lifecycle import weight_gradients
-from tvlint.analyses.gradients.optimizer_updates import updated_weights
+from tvlint.analyses.gradients.lifecycle import owners_of_gradients
+from tvlint.analyses.gradients.optimizer_updates import weights_updated
 from tvlint.ir.once import first_of_each
 from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, ReduceGradients
 from tvlint.ir.placement import Shard
@@ -93,7 +93,7 @@ def _in_program(facts: Facts, program: Program, trading: frozenset[str]) -> Iter
 
 def _reduced(facts: Facts, program: Program) -> dict[str, _Reduced]:
     """Return how the gradients of the weights that the program reduces or steps are reduced in the end."""
-    owners, updated = weight_gradients(facts.plan), updated_weights(facts.plan)
+    owners, updated = owners_of_gradients(facts), weights_updated(facts)
     chains: dict[str, _Reduced] = {}
     found: dict[str, _Reduced] = {}
     for name, index, operator in facts.plan.run_by(program):

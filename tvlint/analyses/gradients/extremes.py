@@ -39,7 +39,7 @@ def extremes_of_gradients(plan: Plan) -> Iterator[Extreme]:
     found = [at for at in operators if _takes_extreme(at[2]) and not (is_read and isinstance(at[2], ReduceGradients))]
     every = [operator for _, _, operator in operators] if found else []
     gradients = _with_what_follows(every, {name for each in every if isinstance(each, Backward) for name in writes(each)})
-    owners = weight_gradients(plan)
+    owners = weight_gradients(plan) if found else {}
     wanted = {name for each in every if isinstance(each, Backward) for name in reads(each)} | owners.keys()
     wanted |= {name for each in every if isinstance(each, Compute) and is_step(each) for name in reads(each)}
     for segment, index, operator in found:

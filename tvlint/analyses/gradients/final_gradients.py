@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from tvlint.analyses.dataflow.def_use import reads
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.mesh_axes import DATA_AXES
-from tvlint.analyses.gradients.lifecycle import weight_gradients
-from tvlint.analyses.gradients.optimizer_updates import updated_weights
+from tvlint.analyses.gradients.lifecycle import owners_of_gradients
+from tvlint.analyses.gradients.optimizer_updates import weights_updated
 from tvlint.ir.operators import SUMS, Communicate, Group, ReduceGradients
 from tvlint.ir.plan import Phase, Plan
 
@@ -26,9 +26,9 @@ def final_axes(facts: Facts) -> frozenset[str]:
     """
     plan = facts.plan
     every = frozenset(axis.name for axis in plan.mesh.axes)
-    if _ends_the_step(plan):
+    if _ends_the_step(facts):
         return every
-    reduced = frozenset(axis for group in _reduced_over(plan) for axis in axes_apart(facts, group))
+    reduced = frozenset(axis for group in _reduced_over(facts) for axis in axes_apart(facts, group))
     return every if reduced & DATA_AXES else reduced
 
 
@@ -37,18 +37,19 @@ def _run(plan: Plan) -> Iterator[str]:
     yield from (name for name in steps if name in plan.segments)
 
 
-def _ends_the_step(plan: Plan) -> bool:
+def _ends_the_step(facts: Facts) -> bool:
+    plan = facts.plan
     for name in _run(plan):
         segment = plan.segments[name]
         if segment.phase in (Phase.REDUCE, Phase.OPTIMIZER) and segment.operators:
             return True
         if any(isinstance(operator, ReduceGradients) for operator in segment.operators):
             return True
-    return bool(updated_weights(plan) & set(weight_gradients(plan).values()))
+    return not weights_updated(facts).isdisjoint(owners_of_gradients(facts).values())
 
 
-def _reduced_over(plan: Plan) -> Iterator[Group]:
-    owners = weight_gradients(plan)
+def _reduced_over(facts: Facts) -> Iterator[Group]:
+    plan, owners = facts.plan, owners_of_gradients(facts)
     for name in _run(plan):
         for operator in plan.segments[name].operators:
             if isinstance(operator, Communicate) and operator.kind in SUMS and not owners.keys().isdisjoint(reads(operator)):

@@ -32,10 +32,15 @@ def weight_gradients(plan: Plan) -> dict[str, str]:
 
 
 @once_per_plan
+def owners_of_gradients(facts: Facts) -> dict[str, str]:
+    """Return what `weight_gradients` does of the plan."""
+    return weight_gradients(facts.plan)
+
+
+@once_per_plan
 def early(facts: Facts) -> tuple[Early, ...]:
     """Return reducers before the last backward that adds to their gradients, and steps before gradients are final."""
-    plan = facts.plan
-    owners = weight_gradients(plan)
+    plan, owners = facts.plan, owners_of_gradients(facts)
     produced: dict[str, list[tuple[int, str, bool]]] = {}
     for name, segment in plan.segments.items():
         produced[name] = [
@@ -128,7 +133,7 @@ def _tied(facts: Facts) -> Iterator[Tied]:
     plan = facts.plan
     if not any(_changes_weights(operator) for operator in plan.operators()):
         return
-    owners = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
+    owners = {gradient: _whole(plan, weight) for gradient, weight in owners_of_gradients(facts).items()}
     made: dict[str, dict[int, tuple[str, int]]] = {}
     forwards: dict[tuple[str, int], tuple[str, str, str]] = {}
     made_in: dict[tuple[str, int], set[str]] = {}
@@ -205,7 +210,7 @@ def _across(facts: Facts, weight: str, programs: list[int], reduced: dict[tuple[
 def averaged(facts: Facts) -> Iterator[Tied]:
     """Weights of which ranks average the gradients that different functions of them give; `update` is where."""
     plan = facts.plan
-    owned = {gradient: _whole(plan, weight) for gradient, weight in weight_gradients(plan).items()}
+    owned = {gradient: _whole(plan, weight) for gradient, weight in owners_of_gradients(facts).items()}
     uses: dict[tuple[int, str], set[str]] = {}
     averages: dict[tuple[int, str], tuple[str, int, Group]] = {}
     for number, program in enumerate(plan.programs):

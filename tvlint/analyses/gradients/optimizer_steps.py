@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
-from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.analyses.gradients.lifecycle import owners_of_gradients
 from tvlint.analyses.gradients.optimizer_updates import is_step
 from tvlint.ir.operators import Collective, Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Plan, Program, Role
@@ -41,6 +41,19 @@ class SharedState:
 
 
 @dataclass(frozen=True, slots=True)
+class SwappedState:
+    """At `where` `function` takes `state` as its operand of this number, and as its `usual` one at `first`."""
+
+    function: str
+    state: str
+    place: int
+    usual: int
+    where: Where
+    first: Where
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scattered:
     """At `where` `piece` is stepped, the rank's own piece of `weight` since `first`, and no rank gets the other pieces."""
 
@@ -62,7 +75,7 @@ def stepped_again(facts: Facts) -> Iterator[SteppedAgain]:
     plan, steps = facts.plan, _steps(facts)
     if not steps:
         return
-    owners, seen = weight_gradients(plan), set[Where]()
+    owners, seen = owners_of_gradients(facts), set[Where]()
     stepped_names = {name for found in steps.values() for _, each in found for pair in _stepped(each).items() for name in pair}
     followed = stepped_names | {name for name, weight in owners.items() if weight in stepped_names}
     changing = _in_segments(
@@ -107,6 +120,26 @@ def shared_states(facts: Facts) -> Iterator[SharedState]:
                 if other != weight and (state, weight) not in seen and _is_state_of(plan, state, (weight, other)):
                     seen.add((state, weight))
                     yield SharedState(weight, state, other, where, first, program.ranks)
+
+
+def swapped_states(facts: Facts) -> Iterator[SwappedState]:
+    """Yield the steps that take a state for another operand than most steps of the function do, on other ranks or later."""
+    tensors, uses = facts.plan.tensors, dict[tuple[str, str], dict[int, list[tuple[Where, str]]]]()
+    every = (item for found in _steps(facts).values() for item in found)
+    steps = ((where, operator) for where, operator in every if _is_step(operator))
+    for where, operator in steps:
+        for place, name in enumerate(operator.inputs, start=1):
+            if isinstance(name, str) and name in tensors and tensors[name].role is Role.STATE:
+                state = tensors[name].logical or name
+                uses.setdefault((operator.op, state), {}).setdefault(place, []).append((where, name))
+    seen = set[Where]()
+    for (function, _), places in uses.items():
+        usual = max(places, key=lambda place: len(places[place]))
+        for place, (where, name) in ((place, use) for place, others in places.items() for use in others if place != usual):
+            if where not in seen:
+                seen.add(where)
+                first, ranks = places[usual][0][0], facts.ranks_running(where[0])
+                yield SwappedState(function.rpartition(".")[2], name, place, usual, where, first, ranks)
 
 
 def scattered(facts: Facts) -> Iterator[Scattered]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.dataflow.def_use import overwritten, writes
-from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
+from tvlint.analyses.gradients.lifecycle import owners_of_gradients
 from tvlint.ir.operators import Backward, Communicate, Compute, Update
 from tvlint.ir.plan import Plan, Role
 from tvlint.ops.spec import Trait
@@ -38,6 +39,12 @@ def updated_weights(plan: Plan) -> frozenset[str]:
     return frozenset(found & plan.tensors.keys())
 
 
+@once_per_plan
+def weights_updated(facts: Facts) -> frozenset[str]:
+    """Return what `updated_weights` does of the plan."""
+    return updated_weights(facts.plan)
+
+
 @dataclass(frozen=True, slots=True)
 class WithoutGradient:
     """The update at (`segment`, `index`) steps `weight`, which nothing gives a gradient, though `other` has one."""
@@ -48,9 +55,9 @@ class WithoutGradient:
     index: int
 
 
-def without_gradients(plan: Plan) -> Iterator[WithoutGradient]:
+def without_gradients(facts: Facts) -> Iterator[WithoutGradient]:
     """Yield the weights that are updated and never get a gradient, in plans whose backward gives others one, each once."""
-    owners, made = weight_gradients(plan), set[str]()
+    plan, owners, made = facts.plan, owners_of_gradients(facts), set[str]()
     run = {step.segment for step in plan.steps()} & plan.segments.keys()
     operators = [(name, index, each) for name in sorted(run) for index, each in enumerate(plan.segments[name].operators)]
     for _, _, operator in operators:
@@ -81,14 +88,15 @@ class FrozenStep:
     ranks: tuple[int, ...]
 
 
-def frozen_steps(plan: Plan) -> Iterator[FrozenStep]:
+def frozen_steps(facts: Facts) -> Iterator[FrozenStep]:
     """Yield the first step of each weight that is declared to be frozen.
 
     What overwrites one that gets no gradient is no step: a teacher may be the moving average of a student.
     """
-    stepped = {name for name in updated_weights(plan) if plan.tensors[name].role is Role.WEIGHT}
+    plan = facts.plan
+    stepped = {name for name in weights_updated(facts) if plan.tensors[name].role is Role.WEIGHT}
     frozen = {name for name in stepped if plan.tensors[name].requires_grad is False}
-    owners = weight_gradients(plan) if frozen else {}
+    owners = owners_of_gradients(facts) if frozen else {}
     operators = list(plan.operators()) if frozen else []
     given = {owners[name] for operator in operators for name in writes(operator) if name in owners}
     for program in plan.programs if frozen else ():
@@ -111,9 +119,9 @@ class Forgotten:
     ranks: tuple[int, ...]
 
 
-def forgotten(plan: Plan) -> Iterator[Forgotten]:
+def forgotten(facts: Facts) -> Iterator[Forgotten]:
     """Yield the weights with gradients that no step changes, in plans that change others."""
-    owners, updated = weight_gradients(plan), updated_weights(plan)
+    plan, owners, updated = facts.plan, owners_of_gradients(facts), weights_updated(facts)
     trained = set(owners.values())
     stepped = sorted(trained & updated)
     lost = {name for name in trained - updated if plan.tensors[name].requires_grad is not False}

@@ -37,13 +37,14 @@ def on_stack(run: Callable[[], object], stack: int) -> tuple[object] | BaseExcep
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Keep the garbage collector from walking millions of objects that are all in use."""
+    """Keep the garbage collector from walking millions of objects that are all in use, also afterwards."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            gc.freeze()
             gc.enable()
 
 

@@ -1,8 +1,7 @@
-"""Operands that stand in each other's places by their names, and views that stand in the place of a transpose."""
+"""Views that stand in the place of a transpose."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -10,44 +9,7 @@ from math import prod
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
 from tvlint.ops.spec import Family
-from tvlint.ops.spelling import USUAL_NAMES, without_overload
 from tvlint.ops.table import spec_of
-
-_NUMBERED = re.compile(r"[_\d]+$")
-
-
-@dataclass(frozen=True, slots=True)
-class Swapped:
-    """At (`segment`, `index`), `function` takes `name` as its `role` and `other` as its `other_role`, against their names."""
-
-    name: str
-    role: str
-    other: str
-    other_role: str
-    function: str
-    segment: str
-    index: int
-
-
-def swapped_operands(plan: Plan) -> Iterator[Swapped]:
-    """Yield the operators of which two operands have the names of each other's parameters."""
-    known: dict[str, tuple[tuple[str, ...], ...]] = {}
-    for segment in plan.segments.values():
-        for index, operator in enumerate(segment.operators):
-            if not isinstance(operator, Compute):
-                continue
-            if operator.op not in known:
-                known[operator.op] = USUAL_NAMES.get(without_overload(operator.op).rsplit(".", 1)[-1], ())
-            roles = known[operator.op]
-            if not roles:
-                continue
-            names = [name if isinstance(name, str) else "" for name in operator.inputs[: len(roles)]]
-            words = [_NUMBERED.sub("", name.partition("@")[0].rpartition(".")[2]) for name in names]
-            pairs = ((one, two) for two in range(len(words)) for one in range(two))
-            for one, two in pairs:
-                if words[one] in roles[two] and words[two] in roles[one]:
-                    function = operator.op.rpartition(".")[2]
-                    yield Swapped(names[one], roles[one][0], names[two], roles[two][0], function, segment.name, index)
 
 
 @dataclass(frozen=True, slots=True)

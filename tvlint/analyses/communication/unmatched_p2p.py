@@ -5,20 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvlint.analyses.communication.calls import Call, Site, location_of, traffic
-from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.findings import Related
 from tvlint.ir.operators import Receive, Send
 from tvlint.ir.ranks import describe
 from tvlint.rule import Sighting
 
 
+@once_per_plan
+def _loose(facts: Facts) -> tuple[list[Call], list[Call]]:
+    """Return the sends and the receives that are left over."""
+    channels = traffic(facts).channels.values()
+    outside = [call for call in traffic(facts).outside if isinstance(call.operator, Send | Receive)]
+    calls = ([call for pair in channels for call in pair[at]] for at in (0, 1))
+    kinds = ([call for call in outside if isinstance(call.operator, kind)] for kind in (Send, Receive))
+    sends, receives = ([call for call in (*one, *more) if call.partner is None] for one, more in zip(calls, kinds, strict=True))
+    return sends, receives
+
+
+@once_per_plan
+def _meant(facts: Facts) -> dict[int, Call]:
+    """Return the receives that are left over and seem to be those of sends that are, of one end at least, and those sends."""
+    sends, receives = _loose(facts)
+    by_end: dict[tuple[str, int | None], list[Call]] = {}
+    for receive in receives:
+        for end in (("from", _target(receive)), ("to", receive.rank)):
+            by_end.setdefault(end, []).append(receive)
+    found = dict[int, Call]()
+    for send in sends:
+        candidates = (*by_end.get(("to", _target(send)), ()), *by_end.get(("from", send.rank), ()))
+        meant = next((each for each in candidates if id(each) not in found and _is_alike(facts, send, each)), None)
+        if meant is not None:
+            found |= {id(meant): send, id(send): meant}
+    return found
+
+
+def _is_alike(facts: Facts, send: Call, receive: Call) -> bool:
+    """Return whether a rank sends another one a tensor of the type in which that waits for one."""
+    names = (call.operator.tensor for call in (send, receive) if isinstance(call.operator, Send | Receive))
+    given, taken = (facts.plan.tensors.get(name) for name in names)
+    unlike = given is not None and taken is not None and (given.shape, given.dtype) != (taken.shape, taken.dtype)
+    return not unlike and send.rank != receive.rank
+
+
 def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Sighting]:
-    """Yield the sends (or receives) that are left over, one per operator."""
+    """Yield the sends (or receives) that are left over, one per operator, without receives that such a send is meant for."""
     loose: dict[Site, list[Call]] = {}
-    calls = [call for pair in traffic(facts).channels.values() for call in pair[0 if kind is Send else 1]]
-    calls += [call for call in traffic(facts).outside if isinstance(call.operator, kind)]
-    for call in calls:
-        if call.partner is None:
+    for call in _loose(facts)[0 if kind is Send else 1]:
+        if kind is Send or id(call) not in _meant(facts):
             loose.setdefault(call.site, []).append(call)
     for site, found in loose.items():
         assert isinstance(site.operator, (Send, Receive))
@@ -55,13 +89,16 @@ def _other_end(facts: Facts, operator: Send | Receive, peers: set[int | None]) -
 
 
 def _crossing(facts: Facts, call: Call) -> tuple[tuple[Related, ...], str]:
-    """Return what the peer does with the same rank instead: the same direction, another tag or communicator."""
-    for (source, destination, _), (sends, receives) in traffic(facts).channels.items():
-        ends = (call.rank, call.peer) if isinstance(call.operator, Send) else (call.peer, call.rank)
-        if (source, destination) != ends:
-            continue
-        others = [other for other in (receives if isinstance(call.operator, Send) else sends) if other.partner is None]
-        if others:
-            text = "its peer uses another tag or communicator here"
-            return (Related(text, location_of(facts, others[0])),), "; tags and communicators of both ends must be the same"
-    return (), "; behind the peer, `ring` lets the axis go on at its other end" if _target(call) is None else ""
+    """Return which message seems to be meant instead, and where its other end is."""
+    other = _meant(facts).get(id(call))
+    if other is None:
+        return (), "; behind the peer, `ring` lets the axis go on at its other end" if _target(call) is None else ""
+    if (other.rank, _target(other)) == (_target(call), call.rank):
+        text, hint = "its peer uses another tag or communicator here", "tags and communicators of both ends must be the same"
+    else:
+        source = "nowhere" if _target(other) is None else f"rank {_target(other)}"
+        text, hint = (
+            f"rank {other.rank} waits for a message from {source} here",
+            "both ends of a message have to name each other",
+        )
+    return (Related(text, location_of(facts, other)),), f"; {hint}"

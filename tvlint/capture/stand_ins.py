@@ -150,7 +150,20 @@ def install(replace: Callable[[str], object]) -> CpuForCuda:
     mode = CpuForCuda(replace)
     mode.__enter__()
     name_devices(mode.device)
+    _run_backward_under(mode)
     return mode
+
+
+def _run_backward_under(mode: CpuForCuda) -> None:
+    """Let what a backward pass computes again find CPUs too: torch has left its modes where it begins one."""
+    engine: Any = torch.autograd
+    run = engine._engine_run_backward
+
+    def run_under(*given: Any, **named: Any) -> Any:
+        with mode:
+            return run(*given, **named)
+
+    engine._engine_run_backward = run_under
 
 
 _TENSOR_TYPES = {

@@ -60,6 +60,7 @@ OF_REFERENCE: Mapping[str, object] = {
     "overlap_param_gather_with_optimizer_step": False, "num_distributed_optimizer_instances": 1,
     "ddp_average_in_collective": False, "use_torch_fsdp2": False, "use_megatron_fsdp": False,
     "recompute_granularity": None, "recompute_method": None,
-    "recompute_num_layers": None, "hierarchical_context_parallel_sizes": None, "use_tp_pp_dp_mapping": False,
+    "recompute_num_layers": None, "distribute_saved_activations": False,
+    "hierarchical_context_parallel_sizes": None, "use_tp_pp_dp_mapping": False,
 }  # fmt: skip
 """Arguments of the parallel program, by what they are in its single-device reference."""

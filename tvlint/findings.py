@@ -130,7 +130,7 @@ class Reason:
     """A reason why a verdict is not Proved: a named defect or gap, with its place and the ranks concerned.
 
     `name` is kebab-case and stable (`missing-allreduce`, `unsupported-operator`); tests assert it. `refutes` says
-    whether it is a defect (a structural fact or a numeric witness) or only a gap in what could be decided. `repair` is a
+    whether it is a defect (a structural fact or a numeric counterexample) or only a gap in what could be decided. `repair` is a
     single change that makes the proof succeed, when one was found.
     """
 

@@ -19,7 +19,7 @@ def _plan(text: str) -> Plan:
     return plan
 
 
-def test_ranks_that_do_the_same_are_walked_once() -> None:
+def test_ranks_that_do_the_same_are_visited_once() -> None:
     facts = Facts(_plan("mesh dp=512 tp=4\ninput x f32[4,8] tp:P\nprogram\n  y = all-reduce(x) over tp\n"))
     assert facts.fold.present == (0,)
     assert facts.fold.everywhere((0,)) == tuple(range(2048))

@@ -7,7 +7,7 @@ import pytest
 from tests.builders.numbers import on_numbers_of
 from tests.equivalence.attacks.test_same_names import PARALLEL, REFERENCE, plan_of
 from tests.equivalence.test_text_plans import verdict_on
-from tvlint.equivalence.side_conditions.step_bindings import misbound
+from tvlint.equivalence.side_conditions.step_bindings import mismatched_bindings
 from tvlint.equivalence.verdict.numbers.outcome import Difference, NotRun
 from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.equivalence.verdict.unmade_gradients import ways_to_run
@@ -71,7 +71,7 @@ def test_what_is_loaded_twice_matters_where_it_is_read(read: str, found: list[st
     text = LOADED.replace("loss l", "input z f32[4,4]\nloss l").replace("segment a", loads)
     twice = "  run again micro-batch 0\n" * 2
     plan = plan_of(text.replace("  run data micro-batch 0\n", f"  run data micro-batch 0\n{twice}"))
-    assert [defect.name for defect in misbound(plan, plan.programs[0], frozenset(), {})] == found
+    assert [defect.name for defect in mismatched_bindings(plan, plan.programs[0], frozenset(), {})] == found
 
 
 def test_a_segment_does_not_load_one_name_twice() -> None:

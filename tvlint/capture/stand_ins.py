@@ -136,7 +136,7 @@ def _asks_for_gpu_type() -> bool:
 
 
 def install(replace: Callable[[str], object]) -> CpuForCuda:
-    """Let the process find CPUs where it asks for GPUs and gloo where it asks for nccl; `replace` is told what was replaced.
+    """Let the process find CPUs where it asks for GPUs and gloo where it asks for nccl; `replace` is given what was replaced.
 
     The mode that is returned must be kept.
     """

@@ -112,7 +112,7 @@ def content_listed(path: str | os.PathLike[str], largest: int) -> bytes:
 
 
 def may_be_shown(path: str, root: str | os.PathLike[str]) -> bool:
-    """Return whether lines of a file may be shown though nobody named it: git tracks it in the checkout around `root`.
+    """Return whether lines of a file may be shown though it was not named: git tracks it in the checkout around `root`.
 
     Outside of every checkout: it lies below `root` and is not hidden.
     """

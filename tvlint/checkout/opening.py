@@ -221,7 +221,7 @@ def is_empty(path: str | os.PathLike[str]) -> bool:
 def content(path: str | os.PathLike[str], largest: int) -> bytes:
     """Return what a regular file of at most `largest` bytes holds.
 
-    Raises OSError for everything else: pipes and devices, which may never end; files of the system whose size is not told; a
+    Raises OSError for everything else: pipes and devices, which may never end; files of the system whose size is not given; a
     file that grows while it is read. Nothing is waited for.
     """
     given = _INSTEAD.get()

@@ -20,7 +20,7 @@ def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Findin
     """Yield what the plan rules among `rules` find, and then what only the relations of the plan show.
 
     Give all rules, also where some do not apply: what one of them finds explains what follows from it. The garbage collector
-    is told to leave alone what exists by now: the plan lives on, and walking its millions of objects again and again would take
+    leaves alone what exists by now: the plan lives on, and walking its millions of objects again and again would take
     longer than all checks.
     """
     from tvlint.analyses.relations.findings import derived_findings

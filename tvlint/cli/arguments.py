@@ -205,7 +205,7 @@ def _as_files(words: list[str], options: dict[str, bool]) -> Iterator[str]:
     """Yield the arguments, files whose names begin with `-` as paths that cannot be taken for options.
 
     Names of files come from whoever writes a commit: by `tvlint check *`, or from pre-commit, which puts them behind the
-    options of a hook. One that would be read as an option ends the process, since nobody knows which of the two is meant,
+    options of a hook. One that would be read as an option ends the process, since it is not known which of the two is meant,
     unless a `--` that is no file's name tells them apart, or it is an option with a value (`options` says of each whether it
     has one) before a word that no file is called.
     """

@@ -77,12 +77,12 @@ class Progress:
             self._task = bar.add_task("")
             bar.tasks[0].start_time = bar.get_time() - (time.monotonic() - self._started)
             self._bar = bar
-            _update(bar, self._task, *self._state)  # after `_bar`: what is told from now on is told to it
+            _update(bar, self._task, *self._state)  # after `_bar`: what is reported from now on is reported to it
             bar.start()
 
 
 def _update(bar: Bar, task: TaskID, what: str, share: float) -> None:
-    """Show what is done; a bar that only moves where nobody knows yet which share of it is done."""
+    """Show what is done; a bar that only moves where it is not known yet which share of it is done."""
     from rich.text import Text
 
     words = Text(what)

@@ -30,7 +30,7 @@ from tvlint.run.project.nested import At, judging, on_disk, with_nested
 from tvlint.run.project.project_file import Project, ProjectError, find, load
 
 _MOST_PROBLEMS = 1000
-"""Of a report that the budget has no room for, so many problems are told."""
+"""Of a report that the budget has no room for, so many problems are reported."""
 _ADVISED = 100
 """Of unknown names of rules in a project file, so many are compared with the known ones."""
 

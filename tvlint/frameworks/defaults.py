@@ -15,7 +15,7 @@ _PARSER: Mapping[str, SettingValue] = {
 """What Megatron-LM's own parser (megatron/training/arguments.py) has had as default of these in every version."""
 
 KEPT: Mapping[str, Mapping[str, SettingValue]] = {
-    # swift/megatron/arguments/megatron_args.py, the same from 3.3 to 4.5; the model is told by its checkpoint
+    # swift/megatron/arguments/megatron_args.py, the same from 3.3 to 4.5; the model follows from its checkpoint
     "ms-swift": {
         **_PARSER,
         "expert_model_parallel_size": 1,

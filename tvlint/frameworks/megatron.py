@@ -13,7 +13,7 @@ from tvlint.ir.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """There is no default that could be told from the parser alone."""
+    """There is no default that the parser alone could say."""
 
 
 MISSING: Final = Missing()

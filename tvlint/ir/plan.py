@@ -109,7 +109,7 @@ class Step:
 
     `inputs` and `outputs` are the names by which this run's values are known outside, position by position with those of the
     segment; None means the segment's own names. Plans that name each micro-batch's tensors (nnScaler) give them, which
-    makes the wiring between micro-batches a checked claim. `micro_batch` -1 means the step belongs to no micro-batch.
+    makes what micro-batches pass to each other a checked claim. `micro_batch` -1 means the step belongs to no micro-batch.
     """
 
     segment: str

@@ -189,7 +189,7 @@ def is_nonlinear(op: str) -> bool:
 
 
 def _named(spec: OpSpec, whole: str, op: str) -> OpSpec:
-    """Return the operator, told of calls of `op` as calls of the function `whole` that `op` stands for."""
+    """Return the operator, for calls of `op` as calls of the function `whole` that `op` stands for."""
 
     def usual(call: Call) -> Call:
         widens = HALF_TO_FLOAT.intersection(op.replace("::", ".").split("."))

@@ -1,4 +1,4 @@
-"""The one entrance to the readers: what a file is, is told by its content."""
+"""The one entrance to the readers: its content says what a file is."""
 
 from __future__ import annotations
 

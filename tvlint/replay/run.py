@@ -82,7 +82,7 @@ class UnreplayableError(Exception):
 
 
 Watch: TypeAlias = Callable[[int, Operator, str, Array], None]
-"""Whoever is told what each computation and gradient gives: the rank, the operator, the name and the value."""
+"""What is called with what each computation and gradient gives: the rank, the operator, the name and the value."""
 
 
 def _unwatched(rank: int, operator: Operator, name: str, value: Array) -> None:

@@ -135,7 +135,7 @@ def _finding(rule: Rule, values: Values, repair: str, unless: str) -> Finding:
 def _shown(values: Values) -> Callable[[Expression], Result]:
     """Return how expressions are shown in the text of what is surely broken.
 
-    Of several causes the first that is known is told; what unknown words could give is taken as launches usually have it.
+    Of several causes the first that is known is reported; what unknown words could give is taken as launches usually have it.
     """
     usual = Values(replace(values.configuration, supposed=True)) if values.configuration.elsewhere else values
 

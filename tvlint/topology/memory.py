@@ -49,7 +49,7 @@ def memory(
 ) -> tuple[StageMemory, ...]:
     """Return what a rank of each pipeline stage holds; equal stages share one computation."""
     if grid.dense.axis_size(WEIGHT_SHARDS) > 1 or (grid.expert is not None and grid.expert.axis_size(WEIGHT_SHARDS) > 1):
-        raise ValueError("memory with generalised tensor parallelism is not told")
+        raise ValueError("memory with generalised tensor parallelism is not derived")
     group = settings.count("micro_batch_group", 1)
     split = _split(grid)
     steps = None if isinstance(micro_batches, Unknown) else micro_batches

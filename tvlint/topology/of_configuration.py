@@ -42,8 +42,8 @@ class _Asked:
 def topology_of(configuration: Configuration, values: Callable[[Configuration], Lookup]) -> Topology:
     """Everything that follows from `configuration`; `values` gives what a name is worth in one.
 
-    Where the file does not say how many ranks run, it is told for the smallest number that fits. What a file leaves to be set
-    elsewhere is taken at its default, and a note says so.
+    Where the file does not say how many ranks run, it is derived for the smallest number that fits. What a file leaves to be
+    set elsewhere is taken at its default, and a note says so.
     """
     asked = _asked(configuration, values)
     settings, world = asked.settings, asked.world

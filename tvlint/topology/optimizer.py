@@ -81,7 +81,7 @@ def _offloaded(settings: Settings) -> Fraction:
 
 
 def _gradients_in_fp32(settings: Settings, name: str) -> bool:
-    """Return whether gradients are accumulated in fp32; bf16 does so unless told otherwise
+    """Return whether gradients are accumulated in fp32; bf16 does so by default
     (megatron/training/arguments.py:1206).
     """
     if name == "fp32":

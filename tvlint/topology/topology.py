@@ -1,4 +1,4 @@
-"""The topology of one configuration: every value of it, or why it cannot be told."""
+"""The topology of one configuration: every value of it, or why it is not known."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Topology:
 
 
 def facts(topology: Topology) -> dict[str, SettingValue | Unknown]:
-    """Return the topology as single values by name, for comparing two of them; groups are told by sizes and rank order."""
+    """Return the topology as single values by name, for comparing two of them; groups are given by sizes and rank order."""
     return dict(_facts(topology))
 
 

@@ -2,7 +2,7 @@
 
 Counted as megatron/core builds them: transformer/attention.py, multi_latent_attention.py, mlp.py, moe/,
 multi_token_prediction.py, models/gpt/gpt_model.py. What is split over tensor parallel ranks, what over experts, and what each
-rank holds whole is told by the kind of linear layer there.
+rank holds whole follows from the kind of linear layer there.
 """
 
 from __future__ import annotations

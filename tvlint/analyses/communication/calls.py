@@ -30,7 +30,7 @@ class Site:
 class Call:
     """One run of a communication by one rank.
 
-    `members` are the walked ranks of a collective's group and `meeting` is where they meet; `peer` is the walked rank at the
+    `members` are the visited ranks of a collective's group and `meeting` is where they meet; `peer` is the visited rank at the
     other end of a send or receive and `partner` the call that it is paired with. `waits_for` is what a wait completes.
     """
 
@@ -67,7 +67,7 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traffic:
-    """All communications of the walked ranks, paired."""
+    """All communications of the visited ranks, paired."""
 
     calls: dict[int, list[Call]]
     meetings: dict[tuple[object, ...], list[Meeting]]
@@ -177,12 +177,12 @@ def _resolve(issued: list[Call], micro_batch: int) -> tuple[Call, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Communicator:
-    """What its members agree on, those of them that are `walked`, and their meetings."""
+    """What its members agree on, those of them that are `visited`, and their meetings."""
 
     key: tuple[object, ...]
     members: tuple[int, ...]
     ranks: frozenset[int]
-    walked: tuple[int, ...]
+    visited: tuple[int, ...]
     meetings: list[Meeting] = field(default_factory=list)
 
 
@@ -211,8 +211,8 @@ def _communicator(fold: Fold, group: Group, rank: int, known: _Known) -> _Commun
     communicator = known.by_key.get(key)
     if communicator is None:
         members = fold.members(group, rank)
-        walked = tuple(member for member in members if fold.representative(member) == member)
-        communicator = known.by_key[key] = _Communicator(key, members, frozenset(members), walked)
+        visited = tuple(member for member in members if fold.representative(member) == member)
+        communicator = known.by_key[key] = _Communicator(key, members, frozenset(members), visited)
     if fold.plan.declared(group).ranks:
         known.listed[id(group)] = communicator
     return communicator
@@ -225,7 +225,7 @@ def _meet(call: Call, place: _Place, found: Traffic) -> None:
         found.outside.append(call)
         return
     if place.turn == len(communicator.meetings):
-        communicator.meetings.append(Meeting(communicator.key, communicator.walked))
+        communicator.meetings.append(Meeting(communicator.key, communicator.visited))
         if place.turn == 0:
             found.meetings[communicator.key] = communicator.meetings
     call.meeting = communicator.meetings[place.turn]

@@ -49,7 +49,7 @@ def buffered_deadlock(facts: Facts) -> Deadlock:
 class _Run:
     """One run of all calls, with nothing but their blocking. Matching is deterministic, so one run decides.
 
-    A blocking send completes when its receive is posted, or at once when `buffered`; calls with a handle block nobody until
+    A blocking send completes when its receive is posted, or at once when `buffered`; calls with a handle block no rank until
     they are waited for; each stream of a rank is a sequence of its own.
     """
 

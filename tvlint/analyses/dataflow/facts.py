@@ -50,13 +50,13 @@ class Facts:
         return self.place(segment, 0, operators[0]) if operators else Location(self.plan.path, pointer=f"segment {segment}")
 
     def who(self, ranks: tuple[int, ...]) -> str:
-        """Return the ranks that the walked `ranks` stand for, in words."""
+        """Return the ranks that the visited `ranks` stand for, in words."""
         if ranks not in self._described:
             self._described[ranks] = describe(self.fold.everywhere(ranks), self.plan.mesh)
         return self._described[ranks]
 
     def ranks_running(self, segment: str) -> tuple[int, ...]:
-        """Return the walked ranks that run `segment`, ascending."""
+        """Return the visited ranks that run `segment`, ascending."""
         return self._running.get(segment, ())
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Representative ranks: replicas and mesh axes along which every rank does the same are walked once."""
+"""Representative ranks: replicas and mesh axes along which every rank does the same are visited once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tvlint.ir.plan import Plan
 
 _LARGEST_GROUP = 1 << 20
 _LONGEST_AXIS = 4096
-_WALKED = 64
-"""Of an axis longer than that, along which all ranks run one program, so many ranks are walked: the first ones and the last."""
+_VISITED = 64
+"""Of a longer axis, along which all ranks run one program, so many ranks are visited: the first ones and the last."""
 
 
 class Fold:
     """The ranks of a plan, folded to representatives.
 
-    `alike` are the axes along which the ranks cannot be told apart: no program, peer or explicit rank distinguishes their
-    coordinates. `present` are the ranks that are walked: coordinate 0 on those axes, replica 0, and of very long axes along
-    which only neighbours are told apart, the ranks at both ends, as if they were all.
+    `alike` are the axes along which the ranks cannot be distinguished: no program, peer or explicit rank distinguishes their
+    coordinates. `present` are the ranks that are visited: coordinate 0 on those axes, replica 0, and of very long axes along
+    which only neighbours are distinguished, the ranks at both ends, as if they were all.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -29,7 +29,7 @@ class Fold:
         self._program_of = {rank: index for index, program in enumerate(plan.programs) for rank in program.ranks}
         self.alike = frozenset(_alike_axes(plan, self._program_of, peers=False))
         self._shortened = {
-            name: (*range(_WALKED - 1), self.mesh.axis_size(name) - 1)
+            name: (*range(_VISITED - 1), self.mesh.axis_size(name) - 1)
             for name in (_alike_axes(plan, self._program_of, peers=True) if _has_long_axis(self.mesh) else ())
             if name not in self.alike and self.mesh.axis_size(name) > _LONGEST_AXIS
         }
@@ -40,14 +40,14 @@ class Fold:
     def _representatives(self) -> tuple[int, ...]:
         if not self.alike and not self._shortened:
             return tuple(sorted(self._program_of))
-        return self._walked_along(0, tuple(axis.name for axis in self.mesh.axes if axis.name not in self.alike))
+        return self._visited_along(0, tuple(axis.name for axis in self.mesh.axes if axis.name not in self.alike))
 
     def program_of(self, rank: int) -> int | None:
         """Return the index of the program that `rank` runs, if it has one."""
         return self._program_of.get(rank)
 
     def representative(self, rank: int) -> int | None:
-        """Return the walked rank that does what `rank` does; None when no program covers it."""
+        """Return the visited rank that does what `rank` does; None when no program covers it."""
         replication = self.plan.replication
         if rank not in self._program_of and replication.count > 1 and replication.stride > 0:
             low = min(self._program_of, default=0)
@@ -83,14 +83,14 @@ class Fold:
         return tuple(sorted(found))
 
     def members(self, group: Group, rank: int) -> tuple[int, ...]:
-        """Return the walked ranks of the group that `rank` has, ascending; as written when the group lists its ranks."""
+        """Return the visited ranks of the group that `rank` has, ascending; as written when the group lists its ranks."""
         group = self.plan.declared(group)
         if group.ranks:
             return tuple(sorted(set(group.ranks)))
         folded = self.alike | ({self.plan.replication.axis} if self.plan.replication.count > 1 else set())
         kept = tuple(name for name in group.axes if name not in folded)
         if rank < self.mesh.size and any(name in self._shortened for name in kept):
-            return self._line(rank, kept, self._walked_along)
+            return self._line(rank, kept, self._visited_along)
         if rank >= self.mesh.size or prod(self.mesh.axis_size(name) for name in set(kept)) > _LARGEST_GROUP:
             return (rank,)
         return self._line(rank, kept, self.mesh.along)
@@ -105,7 +105,7 @@ class Fold:
             self._lines[key] = along(rank, names)
         return self._lines[key]
 
-    def _walked_along(self, rank: int, names: tuple[str, ...]) -> tuple[int, ...]:
+    def _visited_along(self, rank: int, names: tuple[str, ...]) -> tuple[int, ...]:
         coordinates, ranks = self.mesh.coordinates(rank), [0]
         for axis in self.mesh.axes:
             steps = self._shortened.get(axis.name, range(axis.size)) if axis.name in names else (coordinates[axis.name],)
@@ -125,12 +125,12 @@ class Fold:
         if rank >= self.mesh.size:
             return None
         coordinates = self.mesh.coordinates(rank)
-        walked = self._shortened.get(peer.axis)
-        if walked is not None and coordinates[peer.axis] in walked:
-            target = walked.index(coordinates[peer.axis]) + peer.offset
-            if not 0 <= target < len(walked) and not peer.wrap:
+        visited = self._shortened.get(peer.axis)
+        if visited is not None and coordinates[peer.axis] in visited:
+            target = visited.index(coordinates[peer.axis]) + peer.offset
+            if not 0 <= target < len(visited) and not peer.wrap:
                 return None
-            return self.mesh.rank({**coordinates, peer.axis: walked[target % len(walked)]})
+            return self.mesh.rank({**coordinates, peer.axis: visited[target % len(visited)]})
         return self.plan.peer(peer, rank)
 
 
@@ -141,13 +141,13 @@ def _has_long_axis(mesh: Mesh) -> bool:
 def _alike_axes(plan: Plan, program_of: dict[int, int], peers: bool) -> Iterator[str]:
     """Yield the axes along which all ranks do the same, but for whom they send to where `peers`."""
     mesh = plan.mesh
-    told_apart: set[str] = {plan.replication.axis} if plan.replication.count > 1 else set()
+    distinguished: set[str] = {plan.replication.axis} if plan.replication.count > 1 else set()
     for operator in plan.operators():
         if isinstance(operator, (Send, Receive)):
             if operator.peer.rank is not None:
                 return
             if not peers:
-                told_apart.add(operator.peer.axis)
+                distinguished.add(operator.peer.axis)
         if isinstance(operator, (Communicate, ReduceGradients)) and operator.group.ranks:
             return
         if isinstance(operator, Communicate) and operator.root is not None:
@@ -155,7 +155,7 @@ def _alike_axes(plan: Plan, program_of: dict[int, int], peers: bool) -> Iterator
     if any(group.ranks for group in plan.communicators) or mesh.size != len(program_of) or plan.replication.count > 1:
         return
     for axis in mesh.axes:
-        if axis.size > 1 and axis.name not in told_apart and _same_program_along(axis.name, mesh, program_of):
+        if axis.size > 1 and axis.name not in distinguished and _same_program_along(axis.name, mesh, program_of):
             yield axis.name
 
 

@@ -8,7 +8,7 @@ from tvlint.ir.plan import Segment, Step
 
 
 class Outside:
-    """The names of one run, while its operators are walked: a name that comes in means another value once it is made anew."""
+    """The names of one run, while its operators are visited: a name that comes in means another value once it is made anew."""
 
     def __init__(self, segment: Segment, step: Step) -> None:
         inputs, outputs = step.outside(segment)

@@ -181,7 +181,7 @@ def _batches(plan: Plan, number: int, segments: set[str]) -> set[int]:
 
 
 def _differ(one: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
-    """Return whether two uses of a weight, told by its gradient, by what it makes and by the operator, are different ones.
+    """Return whether two uses of a weight, known by its gradient, by what it makes and by the operator, are different ones.
 
     What operators of one name make of copies may be the same by another name.
     """

@@ -27,7 +27,7 @@ def derive_tensors(
 ) -> dict[str, Tensor]:
     """`tensors` and those that `operators` produce and whose shape and dtype follow.
 
-    `open_roles` are declared tensors of which nobody said whether they are gradients: what backward gives for an operand
+    `open_roles` are declared tensors of which it is not said whether they are gradients: what backward gives for an operand
     is its gradient, and what is made from gradients is one.
     """
     found = dict(tensors)

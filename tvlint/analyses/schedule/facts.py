@@ -138,7 +138,7 @@ class ScheduleFacts:
 
     @cached_property
     def waits(self) -> Waits:
-        """Return sends and gradient reductions that nobody waits for, and waits for nothing."""
+        """Return sends and gradient reductions that nothing waits for, and waits for nothing."""
         return waits(self.placed_rows, self.kinds)
 
     @cached_property

@@ -48,7 +48,7 @@ def buffered(
     computes: Mapping[tuple[ActionKind, int, int], Step],
     messages: Messages | None,
 ) -> Deadlock | None:
-    """Return the circle in which ranks wait when each runs its steps one after the other and sends wait for nobody.
+    """Return the circle in which ranks wait when each runs its steps one after the other and sends wait for none.
 
     A compute step waits for the send of its input or, without messages, for the step that gives it.
     """

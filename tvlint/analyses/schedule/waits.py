@@ -19,7 +19,7 @@ WAITS = {
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Issues that nobody waits for, and waits that wait for nothing; a wait before its issue is only the latter."""
+    """Issues that nothing waits for, and waits that wait for nothing; a wait before its issue is only the latter."""
 
     open: tuple[Step, ...]
     loose: tuple[Step, ...]

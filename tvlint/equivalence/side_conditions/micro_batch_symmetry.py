@@ -16,7 +16,7 @@ from tvlint.equivalence.side_conditions.message_matching import UNMATCHED, mispa
 from tvlint.equivalence.side_conditions.overwritten_inputs import taken_anew
 from tvlint.equivalence.side_conditions.read_before_write import Early
 from tvlint.equivalence.side_conditions.run_order import Turns
-from tvlint.equivalence.side_conditions.step_bindings import inputs_told_apart, misbound
+from tvlint.equivalence.side_conditions.step_bindings import distinguished_inputs, mismatched_bindings
 from tvlint.ir.operators import Backward, Compute, Send
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step
 
@@ -25,10 +25,10 @@ def check_micro_batches(plan: Plan, micro_batches: int) -> Iterator[Defect]:
     """Yield what keeps the micro-batches from being alike on some rank."""
     found = refuted = False
     totals = accumulators(plan)
-    finals, inputs, turns = Finals(plan), inputs_told_apart(plan), Turns(plan)
+    finals, inputs, turns = Finals(plan), distinguished_inputs(plan), Turns(plan)
     renames, early = Renames(plan), Early(plan)
     for program in plan.programs:
-        bound = (*misbound(plan, program, inputs, totals), *renames.defects(program), *early.defects(program))
+        bound = (*mismatched_bindings(plan, program, inputs, totals), *renames.defects(program), *early.defects(program))
         defects = (*_counts(plan, program, micro_batches, totals), *bound, *finals.defects(program, micro_batches))
         for defect in defects or turns.defects(program, micro_batches):
             found, refuted = True, refuted or defect.refutes

@@ -29,8 +29,8 @@ class _Source(NamedTuple):
     micro_batch: int
 
 
-def inputs_told_apart(plan: Plan) -> frozenset[str]:
-    """Return the inputs that are told apart: those of the plan, and those that segments load and read.
+def distinguished_inputs(plan: Plan) -> frozenset[str]:
+    """Return the inputs that are distinguished: those of the plan, and those that segments load and read.
 
     A micro-batch may have a name of its own for its share of one.
     """
@@ -39,7 +39,7 @@ def inputs_told_apart(plan: Plan) -> frozenset[str]:
     return frozenset((*inputs_of(plan).names, *(_known_as(tensor) for tensor in tensors if tensor.role is Role.INPUT)))
 
 
-def misbound(plan: Plan, program: Program, known: frozenset[str], totals: Mapping[str, str]) -> Iterator[Defect]:
+def mismatched_bindings(plan: Plan, program: Program, known: frozenset[str], totals: Mapping[str, str]) -> Iterator[Defect]:
     """Every run reads what the runs of its own micro-batch made, in the pattern of the first micro-batch."""
     held: dict[object, list[_Source]] = {}
     owners: dict[object, int] = {}

@@ -182,7 +182,7 @@ def _made_under_another_name(plan: Plan, name: str, rank: int) -> str:
 
 
 def _of_many(kind: str, text: str, name: str, rank: int) -> Defect:
-    """Return what one mistake does to the gradients of many weights, told once for all of them."""
+    """Return what one mistake does to the gradients of many weights, reported once for all of them."""
     return Defect(kind, False, f"the gradient of {{subject}} on {{ranks}} {text}", rank, subject=name, cause=(kind,))
 
 

@@ -71,7 +71,7 @@ def derive_reference(case: Case) -> Reference | NotUnderstood:
 def derived_last(
     reference: Identical[Plan], inputs: Inputs, batch: Batch, micro_batches: int, telling: Telling
 ) -> Reference | NotUnderstood:
-    """Return what a reference computes, in tables that nobody writes to; or why that is not known.
+    """Return what a reference computes, in tables that nothing writes to; or why that is not known.
 
     A plan is compared with one reference again and again: one replica and all, in each telling, and each repair that is tried.
     """

@@ -37,7 +37,7 @@ from tvlint.ops.spec import Call, Family, MisfitError, Trait, UnsupportedError
 from tvlint.ops.table import has_trait, is_nonlinear, spec_of
 
 _STATISTICS = ("wrong-reduce-op", "missing-allreduce")
-"""What is told of a statistic that is put together over ranks as the reference does not, and of powers of what it shifts."""
+"""The reasons of a statistic that is put together over ranks as the reference does not, and of powers of what it shifts."""
 
 _VIEWS = (Trait.VIEW, Trait.BROADCAST)
 
@@ -46,7 +46,7 @@ _SENT = ""
 
 
 def put_right_later(plan: Plan, reference: Plan, derived: Derived) -> list[Defect]:
-    """Return what is told of split dimensions that a right plan may have as well."""
+    """Return what is reported of split dimensions that a right plan may have as well."""
     pieces = [
         defect
         for defect in derived.defects
@@ -127,7 +127,7 @@ def _computed(plan: Plan, rank: int) -> Counter[str]:
 
 
 def _shifts(plan: Plan, readers: Readers, defect: Defect) -> bool:
-    """Return whether it is told of a statistic, alike on all ranks, that shifts scores whose powers are summed afterwards."""
+    """Return whether it is of a statistic, alike on all ranks, that shifts scores whose powers are summed afterwards."""
     place = defect.place
     if isinstance(place, Communicate):
         return place.kind is Collective.ALL_REDUCE and all(_is_shift(readers, name) for name in place.outputs)

@@ -151,7 +151,7 @@ def _once(case: Case) -> Case:
 
 @lru_cache(4)
 def _simplified(plan: Identical[Plan]) -> Plan:
-    """Return the plan without casts and places that nobody needs, with ranges of lookups and with squares for norms."""
+    """Return the plan without casts and places that nothing needs, with ranges of lookups and with squares for norms."""
     return with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(plan.held))))
 
 

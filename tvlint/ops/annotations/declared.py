@@ -164,7 +164,7 @@ def spec_of_declared(op: str, known: Callable[[str], OpSpec | None]) -> OpSpec |
         sets = tuple(frozenset(map(int, part.split(","))) for part in linear.split(";") if part)
     except (AnnotationError, ValueError):
         return None
-    assumption = f"`{name}` is the function its declaration describes: {annotation.strip()}{_told(sets)}"
+    assumption = f"`{name}` is the function its declaration describes: {annotation.strip()}{_stated_in(sets)}"
     if random:
         assumption = f"{assumption}, with random numbers; {DRAWS}"
     return OpSpec(name, (op,), _binding(parsed, sets, bool(random)), assumption=assumption, may_draw=bool(random))
@@ -186,7 +186,7 @@ def with_plain_names(text: str) -> str:
     return "`".join(apart(part)[1] or part for part in text.split("`"))
 
 
-def _told(linear: Sequence[frozenset[int]]) -> str:
+def _stated_in(linear: Sequence[frozenset[int]]) -> str:
     if not linear:
         return ""
     return ", linear in operand " + " and in ".join("+".join(map(str, sorted(positions))) for positions in linear)

@@ -110,7 +110,7 @@ def _stated(call: Call) -> dict[str, tuple[int, int]]:
 
 
 def _attend(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
-    """With a mask of numbers; one of flags is not told apart here, and does the same to every dimension.
+    """With a mask of numbers; one of flags is not distinguished here, and does the same to every dimension.
 
     A query that sees no key gets zero, and the logarithm of zero.
     """

@@ -232,11 +232,11 @@ _DEVICE = re.compile(r"(cpu|cuda|hpu|mps|npu|xpu)(:\d+)?")
 
 
 def _to(call: Call) -> Bound:
-    """A type that is told by its number is not understood: most numbers stand for types that numbers are rounded to."""
+    """A type that is given by its number is not understood: most numbers stand for types that numbers are rounded to."""
     given = [operand.value for operand in call.inputs if isinstance(operand, Literal)]
     numbers = [value for value in (*given, call.attributes.get("dtype")) if isinstance(value, int)]
     if any(not isinstance(value, bool) for value in numbers) or (given and isinstance(given[0], bool)):
-        raise UnsupportedError(f"`{call.op}` to a type or device that is told by its number")
+        raise UnsupportedError(f"`{call.op}` to a type or device that is given by its number")
     kept = {name: value for name, value in call.attributes.items() if name not in _HOW_A_CAST_IS_STORED}
     bound = _linear_unary("dtype", "dtype_or_device", "device")(replace(call, attributes=kept))
     named = [value.removeprefix("torch.") if isinstance(value, str) else value for value in bound.attributes]

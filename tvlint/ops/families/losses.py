@@ -22,7 +22,7 @@ from tvlint.ops.spec import ONE, Bound, Call, MisfitError, OpSpec, Steps, Trait,
 from tvlint.ops.spelling import in_functional
 
 _NEVER = -100
-"""The target that the losses ignore unless they are told another."""
+"""The target that the losses ignore by default."""
 
 _ATTRIBUTES = ("weight", "size_average", "ignore_index", "reduce", "reduction")
 

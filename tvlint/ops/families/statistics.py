@@ -34,7 +34,7 @@ def _shaped(bound: Bound, result: Array) -> tuple[Array, ...]:
 
 
 def _bind_spread(call: Call) -> Bound:
-    """`var` and `std`: `correction` is what is taken from the count, 1 unless told; `unbiased` is its older form."""
+    """`var` and `std`: `correction` is what is taken from the count, 1 by default; `unbiased` is its older form."""
     call = call.with_arguments("dim", "unbiased", "keepdim")
     dim = call.attributes.get("dim")
     if isinstance(dim, bool):

@@ -27,7 +27,7 @@ PACKAGE = Pattern(r"^#[ \t]*@package[ \t]+(\S+)", re.MULTILINE)
 
 
 class Uncertain(Exception):
-    """The way in which the parts are joined cannot be told from the files."""
+    """The way in which the parts are joined cannot be seen in the files."""
 
 
 @dataclass(slots=True)

@@ -77,7 +77,7 @@ def is_composed(root: YamlMapping) -> bool:
 
 
 def composed_alone(known: Composing, path: str, root: YamlMapping) -> YamlMapping | None:
-    """Return the content of the file at `path`, joined with its own defaults; None where that cannot be told."""
+    """Return the content of the file at `path`, joined with its own defaults; None where that is not known."""
     known.searched = tuple(_folders(known, root))
     try:
         found = _composed(known, path, root, (), ())

@@ -115,7 +115,7 @@ class _Compiler:
         return schema
 
     def one_of(self, alternatives: list[dict[str, Any]]) -> Check:
-        """Alternatives, told apart by `kind`, by JSON type, or by a key that only one of them has."""
+        """Alternatives, distinguished by `kind`, by JSON type, or by a key that only one of them has."""
         resolved = [self.resolve(alternative) for alternative in alternatives]
         checks = [self.compile(alternative) for alternative in alternatives]
         kinds = [_kinds(schema) for schema in resolved]

@@ -89,7 +89,7 @@ def mark_replaceable(state: State, name: str) -> None:
 
 
 def follow_if(state: State, node: Node) -> None:
-    """A branch that is decided and leaves the script counts as undecided: nobody keeps a script that always leaves there."""
+    """A branch that is decided and leaves the script counts as undecided: a script that always leaves there is of no use."""
     clauses = _clauses(node)
     defaulted = _default_for(state, clauses)
     if defaulted:

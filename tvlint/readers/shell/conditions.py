@@ -20,7 +20,7 @@ NUMBER = Pattern(r"[+-]?\d{1,18}")
 
 
 def decide(state: State, node: Node, depth: int = 0) -> bool | None:
-    """Return whether the condition `node` holds; None where that cannot be told from the file."""
+    """Return whether the condition `node` holds; None where the file does not say."""
     state.spend()
     if depth > DEEPEST:
         return None

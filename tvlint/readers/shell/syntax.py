@@ -40,7 +40,7 @@ class Syntax:
     def tree(self, source: Source) -> Tree:
         """Return the tree of `source`; wrong syntax gives error nodes. Raises ReadError where the time is over.
 
-        A placeholder, which a shell would take for redirections, counts as a variable that nobody sets.
+        A placeholder, which a shell would take for redirections, counts as a variable that nothing sets.
         """
         if source.data not in self._trees:
             self._trees[source.data] = self._parsed(source, filled_in(source.data))

@@ -119,7 +119,7 @@ def _looked_up(found: Opaque) -> tuple[str, ...]:
 def stand_in(full: str, records: tuple[str, ...], note: Callable[[str, str], None], slices: Callable[[], Any]) -> type:
     """Return the class that stands for the name `full` in one load.
 
-    Names that begin with one of `records` become `Record` classes. `note` is told what a normal load would do with which name;
+    Names that begin with one of `records` become `Record` classes. `note` is given what a normal load would do with which name;
     `slices` gives the class that stands for Python's slices.
     """
 
@@ -166,7 +166,7 @@ def stand_in(full: str, records: tuple[str, ...], note: Callable[[str, str], Non
 def _is_lost(full: str, args: tuple[object, ...], records: tuple[str, ...]) -> bool:
     """Return whether a normal load gives an object of the plan something by this call that a stand-in does not get.
 
-    Attributes of what remembers and does nothing are nobody's; an enumeration is made from its one value.
+    Attributes of what remembers and does nothing belong to nothing; an enumeration is made from its one value.
     """
     if full in ("builtins.setattr", "dill._dill._setattr"):
         return not (args and isinstance(args[0], Opaque))

@@ -53,7 +53,7 @@ _ERRORS = (
     ValueError,
     struct.error,
 )
-"""What the C unpickler raises on malformed input; `MemoryError` is told apart."""
+"""What the C unpickler raises on malformed input; `MemoryError` is distinguished."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ class Interpolation:
     """The merged entries of each mapping that was looked into, so that many interpolations cost one visit."""
 
     def resolve(self, node: YamlNode, where: tuple[str, ...], depth: int = 0) -> YamlNode:
-        """Return what `node`, standing in the mapping at the path `where`, stands for; `node` itself where that cannot be
-        told.
+        """Return what `node`, standing in the mapping at the path `where`, stands for; `node` itself where that is not
+        known.
 
         A value from the environment counts as its default, as it does in launch scripts.
         """

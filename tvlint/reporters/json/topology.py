@@ -18,7 +18,7 @@ from tvlint.topology.stages import Chunk
 from tvlint.topology.topology import Batch, Topology
 
 LISTED_RANKS = 4096
-"""Groups of larger worlds are told by their offsets, without a list of all members."""
+"""Groups of larger worlds are given by their offsets, without a list of all members."""
 
 
 def write(topologies: Sequence[Topology | PlanTopology], rank: int | None = None) -> Escaped:

@@ -71,7 +71,7 @@ def _runs(program: Program, plain: set[str]) -> Iterator[tuple[list[Step], int]]
 
 
 def made_from_gradients(plan: Plan, operators: list[Operator]) -> set[str]:
-    """Names that a reader takes for gradients unless it is told otherwise."""
+    """Names that a reader takes for gradients unless the plan says otherwise."""
     found: set[str] = set()
     for operator in operators:
         if isinstance(operator, Backward):

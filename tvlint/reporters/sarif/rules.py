@@ -19,7 +19,7 @@ _WITHOUT_PAGE = {
     "unreadable-input": (
         Severity.ERROR,
         "a file could not be read",
-        "What cannot be read is not judged: nothing that other runs found in this file is known to be mended. The result says "
+        "What cannot be read is not judged: nothing that other runs found in this file is known to be fixed. The result says "
         "what is wrong with the file.",
     ),
     "unknown-proof": (

@@ -43,7 +43,7 @@ def _table(
 
 
 def ends(count: int, shown: int) -> list[int | None]:
-    """The numbers below `count`, those in the middle left out and told by None where there are more than `shown`."""
+    """The numbers below `count`, those in the middle left out and shown as None where there are more than `shown`."""
     if count <= shown:
         return list(range(count))
     tail = max(1, shown // 4)

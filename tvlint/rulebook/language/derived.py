@@ -66,7 +66,7 @@ DERIVED: Mapping[str, str] = {
     # megatron/training/arguments.py:608
     "effective_recompute_granularity": "'selective' if recompute_activations else recompute_granularity",
     "effective_kv_channels": "default(kv_channels, exact(hidden_size, num_attention_heads))",
-    # megatron/training/arguments.py:1206: bf16 accumulates and reduces in fp32 unless it is told otherwise
+    # megatron/training/arguments.py:1206: bf16 accumulates and reduces in fp32 by default
     "gradient_dtype": "('bf16' if grad_reduce_in_bf16"
     " or (not accumulate_allreduce_grads_in_fp32 and main_grads_dtype != 'fp32') else 'fp32') if bf16 else ('fp32'"
     " if accumulate_allreduce_grads_in_fp32 else 'fp16') if fp16 else 'fp32'",

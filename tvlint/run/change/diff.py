@@ -1,4 +1,4 @@
-"""Compare configurations before and after a change: what was written, what follows from it, and what nobody meant."""
+"""Compare configurations before and after a change: what was written, what follows from it, and what was not meant."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _fixed(findings: Iterable[Finding]) -> tuple[Difference, ...]:
 
 
 class _Place:
-    """Places in the file as it was read, told as places in the file as it is called, each with its line."""
+    """Places in the file as it was read, given as places in the file as it is called, each with its line."""
 
     def __init__(self, pair: FilePair) -> None:
         self._pair = pair

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tvlint.ir.outline import Outline
 
 MOST_REPAIRED = 20
-"""After so many errors of a file no more repairs are looked for: nobody reads them, and each takes a search."""
+"""After so many errors of a file no more repairs are looked for: they are not read, and each takes a search."""
 
 
 @dataclass(slots=True)

@@ -69,7 +69,7 @@ def write_file(path: str, escaped: Escaped) -> None:
 
 
 def write_capture(path: str, data: bytes) -> None:
-    """Write a capture, which nobody reads as text, and the folders around it, like any other file."""
+    """Write a capture, which is not read as text, and the folders around it, like any other file."""
     try:
         if not why_not_written(path):
             os.makedirs(os.path.dirname(path) or os.curdir, exist_ok=True)

@@ -17,7 +17,7 @@ Progress: TypeAlias = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The steps in which a run goes, each within its budget, who is told of its progress, what earlier runs found, and
+    """The steps in which a run goes, each within its budget, what is called with its progress, what earlier runs found, and
     how many files or pairs are worked on at a time."""
 
     steps: Steps = field(default_factory=Steps)

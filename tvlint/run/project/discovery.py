@@ -174,7 +174,7 @@ def _in_folder(folder: str, findings: list[Finding], problems: list[Problem]) ->
         problems.append(Problem(f"which files git ignores is not known: {error}", Location(folder), help))
         listed = None
     found: list[str] = []
-    for path in _walked(folder, findings) if listed is None else listed:
+    for path in _files_below(folder, findings) if listed is None else listed:
         if len(found) >= MAXIMAL_FILES:
             message = f"the folder holds more than {MAXIMAL_FILES:,} files; the rest was not looked at"
             problems.append(Problem(message, Location(folder), "name the folders that hold configurations"))
@@ -194,7 +194,7 @@ def _tracked(folder: str) -> list[str] | None:
     return [os.path.relpath(name, inner) for name in files] or None
 
 
-def _walked(folder: str, findings: list[Finding]) -> Iterator[str]:
+def _files_below(folder: str, findings: list[Finding]) -> Iterator[str]:
     def unlisted(error: OSError) -> None:
         findings.append(unjudged(str(error.filename), "the folder cannot be opened"))
 

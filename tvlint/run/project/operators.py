@@ -20,7 +20,7 @@ def declared_operators(
     place: Callable[[int, str], Location],
     wrong: Callable[[Location, str, str], None],
 ) -> tuple[Declared, ...]:
-    """Return the declarations in `tables`, the values by field name; `wrong` is told what cannot be one, and where.
+    """Return the declarations in `tables`, the values by field name; `wrong` is called with what cannot be one, and where.
 
     `place` gives the place of a key in a table, or of the table.
     """

@@ -1,4 +1,4 @@
-"""What was named or found and is not judged, told like every finding: in every format, with the reason."""
+"""What was named or found and is not judged, reported like every finding: in every format, with the reason."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def _gets(operator: Communicate, rank: int) -> bool:
 
 
 def _several(machine: Machine, rank: RankState, operator: Communicate, members: Members, giving: bool) -> None:
-    """A collective of several tensors, or of none, is not followed; one that no framework runs is told apart."""
+    """A collective of several tensors, or of none, is not followed; one that no framework runs is distinguished."""
     _check_root(machine, rank, operator, members)
     if giving and not operator.inputs:
         tell(machine, rank, operator, Mismatch("use-before-definition", "puts nothing in", refutes=False))
@@ -607,7 +607,7 @@ def _take(machine: Machine, rank: RankState, operator: Receive, value: Slot | st
 
 
 def _peer(machine: Machine, rank: RankState, operator: Send | Receive) -> int | None:
-    """Return the rank of the replica at the other end; None, which is told, where there is none.
+    """Return the rank of the replica at the other end; None, which is reported, where there is none.
 
     Along the axis of folded replicas the first or the last of them has no peer, and the others do.
     """

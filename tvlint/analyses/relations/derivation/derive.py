@@ -71,8 +71,8 @@ def derive(
     """Run all ranks of the plan as far as they go.
 
     With `nearest` the derivation recovers: where the plan computes what the reference does not, it goes on with what the
-    reference has in its place, so that independent mistakes are all told. So it does with what operators want in a plan that is
-    derived `alone`, without a reference.
+    reference has in its place, so that independent mistakes are all found. It does so with what operators want in a plan that
+    is derived `alone`, without a reference.
     """
     machine = Machine(world, plan, inputs, slots, total_slots, losses, dtypes, nearest, assume, alone)
     machine.micro_batches = micro_batches_of(plan)

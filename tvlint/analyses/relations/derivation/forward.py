@@ -312,7 +312,7 @@ def noted(machine: Machine, rank: RankState, results: tuple[Slot, ...]) -> bool:
 def recovered(
     machine: Machine, rank: RankState, operator: Compute | Backward, results: tuple[Slot, ...], known: Sequence[Slot]
 ) -> tuple[Slot, ...]:
-    """Return the results, with values that the reference never computes told, and replaced if the derivation recovers."""
+    """Return the results, with values that the reference never computes reported, and replaced if the derivation recovers."""
     terms = machine.world.terms
     if any(value is not None and terms.foreign(value.term) for value in known):
         return results

@@ -26,7 +26,7 @@ class Nearest:
     """An index of the reference's terms by their operands."""
 
     def __init__(self, terms: Terms, computed: Callable[[int], Set[int]]) -> None:
-        """`computed` gives the terms that a rank computes anyway; they are in nobody's place there."""
+        """`computed` gives the terms that a rank computes anyway; they are in the place of nothing there."""
         self._terms = terms
         self._computed = computed
         self._by_operands: dict[tuple[int, ...], list[int]] = {}

@@ -1,4 +1,4 @@
-"""The state of a derivation: its tables, its ranks, and what was told."""
+"""The state of a derivation: its tables, its ranks, and what was found."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Need: TypeAlias = tuple[str, str]
 """Why communication under way has to come: the kind of the reason, and the name of a handle or tensor."""
 
 Slot: TypeAlias = "Value | None"
-"""A derived relation; None is poison: something earlier went wrong and was told."""
+"""A derived relation; None is poison: something earlier went wrong and was reported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -291,11 +291,11 @@ class RankState:
     carriers: dict[int, tuple[str, Operator]] = field(default_factory=dict)
     consumers: dict[str, tuple[str, Operator]] = field(default_factory=dict)
     terms: dict[str, int] = field(default_factory=dict)
-    """The terms of forward values by name; they only decide which gradient sums are told as one."""
+    """The terms of forward values by name; they only decide which gradient sums are stated as one."""
     draws: dict[tuple[str, tuple[int, ...]], list[list[Box]]] = field(default_factory=dict)
     """What was drawn at random, by operator and the terms it was drawn for: the boxes of each draw, in order."""
     undefined: dict[str, str] = field(default_factory=dict)
-    """Tensors of which nobody knows what is in them, and why."""
+    """Tensors of which it is not known what is in them, and why."""
     changed: set[str] = field(default_factory=set)
     """Weights, buffers and inputs that a call of unknown effect was given."""
     unknown: bool = False
@@ -415,7 +415,7 @@ class Machine:
     makers: dict[int, list[int]] = field(default_factory=dict)
     """The ranks that first carried the partial sum of a term, in order."""
     blamed: dict[tuple[int, int, bool], int] = field(default_factory=dict)
-    """Of how many of them a pending sum was told, as a mistake or as a gap."""
+    """Of how many of them a pending sum was reported, as a mistake or as a gap."""
     opaque: dict[Hashable, int] = field(default_factory=dict)
     """The numbers of values by what they are, of a plan that is derived alone."""
     given: dict[Any, dict[int, Opaque | None]] = field(default_factory=dict)
@@ -444,7 +444,7 @@ class Machine:
 def leave_open(machine: Machine, rank: RankState, name: str) -> None:
     """Forget what was complete in `name`, which a collective with another root was given in place.
 
-    A part of a sum stays one, whose use is told as what it is.
+    A part of a sum stays one, whose use is reported as what it is.
     """
     for held in (rank.local, rank.environment):
         value = held.get(name)

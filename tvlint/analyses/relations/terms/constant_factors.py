@@ -1,7 +1,7 @@
 """Constant factors of terms, and the indices of their dimensions in the order in which they appear.
 
-A constant is told by its square and its sign, so that `1 / sqrt(d)` is exact; a number of a plan that is the double nearest to
-the root of a small fraction is that root.
+A constant is stated by its square and its sign, so that `1 / sqrt(d)` is exact; a number of a plan that is the double nearest
+to the root of a small fraction is that root.
 """
 
 from __future__ import annotations

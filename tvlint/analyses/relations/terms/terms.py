@@ -117,7 +117,7 @@ class Terms:
 
     @property
     def normal(self) -> bool:
-        """Return whether terms are told in a normal form."""
+        """Return whether terms are stated in a normal form."""
         return self.telling is not Telling.AS_WRITTEN
 
     @property

@@ -26,7 +26,7 @@ from tvlint.ops.table import has_trait
 
 
 def run(world: World, use: Use, total_slots: int) -> Value:
-    """Return the relation of the operator's result, in normal form where terms are told in that.
+    """Return the relation of the operator's result, in normal form where terms are stated in that.
 
     Raises Mismatch where the result is not a linear contribution to what the operator computes on whole operands.
     """

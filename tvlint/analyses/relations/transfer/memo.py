@@ -7,7 +7,7 @@ Why a case may stand for all layers: its key is all that is looked at. The annot
 attributes and constants, the shapes of its results as the plan declares them, and the shapes of its whole operands; the form
 has the first three, and an extent the shape and the slot of a term, which in one derivation make the shape of the whole. A use
 of it depends on the annotation, on the boxes, shapes and slots of its operands, which are their extents, and on which of two
-operands that may be exchanged comes first, which `run_again` is told with the key. So nothing is taken to be a repetition that
+operands that may be exchanged comes first, which `run_again` is given with the key. So nothing is taken to be a repetition that
 was not compared. What depends on more stays outside and is done for every term: the term itself with the identities that may
 give another in its place, coefficients, sums and folds that are not complete, sums of gradients, the reading of a view that the
 reference knows, draws, normal forms, and every error.

@@ -215,8 +215,8 @@ class Values:
         """Return the sum of the leaves in normal form, complete if all of them are, alike.
 
         Equal contributions add up; the ranges of one contribution that tile a larger range are joined; contributions with the
-        same coefficients and ranges throughout are told as one, so that what is told as one never overlaps with what is told
-        otherwise, also after operators took each further. A contribution that cancels out stays, with coefficient 0.
+        same coefficients and ranges throughout are stated as one, so that what is stated as one never overlaps with what is
+        stated otherwise, also after operators took each further. A contribution that cancels out stays, with coefficient 0.
         """
         totals: dict[tuple[int, frozenset[Pending]], Coefficient] = {}
         for leaf in leaves:
@@ -537,7 +537,7 @@ class Values:
         return ""
 
     def _sum_of_one(self, term: int, members: Sequence[Value]) -> Value:
-        """Return the sum of relations to one term, all of which must be told in the same contributions, or be complete."""
+        """Return the sum of relations to one term, all of which must be stated in the same contributions, or be complete."""
         members = [member for member in members if member.leaves or member.coefficient != 0] or members[:1]
         ways: dict[frozenset[int], list[Leaf]] = {}
         for member in members:

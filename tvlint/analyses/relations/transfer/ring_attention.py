@@ -2,7 +2,7 @@
 
 With `x_s` the scores of one query, the result over a set S of keys is `o_S = sum e^x_s v_s / sum e^x_s`, and its log-sum-exp
 `l_S = log sum e^x_s`. For disjoint S and T, `merge(o_S, l_S, o_T, l_T)` is `(o_ST, l_ST)` of their union: the sums add up. A
-result over S is thus told as the result over all keys with the indices that it has seen; it is that when it has seen all.
+result over S is thus stated as the result over all keys with the indices that it has seen; it is that when it has seen all.
 
 The gradient of the merged result is a function of S, too. With `w_S = e^(l_S - l)`, merging in any order gives `o_S` the
 gradient `w_S g` and `l_S` the gradient `w_S (o_S - o) g`, and by the chain rule attention over S makes of these its share

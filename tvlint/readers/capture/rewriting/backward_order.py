@@ -100,7 +100,7 @@ def _reads(node: _Computation) -> tuple[str, ...]:
 def _numbered(lifted: Lifted) -> dict[str, int]:
     """Return a number for each value: what micro-batches compute alike has the same one in all of them.
 
-    What a micro-batch is given or receives alone is told by its place among that.
+    What a micro-batch is given or receives alone is identified by its place among that.
     """
     known: dict[tuple[object, ...], int] = {}
     found: dict[str, int] = {}

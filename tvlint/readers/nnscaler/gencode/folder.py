@@ -17,7 +17,7 @@ from tvlint.ir.plan import Phase, Plan, Program, Segment, Step
 from tvlint.ops.annotations.declared import Declared
 from tvlint.readers.document import Document, ReadError
 from tvlint.readers.nnscaler.gencode.compute_config import read_compute_config, whole_number
-from tvlint.readers.nnscaler.gencode.lint.parameter_slices import same_slices, told_by_number
+from tvlint.readers.nnscaler.gencode.lint.parameter_slices import match_by_number, same_slices
 from tvlint.readers.nnscaler.gencode.lint.reductions import same_order
 from tvlint.readers.nnscaler.gencode.lint.training_loop import with_loop
 from tvlint.readers.nnscaler.gencode.lower.folder import Folder
@@ -165,7 +165,7 @@ def _built(given: _Given, operators: tuple[Declared, ...]) -> Folder:
         read[members[0]] = tuple(_rank_file(given.sources[rank], rank, operators) for rank in range(low, low + size))
     _all_prepared(file for replica in read.values() for file in replica)
     same_slices(read.values())
-    told_by_number(read.values(), graph.numbers if graph is not None else {})
+    match_by_number(read.values(), graph.numbers if graph is not None else {})
     same_order(read.values())
     for replica in read.values():
         take_apart(replica)

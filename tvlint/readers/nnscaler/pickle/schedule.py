@@ -251,7 +251,7 @@ def _is_recorded(attributes: dict[str, Any]) -> None:
 
 
 def _runs_back_what_it_mirrors(attributes: dict[str, Any], tensors: Tensors) -> None:
-    """Raise `Malformed` where autograd does not make the gradients that a segment is told to make.
+    """Raise `Malformed` where autograd does not make the gradients that a segment is to make.
 
     Autograd runs the mirrored segment backward: its operators and adapters, and nothing past an adapter that it does not
     record, so that no gradient of what goes into such an adapter may be used.

@@ -38,8 +38,8 @@ class Constraint:
 def constraint_misfits(path: str, constraints: Sequence[Constraint]) -> Iterator[Finding]:
     """Yield what the constraints name that there is not, with the traced graph in the folder of `path` where there is one.
 
-    A dimension is told where no operator of the name has it: which of them a constraint is about depends on modules, of which
-    the graph as it is read knows nothing.
+    A dimension is reported where no operator of the name has it: which of them a constraint is about depends on modules, of
+    which the graph as it is read knows nothing.
     """
     found = graph_beside(path) if constraints else None
     operators = list(operators_of(found[1]).values()) if found is not None else []
@@ -99,7 +99,7 @@ def _misfit(graph: Plan, operator: Compute, index: int, dimension: int) -> str:
 
 
 def _annotated(operator: Compute, index: int, rank: int) -> tuple[str, ...]:
-    """Return the dimensions of a tensor as the operator's annotation has them; none where they cannot be told apart."""
+    """Return the dimensions of a tensor as the operator's annotation has them; none where they cannot be distinguished."""
     sides = operator.annotation.split("->")
     if len(sides) != 2:
         return ()

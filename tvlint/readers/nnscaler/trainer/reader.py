@@ -128,7 +128,7 @@ def _value(node: YamlScalar) -> SettingValue | Unknown:
 
 
 def _policy(configuration: Configuration) -> str:
-    """Return the policy that is named, or the default of the trainer's arguments; empty where neither is told."""
+    """Return the policy that is named, or the default of the trainer's arguments; empty where neither is given."""
     given = configuration.settings.get("pas_policy")
     named = given.value if given is not None else TRAINER["pas_policy"] if configuration.complete else ""
     return named if isinstance(named, str) else ""

@@ -58,7 +58,7 @@ def _first_inputs(plan: Plan) -> list[Tensor]:
     return found or [tensor for tensor in plan.tensors.values() if tensor.role is Role.INPUT]
 
 
-def told_in_two_ways(plan: Plan) -> str:
+def declared_in_two_ways(plan: Plan) -> str:
     """Return an input of which the plan declares slices of wholes of different shapes or types; empty where there is none."""
     known: dict[str, tuple[tuple[int, ...], str]] = {}
     for tensor in plan.tensors.values():

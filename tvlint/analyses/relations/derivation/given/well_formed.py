@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import of_kinds
-from tvlint.analyses.relations.derivation.given.trusted_inputs import told_in_two_ways
+from tvlint.analyses.relations.derivation.given.trusted_inputs import declared_in_two_ways
 from tvlint.analyses.relations.transfer.groups import not_of_communicator
 from tvlint.ir.operators import ARGUMENTS, Await, Communicate, Receive, Record, ReduceGradients, Send, Update
 from tvlint.ir.placement import Invariant, Replicate
@@ -27,7 +27,7 @@ def underivable(plan: Plan) -> tuple[str, str] | None:
     if not is_well_formed(plan):
         text = "has a rank in two programs or none of the mesh, a program of no rank, or a step that does not fit its segment"
         return "malformed-plan", text
-    text, name = unclear(plan), told_in_two_ways(plan)
+    text, name = unclear(plan), declared_in_two_ways(plan)
     if text:
         return "malformed-plan", text
     if name:

@@ -75,8 +75,9 @@ def blame(
 ) -> None:
     """Tell the mismatch where it comes from.
 
-    A partial sum that arrives here is told once, at the operator that first took it for complete, on the ranks that made it.
-    What follows from a value that the reference does not compute is not told again, unless the operator does not run at all.
+    A partial sum that arrives here is reported once, at the operator that first took it for complete, on the ranks that made
+    it. What follows from a value that the reference does not compute is not reported again, unless the operator does not run at
+    all.
     """
     if not runs or mismatch.name in STOPS or not may_run(machine, rank, operator):
         tell(machine, rank, operator, mismatch, fatal=True, cause=cause)

@@ -69,8 +69,8 @@ def repeated(
 ) -> Saved:
     """Every element several times in a row, as what that is: a new dimension, widened, and joined with the one before.
 
-    So told, a part of the elements gives a part of the result, and so do some of the `copies` of one element. Where a dimension
-    has one element it is widened.
+    So stated, a part of the elements gives a part of the result, and so do some of the `copies` of one element. Where a
+    dimension has one element it is widened.
     """
     world, (repeats,), within = machine.world, bound.attributes, InSteps(machine, values)
     dim = next(i for i, name in enumerate(bound.operands[0]) if name in bound.whole)
@@ -106,7 +106,7 @@ def repeated_along(machine: Machine, value: Value, dim: int, times: int, copies:
 def normalised_in_groups(machine: Machine, bound: Bound, values: tuple[Value, ...], call: Call) -> Saved:
     """Normalisation over groups of channels, as what that is: over rows of one group each, which are joined again.
 
-    So told, some of the groups give a part of the result.
+    So stated, some of the groups give a part of the result.
     """
     (groups, epsilon), within = bound.attributes, InSteps(machine, values)
     shape, local = call.shape(0), machine.world.local_shape(values[0])

@@ -1,7 +1,7 @@
 """Values of unknown relation, by what makes them: which ranks hold the same one.
 
 What a known function makes of the same values is the same; what it makes of others may be another, until a collective makes one
-of them. Nothing is known behind a function that nobody knows, since it may communicate, and behind what is wrong.
+of them. Nothing is known behind a function that is not known, since it may communicate, and behind what is wrong.
 """
 
 from __future__ import annotations

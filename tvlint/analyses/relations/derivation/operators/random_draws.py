@@ -86,7 +86,7 @@ def _against(
 
 
 def _count(before: list[list[Box]], box: Box) -> int:
-    """Return how many draws there were for the elements of the box; the draw is added to those `before`, each told by its
+    """Return how many draws there were for the elements of the box; the draw is added to those `before`, each stated by its
     boxes.
     """
     for count, boxes in enumerate(before):

@@ -33,7 +33,7 @@ _OTHERWISE = "choose an implementation that computes it from other operators of 
 
 
 def why_unknown(operator: Compute) -> str:
-    """Return why nobody knows what a call does, with the declaration of it for a function of the project's own code."""
+    """Return why it is not known what a call does, with the declaration of it for a function of the project's own code."""
     if NOT_UNDERSTOOD in operator.attributes:
         return str(operator.attributes[NOT_UNDERSTOOD])
     if operator.in_place:

@@ -71,7 +71,7 @@ def _of_result(kernel: str, argument: str) -> Callable[[Lifting, Apply], bool]:
 
 
 def _relu_gradient(lifting: Lifting, node: Apply) -> bool:
-    """Lift the gradient of `relu`, which is told by its result or by its operand: both are positive in the same places."""
+    """Lift the gradient of `relu`, which is stated by its result or by its operand: both are positive in the same places."""
     if lifting.number(given(node, "threshold")) != 0:
         return False
     return _of_result("torch.relu", "self")(lifting, node) or _of_operand("torch.relu")(lifting, node)

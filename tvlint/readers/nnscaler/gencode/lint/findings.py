@@ -21,7 +21,7 @@ _BUILT_IN = frozenset({"self", "model", "slice", "float", "inf", "nan", "next", 
 
 
 def findings(folder: Folder) -> Iterator[Finding]:
-    """Yield the findings about a folder; those that hold on several ranks in the same line are told once."""
+    """Yield the findings about a folder; those that hold on several ranks in the same line are reported once."""
     yield from _replicas_differ(folder)
     yield from _group_order(folder.files)
     yield from _returned(folder)

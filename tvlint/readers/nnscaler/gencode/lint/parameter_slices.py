@@ -46,7 +46,7 @@ def same_slices(replicas: Iterable[tuple[RankFile, ...]]) -> None:
                 raise ReadError(f"`{name}` is not the same slice on all ranks that have it", place, help)
 
 
-def told_by_number(replicas: Iterable[tuple[RankFile, ...]], traced: Mapping[str, str]) -> None:
+def match_by_number(replicas: Iterable[tuple[RankFile, ...]], traced: Mapping[str, str]) -> None:
     """Name parameters that are filled with the values of others `<name>, filled as <other>`, in place.
 
     Files that fill parameters have values by the id of the whole. Each full name has one id, and each id one name: those of

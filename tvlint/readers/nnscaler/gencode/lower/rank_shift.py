@@ -1,4 +1,4 @@
-"""A later replica, told with the ranks of the first one."""
+"""A later replica, written with the ranks of the first one."""
 
 from __future__ import annotations
 

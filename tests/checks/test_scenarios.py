@@ -91,6 +91,7 @@ def test_plan_json_is_judged_like_plan_text(scenario: Scenario) -> None:
         ("combine with the splits of dispatch", {"expert-exchange-not-undone"}),
         ("a split backward without its second half for one micro-batch", {"unbalanced-backward"}),
         ("heads whose gradients are not exchanged for sequence", {"gradient-not-exchanged"}),
+        ("ddp: twice reduced", {"doubled-allreduce"}),
         ("ddp: in-place scale while in flight (WAR/RAW)", {"buffer-in-flight"}),
     ],
 )

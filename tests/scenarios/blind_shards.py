@@ -203,4 +203,87 @@ program tp=1
   y = all-reduce(p) over tp
 """,
     ),
+    *pair(
+        "experts of each rank turned round",
+        "mismatched-shards",
+        """
+mesh ep=2
+weight w f32[4,8,8] ep:S(0)
+input x f32[4,6,8] ep:S(0)
+output y f32[4,6,8] ep:S(0)
+program
+- f = flip(x, dims=[0])
+- y = bmm(f, w)
++ y = bmm(x, w)
+""",
+    ),
+    *pair(
+        "softmax that goes back along a shard",
+        "softmax-over-shards",
+        """
+mesh tp=2
+weight w f32[16,8] tp:S(0)
+input x f32[4,8]
+input dp_ f32[4,16]
+program
+  h = linear(x, w)
+  g = all-gather(h, dim=1) over tp
+  p = softmax(g, dim=-1)
+- ds = chunk(dp_, dim=1) over tp
+- hs = chunk(g, dim=1) over tp
+- dh = backward (ds) of ps = softmax(hs, dim=-1)
++ dg = backward p (dp_)
++ dh = chunk(dg, dim=1) over tp
+  _, grad(w) = backward h (dh)
+  sgd(w!, grad(w))
+""",
+    ),
+    *pair(
+        "a rank that leaves out the activation",
+        "divergent-replicas",
+        """
+mesh tp=2
+weight a f32[16,8] tp:S(0)
+weight b f32[8,16] tp:S(1)
+input x f32[4,8]
+output y f32[4,8]
+program tp=0
+  h = linear(x, a)
+  r = gelu(h)
+  p = linear(r, b)
+  y = all-reduce(p) over tp
+program tp=1
+  h = linear(x, a)
+- p = linear(h, b)
++ r = gelu(h)
++ p = linear(r, b)
+  y = all-reduce(p) over tp
+""",
+    ),
+    *pair(
+        "master weights that are cast before their step",
+        "gathered-before-update",
+        """
+mesh dp=4
+weight w bf16[16,8]
+state mw f32[16,8] dp:S(0)
+state m f32[16,8] dp:S(0)
+state v f32[16,8] dp:S(0)
+input x bf16[8,8] dp:S(0)
+loss l
+program
+  y = linear(x, w)
+  l = mean(y)
+  dy = backward l (grad(l))
+  _, g = backward y (dy)
+  g32 = to(g, dtype="f32")
+  gs = reduce-scatter avg(g32, dim=0) over dp
+- h = to(mw, dtype="bf16")
+- adamw_step(mw!, gs, m!, v!)
++ adamw_step(mw!, gs, m!, v!)
++ h = to(mw, dtype="bf16")
+  n = all-gather(h, dim=0) over dp
+  copy_(w!, n)
+""",
+    ),
 )

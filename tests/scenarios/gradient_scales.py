@@ -406,4 +406,30 @@ program
   update a
 """,
     ),
+    *pair(
+        "clipped by the norm of the sum of what ranks have, stepped with the mean",
+        "clipped-by-other-gradients",
+        """
+mesh dp=4
+weight w f32[16,8]
+input x f32[8,8] dp:S(0)
+input t f32[8,16] dp:S(0)
+loss l
+program
+  h = linear(x, w)
+  l = mse_loss(h, t)
+  dh, _ = backward l (grad(l))
+  _, g = backward h (dh)
+  gr = all-reduce(g) over dp
+  ga = div(gr, 4)
+- q = pow(gr, 2)
++ q = pow(ga, 2)
+  s = sum(q)
+  n = sqrt(s)
+  c = div(1.0, n)
+  k = clamp(c, max=1.0)
+  gk = mul(ga, k)
+  sgd(w!, gk)
+""",
+    ),
 )

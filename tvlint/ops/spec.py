@@ -102,6 +102,8 @@ class Trait(Enum):
     """One value or another for every element, by flags."""
     MASKED_LOOKUP = "masked-lookup"
     """Looks up the scores of targets in a shard of the classes; zero where another rank has them."""
+    MIRROR = "mirror"
+    """Turns dimensions round that it needs whole: the element at `i` comes to `n - 1 - i`."""
     MOVES = "moves"
     """Gives elements of its first operand, or zeros in their place, and computes nothing."""
     LOGICAL_AND = "logical-and"

@@ -14,7 +14,7 @@ from tvlint.analyses.relations.derivation.single_plan import Alone, derive_alone
 from tvlint.analyses.relations.matchers.matched import matched
 from tvlint.findings import Finding, Reason, Related, Severity
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Compute, Operator
+from tvlint.ir.operators import Backward, Compute, Operator
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.plan import Plan
 from tvlint.ir.ranks import describe
@@ -231,8 +231,9 @@ def _rule_of(facts: Facts, defect: Defect) -> str:
     place = defect.place
     if defect.name == "mismatched-shards" and isinstance(place, Compute) and has_trait(place.op, Trait.NORMALISATION):
         return "norm-over-shards"
-    if defect.name == "split-dimension" and isinstance(place, Compute):
-        return next((rule for trait, rule in _SPLIT.items() if has_trait(place.op, trait)), "attention-over-local-keys")
+    forward = place.forward if isinstance(place, Backward) else place
+    if defect.name == "split-dimension" and isinstance(forward, Compute):
+        return next((rule for trait, rule in _SPLIT.items() if has_trait(forward.op, trait)), "attention-over-local-keys")
     if defect.name == "wrong-shape-claim" and not _claims_region(facts, place):
         return ""
     used = isinstance(defect.cause, tuple) and defect.cause[:1] in (("use of partial",), ("missing-allreduce",))

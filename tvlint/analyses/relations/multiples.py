@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import accumulate
 from math import prod
@@ -63,6 +64,22 @@ def gradients_within(alone: Alone, term: int) -> frozenset[Fraction]:
         seen |= below
         waiting.extend(below)
     return frozenset(found)
+
+
+def bounds_within(terms: Terms, number: int) -> Iterator[tuple[int, list[Fraction]]]:
+    """Yield the values with their bounds that a number of the run is computed of, on the way to gradients."""
+    seen, waiting = {number}, [number]
+    while waiting:
+        term = waiting.pop()
+        head = terms.keys[term]
+        if is_gradient(terms, term):
+            continue
+        is_bounded = has_trait(str(head[0]), Trait.BOUNDED) and len(head) > 2 and isinstance(head[2], tuple)
+        bounds = [Fraction(each) for each in head[2] if isinstance(each, int | float) and each] if is_bounded else []
+        yield from [(term, bounds)] if bounds else []
+        below = set(terms.operands[term]) - seen
+        seen |= below
+        waiting.extend(below)
 
 
 def _of_number(terms: Terms, term: int) -> tuple[int, int] | None:

@@ -14,13 +14,13 @@ from fractions import Fraction
 from itertools import combinations
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import collectives, writes
+from tvlint.analyses.dataflow.def_use import collectives, with_sources, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.findings import relations, wrong_in_relations
 from tvlint.analyses.relations.matchers.gradient_addends import UNEQUALLY
-from tvlint.analyses.relations.multiples import bare, computed_factors, gradients_within
+from tvlint.analyses.relations.multiples import bare, bounds_within, computed_factors, gradients_within
 from tvlint.analyses.relations.shares import undoes_share
 from tvlint.analyses.relations.terms.loss_identities import is_gradient
 from tvlint.analyses.relations.terms.terms import Terms
@@ -88,8 +88,9 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
             found.setdefault((loss, "", _Misfit(times)), (made, set()))[1].add(rank)
     causes = [defect.cause for defect in wrong_in_relations(facts) if isinstance(defect.cause, tuple)]
     unequal = {cause[1:] for cause in causes if cause[0] == UNEQUALLY}
+    blamed = {cause[1] for cause in causes if cause[0] == "scaling"}
     for step, misfit in _of_steps(alone) if () not in unequal else ():
-        if (alone.plan.tensors[step.weight].logical or step.weight,) in unequal:
+        if (alone.plan.tensors[step.weight].logical or step.weight,) in unequal or _is_of_multiple(alone, step, blamed):
             continue
         found.setdefault((step.name, step.weight, misfit), (step.operator, set()))[1].add(step.rank)
     for (name, weight, misfit), (operator, ranks) in found.items():
@@ -99,6 +100,12 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
         everywhere = facts.fold.everywhere(tuple(sorted(ranks)))
         how = (misfit.other, misfit.scaled, misfit.may_be_meant, misfit.bounded)
         yield Multiple(name, weight, said, place, everywhere, *how, times)
+
+
+def _is_of_multiple(alone: Alone, step: Stepped, blamed: set[object]) -> bool:
+    """Return whether a step takes what is made of a multiple of a value that is said where a collective makes it."""
+    made = {name for operator in alone.plan.operators() if id(operator) in blamed for name in writes(operator)}
+    return bool(made) and not made.isdisjoint(with_sources(alone.plan.operators(), {step.name}))
 
 
 def _name_of(alone: Alone, term: int) -> str:
@@ -332,22 +339,11 @@ def _scaled_at_bound(alone: Alone, loss: int, start: Fraction, seed: Fraction, n
     """Return how many times the gradient of the loss a number of the run compares with a bound; None where it compares none,
     or where the bound may be as many times its own.
     """
-    terms, seen, waiting = alone.world.terms, {number}, [number]
-    while waiting:
-        term = waiting.pop()
-        head = terms.keys[term]
-        if is_gradient(terms, term):
-            continue
-        is_bounded = has_trait(str(head[0]), Trait.BOUNDED) and len(head) > 2 and isinstance(head[2], tuple)
-        bounds = [each for each in head[2] if isinstance(each, int | float) and each] if is_bounded else []
-        if bounds:
-            times = {_still_scaled(alone, loss, start, factor * seed) for factor in gradients_within(alone, term)}
-            scale = next(iter(times)) if len(times) == 1 else None
-            if scale is not None and all(Fraction(bound) % scale for bound in bounds):
-                return scale
-        below = set(terms.operands[term]) - seen
-        seen |= below
-        waiting.extend(below)
+    for term, bounds in bounds_within(alone.world.terms, number):
+        times = {_still_scaled(alone, loss, start, factor * seed) for factor in gradients_within(alone, term)}
+        scale = next(iter(times)) if len(times) == 1 else None
+        if scale is not None and all(bound % scale for bound in bounds):
+            return scale
     return None
 
 

@@ -184,7 +184,7 @@ SPECS = (
         (Trait.MOVES,),
         *having(
             (Trait.SCAN,),
-            OpSpec("flip", in_torch("flip"), _flip, evaluate=_turn, dimension=(0, None)),
+            *having((Trait.MIRROR,), OpSpec("flip", in_torch("flip"), _flip, evaluate=_turn, dimension=(0, None))),
             OpSpec("roll", in_torch("roll"), _roll, evaluate=_rolled, dimension=(1, None)),
         ),
         OpSpec("repeat", (*in_torch("tile"), "torch.Tensor.repeat"), _repeat, evaluate=_tile),

@@ -13,6 +13,7 @@ from tvlint.analyses.relations.derivation.gradients.pairing import check_absent,
 from tvlint.analyses.relations.derivation.gradients.starts import given, uses_on
 from tvlint.analyses.relations.derivation.localisation.localise import blame, tell
 from tvlint.analyses.relations.derivation.localisation.runnable import may_go_back
+from tvlint.analyses.relations.derivation.localisation.sure import is_sure
 from tvlint.analyses.relations.derivation.operators.packed import gradient_in_pieces
 from tvlint.analyses.relations.derivation.operators.slices import as_all_of, moved_gradient
 from tvlint.analyses.relations.derivation.operators.unknown_operators import attended_gradients
@@ -64,8 +65,7 @@ def _backward(machine: Machine, rank: RankState, operator: Backward) -> Saved | 
     """Give the gradients of the operands, and return what the forward operator kept, where that is known."""
     ran, saved = rank.saved.get(operator.forward.outputs, (None, None))
     if saved is None and operator.forward.outputs not in rank.poisoned and not computes(machine, operator.forward):
-        saved = anew(machine, rank, operator)
-        ran = operator.forward
+        saved, ran = _anew_where_it_fits(machine, rank, operator), operator.forward
     if saved is not None and ran is not operator.forward and not same_as_ran(machine, rank, operator, ran, saved):
         saved = of_other_forward(machine, rank, operator, ran, saved)
     operands = operator.forward.tensor_operands
@@ -167,16 +167,27 @@ def computes(machine: Machine, forward: Compute) -> bool:
 
 def anew(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
     """Return what an operator that is written out for its gradient alone would keep, had it run on its operands as they are
-    now.
+    now. Raises Mismatch where it does not take them.
     """
     spec = spec_of(operator.forward.op)
     if spec is None or spec.may_draw or spec.family is Family.RESHAPE:
         return None
     try:
         forward(machine, rank, operator.forward)
-    except (Mismatch, UnsupportedError):
+    except UnsupportedError:
         return None
     return rank.saved.pop(operator.forward.outputs, (None, None))[1]
+
+
+def _anew_where_it_fits(machine: Machine, rank: RankState, operator: Backward) -> Saved | None:
+    """Return what `anew` does; where the operator does not take its operands, tell what is surely wrong, and return None."""
+    try:
+        return anew(machine, rank, operator)
+    except Mismatch as mismatch:
+        if machine.alone and mismatch.refutes and is_sure(machine, rank, operator.forward, mismatch):
+            tell(machine, rank, operator, mismatch)
+            rank.poisoned.add(operator.forward.outputs)
+        return None
 
 
 def is_of_another(machine: Machine, rank: RankState, operator: Backward, saved: Saved) -> bool:
@@ -186,7 +197,10 @@ def is_of_another(machine: Machine, rank: RankState, operator: Backward, saved: 
     if not machine.alone or not has_trait(operator.forward.op, Trait.ACTIVATION, Trait.CONTRACTION):
         return False
     kept = rank.saved.get(operator.forward.outputs)
-    other = anew(machine, rank, operator)
+    try:
+        other = anew(machine, rank, operator)
+    except Mismatch:
+        other = None
     if kept is not None:
         rank.saved[operator.forward.outputs] = kept
     known = [value for found in (saved, other) if found is not None for value in found.outputs[:1] if value is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from tvlint.analyses.relations.derivation.environment import (
     read,
     which,
 )
-from tvlint.analyses.relations.derivation.forward_rules import call_of, check_fit, check_matrices, evaluated
+from tvlint.analyses.relations.derivation.forward_rules import applied, call_of, check_fit, check_matrices, evaluated
 from tvlint.analyses.relations.derivation.gradients.over_the_step import check_states, note_step
 from tvlint.analyses.relations.derivation.gradients.recomputed import check_recomputed
 from tvlint.analyses.relations.derivation.localisation.advice import supersedes
@@ -106,6 +106,17 @@ def _on_parts(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slo
         if not with_values_of_their_own(machine, rank, operator.inputs):
             raise
         return forward(machine, rank, operator)
+
+
+def _as_values(machine: Machine, operands: Iterable[Value]) -> tuple[Value, ...]:
+    """Return the operands with multiples of values as values of their own."""
+    found = list[Value]()
+    for value in operands:
+        if not value.clean and not value.leaves and value.fold is None and value.coefficient:
+            times = Compute("torch.mul", ("value", Literal(float(value.coefficient))), ("",))
+            value = applied(machine, times, machine.world.values.clean(value.term, value.box))
+        found.append(value)
+    return tuple(found)
 
 
 def _note_copy(machine: Machine, rank: RankState, segment: Segment, operator: Compute) -> None:
@@ -251,6 +262,11 @@ def forward(machine: Machine, rank: RankState, operator: Compute) -> tuple[Slot,
             if machine.alone and isinstance(unsupported, MisfitError):
                 check_matrices(machine, form, operands)
             raise
+        except Mismatch as mismatch:
+            is_multiple = machine.alone and mismatch.name == "scaled-value"
+            if not is_multiple or is_sure(machine, rank, operator, mismatch):
+                raise
+            found = evaluated(machine, form, spec, _as_values(machine, known))
     assumption = spec.assumption or (found.bound.assumption if found.bound is not None else "")
     if assumption:
         machine.derived.assumptions.add(assumption)

@@ -24,6 +24,7 @@ from tvlint.analyses.relations.derivation.operators.composite_operators import (
 from tvlint.analyses.relations.derivation.operators.halves import of_halves
 from tvlint.analyses.relations.derivation.operators.heads import of_one_head_alone
 from tvlint.analyses.relations.derivation.operators.implicit_causal_mask import below_the_diagonal
+from tvlint.analyses.relations.derivation.operators.mirrored import mirrored
 from tvlint.analyses.relations.derivation.operators.packed import joined_together, slice_of_pieces, taken_apart
 from tvlint.analyses.relations.derivation.operators.rows_in_order import rows_in_order
 from tvlint.analyses.relations.derivation.operators.slices import (
@@ -42,6 +43,7 @@ from tvlint.analyses.relations.transfer.memo import Case, Form
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
+from tvlint.ir.operators import Compute
 from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Shape, Trait, UnsupportedError
 from tvlint.ops.table import adds_both, has_trait
@@ -50,6 +52,15 @@ from tvlint.ops.table import adds_both, has_trait
 def call_of(machine: Machine, form: Form, values: tuple[Value, ...]) -> Call:
     """Return the operator on whole operands."""
     return form.call(machine.world.logical_shape(value, machine.total_slots) for value in values)
+
+
+def applied(machine: Machine, operator: Compute, *values: Value) -> Value:
+    """Return what an operator of no plan makes of values. Raises UnsupportedError where it makes nothing that is known."""
+    form = machine.cases.form(operator, {})
+    made = None if form.spec is None else evaluated(machine, form, form.spec, values).outputs[0]
+    if made is None:
+        raise UnsupportedError
+    return made
 
 
 def evaluated(machine: Machine, form: Form, spec: OpSpec, values: tuple[Value, ...]) -> Saved:
@@ -354,6 +365,8 @@ def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, value
         return cut_out(machine, spec, form, values, lambda: evaluated_once(machine, case, values))
     if (not values and Trait.POSITIONS in spec.traits) or (len(values) == 1 and Trait.SUM in spec.traits):
         return counted(machine, case, values, evaluated_once(machine, case, values))
+    if machine.alone and Trait.MIRROR in spec.traits:
+        return mirrored(machine, bound, values[0], lambda values: evaluated_once(machine, case, values))
     if Trait.TRIANGLE in spec.traits and len(values) == 1:
         return some_rows(machine, evaluated_once(machine, case, values))
     if Trait.JOIN in spec.traits and len(values) > 1 and len(bound.operands) == len(values):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
 
-from tvlint.analyses.relations.derivation.forward_rules import evaluated
+from tvlint.analyses.relations.derivation.forward_rules import applied
 from tvlint.analyses.relations.derivation.state import Machine, Slot
 from tvlint.analyses.relations.transfer.collectives import chunk
 from tvlint.analyses.relations.transfer.context import Mismatch
@@ -30,11 +30,11 @@ def added_up(machine: Machine, operator: Communicate, members: Members, given: S
             one = world.values.sum_over(-1, alike)
             if one is None or not one.clean:
                 return None
-            total = one if total is None else _made(machine, Compute("torch.add", ("sum", "other"), ("",)), total, one)
+            total = one if total is None else applied(machine, Compute("torch.add", ("sum", "other"), ("",)), total, one)
         if total is None:
             return None
         if operator.reduce == "avg" and prod(world.terms.shape[total.term]) == 1:
-            total = _made(machine, Compute("torch.div", ("sum", Literal(len(given))), ("",)), total)
+            total = applied(machine, Compute("torch.div", ("sum", Literal(len(given))), ("",)), total)
             machine.derived.averaged[total.term] = operator
         elif operator.reduce == "avg":
             total = world.values.scaled(total, Fraction(1, len(given)))
@@ -54,16 +54,7 @@ def extreme_of(machine: Machine, operator: Communicate, members: Members, given:
     found, *others = dict.fromkeys(given)
     try:
         for other in others:
-            found = _made(machine, Compute(name, ("one", "other"), ("",)), found, other)
+            found = applied(machine, Compute(name, ("one", "other"), ("",)), found, other)
     except (Mismatch, UnsupportedError):
         return None
     return dict.fromkeys(members.ranks, found)
-
-
-def _made(machine: Machine, operator: Compute, *values: Value) -> Value:
-    """Return what an operator makes of values. Raises UnsupportedError where it makes nothing that is known."""
-    form = machine.cases.form(operator, {})
-    made = None if form.spec is None else evaluated(machine, form, form.spec, values).outputs[0]
-    if made is None:
-        raise UnsupportedError
-    return made

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.matchers.projection import Projection
-from tvlint.analyses.relations.multiples import numbered, unchanged
+from tvlint.analyses.relations.multiples import bounds_within, computed_factors, gradients_within, numbered, unchanged
 from tvlint.analyses.relations.terms.loss_identities import is_of_gradients
 from tvlint.analyses.relations.terms.numbers import number_of
 from tvlint.analyses.relations.terms.terms import Terms
@@ -20,6 +20,8 @@ from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
 _NAME = "clipped-by-other-gradients"
+
+_REPAIR = "compute one norm of all gradients that it scales, each of them counted once"
 
 Counts: TypeAlias = Mapping[int, Fraction]
 """How often each of some terms is added up."""
@@ -34,6 +36,8 @@ class _Clipped:
     counts: Counts
     exact: Counts
     steps: list[tuple[Stepped, int]] = field(default_factory=list)
+    times: set[Fraction] = field(default_factory=set)
+    """How many times the gradients that are stepped the number is made of, as far as that is known."""
 
     def gradients(self) -> set[int]:
         """Return the gradients that it multiplies."""
@@ -67,13 +71,16 @@ def clipped_by_others(projection: Projection) -> Iterator[Defect]:
                 counts, exact = (_gradients_in(terms, number, constants) for constants in (False, True))
                 numbers[number] = _Clipped(counts, exact)
             numbers[number].steps.append((step, gradient))
+            stepped = value.coefficient * computed_factors(alone, value.term)[0]
+            times = {factor / stepped for factor in gradients_within(alone, number) if stepped}
+            bounds = {bound for _, found_there in bounds_within(terms, number) for bound in found_there}
+            numbers[number].times.update(each for each in times if each == 1 or all(bound % each for bound in bounds))
         plain += [] if found else [(step, gradient)]
     named = {gradient: step.weight for clipped in numbers.values() for step, gradient in clipped.steps}
     named |= {gradient: step.weight for step, gradient in plain}
     clippings = [clipped for clipped in numbers.values() if clipped.gradients() & clipped.counts.keys()]
     for clipped in clippings:
-        for step, text, unless in _misfits(clipped, plain, named):
-            repair = "compute one norm of all gradients that it scales, each of them counted once"
+        for step, text, unless, repair in _misfits(clipped, plain, named):
             defect = Defect(_NAME, True, text, step.rank, unless=unless, repair=repair)
             yield at(step.operator, alone.operators.segment_of(step.operator), defect)
     yield from _stage_by_stage(projection, clippings)
@@ -138,24 +145,28 @@ def _within(terms: Terms, number: int) -> set[int]:
 
 def _misfits(
     clipped: _Clipped, plain: Sequence[tuple[Stepped, int]], named: dict[int, str]
-) -> Iterator[tuple[Stepped, str, str]]:
-    """Yield the steps that do not fit the number, with how, and what may make it right."""
+) -> Iterator[tuple[Stepped, str, str, str]]:
+    """Yield the steps that do not fit the number, with how, what may make it right, and what helps."""
     reported = set[int]()
     for step, gradient in clipped.steps:
         if gradient not in clipped.counts:
             text = f"the gradient of `{step.weight}` is scaled on {{ranks}} by a number made of other gradients"
-            yield step, text, "its own is left out on purpose"
+            yield step, text, "its own is left out on purpose", _REPAIR
         elif clipped.is_repeated(gradient) and gradient not in reported:
             reported.add(gradient)
             often = clipped.counts[gradient]
             others = next((named[each] for each, count in clipped.counts.items() if count == 1 and each in named), "")
             text = f"the number that scales gradients on {{ranks}} counts that of `{step.weight}` {often} times"
-            yield step, text + (f" as often as that of `{others}`" if others else ""), ""
+            yield step, text + (f" as often as that of `{others}`" if others else ""), "", _REPAIR
+    if len(clipped.times) == 1 and 1 not in clipped.times:
+        step, times = clipped.steps[0][0], next(iter(clipped.times))
+        text = f"the number that scales the gradient of `{step.weight}` on {{ranks}} is made of {times} times what is stepped"
+        yield step, text, "it is compared with as many times the bound", "compute the norm of the gradients as they are stepped"
     for step, gradient in plain:
         if gradient in clipped.counts:
             scaled = clipped.steps[0][0].weight
             text = f"the gradient of `{step.weight}` on {{ranks}} is a part of the number that scales that of `{scaled}`"
-            yield step, f"{text}, and is not scaled itself", "it is left as it is on purpose"
+            yield step, f"{text}, and is not scaled itself", "it is left as it is on purpose", _REPAIR
 
 
 def _stage_by_stage(projection: Projection, clippings: Sequence[_Clipped]) -> Iterator[Defect]:

@@ -208,6 +208,8 @@ def _parted(index: Index, usual: int, term: int, ranks: tuple[int, int]) -> _Par
         (((one, other), taken_by),) = pairs.items()
         if _are_split(index, ranks, (one, other)):
             return _Parted(*taken_by, f"takes `{terms.keys[other][1]}`, and `{terms.keys[one][1]}` on {{others}}")
+        if _is_activation_of(terms, one, other):
+            return _Parted(*taken_by, f"is made without the `{terms.keys[one][0]}` that it is made with on {{others}}")
         how = _how(terms, one, other)
         return _Parted(one, other, how) if how else None
     first, *rest = sorted(pairs) or [(0, 0)]
@@ -242,10 +244,17 @@ def _how(terms: Terms, one: int, other: int) -> str:
     heads = str(terms.keys[one][0]), str(terms.keys[other][0])
     if terms.operands[other] == (one,) and has_trait(heads[1], Trait.CONVERSION):
         return "is a cast of what it is on {others}"
+    if _is_activation_of(terms, other, one):
+        return f"is the `{heads[1]}` of what it is on {{others}}"
     alike = terms.operands[one] == terms.operands[other] and terms.shape[one] == terms.shape[other]
     if alike and heads[0] != heads[1] and all(has_trait(head, Trait.ACTIVATION) for head in heads):
         return f"is made by `{heads[1]}`, and by `{heads[0]}` on {{others}}"
     return ""
+
+
+def _is_activation_of(terms: Terms, one: int, other: int) -> bool:
+    """Return whether a value is made of another by an activation alone."""
+    return terms.operands[one] == (other,) and has_trait(str(terms.keys[one][0]), Trait.ACTIVATION)
 
 
 def _pairs(terms: Terms, one: int, other: int) -> dict[tuple[int, int], tuple[int, int]]:

@@ -126,7 +126,7 @@ def _chooses(operator: Compute, on: Shard, rank: int) -> bool:
 def _runs_along(site: Site, operator: Compute, dim: int, axis: str, batch: Collection[str], is_traded: bool) -> bool:
     """Return whether every position along a dimension takes from its neighbours, or from all before it."""
     row, constants, rank = row_of(operator.op), _constants(operator), len(site.shape(str(operator.inputs[0])))
-    if row is not None and Trait.SCAN in row.traits and row.dimension is not None:
+    if row is not None and Trait.SCAN in row.traits and Trait.MIRROR not in row.traits and row.dimension is not None:
         if dim == 0 and axis in batch and axis not in SEQUENCE_AXES:
             return False
         at_place, _ = row.dimension

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.equivalence.idiom import Idiom, numbers_of_proved, twins
+from tests.equivalence.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.findings import Outcome
 
@@ -21,13 +22,26 @@ GREATEST = "m{i} = amax({s}{i}, dim=-1, keepdim=True) || none\n"
 POWERS = "d{i} = sub({s}{i}, {m})\np{i} = exp(d{i})\nn{i} = sum(p{i}, dim=-1, keepdim=True)\no{i} = bmm(p{i}, c{i})\n"
 RESCALED = "f0 = sub(m1, m) || none\nf = exp(f0) || none\nn3 = mul(n1, f)\no3 = mul(o1, f)\n"
 RESCALED += "n = add(n3, n2)\no4 = add(o3, o2)\no = div(o4, n)\nz = tanh(o)\n"
-RESCALED += "l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp\n"
+NORMALISED = "y{i} = logsumexp(s{i}, dim=-1, keepdim=True)\np{i} = softmax(s{i}, dim=-1)\no{i} = bmm(p{i}, c{i})\n"
+BY_SIGMOID = "d = sub(y2, y1)\nf = sigmoid(d)\no3 = sub(o1, o2)\no4 = mul(f, o3)\no = sub(o1, o4)\nz = exp(o)\n"
+BY_POWERS = (
+    "d1 = exp(y1)\nd2 = exp(y2)\no3 = mul(d1, o1)\no4 = mul(d2, o2)\no5 = add(o3, o4)\nn = add(d1, d2)\no = div(o5, n)\n"
+)
+BY_POWERS += "z = exp(o)\n"
+TO_LOSS = "l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp\n"
 
 
 def _online(masks: str = "", s: str = "s") -> str:
     blocks = CUT.format(i=1, at=0) + CUT.format(i=2, at=3) + masks + GREATEST.format(i=1, s=s) + GREATEST.format(i=2, s=s)
-    blocks += "m = maximum(m1, m2) || none\n" + POWERS.format(i=1, s=s, m="m1") + POWERS.format(i=2, s=s, m="m") + RESCALED
+    blocks += (
+        "m = maximum(m1, m2) || none\n" + POWERS.format(i=1, s=s, m="m1") + POWERS.format(i=2, s=s, m="m") + RESCALED + TO_LOSS
+    )
     return "bg = all-gather(b, dim=1) over cp\ncg = all-gather(c, dim=1) over cp\n" + blocks
+
+
+def _merged(merge: str) -> str:
+    blocks = CUT.format(i=1, at=0) + CUT.format(i=2, at=3) + NORMALISED.format(i=1) + NORMALISED.format(i=2)
+    return "bg = all-gather(b, dim=1) over cp\ncg = all-gather(c, dim=1) over cp\n" + blocks + merge + TO_LOSS
 
 
 LAST = "l: f32[] = sum(z)"
@@ -51,6 +65,25 @@ IDIOMS = {
             (END, "end reduce-gradients q, v over cp\n"),
         ),
     ),
+    **{
+        f"results of blocks that are merged by {name}": Idiom(
+            ONE + SOFTMAX.format(s="s").replace("tanh(o)", "exp(o)"), HEAD + _merged(merge) + END, wrong
+        )
+        for name, merge, wrong in (
+            (
+                "a sigmoid",
+                BY_SIGMOID,
+                (
+                    ("d = sub(y2, y1)", "d = sub(y1, y2)"),
+                    ("o = sub(o1, o4)", "o = add(o1, o4)"),
+                    ("o3 = sub(o1, o2)", "o3 = sub(o1, o1)"),
+                    ("f = sigmoid(d)", "f = exp(d)"),
+                    ("y2 = logsumexp(s2", "y2 = logsumexp(s1"),
+                ),
+            ),
+            ("powers", BY_POWERS, (("n = add(d1, d2)", "n = add(d1, d1)"), ("o4 = mul(d2, o2)", "o4 = mul(d1, o2)"))),
+        )
+    },
     "log-sum-exps of shards": Idiom(
         CLASSES.format(tp="") + "e = logsumexp(y, dim=-1)\nz = tanh(e)\nl: f32[] = mean(z)\n",
         "mesh tp=3\n" + CLASSES.format(tp=" tp:S(0)") + "e0 = logsumexp(y, dim=-1, keepdim=True)\n"
@@ -110,7 +143,7 @@ def test_what_is_put_together_otherwise_is_not(name: str, before: str, after: st
 def _on_one_rank(mask: str, masks: Sequence[str]) -> Idiom:
     """Return attention block by block on one rank, of scores that are masked, and that of all masked scores at once."""
     text = _online("".join(masks), s="w").partition("\n")[2].partition("\n")[2]
-    text = text.replace("(bg", "(b").replace("(cg", "(c").replace("l0: f32[] = sum(z)\nl: f32[] = all-reduce(l0) over cp", LAST)
+    text = text.replace("(bg", "(b").replace("(cg", "(c").replace(TO_LOSS, LAST + "\n")
     return Idiom(ONE + mask + SOFTMAX.format(s="w0"), ATTENTION.format(cp="", mask="") + text, ())
 
 
@@ -166,3 +199,37 @@ def test_a_block_whose_scores_numbers_may_make_infinite_is_not_proved(made: str,
     masks = [cut.format(n=n, at=at) + (made + taken).format(n=n, g=f"g{n}", s=f"s{n}") for n, at in ((1, 0), (2, 3))]
     reference = data + (made + taken).format(n=0, g="mm", s="s")
     assert _on_one_rank(reference, [data, *masks]).verdict().outcome is outcome
+
+
+GIVEN = "input s f32[4,6]\ninput u f32[4,6]\ninput v f32[6,3]\noutput o\nprogram\n{made}"
+SHARES = "d1 = exp(y1)\nd2 = exp(y2)\nn = add(d1, d2)\ny3 = log(n)\n" + "".join(
+    f"e{i} = sub(w{i}, y{i})\nf{i} = sub(y{i}, y3)\ng{i} = add(e{i}, f{i})\nh{i} = exp(g{i})\nj{i} = matmul(h{i}, v{i})\n"
+    for i in (1, 2)
+)
+MERGES = {
+    "a sigmoid": BY_SIGMOID.partition("z")[0],
+    "powers": BY_POWERS.partition("z")[0],
+    "logarithms": SHARES + "o = add(j1, j2)\n",
+}
+
+
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize(
+    ("made", "outcome"),
+    [
+        ("w = add(s, u)\n", Outcome.PROVED),
+        ("a = exp(u)\nr = log(a)\nw = sub(s, r)\n", Outcome.PROVED),
+        ("r = reciprocal(u)\nw = sub(s, r)\n", Outcome.UNKNOWN),
+        ("r = log(u)\nw = add(s, r)\n", Outcome.UNKNOWN),
+        ("a = abs(u)\nr = rsqrt(a)\nw = sub(s, r)\n", Outcome.UNKNOWN),
+    ],
+)
+def test_results_of_blocks_are_merged_where_no_block_may_be_masked_throughout(made: str, outcome: Outcome, merge: str) -> None:
+    """The sum of the powers of scores that all are minus infinity is zero, and what is divided by it no number."""
+    given = GIVEN.format(made=made)
+    blocks = "w1, w2 = chunk(w, 2, dim=-1)\nv1, v2 = chunk(v, 2, dim=0)\n"
+    blocks += "".join(
+        NORMALISED.format(i=i).replace("(s", "(w").replace("bmm", "matmul").replace(f"c{i}", f"v{i}") for i in (1, 2)
+    )
+    plan = given + blocks + MERGES[merge]
+    assert verdict_on(plan, given + "p = softmax(w, dim=-1)\no = matmul(p, v)\n").outcome is outcome

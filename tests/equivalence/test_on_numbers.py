@@ -18,8 +18,11 @@ from tests.equivalence.test_text_plans import verdict_on
 from tests.sampling import sampled_tuples
 from tvlint.equivalence.verdict.numbers import run_both, run_sizes
 from tvlint.equivalence.verdict.numbers.closeness import is_close
-from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
+from tvlint.equivalence.verdict.numbers.compare import compare_runs
+from tvlint.equivalence.verdict.numbers.outcome import NO_NUMBER, Agreement, Difference, NotRun
 from tvlint.equivalence.verdict.numbers.rounding import with_rounding
+from tvlint.equivalence.verdict.numbers.whole_values import random_numbers
+from tvlint.equivalence.verdict.pairing import Case, pair
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute, Literal
@@ -534,3 +537,14 @@ def test_a_bound_shows_on_numbers_that_reach_it(one: str, other: str) -> None:
 def test_what_rounds_otherwise_on_large_numbers_is_not_refuted(one: str, other: str) -> None:
     verdict = verdict_on(with_backward(BOUNDED.format(made=other)), with_backward(BOUNDED.format(made=one)))
     assert verdict.outcome is not Outcome.REFUTED, verdict.reasons
+
+
+def test_numbers_that_are_too_large_for_their_type_show_nothing() -> None:
+    """The power of e of a large score is infinite, its logarithm too, and what is left of a softmax is zero."""
+    head = "weight w f32[8,8]\ninput x f32[4,8]\nloss l\nprogram\nh = linear(x, w)\n"
+    tail = "z = tanh(y)\nl: f32[1] = sum(z)\n"
+    written = "e = exp(h)\ns = sum(e, dim=-1, keepdim=True)\nj = log(s)\nk = sub(h, j)\ny = exp(k)\n"
+    case = pair(*plans(with_backward(head + written + tail), with_backward(head + "y = softmax(h, dim=-1)\n" + tail)))
+    assert isinstance(case, Case)
+    assert isinstance(compare_runs(case, random_numbers(0, 8)), Agreement)
+    assert compare_runs(case, random_numbers(0, 8, spread=100.0)) == NO_NUMBER

@@ -100,3 +100,12 @@ program
     reference = REFERENCE.replace("l: f32[1] = sum(h)", "y = mul(h, 2)\n  l: f32[1] = sum(y)")
     reference = reference.replace("dh = backward l (grad(l))", "dy = backward l (grad(l))\n  dh = backward y (dy)")
     assert verdict_on(text, reference).outcome is Outcome.PROVED
+
+
+def test_a_gradient_with_other_dimensions_than_its_weight_is_told() -> None:
+    """The gradient of the first operand is stored as that of the second, which has fewer dimensions."""
+    text = REFERENCE.replace("weight w f32[8,8]", "weight w f32[8]").replace("linear(x, w)", "mul({})")
+    text = text.replace("_, grad(w)", "{}")
+    plan = text.format("w, x", "_, grad(w)")
+    assert verdict_on(plan, text.format("x, w", "_, grad(w)")).outcome is Outcome.REFUTED
+    assert verdict_on(text.format("w, x", "grad(w), _"), text.format("x, w", "_, grad(w)")).outcome is Outcome.PROVED

@@ -143,7 +143,25 @@ WAYS = {
     "log1p": {"one operator": "e = exp(h)\ny = log1p(e)\n", "written out": "e = exp(h)\na = add(e, 1)\ny = log(a)\n"},
     "erfc": {"one operator": "y = erfc(h)\n", "written out": "e = erf(h)\ny = sub(1.0, e)\n"},
     "expm1": {"one operator": "y = expm1(h)\n", "written out": "e = exp(h)\ny = sub(e, 1)\n"},
-    "logsigmoid": {"one operator": "y = logsigmoid(h)\n", "written out": "s = sigmoid(h)\ny = log(s)\n"},
+    "sigmoid": {
+        "one operator": "y = sigmoid(h)\n",
+        "written out": "e = exp(h)\na = add(e, 1)\ny = div(e, a)\n",
+        "of the negative": "n = neg(h)\ne = exp(n)\na = add(e, 1)\ny = reciprocal(a)\n",
+        "what the negative leaves": "n = neg(h)\ns = sigmoid(n)\ny = sub(1.0, s)\n",
+    },
+    "logsigmoid": {
+        "one operator": "y = logsigmoid(h)\n",
+        "written out": "s = sigmoid(h)\ny = log(s)\n",
+        "a sum of powers": "n = neg(h)\ne = exp(n)\na = add(e, 1)\nj = log(a)\ny = neg(j)\n",
+    },
+    "the rest of a sum": {
+        "one operator": "i = narrow(h, 1, 2, 6)\ny = sum(i, dim=1)\n",
+        "written out": "i = narrow(h, 1, 0, 2)\nk = sum(i, dim=1)\na = sum(h, dim=1)\ny = sub(a, k)\n",
+    },
+    "a division of both": {
+        "one operator": "e = exp(h)\na = add(e, 1)\ns = add(h, g)\ny = div(s, a)\n",
+        "written out": "e = exp(h)\na = add(e, 1)\ns = div(h, a)\nk = div(g, a)\ny = add(k, s)\n",
+    },
     "sinh": {
         "one operator": "y = sinh(h)\n",
         "written out": "n = neg(h)\ne = exp(n)\na = exp(h)\nk = sub(a, e)\ny = mul(k, 0.5)\n",
@@ -186,7 +204,10 @@ WRONG = {
     "log1p": ("written out", [("add(e, 1)", "add(e, 2)")]),
     "erfc": ("written out", [("sub(1.0", "sub(2.0")]),
     "expm1": ("written out", [("sub(e, 1)", "sub(e, 2)")]),
+    "sigmoid": ("what the negative leaves", [("sub(1.0, s)", "sub(2.0, s)")]),
     "logsigmoid": ("written out", [("log(s)", "exp(s)")]),
+    "the rest of a sum": ("written out", [("1, 0, 2", "1, 1, 2"), ("sub(a, k)", "add(a, k)")]),
+    "a division of both": ("written out", [("div(h, a)", "div(h, e)")]),
     "sinh": ("written out", [("mul(k, 0.5)", "mul(k, 0.25)")]),
     "cosh": ("written out", [("div(k, 2)", "div(k, 3)")]),
     "kl_div": ("written out", [("sub(j, c)", "add(j, c)"), ("div(m, 4)", "div(m, 32)")]),

@@ -88,7 +88,8 @@ class Floats:
                 return np.asarray(real)
             return np.asarray(real + 1j * operand.imag * 2 / sqrt(pi) * np.exp(-np.square(operand.real)))
         if name == "sigmoid":
-            return np.asarray(1 / (1 + np.exp(-operand)))
+            with np.errstate(over="ignore"):
+                return np.asarray(1 / (1 + np.exp(-operand)))
         if name in ("floor", "round"):
             return np.asarray({"floor": np.floor, "round": np.rint}[name](np.real(operand)))
         return np.asarray(getattr(np, _OF_NUMPY.get(name, name))(operand))

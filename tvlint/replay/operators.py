@@ -116,7 +116,7 @@ def _evaluate(
             assert stand_ins is not None
             return stand_ins.results(bound.given_draws(), call, operands, field)
         _check_indices(bound, call, operands)
-        with np.errstate(all="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
             return spec.evaluate(bound, operands, field)
     except UnsupportedError as error:
         raise NotReplayedError(str(error)) from None

@@ -119,6 +119,9 @@ def _judged(
         yield Defect("missing-gradient", not made, text, rank)
         return
     held = world.values.pieces_of(value)
+    if len(held) != len(pieces):
+        yield _of_many("other-gradient", "has another number of dimensions than the weight", name, rank)
+        return
     if held != pieces:
         pairs = ((piece, united(made)) for wanted, made in zip(pieces, held, strict=True) for piece in wanted)
         lacks = any(not any(low <= piece[0] and piece[1] <= high for low, high in made) for piece, made in pairs)

@@ -94,6 +94,8 @@ def read_single(path: str) -> Recorded | Problem | None:
 
 def replayed(recorded: Recorded) -> Replayed:
     """Return how far the replay of a plan on the recorded numbers is from the recorded gradients and losses."""
+    import numpy as np
+
     from tvlint.replay.run import UnreplayableError, replay
 
     plan = recorded.plan
@@ -103,7 +105,8 @@ def replayed(recorded: Recorded) -> Replayed:
         return array if array is not None else recorded.given.get((rank, name, -1))
 
     try:
-        found = replay(plan, given)
+        with np.errstate(over="ignore"):
+            found = replay(plan, given)
     except UnreplayableError as error:
         return Replayed(0, 0.0, f"cannot be replayed: {error}", error.location, run=False)
     worst, compared, least, rounding = 0.0, 0, _least_scale(recorded), _coarsest(plan)

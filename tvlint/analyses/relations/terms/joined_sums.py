@@ -8,15 +8,16 @@ with an index in the place of the range; that this is what it was is shown by sl
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare
-from tvlint.analyses.relations.terms.constants import product_of
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare, rational
+from tvlint.analyses.relations.terms.constants import inverse_of, product_of
 from tvlint.analyses.relations.terms.expressions import (
     FUNCTION,
+    ONE,
     SLICE,
     SUM_OF_PRODUCTS,
     TOTAL,
@@ -26,25 +27,28 @@ from tvlint.analyses.relations.terms.expressions import (
     Factor,
     TooLargeError,
 )
+from tvlint.analyses.relations.terms.sums import may_be_infinite
 from tvlint.analyses.relations.terms.sums_of_products import Products
 from tvlint.analyses.relations.terms.terms import RangeOfSum, Widened
 
+_MOST_MULTIPLIED_OUT = 16
 _MOST_ADDENDS = 6
 """Of what has more addends no longer term is looked for: in deep models each layer adds to all before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """An addend that is a sum over a range: its place among the addends, and where the range begins and ends."""
+    """An addend that is a sum over a range: its place among the addends, its sign, and where the range begins and ends."""
 
     place: int
+    sign: int
     start: int
     stop: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What addends have in common that are sums of one value over ranges of an index, which is its last dimension."""
+    """What addends have in common, but for a sign, that are sums of one value over ranges of an index, its last dimension."""
 
     constant: Constant
     others: tuple[Factor, ...]
@@ -59,7 +63,54 @@ class Algebra(Products):
 
     def added(self, *parts: Expression) -> Expression:
         """Return the sum."""
-        made = Products.added(self, *parts)
+        made = self._joined(Products.added(self, *parts))
+        below = self._denominators(made) if 1 < len(made) <= _MOST_ADDENDS else ()
+        if all({*below} <= {*factors} for _, factors in made):
+            return made
+        with suppress(TooLargeError):
+            above = tuple((term, pattern, -power) for term, pattern, power in below)
+            apart = [self._multiplied_out(constant, self._powers((*factors, *above))) for constant, factors in made]
+            numerators = self._joined(Products.added(self, *apart))
+            for factor in below:
+                if self.terms.keys[factor[0]][0] == SUM_OF_PRODUCTS:
+                    numerators = self._divided(numerators, factor)
+            if len(numerators) <= len(made):
+                found = tuple((constant, self._powers((*factors, *below))) for constant, factors in numerators)
+                return self._joined(Products.added(self, found))
+        return made
+
+    def _divided(self, one: Expression, divisor: Factor) -> Expression:
+        """Return a multiple of a sum as that multiple times the sum as one factor; what is no multiple of it as it is."""
+        term, pattern, _ = divisor
+        by, left, found = self.of_term(term, pattern), one, list[Addend]()
+        first = max(by, key=lambda addend: _degrees(addend[1]))
+        while left and len(found) < _MOST_MULTIPLIED_OUT:
+            constant, factors = max(left, key=lambda addend: _degrees(addend[1]))
+            rest = self._powers((*factors, *((each, places, -power) for each, places, power in first[1])))
+            if any(power < 0 for _, _, power in rest):
+                return one
+            found.append((product_of(constant, inverse_of(first[0])), rest))
+            taken = ((found[-1][0], rest),)
+            left = Products.added(self, left, *(self.scaled(self._times(taken, addend), (-1, ONE)) for addend in by))
+        return one if left else tuple((constant, self._powers((*factors, (term, pattern, ONE)))) for constant, factors in found)
+
+    def _times(self, one: Expression, other: Addend) -> Expression:
+        return tuple((product_of(constant, other[0]), self._powers((*factors, *other[1]))) for constant, factors in one)
+
+    def _multiplied_out(self, constant: Constant, factors: Sequence[Factor]) -> Expression:
+        """Return a product with the addends of its factors that are sums multiplied out."""
+        found: Expression = ((constant, ()),)
+        for factor in factors:
+            each: Expression = ((NONE, (factor,)),)
+            if self._is_to_take_apart(factor):
+                each = tuple(more for inner in self.of_term(*factor[:2]) for more in self._multiplied_out(*inner))
+            if len(found) * len(each) > _MOST_MULTIPLIED_OUT:
+                raise TooLargeError
+            found = tuple(product for addend in each for product in self._times(found, addend))
+        return found
+
+    def _joined(self, made: Expression) -> Expression:
+        """Return a sum with one addend for sums over ranges that lie side by side, or of which one is taken from another."""
         if len(made) < 2:
             return made
         kinds: dict[_Kind, list[_Part]] = {}
@@ -67,11 +118,14 @@ class Algebra(Products):
             for kind, part in self._kinds(made[place], place, number):
                 kinds.setdefault(kind, []).append(part)
         for kind, found in kinds.items():
-            runs = _runs(sorted(found, key=lambda part: (part.start, part.stop)))
-            if len(runs) < len(found):
+            runs = _runs(found)
+            cancels = len({part.sign for part in found}) > 1
+            if cancels and may_be_infinite(self.terms, kind.value):
+                continue
+            if (len(runs), _length(runs)) < (len(found), _length([(part.start, part.stop, part.sign) for part in found])):
                 gone = {part.place for part in found}
                 rest = tuple(addend for place, addend in enumerate(made) if place not in gone)
-                return self.added(rest, *(self._sum_over(kind, run[0].start, run[-1].stop) for run in runs))
+                return self._joined(Products.added(self, rest, *(self._sum_over(kind, *run) for run in runs)))
         return made
 
     def _sums_that_are_alike(self, one: Expression) -> Iterator[tuple[int, int]]:
@@ -82,27 +136,28 @@ class Algebra(Products):
                 if self._is_sum(term, power):
                     inner = tuple(sorted((len(places), exponent) for places, exponent in self.terms.keys[term][1]))
                     others = (*factors[:number], *factors[number + 1 :])
-                    found.setdefault((constant, others, pattern, inner), []).append((place, number))
+                    found.setdefault((constant[1], others, pattern, inner), []).append((place, number))
         for alike in found.values():
             yield from alike if len(alike) > 1 else ()
 
     def _kinds(self, addend: Addend, place: int, number: int) -> Iterator[tuple[_Kind, _Part]]:
         """Yield as what an addend is a sum over a range of an index, by one of its factors."""
-        constant, factors = addend
+        (sign, square), factors = addend
         term, pattern, _ = factors[number]
         others = (*factors[:number], *factors[number + 1 :])
         for value, of_value, start, stop in self._wider(term):
-            yield _Kind(constant, others, value, of_value, pattern), _Part(place, start, stop)
+            yield _Kind((1, square), others, value, of_value, pattern), _Part(place, sign, start, stop)
 
-    def _sum_over(self, kind: _Kind, start: int, stop: int) -> Expression:
-        """Return the addends of a kind as one sum over a range."""
+    def _sum_over(self, kind: _Kind, start: int, stop: int, count: int) -> Expression:
+        """Return the addends of a kind as one sum over a range, so many times."""
         size = self.terms.shape[kind.value][-1]
         index = self._new_index(size)
         value = self.scaled(self.of_term(kind.value, (*kind.pattern, index)), kind.of_value)
         if (start, stop) != (0, size):
             part = self._new_index(stop - start)
             value, index = self.sliced(value, index, start, stop, part), part
-        return self.multiplied(((kind.constant, kind.others),), self.total(value, frozenset({index})))
+        constant = product_of(kind.constant, rational(count))
+        return self.multiplied(((constant, kind.others),), self.total(value, frozenset({index})))
 
     def _wider(self, term: int) -> tuple[RangeOfSum, ...]:
         """Return the values that a sum adds up over ranges of their last dimensions, by each index that it sums."""
@@ -120,16 +175,22 @@ class Algebra(Products):
         factors, summed = self._unfolded(term, [(dim,) for dim in places], frozenset())
         for index in sorted(index for index in summed if not self.sizes[index][1]):
             try:
-                whole, ranges = self._new_index(0), set[tuple[int, int, int]]()
-                value = self._widened(((NONE, tuple(factors)),), index, whole, ranges)
-                value = self.total(value, summed - {index})
-                ((start, stop, _),) = ranges
-                made, constant = self.as_term(value, [*places, whole])
-                again = self.total(self.sliced(value, whole, start, stop, index), frozenset({index}))
-                if self.as_term(again, places) == (term, NONE):
-                    yield made, constant, start, stop
+                yield self._of_range(term, places, ((NONE, tuple(factors)),), index, summed)
             except TooLargeError:
-                continue
+                with suppress(TooLargeError):
+                    value = self.total(((NONE, tuple(factors)),), summed - {index})
+                    yield *self.as_term(value, [*places, index]), 0, self.sizes[index][0]
+
+    def _of_range(self, term: int, places: Sequence[int], inner: Expression, index: int, summed: frozenset[int]) -> RangeOfSum:
+        """Return the value that a sum adds up over a range of an index. Raises TooLargeError where it does over all of it."""
+        whole, ranges = self._new_index(0), set[tuple[int, int, int]]()
+        value = self.total(self._widened(inner, index, whole, ranges), summed - {index})
+        ((start, stop, _),) = ranges
+        made, constant = self.as_term(value, [*places, whole])
+        again = self.total(self.sliced(value, whole, start, stop, index), frozenset({index}))
+        if self.as_term(again, places) != (term, NONE):
+            raise TooLargeError
+        return made, constant, start, stop
 
     def all_of(self, term: int, dim: int, start: int, size: int) -> tuple[int, Constant] | None:
         """Return a term of which another is the indices from `start` on of a dimension of that size; None where none is known.
@@ -217,14 +278,23 @@ class Algebra(Products):
         return made, constant, taken
 
 
-def _runs(parts: list[_Part]) -> list[list[_Part]]:
-    """Return ranges, in order, as runs of which each begins where the one before ends; alone where some overlap."""
-    if any(after.start < before.stop for before, after in pairwise(parts)):
-        return [[part] for part in parts]
-    runs: list[list[_Part]] = []
-    for part in parts:
-        if runs and runs[-1][-1].stop == part.start:
-            runs[-1].append(part)
-        else:
-            runs.append([part])
+def _degrees(factors: Sequence[Factor]) -> list[Factor]:
+    """Return what puts products in an order that stays when all of them are multiplied with one more factor."""
+    return sorted(factors, reverse=True)
+
+
+def _length(runs: Sequence[tuple[int, int, int]]) -> int:
+    """Return how many indices are added in all, which is less where some cancel out."""
+    return sum((stop - start) * abs(count) for start, stop, count in runs)
+
+
+def _runs(parts: Sequence[_Part]) -> list[tuple[int, int, int]]:
+    """Return the ranges that are added, with how often each is, where that is not zero; the longest that are added as often."""
+    runs: list[tuple[int, int, int]] = []
+    for start, stop in pairwise(sorted({end for part in parts for end in (part.start, part.stop)})):
+        count = sum(part.sign for part in parts if part.start <= start and stop <= part.stop)
+        if runs and runs[-1][1:] == (start, count):
+            runs[-1] = runs[-1][0], stop, count
+        elif count:
+            runs.append((start, stop, count))
     return runs

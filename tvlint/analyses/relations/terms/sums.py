@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isinf, prod
+from typing import Any
 
 from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.constants import inverse_of, product_of, totals_of
@@ -63,20 +64,49 @@ def may_have_infinities(terms: Terms, factors: Sequence[Factor]) -> bool:
     return over_zero or may_be_infinite(terms, *(term for term, _, _ in factors))
 
 
+def is_finite(terms: Terms, term: int) -> bool:
+    """Return whether nothing that a term is made of may be infinite, in a power of e neither, which may be zero then."""
+    known, waiting = terms.finite, [term]
+    while waiting:
+        each = waiting[-1]
+        below = [operand for operand in terms.operands[each] if operand not in known]
+        if below:
+            waiting += below
+        else:
+            all_below = all(known[operand] for operand in terms.operands[each])
+            known[each] = all_below and not may_be_infinite(terms, each, of_any=True)
+            waiting.pop()
+    return known[term]
+
+
+def may_vanish(terms: Terms, term: int) -> bool:
+    """Return whether a sum that is positive wherever it has a value may be zero where powers of e in all of it are of minus
+    infinity: the sum over a block of scores that are masked by what is infinite.
+    """
+    operands = iter(terms.operands[term])
+    addends = [[is_finite(terms, next(operands)) for _ in factors] for factors in _products(terms, term)]
+    return bool(addends) and not any(map(all, addends))
+
+
+def _products(terms: Terms, term: int) -> list[Any]:
+    """Return the factors of each product that a term is a sum of; none where it is no sum."""
+    head = terms.keys[term]
+    return [head[1]] if head[0] == TOTAL else [factors for _, factors in head[1]] if head[0] == SUM_OF_PRODUCTS else []
+
+
 def _asked(terms: Terms, term: int) -> Iterator[int]:
     """Yield the operands of a term of which it is no number, or an infinite one, where they are zero."""
     head, operands = terms.keys[term], terms.operands[term]
     if head == (FUNCTION, "log") or (len(head) == 5 and is_restricted(terms, term)):
         yield from operands
-    addends = [(NONE, head[1])] if head[0] == TOTAL else head[1] if head[0] == SUM_OF_PRODUCTS else []
-    powers = [power for _, factors in addends for _, power in factors]
+    powers = [power for factors in _products(terms, term) for _, power in factors]
     yield from (operand for operand, power in zip(operands, powers, strict=False) if power < 0)
 
 
 def _may_be_zero(terms: Terms, term: int, of_any: bool = False) -> bool:
     """Return whether a value is a flag, or made of constants alone, and not known to be positive; the last alone of any."""
-    if of_any:
-        return not is_positive(terms, term)
+    if of_any or may_vanish(terms, term):
+        return not is_positive(terms, term) or may_vanish(terms, term)
     if is_flag(terms, term) or has_trait(str(terms.keys[term][0]), Trait.COMPARISON):
         return True
     waiting, seen = [] if is_positive(terms, term) else [term], {term}
@@ -167,15 +197,6 @@ class Sums:
         if not all(is_flag(self.terms, term) for term, _, _ in flags):
             return False
         return all(set(flags) <= set(factors) for _, factors in one)
-
-    def alone(self, one: Expression) -> Expression:
-        """Return the expression as one addend: what all addends have in common stands before the rest of their sum."""
-        if len(one) == 1:
-            return one
-        common = frozenset.intersection(*(frozenset(factors) for _, factors in one)) if one else frozenset()
-        rest = [(constant, tuple(factor for factor in factors if factor not in common)) for constant, factors in one]
-        term, pattern, constant = self.as_factor(self.added(tuple(rest)))
-        return ((constant, self._powers((*common, (term, pattern, ONE)))),)
 
     def _powers(self, factors: Iterable[Factor]) -> tuple[Factor, ...]:
         """Return a product of powers with one power of each factor, or one below and one above a fraction's bar."""

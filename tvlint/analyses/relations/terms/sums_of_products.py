@@ -53,7 +53,7 @@ from tvlint.analyses.relations.terms.expressions import (
 from tvlint.analyses.relations.terms.loss_identities import CLASSES
 from tvlint.analyses.relations.terms.numbers import root_of
 from tvlint.analyses.relations.terms.signs import ANY, is_positive, least
-from tvlint.analyses.relations.terms.sums import may_have_infinities
+from tvlint.analyses.relations.terms.sums import may_have_infinities, may_vanish
 from tvlint.analyses.relations.terms.terms_at_indices import TermsAtIndices
 from tvlint.ops.field import AT_ZERO
 
@@ -118,7 +118,7 @@ class Products(TermsAtIndices):
             return square if exponent == 2 else self.multiplied(square, one)
         ((constant, factors),) = self.alone(one)
         for term, _, factor_power in factors if exponent < 0 else ():
-            if not is_positive(self.terms, term) and factor_power > 0:
+            if factor_power > 0 and (not is_positive(self.terms, term) or may_vanish(self.terms, term)):
                 self.terms.require("not zero", term)
         whole = exponent.denominator == 1
         if whole or all(is_positive(self.terms, term) for term, _, _ in factors):
@@ -148,9 +148,10 @@ class Products(TermsAtIndices):
         if name == "exp" and len(one) <= _MOST_POWERS:
             powers = [self._power_of_e(addend) for addend in one]
             return ((NONE, self._powers(factor for ((_, factors),) in powers for factor in factors)),)
-        if name == "log" and len(one) == 1 and one[0][0] == NONE:
-            ((_, factors),) = one
-            if all(is_positive(self.terms, term) for term, _, _ in factors):
+        if name == "log":
+            one = self.alone(one) if self._denominators(one) else one
+            constant, factors = one[0] if len(one) == 1 else ((0, ONE), ())
+            if constant == NONE and all(is_positive(self.terms, term) for term, _, _ in factors):
                 return self.added(*(self._logarithm(*factor) for factor in factors))
         return self._applied(name, one)
 

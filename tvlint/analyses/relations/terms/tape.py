@@ -75,6 +75,9 @@ class Tape:
         return self._made(self.algebra.total(one.value, over), one.indices - over, (one, lambda g: g))
 
     def function(self, name: str, one: Variable) -> Variable:
+        if name == "sigmoid":
+            below = self.plus(self.number(NONE), self.function("exp", self.scaled(one, (-1, ONE))))
+            return self.power(below, -ONE)
         algebra = self.algebra
         value = algebra.function(name, one.value)
         return self._made(value, one.indices, (one, lambda g: algebra.multiplied(g, _slope(algebra, name, one.value, value))))
@@ -105,8 +108,6 @@ def _slope(algebra: Algebra, name: str, at: Expression, value: Expression) -> Ex
         return algebra.power(at, Fraction(-1))
     if name == "tanh":
         return algebra.added(one, algebra.scaled(algebra.power(value, Fraction(2)), minus))
-    if name == "sigmoid":
-        return algebra.multiplied(value, algebra.added(one, algebra.scaled(value, minus)))
     if name == "erf":
         circle = algebra.terms.term((CIRCLE,), (), (), -1)
         below = algebra.scaled(algebra.power(at, Fraction(2)), minus)

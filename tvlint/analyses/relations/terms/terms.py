@@ -80,6 +80,8 @@ class Terms:
         """Of which longer terms others have a range, by term and dimension."""
         self.infinite: dict[bool, dict[int, bool]] = {}
         """Whether elements of a term may be infinite, by which operands of what is restricted count as zero (`sums.py`)."""
+        self.finite: dict[int, bool] = {}
+        """Whether nothing that a term is made of may be infinite, in a power of e neither (`sums.py`)."""
         self.nesting = 0
         """How deep what is computed now goes into what terms are made of (`expressions.py`)."""
         self.of_gradients: dict[int, bool] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tvlint.analyses.relations.terms.constant_factors import NONE, Pattern, bare, renumbered, times
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare, renumbered, times
 from tvlint.analyses.relations.terms.expressions import (
     FUNCTION,
     MERGE,
@@ -21,7 +21,7 @@ from tvlint.analyses.relations.terms.expressions import (
     TooLargeError,
 )
 from tvlint.analyses.relations.terms.signs import is_positive
-from tvlint.analyses.relations.terms.sums import Sums
+from tvlint.analyses.relations.terms.sums import Sums, is_finite
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
 
@@ -40,6 +40,45 @@ class TermsAtIndices(Sums):
         """Return a term each of whose dimensions has so many indices."""
         term, constant = bare(self.terms, term)
         return self.scaled(self.placed(term, places), constant)
+
+    def alone(self, one: Expression) -> Expression:
+        """Return the expression as one addend: what all addends have in common stands before the rest of their sum."""
+        if len(one) == 1:
+            return one
+        common = frozenset.intersection(*(frozenset(factors) for _, factors in one)) if one else frozenset()
+        below = self._denominators(one)
+        common -= {*below}
+        above = [(term, pattern, -power) for term, pattern, power in below]
+        left = [(constant, [factor for factor in factors if factor not in common]) for constant, factors in one]
+        rest = self.added(*(self._with_sum_apart(constant, self._powers((*factors, *above))) for constant, factors in left))
+        if len(rest) == 1:
+            ((constant, alone),) = rest
+        else:
+            term, pattern, constant = self.as_factor(rest)
+            alone = ((term, pattern, ONE),)
+        return ((constant, self._powers((*common, *below, *alone))),)
+
+    def _with_sum_apart(self, constant: Constant, factors: tuple[Factor, ...]) -> Expression:
+        """Return a product, or the addends of the sum that it is a multiple of."""
+        if len(factors) == 1 and self._is_to_take_apart(factors[0]):
+            return self.scaled(self.of_term(*factors[0][:2]), constant)
+        return ((constant, factors),)
+
+    def _is_to_take_apart(self, factor: Factor) -> bool:
+        return factor[2] == ONE and self.terms.keys[factor[0]][0] == SUM_OF_PRODUCTS
+
+    def _denominators(self, one: Expression) -> list[Factor]:
+        """Return by what positive numbers addends are divided: the lowest powers of them."""
+        powers: dict[tuple[int, Pattern], list[Fraction]] = {}
+        for _, factors in one:
+            for term, pattern, power in factors:
+                powers.setdefault((term, pattern), []).append(power)
+        return [
+            (term, pattern, low)
+            for (term, pattern), found in powers.items()
+            if (low := min(found)) < 0 and low.denominator == 1
+            if is_positive(self.terms, term) and is_finite(self.terms, term)
+        ]
 
     def placed(self, term: int, places: Sequence[Pattern]) -> Expression:
         """Return a term, without a constant factor, each of whose dimensions has so many indices."""

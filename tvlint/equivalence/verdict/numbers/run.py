@@ -74,12 +74,14 @@ def _run(
 
     run = Run()
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore", over="raise"):
             run.found = replay(plan, given, lambda *each: run.given.append(each), stand_ins, memory)
         if stand_ins.used:
             run.invented = DRAWS if stand_ins.has_drawn else FUNCTIONS
     except UnreplayableError as error:
         return NotRun(str(error))
+    except FloatingPointError:
+        return NO_NUMBER
     except (Mismatch, NotReplayedError, UnsupportedError, ValueError, IndexError, KeyError, TypeError, ArithmeticError):
         return NotRun(f"`{plan.path}` does not run to its end on numbers")
     values = (*run.found.gradients.values(), *run.found.returned.values())

@@ -137,6 +137,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("pairs_of_fields", "pairs_of_fields_reference", "dp 2", "1"),
         ("soft_experts", "soft_experts_reference", "dp 2", "1"),
         ("sequence_parts", "sequence_parts_reference", "cp 2", "1"),
+        ("uneven_batches", "uneven_batches_reference", "dp 2", "1"),
     ],
 )
 def test_programs_of_torch_are_proved(name: str, reference: str, mesh: str, micro_batches: str) -> None:
@@ -281,6 +282,15 @@ def test_gradients_that_are_unscaled_by_another_factor_are_refuted(tmp_path: Pat
     doubled = {**lines[at], "op": "aten.mul_.Tensor", "arguments": given, "writes": [factor["t"]]}
     verdict = proof(written(tmp_path, [*lines[:at], doubled, *lines[at:]]), "loss_scaling_reference")
     assert verdict.outcome is Outcome.REFUTED
+
+
+def test_a_mean_over_the_samples_of_each_rank_is_refuted_where_they_are_given_unequal_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prover_alone(monkeypatch)
+    verdict = proof(path_of("uneven_batches_own"), "uneven_batches_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert any("`div` on rank 0 uses 3 where the reference uses 8" in reason.message for reason in verdict.reasons)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])

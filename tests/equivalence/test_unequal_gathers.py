@@ -52,6 +52,34 @@ def test_a_gather_of_unequal_pieces_states_their_sizes(plan: str, outcome: Outco
     assert reasons <= {reason.name for reason in verdict.reasons}
 
 
+def cut(chunk: str, first: int = 5, gather: str = "all-gather(h, dim=0, splits=[5,3])") -> str:
+    """Return rows of an input that two ranks cut out of it, and gather what they give."""
+    rows = "".join(
+        f"program tp={rank}\n  c: f32[{count},8] = {chunk} over tp\n  h: f32[{count},8] = linear(c, w)\n"
+        f"  y: f32[8,8] = {gather} over tp\n{TRAINED}"
+        for rank, count in enumerate((first, 8 - first))
+    )
+    return f"mesh tp=2\nweight w f32[8,8] frozen\n{DECLARED}{rows}"
+
+
+@pytest.mark.parametrize(
+    ("plan", "outcome", "reasons"),
+    [
+        (cut("chunk(x, dim=0, splits=[5,3])"), Outcome.PROVED, set()),
+        (cut("chunk(x, dim=0, splits=[5,2])"), Outcome.REFUTED, {"wrong-shape-claim"}),
+        (cut("chunk(x, dim=0, splits=[5,4])"), Outcome.REFUTED, {"wrong-shape-claim"}),
+        (cut("chunk(x, dim=0, splits=[4,4])"), Outcome.REFUTED, {"wrong-shape-claim"}),
+        (cut("chunk(x, dim=0, splits=[5,2,1])"), Outcome.UNKNOWN, {"unequal-splits"}),
+        (cut("chunk(x, dim=0, splits=[3,5])", 3), Outcome.UNKNOWN, {"unequal-splits"}),
+        (cut("chunk(x, dim=0, splits=[3,5])", 3, "all-gather(h, dim=0, splits=[3,5])"), Outcome.PROVED, set()),
+    ],
+)
+def test_parts_of_unequal_sizes_are_cut_as_they_are_stated(plan: str, outcome: Outcome, reasons: set[str]) -> None:
+    verdict = verdict_on(plan, REFERENCE)
+    assert verdict.outcome is outcome, verdict.reasons
+    assert reasons <= {reason.name for reason in verdict.reasons}
+
+
 @pytest.mark.parametrize(
     ("rows", "last", "said"),
     [

@@ -39,7 +39,12 @@ def exchange(members: Sequence[Communicate], values: Sequence[Array | None], ran
         case Collective.BARRIER:
             return [None for _ in ranks]
         case Collective.CHUNK:
-            return [part_of(value, first.dim, at, len(ranks)) for at, value in enumerate(_all(values))]
+            return [
+                _parts(value, first.dim, len(ranks), member.splits)[at]
+                if member.splits
+                else part_of(value, first.dim, at, len(ranks))
+                for at, (value, member) in enumerate(zip(_all(values), members, strict=True))
+            ]
     given = _all(values)
     if first.root is not None and first.root not in ranks:
         raise NotReplayedError(f"rank {first.root} is no member of a collective from it or to it")

@@ -32,6 +32,7 @@ from tvlint.readers.capture.rewriting.constant_places import with_constant_place
 from tvlint.readers.capture.rewriting.equal_broadcasts import received_numbers, without_equal_broadcasts
 from tvlint.readers.capture.rewriting.flat_weights import without_flat_weights
 from tvlint.readers.capture.rewriting.turned_samples import with_samples_as_given
+from tvlint.readers.capture.rewriting.uneven_batches import with_whole_batches
 from tvlint.readers.capture.rewriting.unit_dimensions import Holding, units_of, with_units
 from tvlint.readers.capture.rewriting.unread_collectives import with_nothing_in_unread_collectives
 from tvlint.readers.capture.tapes.communicators import with_communicators
@@ -87,7 +88,7 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     inputs = [whole.numbers for whole in reference.found.wholes.values() if whole.role is Role.INPUT]
     wholes = [numbers for numbers in inputs if numbers is not None]
     followed = [with_constant_places(with_samples_as_given(program, wholes), wholes) for program in followed]
-    programs = without_equal_broadcasts(followed)
+    programs = without_equal_broadcasts(with_whole_batches(followed, wholes))
     lifted = [in_operators(capture.path, program) for program in programs]
     for rank, received in enumerate(received_numbers(lifted)):
         if received:
@@ -103,7 +104,8 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     _divide(prepared, found, {name: whole.local for name, whole in found.wholes.items()})
     _add_units(prepared, found, reference)
     mesh, placements = _mesh(capture, prepared, found)
-    lies = _loss_placements(mesh, placements, found, _is_sum(prepared, reference.prepared[0]))
+    data = _axes_of_data(mesh, placements, found, prepared)
+    lies = _loss_placements(mesh, data, _is_sum(prepared, reference.prepared[0]))
     try:
         return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
     except ReadError as error:
@@ -222,7 +224,7 @@ def _mesh(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tuple
         placements = {name: _placements(mesh, whole, ordered) for name, whole in found.wholes.items()}
         known = {name: value for name, value in placements.items() if value is not None}
         if len(known) == len(placements):
-            return _named(mesh, known, found, groups)
+            return _named(mesh, known, _axes_of_data(mesh, known, found, prepared), groups)
     odd = next(name for name, whole in found.wholes.items() if _placements(candidates[-1], whole, ordered) is None)
     text = f"the placement of `{odd}` on the ranks does not follow axes of a mesh"
     raise ReadError(text, Location(capture.path), "capture a launch whose ranks form a grid")
@@ -320,13 +322,22 @@ def _places(held: Held, dim: int) -> tuple[int, ...]:
     return tuple(at for place in held.blocks.places for at in range(place * size, (place + 1) * size))
 
 
+def _axes_of_data(
+    mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], found: Found, prepared: Sequence[Prepared]
+) -> set[str]:
+    """Return the axes along which ranks read different data: parts of an input, or unequal parts that they cut out of one."""
+    parts = {axis for name, value in placements.items() if found.wholes[name].role is Role.INPUT for axis in value}
+    nodes = (node for each in prepared for node in each.lifted.nodes if isinstance(node, Exchange))
+    cut = {node.group for node in nodes if node.kind == "chunk" and node.splits}
+    return parts | {axis for group in cut for axis in axes_of(mesh, group) or ()}
+
+
 def _named(
-    mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], found: Found, groups: set[tuple[int, ...]]
+    mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], data: set[str], groups: set[tuple[int, ...]]
 ) -> tuple[Mesh, Mapping[str, Mapping[str, Placement]]]:
     """Return the mesh with the names that people use, where the program gives none."""
     if not any(axis.name.startswith("axis") for axis in mesh.axes):
         return mesh, placements
-    data = {axis for name, value in placements.items() for axis in value if found.wholes[name].role is Role.INPUT}
     talks = {axis for group in groups for axis in axes_of(mesh, group) or ()}
     names: dict[str, str] = {}
     for axis in mesh.axes:
@@ -404,12 +415,9 @@ def _next_place(prepared: Sequence[Prepared], value: str) -> Location | None:
     return None
 
 
-def _loss_placements(
-    mesh: Mesh, placements: Mapping[str, Mapping[str, Placement]], found: Found, is_sum: bool
-) -> Mapping[str, Placement] | None:
+def _loss_placements(mesh: Mesh, data: set[str], is_sum: bool) -> Mapping[str, Placement] | None:
     """Return that the loss is averaged, or summed, over the axes along which ranks read different data."""
-    axes = {axis for name, value in placements.items() if found.wholes[name].role is Role.INPUT for axis in value}
-    return {axis.name: Partial("sum" if is_sum else "avg") for axis in mesh.axes if axis.name in axes} or None
+    return {axis.name: Partial("sum" if is_sum else "avg") for axis in mesh.axes if axis.name in data} or None
 
 
 def _is_sum(prepared: Sequence[Prepared], reference: Prepared) -> bool:

@@ -253,7 +253,7 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: M
             return None
         if operator.dim is None or not -len(value.box) <= operator.dim < len(value.box):
             raise Mismatch("wrong-dimension", f"cuts along dimension {operator.dim}", refutes=True)
-        if operator.splits:
+        if operator.splits and machine.alone:
             raise Mismatch("unequal-splits", "cuts unequally", refutes=False)
         if spans_replicas(machine.plan, operator.group):
             raise Mismatch("across-replicas", "cuts a value between folded replicas", refutes=False)
@@ -263,7 +263,7 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: M
             position = declared_position(machine, operator, value, dim, len(members), position)
         if not machine.alone:
             _check_length(machine, operator, value, dim, position, len(members))
-        piece = chunk(machine.world, value, dim, position, len(members))
+        piece = chunk(machine.world, value, dim, position, len(members), operator.splits)
         if machine.alone:
             note_cut(machine, rank, operator, (value,), piece)
         return piece
@@ -275,10 +275,12 @@ def chunked(machine: Machine, rank: RankState, operator: Communicate, members: M
 def _check_length(machine: Machine, operator: Communicate, value: Value, dim: int, position: int, count: int) -> None:
     """Raise Mismatch where a piece has not its declared length, whether pieces are near equal or the last one is smaller."""
     size, tensor = machine.world.local_shape(value)[dim], machine.plan.tensors.get(operator.outputs[0])
-    if size % count == 0 or tensor is None or len(tensor.shape) <= dim:
+    splits = operator.splits if len(operator.splits) == count else ()
+    if (size % count == 0 and not splits) or tensor is None or len(tensor.shape) <= dim:
         return
     step, declared = -(-size // count), tensor.shape[dim]
-    if declared not in (max(0, min(step, size - position * step)), size // count + (position < size % count)):
+    near_equal = (max(0, min(step, size - position * step)), size // count + (position < size % count))
+    if declared not in (splits[position : position + 1] or near_equal):
         text = f"cuts {size} elements into {count} pieces, and `{operator.outputs[0]}` is declared {declared} long"
         raise Mismatch("wrong-shape-claim", text, refutes=True)
 

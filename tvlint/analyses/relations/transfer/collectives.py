@@ -167,14 +167,19 @@ def _extreme(world: World, pieces: Sequence[Value]) -> Value:
     return world.values.folded(pieces[0].term, pieces[0].box, folds[0]._replace(covered=covered))
 
 
-def chunk(world: World, value: Value, dim: int, position: int, count: int) -> Value:
-    """Piece `position` of `count` equal ones along `dim`."""
+def chunk(world: World, value: Value, dim: int, position: int, count: int, splits: Sequence[int] = ()) -> Value:
+    """Piece `position` of `count` equal ones along `dim`, or of ones of the sizes that `splits` says."""
     low, high = value.box[dim]
     step, rest = divmod(high - low, count)
-    if rest or (world.terms.slot[value.term] == dim and world.slots > 1):
+    sizes = splits or (step,) * count
+    if (rest and not splits) or (world.terms.slot[value.term] == dim and world.slots > 1):
         raise Mismatch("uneven-chunk", f"cuts {high - low} elements into {count} pieces", refutes=False)
-    box = (*value.box[:dim], (low + position * step, low + (position + 1) * step), *value.box[dim + 1 :])
-    return unstacked(world, value, dim, position, count) or world.values.with_box(value, box)
+    if splits and (len(splits) != count or min(splits) < 1 or sum(splits) != high - low):
+        text = f"cuts {high - low} elements into {count} pieces of sizes {list(splits)}"
+        raise Mismatch("unequal-splits", text, refutes=False)
+    start = low + sum(sizes[:position])
+    cut = world.values.with_box(value, (*value.box[:dim], (start, start + sizes[position]), *value.box[dim + 1 :]))
+    return cut if splits else unstacked(world, value, dim, position, count) or cut
 
 
 def _concatenate(world: World, pieces: Sequence[Value], dim: int, ranks: Sequence[int], reorder: bool) -> Value:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tvlint.ir.location import Location
 from tvlint.readers.document import ReadError
-from tvlint.readers.languages import names
+from tvlint.readers.languages import condensed, names
 
 TELLING = re.compile(
     rb"[\"'](?:train_(?:micro_)?batch_size(?:_per_gpu)?|zero_optimization|spmd_descs|tvlint_plan|(?:tensor|pipeline)_model_parallel_size)"
@@ -53,7 +53,11 @@ def refuse_named(path: str, data: bytes) -> None:
 
 
 def refuse_found(path: str, data: bytes) -> None:
-    """Do so for a file of a folder. The JSON of editors may have comments, and a comma behind the last element."""
+    """Do so for a file of a folder. The JSON of editors may have comments, and a comma behind the last element; large JSON
+    that is mostly numbers holds measurements, and is not judged.
+    """
+    if 3 * len(condensed(path, data)) < len(data):
+        return
     try:
         refuse_named(path, data)
     except ReadError:

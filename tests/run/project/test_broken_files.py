@@ -18,6 +18,7 @@ BROKEN = {
     "e.json": '{"name": 1'.encode("utf-16"),
     "f.toml": b'name = "\xff"\n',
     "g.json": b"/* { //",
+    "h.json": b'{"sizes_of_the_model": [8, 16],\n' * 200,
 }
 ORDINARY = {
     "workflow.yaml": b"on: [push]\njobs: &jobs\n  a: !secret x\nagain: *jobs\n---\nother: {}\n",
@@ -25,6 +26,7 @@ ORDINARY = {
     "template.json": b'{"size": ${SIZE}, }',
     "settings.json": b'{\n  // "of an editor"\n  "a": "// no comment", /* one */\n  "b": [1, 2,],\n}\n',
     "lines.json": b'{"a": 1}\n{"a": 2}\n',
+    "measured.json": b'{"loss": [' + b"1.25, " * 1_000,
     "notes.txt": b"{",
     "script.sh": b"echo {\n",
 }

@@ -170,3 +170,21 @@ def test_a_slip_in_a_script_of_overrides_is_found_where_it_stands(text: str, exp
     document = read("run.sh", text.encode())
     assert document is not None
     assert [(each.rule, each.location.line) for each in document.findings] == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--cnfig-path=a", "--config-path"),
+        ("--config_name=a", "--config-name"),
+        ("--config--name a", "--config-name"),
+        ("--config-name=a", ""),
+        ("--conf a", ""),
+        ("--config-file a", ""),
+        ("--multi_run", "--multirun"),
+    ],
+)
+def test_an_option_of_hydra_is_held_to_its_letters(option: str, meant: str) -> None:
+    document = read("run.sh", SCRIPT.replace("trainer.nnodes=2", option).encode())
+    assert document is not None
+    assert [each.help for each in document.findings] == [f"did you mean `{meant}`?"] * bool(meant)

@@ -64,6 +64,11 @@ def test_literal_flag_has_the_places_of_value_and_name() -> None:
         ("C='python p.py --tensor-model-parallel-size 8 --num-layers 2'\neval $C", 8, (1, 45, 46)),
         ('srun bash -c "python p.py --tensor-model-parallel-size 8"', 8, (1, 56, 57)),
         ("export TP=8 PP=2\npython p.py --tensor-model-parallel-size $TP", 8, (1, 11, 12)),
+        (
+            "D=<path of data> (e.g., /d)\nM=<model> \\ \n  (e.g. /m)\nTP=8\npython p.py --tensor-model-parallel-size $TP",
+            8,
+            (4, 4, 5),
+        ),
         (": ${TP:=8}\npython p.py --tensor-model-parallel-size $TP", 8, (1, 9, 10)),
         ('if [ -z "$TP" ]; then\n TP=8\nfi\npython p.py --tensor-model-parallel-size $TP', 8, (2, 5, 6)),
         ("M=a\ncase $M in a) TP=8;; *) TP=4;; esac\npython p.py --tensor-model-parallel-size $TP", 8, (2, 18, 19)),

@@ -23,7 +23,7 @@ from tvlint.readers.megatron.hydra_program import (
     starts_from_package,
 )
 from tvlint.readers.megatron.launcher import split_launch
-from tvlint.readers.megatron.launcher_options import misspelled_launcher_options
+from tvlint.readers.megatron.launcher_options import misspelled_hydra_options, misspelled_launcher_options
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.sections import ELSEWHERE
 from tvlint.readers.shell.evaluate import Evaluation
@@ -59,7 +59,9 @@ def refused(evaluation: Evaluation) -> Iterator[Finding]:
     source is around the script.
     """
     for _, words in _launches(evaluation):
-        yield from misspelled_launcher_options(split_launch(words))
+        launch = split_launch(words)
+        yield from misspelled_launcher_options(launch)
+        yield from misspelled_hydra_options(launch)
         composed = composed_for(words, evaluation.source.path)
         if composed is not None:
             yield from mistakes(words, composed)

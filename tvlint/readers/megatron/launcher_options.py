@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.readers.megatron.arguments import flag_of
 from tvlint.readers.megatron.launcher import TORCH, Launch
 from tvlint.readers.megatron.unknown_options import distance
-from tvlint.readers.shell.values import Word, before, known_text, location_of, span_of
+from tvlint.readers.shell.values import Item, Word, before, known_text, location_of, span_of
 
 OF_TORCH = frozenset(
     {
@@ -172,6 +172,25 @@ OF_ACCELERATE = frozenset(
     }
 )
 """Options of `accelerate launch`, version 1.15 (accelerate/commands/launch.py), but for those of sizes of its plugins."""
+OF_HYDRA = frozenset(
+    {
+        "cfg",
+        "config-dir",
+        "config-name",
+        "config-path",
+        "experimental-rerun",
+        "help",
+        "hydra-help",
+        "info",
+        "multirun",
+        "package",
+        "resolve",
+        "run",
+        "shell-completion",
+        "version",
+    }
+)
+"""Options of every program of Hydra, version 1.3 (hydra/_internal/utils.py: get_args_parser)."""
 SHORTEST = 5
 """Letters of the shortest name that is an option but for a letter, where no other one is."""
 SURELY_LONG = 7
@@ -188,11 +207,20 @@ def misspelled_launcher_options(launch: Launch) -> Iterator[Finding]:
     place = next((place for place, name in enumerate(names) if name in TORCH or name in OTHERS), None)
     if place is None:
         return
-    options = OTHERS.get(names[place], OF_TORCH)
     end = len(launch.launcher) - (0 if launch.path else len(launch.arguments))
-    for item in launch.launcher[place + 1 : end]:
+    yield from _misspelled(launch.launcher[place + 1 : end], OTHERS.get(names[place], OF_TORCH), names[place], "-")
+
+
+def misspelled_hydra_options(launch: Launch) -> Iterator[Finding]:
+    """Yield a finding for each option after a program of Hydra that is a letter or two away from one of Hydra's."""
+    yield from _misspelled(launch.arguments, OF_HYDRA, "hydra", "_")
+
+
+def _misspelled(items: Iterable[Item], options: frozenset[str], parser: str, joint: str) -> Iterator[Finding]:
+    """Yield a finding for each option that is a letter or two off; `joint` is what the parser takes an underscore for."""
+    for item in items:
         flag = flag_of(item)
-        name = flag[2:].replace("_", "-")
+        name = flag[2:].replace("_", joint)
         is_option = any(each.startswith(name) for each in options) or name.startswith(PLUGINS)
         if not isinstance(item, Word) or len(name) < SHORTEST or is_option:
             continue
@@ -200,8 +228,8 @@ def misspelled_launcher_options(launch: Launch) -> Iterator[Finding]:
         near = [each for each in options if distance(name, each, most) <= most]
         if len(near) != 1:
             continue
-        meant = "--" + (near[0].replace("-", "_") if "_" in flag else near[0])
+        meant = "--" + (near[0].replace("-", "_") if "_" in flag and joint == "-" else near[0])
         at = location_of(span_of(before(item.pieces, len(flag))))
-        message = f"`{names[place]}` has no option `{flag[:80]}`"
+        message = f"`{parser}` has no option `{flag[:80]}`"
         fix = Fix(f"write `{meant}`", (Edit(at, meant),), is_safe=True)
         yield Finding("misspelled-option", Severity.ERROR, message, at, f"did you mean `{meant}`?", fixes=(fix,))

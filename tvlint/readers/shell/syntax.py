@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 PLACEHOLDER = Pattern(
-    rb"^([ \t]*(?:export[ \t]+)?[A-Za-z_]\w*=)<([A-Za-z][^<>|&;()\n]{2,200})>(?=[^\s>&|;()]*[ \t]*\r?$)", re.MULTILINE
+    rb"^([ \t]*(?:export[ \t]+)?[A-Za-z_]\w*=)<([A-Za-z][^<>|&;()\n]{2,200})>"
+    rb"([ \t]*(?:\\[ \t]*\r?\n[ \t]*)?\(e\.g\.[^()\n]{,200}\)|)(?=[^\s>&|;()]*[ \t]*\r?$)",
+    re.MULTILINE,
 )
-"""The rest of a template: a value that is still to be filled in (`DATA=<path of the data>`)."""
+"""The rest of a template: a value that is still to be filled in (`DATA=<path of the data> (e.g., /data)`)."""
 
 
 SECONDS = 2.0
@@ -74,7 +76,7 @@ def filled_in(data: bytes) -> bytes:
 
 def _unset(found: re.Match[bytes]) -> bytes:
     """As many bytes, so that every place stays."""
-    return found[1] + b"${" + b"_" * (len(found[2]) - 1) + b"}"
+    return found[1] + b"${" + b"_" * (len(found[2]) - 1) + b"}" + re.sub(rb"[^\r\n]", b" ", found[3])
 
 
 def all_nodes(node: Node) -> Iterator[Node]:

@@ -30,10 +30,10 @@ from tvlint.cli.options import (
     world_size,
 )
 from tvlint.findings import Severity
+from tvlint.near_names import did_you_mean
 from tvlint.rule import RuleKind
 from tvlint.run.output.exit_code import INPUT
 from tvlint.run.output.outputs import say
-from tvlint.run.output.suggest import did_you_mean
 
 _ABOUT = """\
 Lint parallel training configurations and prove that a parallel plan trains the same model.

@@ -7,12 +7,12 @@ import argparse
 from tvlint.cli.arguments import fail
 from tvlint.cli.session import width
 from tvlint.identity import FORMER_NAMES
+from tvlint.near_names import did_you_mean
 from tvlint.reporters.escape.terminal import terminal
 from tvlint.rulebook.explain import explain
 from tvlint.rulebook.pages import load_rules
 from tvlint.run.output.exit_code import CLEAN
 from tvlint.run.output.outputs import write_stdout
-from tvlint.run.output.suggest import did_you_mean
 
 
 def run(options: argparse.Namespace) -> int:

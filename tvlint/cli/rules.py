@@ -10,6 +10,7 @@ from tvlint.cli.arguments import fail
 from tvlint.cli.session import outputs, write
 from tvlint.frameworks.kin import KNOWN
 from tvlint.ir.configuration import Configuration
+from tvlint.near_names import did_you_mean
 from tvlint.reporters.escape.data import data
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
@@ -19,7 +20,6 @@ from tvlint.rulebook.judge import version_range
 from tvlint.rulebook.pages import explanation_of, load_rules
 from tvlint.run.output.exit_code import CLEAN, NOTHING
 from tvlint.run.output.outputs import say
-from tvlint.run.output.suggest import did_you_mean
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from tvlint.cache.remember import Cache
 from tvlint.cli.arguments import fail
 from tvlint.findings import Problem, Report, Severity
 from tvlint.ir.values import replace
+from tvlint.near_names import did_you_mean
 from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.text.paths import place
@@ -22,7 +23,6 @@ from tvlint.rulebook.pages import explanation_of, load_rules
 from tvlint.run.output.exit_code import INPUT
 from tvlint.run.output.outputs import Output, OutputError, parse_outputs, say, write_all
 from tvlint.run.output.report import rendered
-from tvlint.run.output.suggest import did_you_mean
 from tvlint.run.process.budget import Budget
 from tvlint.run.process.session import Progress, Session
 from tvlint.run.project.discovery import Candidates, shown

@@ -10,6 +10,7 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.frameworks.torchtitan import SECTIONS
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
+from tvlint.near_names import nearest
 from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.sources.json_nodes import NotJson, parse
 from tvlint.readers.sources.scalar_values import yaml_typed
@@ -65,8 +66,6 @@ def _mistaken(path: str, tables: Tables, places: Places) -> Iterator[Finding]:
 
     A module that the file or the command line names may add fields, so that other names are left alone.
     """
-    from difflib import get_close_matches
-
     from tvlint.readers.torchtitan_source import WHOLE, declared_tables
 
     if len(places) > MOST_ENTRIES or any(_value_at(tables, *module) for module in EXTENDED_BY):
@@ -79,7 +78,7 @@ def _mistaken(path: str, tables: Tables, places: Places) -> Iterator[Finding]:
         if value is None:
             continue
         if field is None:
-            near = next(iter(get_close_matches(name, fields, 1, ALIKE)), "") if len(name) <= LONGEST else ""
+            near = nearest(name, fields, ALIKE) if len(name) <= LONGEST else ""
             if near and _value_at(tables, table, near) is None:
                 message = f"`{WHOLE}` has no field `{table[:LONGEST]}.{name[:LONGEST]}`"
                 fixes = (Fix(f"write `{near}`", (Edit(key, near),), is_safe=True),)

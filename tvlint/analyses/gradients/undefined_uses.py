@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 
 from tvlint.analyses.dataflow.def_use import reads, writes
@@ -13,6 +12,7 @@ from tvlint.analyses.dataflow.shared_names import shared_name
 from tvlint.analyses.gradients.roots import named_after
 from tvlint.ir.operators import Backward, Send
 from tvlint.ir.plan import GIVEN, Phase, Plan, Program, Role, Segment
+from tvlint.near_names import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _needs_no_maker(plan: Plan, name: str) -> bool:
 
 def near(plan: Plan, name: str) -> str:
     """Return the name of the plan that `name` may be a misspelling of; empty where there is none."""
-    return next(iter(get_close_matches(name, sorted((_named(plan) | set(plan.tensors)) - {name}), 1, 0.75)), "")
+    return nearest(name, (_named(plan) | set(plan.tensors)) - {name}, 0.75)
 
 
 def _named(plan: Plan) -> set[str]:

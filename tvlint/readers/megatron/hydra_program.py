@@ -11,11 +11,11 @@ from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Setting, Unknown
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
+from tvlint.near_names import distance
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.hydra_defaults import composed_wholly, groups_of
 from tvlint.readers.megatron.launcher import split_launch
 from tvlint.readers.megatron.parser_source import LARGEST, source_of_program
-from tvlint.readers.megatron.unknown_options import distance
 from tvlint.readers.shell.values import Gap, Item, Word, after, before, known_text, leading_text, location_of, span_of
 from tvlint.readers.sources.interpolation import Interpolation
 from tvlint.readers.sources.scalar_values import yaml_typed

@@ -12,12 +12,12 @@ from tvlint.frameworks.megatron import RETIRED, Option, has_changed, is_option, 
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import replace
+from tvlint.near_names import are_swapped, distance, is_a_letter_off, nearest
 from tvlint.readers.megatron.arguments import VALUELESS
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.misplaced_words import misplaced_word
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
-from tvlint.readers.megatron.unknown_options import OF_MEGATRON, distance, known_of, unknown_options, unknown_short_options
-from tvlint.readers.shell.near_names import are_swapped, is_a_letter_off
+from tvlint.readers.megatron.unknown_options import OF_MEGATRON, known_of, unknown_options, unknown_short_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 from tvlint.readers.sources.scalar_values import typed
 
@@ -366,10 +366,8 @@ def _refused(setting: Setting, known: Option) -> Iterator[Finding]:
         if choices and value is not None and str(value) not in choices:
             message = f"`{setting.written}` does not take `{shown}`"
             help = f"one of {', '.join(f'`{choice}`' for choice in choices)}"
-            from difflib import get_close_matches
-
-            near = () if isinstance(setting.value, tuple) else get_close_matches(shown, choices, 1)
-            fixes = tuple(Fix(f"write `{choice}`", (Edit(setting.location, choice),)) for choice in near)
+            near = "" if isinstance(setting.value, tuple) else nearest(shown, choices)
+            fixes = (Fix(f"write `{near}`", (Edit(setting.location, near),)),) if near else ()
             yield Finding(CHOICE, Severity.ERROR, message, setting.location, help, fixes=fixes)
             return
 

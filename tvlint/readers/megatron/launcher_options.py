@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Edit, Finding, Fix, Severity
+from tvlint.near_names import distance
 from tvlint.readers.megatron.arguments import flag_of
 from tvlint.readers.megatron.launcher import TORCH, Launch
-from tvlint.readers.megatron.unknown_options import distance
 from tvlint.readers.shell.values import Item, Word, before, known_text, location_of, span_of
 
 OF_TORCH = frozenset(

@@ -9,10 +9,10 @@ from tvlint.checkout.opening import programs_in, real_path
 from tvlint.checkout.top import folder_around, is_within
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
+from tvlint.near_names import are_swapped, is_a_letter_off
 from tvlint.readers.megatron.launcher import Launch
 from tvlint.readers.megatron.parser_source import source_of_program
 from tvlint.readers.megatron.program import MAIN, around
-from tvlint.readers.shell.near_names import are_swapped, is_a_letter_off
 from tvlint.readers.shell.values import location_of, span_of
 
 LONGEST = 80

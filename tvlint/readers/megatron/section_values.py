@@ -10,8 +10,9 @@ from tvlint.frameworks.kin import parses_like_megatron
 from tvlint.frameworks.megatron import Option, flags, has_changed, option, option_of
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.patterns import Pattern
+from tvlint.near_names import distance
 from tvlint.readers.megatron.invalid_options import CHOICE, LONGEST, SURELY_MISSPELT, choices_of, is_misspelt, letters
-from tvlint.readers.megatron.unknown_options import SIZES, distance, misspelled_names
+from tvlint.readers.megatron.unknown_options import SIZES, misspelled_names
 
 FEWEST_LETTERS = 4
 """From so many letters on, a value that is one letter away from a choice that no release has changed is no other word."""

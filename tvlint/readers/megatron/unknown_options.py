@@ -23,6 +23,7 @@ from tvlint.frameworks.megatron import (
 from tvlint.ir.configuration import Configuration, Setting
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
+from tvlint.near_names import distance
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.parser_source import OF_MEGATRON as ARGUMENTS
 from tvlint.readers.megatron.parser_source import ParserSource
@@ -564,21 +565,3 @@ def _neighbour(flag: str, one: int, two: int, among: Iterable[str]) -> str:
                 near.append((apart, known))
     near.sort()
     return near[0][1] if near and (len(near) == 1 or near[0][0] < near[1][0]) else ""
-
-
-def distance(one: str, other: str, most: int) -> int:
-    """Return how many letters are put in, taken out, changed or swapped to make one of the other; some number above `most`
-    else.
-    """
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for place, letter in enumerate(one, 1):
-        last, before, row = before, row, [place]
-        for at, against in enumerate(other, 1):
-            cost = min(before[at] + 1, row[at - 1] + 1, before[at - 1] + (letter != against))
-            if place > 1 and at > 1 and letter == other[at - 2] and one[place - 2] == against:
-                cost = min(cost, last[at - 2] + 1)
-            row.append(cost)
-        if min(row) > most:
-            return most + 1
-    return row[-1]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NoReturn, TypeAlias
 
 from tvlint.data import data_path
+from tvlint.near_names import did_you_mean
 
 At: TypeAlias = "tuple[At, str | int] | None"
 """A place in the document: the place that holds it and the key in there; None is the whole document."""
@@ -273,12 +273,8 @@ def _wrong_type(value: Any, expected: str, at: At) -> NoReturn:
     raise FormError(f"expected {expected}, found {show(value)}", at)
 
 
-def _nearest(word: Any, known: list[Any]) -> str:
-    words = [word for word in known if isinstance(word, str)]
-    close = get_close_matches(word[:80], words, 1, 0.6) if isinstance(word, str) else []
-    if close:
-        return f"did you mean `{close[0]}`?"
-    return f"one of {', '.join(f'`{name}`' for name in words)}" if words and len(words) <= 24 else ""
+def _nearest(word: Any, known: Iterable[Any]) -> str:
+    return did_you_mean(word, (each for each in known if isinstance(each, str))) if isinstance(word, str) else ""
 
 
 def show(value: Any) -> str:

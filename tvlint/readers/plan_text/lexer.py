@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import NoReturn
 
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Value
 from tvlint.ir.reductions import reduction_named
+from tvlint.near_names import did_you_mean
 from tvlint.readers.document import ReadError
 
 _WORD = r"[^\W\d][\w.]*(?:-[^\W\d][\w.]*)*"
@@ -233,12 +233,4 @@ class Line:
 
     def fail_unknown(self, what: str, word: str, known: list[str], index: int | None = None) -> NoReturn:
         """Say that `word` is no known `what`, with the nearest one that is."""
-        self.fail(f"`{word}` is not {what}", nearest(word, known), index)
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """`did you mean ...`, or all that would be right when they are few."""
-    close = get_close_matches(word[:80], known[:2000], 1, 0.6)
-    if close:
-        return f"did you mean `{close[0]}`?"
-    return f"one of {', '.join(f'`{name}`' for name in known)}" if 0 < len(known) <= 12 else ""
+        self.fail(f"`{word}` is not {what}", did_you_mean(word, known), index)

@@ -13,8 +13,8 @@ from tvlint.analyses.inference.segments import signature
 from tvlint.analyses.inference.shapes_and_gradients import derive_tensors, for_every_operand, link_gradients
 from tvlint.ir.operators import Backward, Communicate, Compute, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Phase, Plan, Program, Role, Segment, Step, Tensor
+from tvlint.near_names import did_you_mean
 from tvlint.readers.plan_text.builder import Draft, Section, is_bare
-from tvlint.readers.plan_text.lexer import nearest
 from tvlint.readers.plan_text.operators import PendingBackward
 from tvlint.readers.plan_text.sections import Run
 from tvlint.readers.plan_text.steps import Steps
@@ -151,7 +151,7 @@ def _backward(item: PendingBackward, near: list[Section], everywhere: dict[str, 
         if not candidates:
             item.line.fail(
                 f"no computation produces `{item.of}`",
-                nearest(item.of, list(everywhere)) or "`backward` is of a computation; that of a collective is a collective",
+                did_you_mean(item.of, everywhere) or "`backward` is of a computation; that of a collective is a collective",
                 item.index,
             )  # fmt: skip
         if any(candidate != candidates[0] for candidate in candidates[1:]):

@@ -9,9 +9,9 @@ from itertools import chain, islice
 
 from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.patterns import Pattern
+from tvlint.near_names import are_swapped, by_slips, is_a_letter_off, is_a_word_misspelled, near
 from tvlint.readers.shell.command_tree import CommandTree
 from tvlint.readers.shell.evaluate import Evaluation
-from tvlint.readers.shell.near_names import are_swapped, by_slips, is_a_letter_off, is_a_word_misspelled, near
 from tvlint.readers.shell.values import Array, Fork, Item, Source, Value, Word, leading_text, location_of, span_of_bytes
 from tvlint.readers.shell.words import split_value
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 
 from tvlint.frameworks.megatron import option_of
 from tvlint.ir.configuration import Change, Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.ir.values import replace
+from tvlint.near_names import nearest
 from tvlint.rule import Rule
 from tvlint.rulebook.judge import judge
 from tvlint.rulebook.language.derived import DERIVED
@@ -171,8 +171,8 @@ def _member(expression: Expression, items: list[Expression], values: Values) -> 
     now = values.value(name) if name else Unknown("no setting")
     if not name or isinstance(now, tuple):
         return
-    near = get_close_matches(str(now), [str(item) for item in texts], 1)
-    ordered = sorted(texts, key=lambda item: str(item) not in near)
+    near = nearest(str(now), [str(item) for item in texts])
+    ordered = sorted(texts, key=lambda item: str(item) != near)
     for item in ordered[:_MOST_ITEMS]:
         yield (Change(name, item),)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from tvlint.checkout.following import why_not_written
 from tvlint.checkout.opening import forget
 from tvlint.ir.values import dataclass
+from tvlint.near_names import did_you_mean
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import terminal
-from tvlint.run.output.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvlint.ir.location import Location
+from tvlint.near_names import did_you_mean
 from tvlint.ops.annotations.declared import AnnotationError, Declared, parse
-from tvlint.run.output.suggest import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 

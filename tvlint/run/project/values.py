@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tvlint.findings import Problem, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.values import dataclass
-from tvlint.run.output.suggest import did_you_mean
+from tvlint.near_names import did_you_mean
 from tvlint.run.process.budget import MOST, NAMES
 from tvlint.run.project.toml_places import KeyPath, Places
 

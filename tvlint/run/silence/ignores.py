@@ -13,7 +13,7 @@ from tvlint.findings import Edit, Finding, Fix, Severity
 from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
-from tvlint.run.output.suggest import did_you_mean
+from tvlint.near_names import did_you_mean
 from tvlint.run.silence.intervals import Intervals, Lines
 
 MAXIMAL_SIZE = 4 << 20

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from tvlint.findings import Edit, Finding, Fix, Related, Severity
 from tvlint.frameworks.nnscaler import COMPUTE, EARLY_COMPUTE, FURTHER_POLICY, POLICY, SHIPPED, TRAINER_FIELDS
 from tvlint.ir.location import Location
+from tvlint.near_names import nearest
 from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, YamlSequence, merged
 
 LONGEST = 80
@@ -33,7 +34,7 @@ def surplus_settings(compute: Entries, policy: str, visits: Visits) -> Iterator[
         for inner, _ in merged(value, visits):
             if not inner.text.startswith("_") and inner.text not in POLICY and inner.text not in FURTHER_POLICY:
                 message = f"the policy {policy} does not read `pas_config.{inner.text[:LONGEST]}`"
-                near = _nearest(inner.text, (*POLICY, *FURTHER_POLICY))
+                near = nearest(inner.text, (*POLICY, *FURTHER_POLICY))
                 help = f"did you mean `{near}`?" if near else "remove it"
                 yield Finding(
                     "unread-policy-setting", Severity.WARNING, message, inner.location, help, fixes=_respelled(inner, near)
@@ -44,7 +45,7 @@ def misspelled_arguments(entries: Entries) -> Iterator[Finding]:
     """Yield findings about arguments of the trainer that are misspelt; a project may have more of its own."""
     free = TRAINER_FIELDS - {key.text for key, _ in entries}
     for key, _ in entries:
-        near = _nearest(key.text, free, MISSPELT) if key.text not in TRAINER_FIELDS else ""
+        near = nearest(key.text, free, MISSPELT) if key.text not in TRAINER_FIELDS else ""
         if near:
             message = f"the trainer has no argument `{key.text[:LONGEST]}`"
             help = f"did you mean `{near}`?"
@@ -92,16 +93,10 @@ def _unknown(compute: Entries, known: Collection[str], otherwise: str) -> Iterat
     for key, _ in compute:
         if key.text not in known and not key.text.startswith("_"):
             message = f"`compute_config` has no setting `{key.text[:LONGEST]}`"
-            near = _nearest(key.text, known)
+            near = nearest(key.text, known)
             help = f"did you mean `{near}`?" if near else otherwise
             fixes = _respelled(key, near)
             yield Finding("unknown-compute-setting", Severity.WARNING, message, key.location, help, fixes=fixes)
-
-
-def _nearest(text: str, known: Collection[str], alike: float = 0.6) -> str:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(text[:LONGEST], sorted(known), 1, alike)), "")
 
 
 def _respelled(key: YamlScalar, near: str) -> tuple[Fix, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import pairwise, product
 
 from tvlint.findings import Finding, Related
+from tvlint.near_names import nearest
 from tvlint.readers.document import ReadError
 from tvlint.readers.nnscaler.gencode.lint.reductions import error
 from tvlint.readers.nnscaler.gencode.lower.replica import Built
@@ -104,8 +104,8 @@ def of_the_graph(files: Iterable[RankFile], traced: Mapping[str, tuple[int, ...]
             place = parameter.map_source or parameter.source
             name, whole = parameter.full_name, traced.get(parameter.full_name)
             if whole is None:
-                near = get_close_matches(name, traced, 1)
-                help = f"did you mean `{near[0]}`" if near else "generate the code again: it is not that of this graph"
+                near = nearest(name, traced)
+                help = f"did you mean `{near}`" if near else "generate the code again: it is not that of this graph"
                 said = f"`{name}` on rank {file.rank} is no parameter of the traced graph"
                 yield error("parameter-slices-mismatch", said, place, help, ranks=(file.rank,))
             elif whole != parameter.whole and {whole, parameter.whole} != {(), (1,)}:

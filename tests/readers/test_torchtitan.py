@@ -35,6 +35,18 @@ def test_the_settings_are_found_at_their_places(text: str, place: tuple[int, int
     assert (at.line, at.column, at.end_column) == place
 
 
+def test_degrees_are_found_where_they_stood_before_they_had_a_table() -> None:
+    document = read(
+        "job.toml", b"[training]\nbatch_size = 8\ntensor_parallel_degree = 0\n[experimental]\npipeline_parallel_degree = 2\n"
+    )
+    assert document is not None
+    (found,) = document.configurations
+    assert {name: setting.written for name, setting in found.settings.items()} == {
+        "tensor_parallel_degree": "training.tensor_parallel_degree",
+        "pipeline_parallel_degree": "experimental.pipeline_parallel_degree",
+    }
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from tvlint.findings import Edit, Finding, Fix, Severity
-from tvlint.frameworks.torchtitan import SECTIONS
+from tvlint.frameworks.torchtitan import DEGREES, SECTIONS
 from tvlint.ir.configuration import Configuration, Setting, SettingValue, Unknown
 from tvlint.ir.location import Location
 from tvlint.near_names import nearest
@@ -32,14 +32,14 @@ ALIKE = 0.9
 MOST_ENTRIES = 1000
 LARGEST = 1 << 20
 NAMES = re.compile(rb"\b(?:data_parallel_(?:shard|replicate)|tensor_parallel|pipeline_parallel|context_parallel)_degree\b")
-TABLE = re.compile(rb"^[ \t]*\[[ \t]*parallelism[ \t]*\]", re.MULTILINE)
+TABLE = re.compile(rb"^[ \t]*\[[ \t]*(?:parallelism|training|experimental)[ \t]*\]", re.MULTILINE)
 OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
 HEADER = re.compile(r"[ \t]*\[[ \t]*([A-Za-z0-9_.-]+)[ \t]*\][ \t]*(?:#.*)?")
 ENTRY = re.compile(r"[ \t]*([A-Za-z0-9_-]+)[ \t]*=[ \t]*([^\s#]*)")
 
 
 def recognise(path: str, data: bytes) -> bool:
-    """Return whether `data` has the table `[parallelism]`, or is a JSON object, and names one of its degrees."""
+    """Return whether `data` has a table that degrees may stand in, or is a JSON object, and names one of them."""
     return NAMES.search(data) is not None and (TABLE.search(data) is not None or OBJECT.match(data) is not None)
 
 
@@ -53,7 +53,7 @@ def read(path: str, data: bytes) -> Document | None:
     tables = None if OBJECT.match(data) else _tables(path, text)
     places = _places(path, text) if tables else {}
     settings = _json(path, text) if tables is None else _toml(tables, places)
-    if not any(name in SECTIONS["parallelism"] for name in settings):
+    if DEGREES.isdisjoint(settings):
         return None
     first = min(settings.values(), key=lambda each: (each.name_location.line or 0, each.name_location.column or 0))
     configuration = Configuration(path, FORMAT, "torchtitan", settings, {}, "", False, first.name_location)

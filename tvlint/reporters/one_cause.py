@@ -1,23 +1,49 @@
-"""Findings at one place that one change repairs: reports for people show the place and the change once."""
+"""Findings that one change repairs: reports for people show its place and the change once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tvlint.findings import Comparison, Finding
-from tvlint.ir.values import replace
+from tvlint.ir.location import Location
+from tvlint.ir.values import dataclass, replace
 
 
-def of_one_cause(findings: Iterable[Finding]) -> Iterator[list[Finding]]:
-    """Yield the findings in their order, those together that stand at one place and have help in common."""
-    group: list[Finding] = []
+@dataclass(frozen=True, slots=True)
+class OneCause:
+    """Findings that one change repairs, and where: at the place of the finding, where it is one."""
+
+    location: Location
+    findings: tuple[Finding, ...]
+
+    def apart(self, finding: Finding) -> Location | None:
+        """Return where a finding stands; None where that is the place of all."""
+        return None if finding.location == self.location else finding.location
+
+
+def of_one_cause(findings: Iterable[Finding]) -> Iterator[OneCause]:
+    """Yield the findings in their order, those together that name one place and have help in common."""
+    groups: list[tuple[dict[Location, str], list[Finding]]] = []
+    last: dict[object, tuple[dict[Location, str], list[Finding]]] = {}
     for finding in findings:
-        if group and not (_place_of(finding) == _place_of(group[0]) and common_help([*group, finding])):
-            yield group
-            group = []
-        group.append(finding)
-    if group:
-        yield group
+        key = (finding.severity, finding.ranks, finding.found_in or finding.location.path, finding.help.rpartition("; ")[2])
+        named = {finding.location: finding.message} | {each.location: each.message for each in finding.related}
+        places, group = last.get(key, ({}, []))
+        common = {place: said for place, said in places.items() if place in named}
+        if finding.help and common:
+            group.append(finding)
+            places.clear()
+            places.update(common)
+        else:
+            last[key] = (named, [finding])
+            groups.append(last[key])
+    for places, group in groups:
+        yield OneCause(group[0].location if len(group) == 1 else _cause(places, common_help(group)), tuple(group))
+
+
+def _cause(places: Mapping[Location, str], help: str) -> Location:
+    """Return the place, of those that all findings name, of the setting that the help changes; the first else."""
+    return next((place for place, said in places.items() if said.split(" is ")[0].strip("`") in help), next(iter(places)))
 
 
 def of_equal_edits(findings: Iterable[Finding], comparisons: Iterable[Comparison]) -> list[Finding]:
@@ -50,7 +76,3 @@ def common_help(findings: Sequence[Finding]) -> str:
     """Return what the help of every finding says, among other things."""
     said = [finding.help.split("; ") for finding in findings]
     return "; ".join(part for part in said[0] if part and all(part in other for other in said[1:]))
-
-
-def _place_of(finding: Finding) -> tuple[object, ...]:
-    return finding.severity, finding.location, finding.ranks, finding.found_in

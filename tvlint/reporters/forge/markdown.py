@@ -22,7 +22,7 @@ from tvlint.reporters.escape.markdown import (
     Table,
     markdown,
 )
-from tvlint.reporters.one_cause import common_help, of_equal_edits, of_one_cause
+from tvlint.reporters.one_cause import OneCause, common_help, of_equal_edits, of_one_cause
 from tvlint.reporters.text.comparisons import grouped, markdown_of
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
@@ -79,8 +79,9 @@ def _remarks(report: Report, context: Context) -> Iterator[Iterator[Block] | tup
                 yield _verdict(verdict, context, show, mesh)
     for comparison, others in grouped(report.comparisons):
         yield markdown_of(comparison, others, context)
-    for group in of_one_cause(of_equal_edits(by_severity(report.findings), report.comparisons)):
-        yield _finding(group[0], context, show, mesh) if len(group) == 1 else _group(group, context, show, mesh)
+    for cause in of_one_cause(of_equal_edits(by_severity(report.findings), report.comparisons)):
+        is_one = len(cause.findings) == 1
+        yield _finding(cause.findings[0], context, show, mesh) if is_one else _group(cause, context, show, mesh)
     for verdict in report.verdicts:
         if verdict.outcome is Outcome.PROVED:
             yield _verdict(verdict, context, show, mesh)
@@ -108,20 +109,19 @@ def _finding(finding: Finding, context: Context, show: Excerpts, mesh: Callable[
     yield from _line("help", finding.help)
 
 
-def _group(
-    findings: Sequence[Finding], context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]
-) -> Iterator[Block]:
-    """Yield findings at one place: the place and what repairs all of them once, and what is wrong one by one."""
-    first = findings[0]
-    head = f" {len(findings)} mistakes of one cause"
-    yield Paragraph((f"{_SEVERITY[first.severity]} ", Bold(_at(first.location, context)), head))
-    yield from _source(first.location, show)
-    where = (first.location.pointer, describe(first.ranks, mesh(first.location.path)))
-    yield from _line("at", ", ".join(part for part in where if part))
-    for finding in findings:
-        places = tuple(part for each in finding.related[:1] for part in (", ", _at(each.location, context), f" {each.message}"))
+def _group(cause: OneCause, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> Iterator[Block]:
+    """Yield findings of one cause: its place and what repairs all of them once, and what is wrong one by one."""
+    first, at = cause.findings[0], cause.location
+    head = f" {len(cause.findings)} mistakes of one cause"
+    yield Paragraph((f"{_SEVERITY[first.severity]} ", Bold(_at(at, context)), head))
+    yield from _source(at, show)
+    yield from _line("at", ", ".join(part for part in (at.pointer, describe(first.ranks, mesh(at.path))) if part))
+    for finding in cause.findings:
+        apart = cause.apart(finding)
+        others = [(apart, "")] if apart is not None else [(each.location, f" {each.message}") for each in finding.related[:1]]
+        places = tuple(part for place, said in others for part in (", ", _at(place, context), said))
         yield Paragraph((f"{finding.message} [", Code(finding.rule), "]", *places))
-    yield from _line("help", common_help(findings))
+    yield from _line("help", common_help(cause.findings))
 
 
 def _verdict(verdict: Verdict, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> Iterator[Block]:

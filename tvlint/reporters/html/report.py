@@ -15,6 +15,7 @@ from tvlint.reporters.escape.visible import display_width
 from tvlint.reporters.html.defect_svg import scene_drawing
 from tvlint.reporters.html.page import code, page, rows, sentence
 from tvlint.reporters.html.plan_svg import mesh_drawing, schedule_drawing
+from tvlint.reporters.one_cause import OneCause, common_help, of_one_cause
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
@@ -33,7 +34,7 @@ def write(report: Report, context: Context) -> Escaped:
         ("Not readable", [_problem(problem, context, show) for problem in report.problems]),
         ("Proofs", [_verdict(verdict, context, show, mesh(verdict.parallel)) for verdict in verdicts]),
         ("Changes", [_comparison(comparison, context) for comparison in report.comparisons]),
-        ("Findings", [_finding(finding, context, show, mesh) for finding in by_severity(report.findings)]),
+        ("Findings", [_group(cause, context, show, mesh) for cause in of_one_cause(by_severity(report.findings))]),
         ("Not evaluated", _not_evaluated(report, context)),
         ("Plans", [_plan(outline, report, context) for outline in report.outlines]),
     )
@@ -46,21 +47,33 @@ def _problem(problem: Problem, context: Context, show: Excerpts) -> Element:
     return tag("article", tag("h3", sentence(problem.message)), at, _source(problem.location, show), help, kind="bad")
 
 
-def _finding(finding: Finding, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> Element:
+def _group(cause: OneCause, context: Context, show: Excerpts, mesh: Callable[[str], Mesh | None]) -> Element:
+    """Return findings of one cause: its place and what repairs all of them once, and what is wrong one by one."""
+    first, at = cause.findings[0], cause.location
     facts = (
-        ("in the plan", finding.location.pointer),
-        ("on", describe(finding.ranks, mesh(finding.location.path))),
-        ("help", sentence(finding.help)),
+        ("in the plan", at.pointer),
+        ("on", describe(first.ranks, mesh(at.path))),
+        ("help", sentence(common_help(cause.findings))),
     )
+    said = [(sentence(finding.message), " ", _rule(finding.rule)) for finding in cause.findings]
+    each = zip(said, cause.findings, strict=True)
+    body = tag("ul", [tag("li", what, _apart(cause, finding, context, show)) for what, finding in each])
+    is_one = len(said) == 1
     return tag(
         "article",
-        tag("h3", _badge(finding.severity.value), sentence(finding.message), " ", _rule(finding.rule)),
-        _at(finding.location, context),
-        _source(finding.location, show),
-        _related(finding.related, context, show),
+        tag("h3", _badge(first.severity.value), said[0] if is_one else f"{len(said)} mistakes of one cause"),
+        _at(at, context),
+        _source(at, show),
+        _related(first.related, context, show) if is_one else body,
         rows(facts),
-        kind=_SEVERITY[finding.severity],
+        kind=_SEVERITY[first.severity],
     )
+
+
+def _apart(cause: OneCause, finding: Finding, context: Context, show: Excerpts) -> Content:
+    """Return where a finding stands that is not at the place of its cause, or else the first place that it names."""
+    apart = cause.apart(finding)
+    return _related(finding.related[:1], context, show) if apart is None else (_at(apart, context), _source(apart, show))
 
 
 def _badge(text: str) -> Element:
@@ -140,7 +153,10 @@ def _trail(reason: Reason, context: Context, show: Excerpts) -> Content:
 
 
 def _related(related: Sequence[Related], context: Context, show: Excerpts) -> Content:
-    return [(tag("p", sentence(o.message)), _at(o.location, context), _source(o.location, show)) for o in related]
+    return [
+        (tag("p", code(place(o.location, context.root)), " ", sentence(o.message), kind="soft"), _source(o.location, show))
+        for o in related
+    ]
 
 
 def _at(location: Location, context: Context) -> Element:

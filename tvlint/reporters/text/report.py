@@ -14,7 +14,7 @@ from tvlint.reporters.context import Context
 from tvlint.reporters.escape.escaped import Escaped
 from tvlint.reporters.escape.terminal import Line, Span, Style, line, terminal
 from tvlint.reporters.escape.visible import display_width, visible
-from tvlint.reporters.one_cause import common_help, of_equal_edits, of_one_cause
+from tvlint.reporters.one_cause import OneCause, common_help, of_equal_edits, of_one_cause
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
@@ -130,21 +130,22 @@ def _finding(finding: Finding, screen: _Screen) -> list[Line]:
     ]
 
 
-def _group(findings: Sequence[Finding], screen: _Screen) -> list[Line]:
-    """Return the lines of findings at one place: the place and what mends all of them once, and what is wrong one by one."""
-    first = findings[0]
-    if len(findings) == 1:
+def _group(cause: OneCause, screen: _Screen) -> list[Line]:
+    """Return the lines of findings of one cause: its place and what mends all of them once, and what is wrong one by one."""
+    first, at = cause.findings[0], cause.location
+    if len(cause.findings) == 1:
         return _finding(first, screen)
     style = _SEVERITY[first.severity]
-    head = Span(f"{len(findings)} mistakes of one cause", Style.BOLD)
-    lines = [line(_place(first.location, screen), " ", Span(f"{first.severity.value}:", style), " ", head)]
-    lines += [*_source(first.location, screen, style), *_where(first.location, first.ranks, screen.mesh(first.location.path))]
-    lines += _shown_by(first, screen)
-    for finding in findings:
+    head = Span(f"{len(cause.findings)} mistakes of one cause", Style.BOLD)
+    lines = [line(_place(at, screen), " ", Span(f"{first.severity.value}:", style), " ", head)]
+    lines += [*_source(at, screen, style), *_where(at, first.ranks, screen.mesh(at.path)), *_shown_by(first, screen)]
+    for finding in cause.findings:
         lines.append(line("  - ", Span(finding.message, Style.BOLD), " ", _name(finding.rule, screen)))
-        for other in finding.related[:1]:
+        if (apart := cause.apart(finding)) is not None:
+            lines.append(line("    ", Span("at:", Style.DIM), f" {place(apart, screen.context.root)}"))
+        for other in finding.related[:1] if apart is None else ():
             lines.append(line(f"    {place(other.location, screen.context.root)}: ", _NOTE, f" {other.message}"))
-    return lines + _help(common_help(findings), screen)
+    return lines + _help(common_help(cause.findings), screen)
 
 
 def _name(rule: str, screen: _Screen) -> Span:

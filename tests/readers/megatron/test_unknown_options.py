@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.fork_options import options_in
 from tvlint.frameworks import megatron
+from tvlint.ir.configuration import Unknown
 from tvlint.readers.megatron.unknown_options import nearest
 from tvlint.readers.read import read
 from tvlint.rulebook.pages import load_rules
@@ -593,6 +594,18 @@ def test_the_source_of_the_program_decides_which_short_options_there_are(more: s
     ]
 
 
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_the_beginning_of_a_name_is_no_option_of_a_parser_that_takes_whole_names(tmp_path: Path, is_exact: bool) -> None:
+    parser = PARSER if is_exact else PARSER.replace("allow_abbrev=False", "")
+    script = checkout(tmp_path, parser, f"from megatron.arguments import parse\n{LOOKS_AHEAD}")
+    script.write_text(
+        f"torchrun pretrain_gpt.py {SIZES.replace('--num-layers', '--num-layer')} --tensor-model-parallel-size 2\n"
+    )
+    script.with_name("train.sh").write_text(script.read_text().replace("pretrain_gpt.py", "train.py"))
+    (tmp_path / "pretrain_gpt.py").rename(tmp_path / "train.py")
+    assert ("did you mean `--num-layers`?" in {help for _, _, help in findings(script)}) == is_exact
+
+
 @pytest.mark.parametrize(("program", "found"), [("pretrain_gpt.py", ["--num-layer"]), ("train.py", [])])
 def test_the_beginning_of_a_name_is_no_option_of_megatron(program: str, found: list[str], tmp_path: Path) -> None:
     """Megatron's own programs take no abbreviations; a program with its options may."""
@@ -696,6 +709,23 @@ def test_options_of_a_fork_are_left_alone_beside_others_of_their_word(tmp_path: 
     (tmp_path / "other.sh").write_text(f"{launch} --wandb_gadget")
     found = [read(str(tmp_path / name)) for name in ("one.sh", "other.sh")]
     assert [bool(document and document.findings) for document in found] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "count"),
+    [("", True, 0), ("yes", True, 0), ("False", False, 0), ("0", False, 0), ("tre", "tre", 1), ("$X", None, 0)],
+)
+def test_a_word_after_a_switch_of_ms_swift_says_whether_it_is_on(
+    tmp_path: Path, word: str, value: bool | str | None, count: int
+) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"NPROC_PER_NODE=8 megatron sft --model x --sequence_parallel {word} --micro_batch_size 1 --bf16 true\n")
+    document = read(str(script))
+    assert document is not None
+    (configuration,) = document.configurations
+    found = configuration.settings["sequence_parallel"].value
+    assert (None if isinstance(found, Unknown) else found) == value
+    assert [each.rule for each in document.findings] == ["option-value-not-a-choice"] * count
 
 
 @pytest.mark.parametrize(("words", "count"), [("--micro_batch_size x16", 1), ("--micro_batch_size 16 --loss_scale hermes", 0)])

@@ -42,6 +42,8 @@ VALUELESS = Unknown("no value stands after it")
 """The value of an option that needs one and has another option, or the end of the list, where it should stand."""
 BARE = Pattern(r"[\"']?(?:[\s\\]+[\"']?--[A-Za-z]|[\s\\]*(?:\)|\Z))")
 """What follows the name of such an option in the text: nothing there could have been a value."""
+TRUTH = {**dict.fromkeys(("yes", "true", "t", "y", "1"), True), **dict.fromkeys(("no", "false", "f", "n", "0"), False)}
+"""What Hugging Face's parser takes for whether a switch is on (transformers/hf_argparser.py: string_to_bool)."""
 
 
 @dataclass(slots=True)
@@ -71,8 +73,11 @@ def _is_short(item: Item) -> bool:
     return isinstance(item, Word) and SHORT.fullmatch(known_text(item.pieces) or "") is not None
 
 
-def read_arguments(items: Sequence[Item]) -> Arguments:
-    """Return the settings of a command line, `items` being the words after the program."""
+def read_arguments(items: Sequence[Item], *, with_truth: bool = False) -> Arguments:
+    """Return the settings of a command line, `items` being the words after the program.
+
+    `with_truth`, a switch may be followed by whether it is on, as Hugging Face's parser takes it.
+    """
     found = Arguments()
     place = after_option = 0
     while place < len(items):
@@ -81,9 +86,9 @@ def read_arguments(items: Sequence[Item]) -> Arguments:
         if isinstance(item, Gap):
             found.gaps.append(_shown(item.span))
         elif isinstance(item, Fork):
-            _undecided(found, item)
+            _undecided(found, item, with_truth)
         elif flag := flag_of(item):
-            place = after_option = _flag(found, items, item, flag, place)
+            place = after_option = _flag(found, items, item, flag, place, with_truth)
         elif _is_short(item):
             here = location_of(span_of(item.pieces))
             found.short.append(Setting("", None, known_text(item.pieces) or "", here, here))
@@ -94,7 +99,7 @@ def read_arguments(items: Sequence[Item]) -> Arguments:
     return found
 
 
-def _flag(found: Arguments, items: Sequence[Item], item: Word, flag: str, place: int) -> int:
+def _flag(found: Arguments, items: Sequence[Item], item: Word, flag: str, place: int, with_truth: bool) -> int:
     known = option(flag)
     rest = after(item.pieces, len(flag))
     name_span = span_of(before(item.pieces, len(flag)))
@@ -108,7 +113,7 @@ def _flag(found: Arguments, items: Sequence[Item], item: Word, flag: str, place:
         here = location_of(name_span)
         found.surplus.append((Setting("", None, flag, here, here), item))
         return place
-    if known is not None and known.kind != "store":
+    if known is not None and known.kind != "store" and not with_truth:
         _store(found, known, flag, name_span, [])
         return place
     values, place = _values(items, place, known)
@@ -145,6 +150,11 @@ def _store(found: Arguments, known: Option | None, flag: str, name_span: Span, v
     value: SettingValue | Unknown
     if known is not None and known.kind != "store":
         value = known.kind == "true" or (known.kind == "boolean" and not flag.startswith("--no-"))
+        if values:
+            span = _span(values)
+            said = _value(None, values)
+            is_on = TRUTH.get(str(said).lower(), said)
+            value = (value if is_on else not value) if isinstance(is_on, bool) else is_on
     elif not values and known is not None and known.arity != "*":
         value = VALUELESS if BARE.match(name_span.source.text, name_span.end) else Unknown("its value is empty")
     elif not values:
@@ -189,9 +199,9 @@ def _value(known: Option | None, values: list[Item]) -> SettingValue | Unknown:
     return tuple(typed(known, text) for text in texts)
 
 
-def _undecided(found: Arguments, fork: Fork) -> None:
+def _undecided(found: Arguments, fork: Fork, with_truth: bool) -> None:
     """Settings of words that stand there only on some paths: known where all paths agree, else unknown."""
-    branches = [read_arguments(words) for words in fork.alternatives]
+    branches = [read_arguments(words, with_truth=with_truth) for words in fork.alternatives]
     found.gaps += dict.fromkeys(gap for branch in branches for gap in branch.gaps)
     last = [{setting.name: setting for setting in branch.settings} for branch in branches]
     names = dict.fromkeys(name for settings in last for name in settings)

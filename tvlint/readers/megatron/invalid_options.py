@@ -82,7 +82,7 @@ def option_mistakes(
         else:
             yield misplaced
     if not parses_like_megatron(configuration.framework):
-        yield from _no_integers(written) if program in SWIFT else ()
+        yield from _of_other_kinds(written) if program in SWIFT else ()
         return
     is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
     version = configuration.version
@@ -132,8 +132,9 @@ def with_meant(configuration: Configuration, mistakes: Iterable[Finding]) -> Con
     return replace(configuration, settings={**configuration.settings, **meant}) if meant else configuration
 
 
-def _no_integers(written: Iterable[Setting]) -> Iterator[Finding]:
-    """Yield a finding for each word where Megatron core takes an integer: what hands its settings on takes one too.
+def _of_other_kinds(written: Iterable[Setting]) -> Iterator[Finding]:
+    """Yield a finding for each word where Megatron core takes an integer, or a switch: what hands its settings on takes an
+    integer, or whether it is on, too.
 
     A number may be another thing there, as ms-swift's `--loss_scale` is.
     """
@@ -141,6 +142,11 @@ def _no_integers(written: Iterable[Setting]) -> Iterator[Finding]:
         known = option(setting.written)
         if known is not None and known.kind == "store" and known.type == "int":
             yield from (each for each in _refused(setting, known) if each.rule == "option-value-not-a-number")
+        elif known is not None and known.kind != "store" and not isinstance(setting.value, bool | Unknown | None):
+            message = f"`{setting.written}` does not take `{str(setting.value)[:LONGEST]}`"
+            near = nearest(str(setting.value), ("true", "false"))
+            fixes = (Fix(f"write `{near}`", (Edit(setting.location, near),)),) if near else ()
+            yield Finding(CHOICE, Severity.ERROR, message, setting.location, "one of `true`, `false`", fixes=fixes)
 
 
 def _declared(parser: ParserSource, flag: str) -> Option | None:

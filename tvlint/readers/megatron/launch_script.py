@@ -137,7 +137,7 @@ def launched(evaluation: Evaluation, version: str) -> Iterable[tuple[Configurati
     """Yield the configuration of each command that passes Megatron options, and what it was read from."""
     for command, words in _launches(evaluation, evaluation.commands):
         launch = split_launch(words)
-        arguments = read_arguments(launch.arguments)
+        arguments = read_arguments(launch.arguments, with_truth=launch.program in SWIFT)
         yield _configuration(evaluation, command, launch, arguments, version), command, launch, arguments
 
 

@@ -197,6 +197,7 @@ def unknown_options(
     known = known_of(configuration, given, program, parser)
     name = os.path.basename(program)
     families = _families_of_fork(given)
+    is_exact = OF_MEGATRON.fullmatch(name) or (parser is not None and parser.is_own and not parser.abbreviates)
     is_around = known == "source" and FEWEST * len(given - taken) <= len(given)
     for setting in written:
         flag = setting.written
@@ -220,7 +221,7 @@ def unknown_options(
             continue
         near = near or ("" if is_option(flag) else _spelled_like(flag, _option_near(hyphens(flag), known)))
         near = near or _spelled_like(flag, _slip_of_any(hyphens(flag), taken))
-        if near.startswith(flag) and not OF_MEGATRON.fullmatch(name):
+        if near.startswith(flag) and not is_exact:
             continue
         if near:
             message = f"{'ms-swift' if program in SWIFT else 'Megatron'} has no option `{flag[:LONGEST]}`"

@@ -287,6 +287,9 @@ def test_gradients_that_are_unscaled_by_another_factor_are_refuted(tmp_path: Pat
 def test_a_mean_over_the_samples_of_each_rank_is_refuted_where_they_are_given_unequal_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    said = [own.message for own in proof(path_of("uneven_batches_own"), "uneven_batches_reference").reasons]
+    assert any("the program computed is not the reference's: off by" in text for text in said)
+    assert not any("everywhere" in text for text in said)
     prover_alone(monkeypatch)
     verdict = proof(path_of("uneven_batches_own"), "uneven_batches_reference")
     assert verdict.outcome is Outcome.REFUTED
@@ -338,6 +341,7 @@ def test_programs_that_cannot_be_replayed_are_refuted_where_their_gradients_diff
         found[name] = verdict.outcome, [own.name for own in verdict.reasons if own.name.startswith(("replay", "other-rec"))]
     assert found["data_parallel"] == (Outcome.UNKNOWN, [])
     assert found["undivided_loss"] == (Outcome.REFUTED, ["other-recorded-gradient", "replay-differs"])
+    assert any("2 times the reference's everywhere" in own.message for own in verdict.reasons)
 
 
 def test_gradients_of_a_second_optimizer_that_are_not_reduced_are_refuted() -> None:

@@ -35,6 +35,9 @@ _NEAR = 0.2
 """Gradients that differ by more are not shown to be the same either."""
 
 
+_SAME = 1e-3
+"""Multiples of gradients that differ by less are one."""
+
 _ROUNDED = 1e-3
 """A gradient that is smaller than such a part of the largest is compared as if it were as large, that is, to the rounding."""
 
@@ -305,7 +308,7 @@ def judged_without_plan(parallel: Recorded, reference: Recorded, problem: Proble
         return _refuted_by_tapes(verdict, defect)
     found = {} if _agree_where_one_clips(parallel, reference) else different_gradients(parallel, reference) or {}
     different = {weight: (far, ranks) for weight, (far, ranks) in found.items() if far > _MOST_ROUNDED}
-    return _refuted(verdict, different, parallel.plan) if different else problem
+    return _refuted(verdict, different, parallel.plan, _times(parallel, reference, different)) if different else problem
 
 
 def _refuted_by_tapes(verdict: Verdict, defect: TapeDefect) -> Verdict:
@@ -341,7 +344,9 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
             different = {} if _agree_where_one_clips(parallel, reference) else different
             if not different and not this_replayed.run and _is_reported(verdict, this_replayed.location):
                 return replace(unknown, reasons=_open(verdict))
-            return _refuted(unknown, different, parallel.plan) if different else unknown
+            if not different:
+                return unknown
+            return _refuted(unknown, different, parallel.plan, _times(parallel, reference, different))
         facts.append(
             (
                 f"replay of the {name}",
@@ -369,13 +374,13 @@ def judged(verdict: Verdict, parallel: Recorded, reference: Recorded) -> Verdict
         outcome = Outcome.UNKNOWN if _is_of_values(verdict) else verdict.outcome
         reasons = _open(verdict) if outcome is not verdict.outcome else verdict.reasons
         return _not_compared(replace(verdict, outcome=outcome, reasons=reasons, facts=(*facts, said)), left, parallel.plan)
-    return _refuted(replace(verdict, facts=tuple(facts)), different, parallel.plan)
+    return _refuted(replace(verdict, facts=tuple(facts)), different, parallel.plan, _times(parallel, reference, different))
 
 
-def _refuted(verdict: Verdict, different: Mapping[str, tuple[float, list[int]]], plan: Plan) -> Verdict:
+def _refuted(verdict: Verdict, different: Mapping[str, tuple[float, list[int]]], plan: Plan, times: str) -> Verdict:
     """Return the verdict on programs whose recorded gradients differ: refuted, or unknown where the plans are proved."""
     refutes = verdict.outcome is not Outcome.PROVED
-    reason = _difference(different, refutes, plan, verdict)
+    reason = _difference(different, refutes, plan, verdict, times)
     outcome = Outcome.REFUTED if refutes else Outcome.UNKNOWN
     explained = verdict.outcome is Outcome.REFUTED and not _by_numbers_alone(verdict)
     reasons = (*verdict.reasons, reason) if explained else (reason, *verdict.reasons)
@@ -426,10 +431,34 @@ def _is_of_values(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.REFUTED and all(REFUTING.get(name) is Ground.DIFFERS or name in others for name in names)
 
 
-def _difference(different: Mapping[str, tuple[float, list[int]]], refutes: bool, plan: Plan, verdict: Verdict) -> Reason:
+def _times(parallel: Recorded, reference: Recorded, different: Mapping[str, tuple[float, list[int]]]) -> str:
+    """Return that all gradients that differ are one multiple of the reference's; nothing where they are not."""
+    import numpy as np
+
+    factors: list[float] = []
+    for weight, (_, ranks) in different.items():
+        whole = reference.gradients.get((0, weight))
+        for rank in ranks:
+            numbers, place = parallel.gradients.get((rank, weight)), parallel.pieces.get((rank, weight))
+            if numbers is None or whole is None or place is None:
+                return ""
+            held = ~np.ma.getmaskarray(numbers)
+            here, there = np.asarray(numbers, dtype=float)[held], np.asarray(whole[place], dtype=float)[held]
+            factor = float(here @ there) / max(float(there @ there), 1e-30)
+            if np.abs(here - factor * there).max(initial=0) > _SAME * np.abs(here).max(initial=0):
+                return ""
+            factors += [factor] if held.any() else []
+    alike = bool(factors) and max(factors) - min(factors) <= _SAME * abs(factors[0])
+    return f", {factors[0]:.4g} times the reference's everywhere" if alike else ""
+
+
+def _difference(
+    different: Mapping[str, tuple[float, list[int]]], refutes: bool, plan: Plan, verdict: Verdict, times: str
+) -> Reason:
     weight, (far, ranks) = max(different.items(), key=lambda item: item[1][0])
     more = _and_more(different, "of ")
     text = f"the gradient of `{weight}`{more} that the program computed is not the reference's: off by {far:.2g} of its largest"
+    text += times
     open_ones = [reason for reason in verdict.reasons if not reason.refutes] if _by_numbers_alone(verdict) else []
     is_replayed = all(reason.name != "replay-differs" for reason in verdict.reasons)
     first = next((reason.location for reason in (*open_ones, *verdict.reasons)), None) if is_replayed else None

@@ -76,6 +76,20 @@ def test_the_log_of_a_run_is_no_launch(before: str) -> None:
     assert configurations("run.txt", b"RUN=a\npython pretrain_gpt.py --tensor-model-parallel-size 2 --lr 1\n") != ()
 
 
+@pytest.mark.parametrize(
+    ("text", "is_run"),
+    [
+        ("mkdir -p a\npython pretrain_gpt.py\n  --tensor-model-parallel-size 2\n  --lr 1\n", False),
+        ("mkdir -p a\npython pretrain_gpt.py \\\n  --tensor-model-parallel-size 2 \\\n  --lr 1\n", True),
+        ("A=(\n  --tensor-model-parallel-size 2\n  --lr 1\n)\npython pretrain_gpt.py ${A[@]}\n", True),
+        ('A="\n  --tensor-model-parallel-size 2\n  --lr 1\n"\npython pretrain_gpt.py $A\n', True),
+    ],
+)
+def test_text_that_shows_a_command_over_several_lines_is_no_script(text: str, is_run: bool) -> None:
+    assert (read("shown.txt", text.encode()) is not None) == is_run
+    assert read("run.sh", text.encode()) is not None
+
+
 @pytest.mark.parametrize("newline", ["\r", "\r\n", "\x85", "\u2028"])
 @pytest.mark.parametrize(
     "module", ["megatron.model_args_yaml", "megatron.neox", "nnscaler.trainer.reader", "nnscaler.trainer.constraints"]

@@ -28,6 +28,8 @@ NO_COMMAND = Pattern(
 )
 """A line that no shell runs: Python, markup, a literal, a key or an item of YAML, a time or a level in brackets."""
 OTHER_THAN_SHELL = Pattern(rb"^(?:```|from [\w.]+ import |import [\w.]+$|class \w+|def \w+\(|<\w+|(?<!\)\n)\{$)", re.MULTILINE)
+SHOWN_COMMAND = Pattern(rb"^[ \t]*[^\s#-][^\n]*[^\s\\(\"'][ \t]*\n[ \t]*--[A-Za-z]", re.MULTILINE)
+"""A command whose options stand on further lines, without what a shell needs between them: as text shows what was run."""
 OPENERS = Pattern(
     rb"(?:[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=|(?:export|declare|local|readonly|set|unset|source|\.|if|for|while|case|function|cd|"
     rb"mkdir|echo|torchrun|python3?|srun|sbatch|deepspeed|mpirun|bash|sh|exec|eval|module|conda|pip3?|ulimit|trap|nohup|env|sudo|"
@@ -119,7 +121,7 @@ def is_shell(path: str, data: bytes, named_at: int) -> bool:
     commands = [line for line in lines if line and not line.startswith(b"#")]
     if commands and NO_COMMAND.match(commands[0]):
         return False
-    if is_prose(path) and commands and NO_COMMAND.match(commands[-1]):
+    if is_prose(path) and ((commands and NO_COMMAND.match(commands[-1])) or SHOWN_COMMAND.search(data)):
         return False
     if path.lower().endswith(SHELL_NAMES):
         return True

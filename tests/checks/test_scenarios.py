@@ -98,3 +98,12 @@ def test_plan_json_is_judged_like_plan_text(scenario: Scenario) -> None:
 def test_one_mistake_is_of_one_rule(name: str, rules: set[str]) -> None:
     text = next(each.text for each in SCENARIOS if each.name == name)
     assert {finding.rule for finding in findings_of_text(text) if finding.severity is Severity.ERROR} == rules
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [("gathered weight of another layer", [12]), ("gradient of one weight stored as that of another", [12, 13])],
+)
+def test_a_gradient_of_another_weight_is_blamed_where_it_becomes_one(name: str, lines: list[int]) -> None:
+    text = next(each.text for each in SCENARIOS if each.name == name)
+    assert [finding.location.line for finding in findings_of_text(text)] == lines

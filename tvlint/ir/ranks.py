@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from tvlint.ir.mesh import Mesh
 
 
+_MOST_RUNS = 16
+"""So many runs of ranks are listed in a phrase."""
+
+
 def runs_of(ranks: Iterable[int]) -> list[tuple[int, int]]:
     """Return the first and the last of each run of ranks that follow each other, in the order given."""
     runs: list[tuple[int, int]] = []
@@ -37,12 +41,14 @@ def describe(ranks: Iterable[int], mesh: Mesh | None = None) -> str:
         return "no rank"
     if len(chosen) == 1:
         return f"rank {chosen[0]}"
-    runs = compact(chosen)
+    several = runs_of(chosen)
+    listed = [rank for low, high in several[:_MOST_RUNS] for rank in range(low, high + 1)]
+    runs = in_runs(listed) + (f" and {len(chosen) - len(listed)} more" if len(several) > _MOST_RUNS else "")
     if mesh is None or chosen[-1] >= mesh.size or chosen[0] < 0:
         return f"ranks {runs}"
     if len(chosen) == mesh.size:
         return "every rank"
-    if runs.count(",") < 2:
+    if len(several) <= 2:
         return f"ranks {runs}"
     for axis in mesh.axes:
         places = {mesh.coordinates(rank)[axis.name] for rank in chosen}

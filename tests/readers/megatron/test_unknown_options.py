@@ -660,6 +660,16 @@ def test_a_value_is_not_held_to_a_parser_that_the_program_may_not_have(tmp_path:
     assert [rule for rule, _, _ in findings(script)] == ["option-value-not-a-choice"] * is_refused
 
 
+def test_a_value_is_not_held_to_the_parser_of_this_tree_where_the_program_is_of_another(tmp_path: Path) -> None:
+    script = checkout(
+        tmp_path, PARSER.replace("    return", "    group.add_argument('--optimizer', choices=['adam'])\n    return", 1)
+    )
+    script.write_text(
+        "torchrun /work/Megatron-LM/pretrain_gpt.py --micro-batch-size 1 --train_iters 5 --alpha-of-cows 8 --optimizer ademamix\n"
+    )
+    assert findings(script) == []
+
+
 @pytest.mark.parametrize(("program", "is_refused"), [("pretrain_gpt.py", True), ("inference.py", False)])
 def test_a_value_is_held_to_the_parser_of_the_program_in_a_tree_of_a_version(
     program: str, is_refused: bool, tmp_path: Path

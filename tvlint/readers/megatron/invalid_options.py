@@ -17,7 +17,7 @@ from tvlint.readers.megatron.arguments import VALUELESS
 from tvlint.readers.megatron.detect_framework import SWIFT
 from tvlint.readers.megatron.misplaced_words import misplaced_word
 from tvlint.readers.megatron.parser_source import ParserSource, may_take, parser_of, programs_of
-from tvlint.readers.megatron.unknown_options import OF_MEGATRON, known_of, unknown_options, unknown_short_options
+from tvlint.readers.megatron.unknown_options import OF_MEGATRON, is_listed_for, unknown_options, unknown_short_options
 from tvlint.readers.shell.values import Source, Span, Word, known_text, location_of, span_of
 from tvlint.readers.sources.scalar_values import typed
 
@@ -87,7 +87,7 @@ def option_mistakes(
     is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
     version = configuration.version
     by_source = parser if parser is not None and parser.declares else None
-    if parser is not None and known_of(configuration, frozenset(each.written for each in written), program, parser) == "source":
+    if parser is not None and is_listed_for(parser, frozenset(each.written for each in written), program):
         parser = replace(parser, is_own=True)
     for setting in written:
         known = option(setting.written)

@@ -194,11 +194,11 @@ def unknown_options(
         return
     given = frozenset(setting.written for setting in written)
     taken = parser.flags if parser is not None else frozenset()
-    known = known_of(configuration, given, program, parser)
+    known = _known_of(configuration, given, program, parser)
     name = os.path.basename(program)
     families = _families_of_fork(given)
     is_exact = OF_MEGATRON.fullmatch(name) or (parser is not None and parser.is_own and not parser.abbreviates)
-    is_around = known == "source" and FEWEST * len(given - taken) <= len(given)
+    is_around = is_listed_for(parser, given, program)
     for setting in written:
         flag = setting.written
         if flag in taken:
@@ -241,7 +241,7 @@ def unknown_short_options(
     has Megatron's parser.
     """
     given = frozenset(setting.written for setting in configuration.settings.values())
-    known = known_of(configuration, given, program, parser)
+    known = _known_of(configuration, given, program, parser)
     is_sure = known == "source" or (known == "megatron" and OF_MEGATRON.fullmatch(os.path.basename(program)) is not None)
     for setting in short:
         flag = setting.written
@@ -285,7 +285,12 @@ def misspelled_names(names: Sequence[tuple[str, Location]]) -> Iterator[Finding]
             yield Finding("misspelled-option", Severity.WARNING, message, place, help, fixes=(fix,))
 
 
-def known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:
+def is_listed_for(parser: ParserSource | None, given: frozenset[str], program: str) -> bool:
+    """Return whether options that no program of the script takes are surely for the parser around it: it has almost all."""
+    return parser is not None and not program and FEWEST * len(given - parser.flags) <= len(given)
+
+
+def _known_of(configuration: Configuration, given: frozenset[str], program: str, parser: ParserSource | None) -> str:
     """Return how much is known of the parser, in the words of `LONGER`."""
     name = os.path.basename(program)
     if program in SWIFT:

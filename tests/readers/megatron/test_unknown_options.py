@@ -665,7 +665,7 @@ def test_a_value_is_not_held_to_the_parser_of_this_tree_where_the_program_is_of_
         tmp_path, PARSER.replace("    return", "    group.add_argument('--optimizer', choices=['adam'])\n    return", 1)
     )
     script.write_text(
-        "torchrun /work/Megatron-LM/pretrain_gpt.py --micro-batch-size 1 --train_iters 5 --alpha-of-cows 8 --optimizer ademamix\n"
+        "torchrun /work/Megatron-LM/pretrain_gpt.py --micro-batch-size 1 --train_iters 5 --cows 8 --optimizer ademamix\n"
     )
     assert findings(script) == []
 

@@ -727,3 +727,45 @@ def test_gradients_that_deepspeed_clips_are_compared_before_and_after_it(
     launch = ["torchrun", "--nproc-per-node", "2", "program.py"]
     done = tvlint("prove", "--captured", "--reference", reference, "--", *launch, cwd=tmp_path)
     assert done.returncode == code, done.stdout + done.stderr
+
+
+HOOKED = """import os
+import torch
+import torch.distributed as dist
+
+torch.manual_seed(0)
+rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+model, x = torch.nn.Linear(4, 2), torch.randn(4, 4)
+
+
+def hook(state, bucket):
+    work = dist.all_reduce(bucket.buffer().div_(world), async_op=True)
+    RETURNED
+
+
+if world > 1:
+    dist.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+    model.register_comm_hook(None, hook)
+step = torch.optim.SGD(model.parameters(), lr=0.1)
+model(x.chunk(world)[rank]).pow(2).mean().backward()
+step.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "code", "said"),
+    [
+        ("return work.get_future().then(lambda future: future.value()[0])", 0, "proved: "),
+        ("done = torch.futures.Future()\n    done.set_result(bucket.buffer())\n    return done", 1, "[missing-wait]"),
+    ],
+    ids=["of the reduction", "of nothing"],
+)
+def test_torch_waits_for_the_future_that_a_hook_of_its_reducer_returns(
+    returned: str, code: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(HOOKED.replace("RETURNED", returned))
+    launch = ("torchrun", "--nproc-per-node", "2", "program.py")
+    done = tvlint("prove", "--captured", "--reference", "python program.py", "--", *launch, cwd=tmp_path)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stdout

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch
 from torch._C._distributed_c10d import FakeWork, Work
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from tvlint.capture.communication import communication, run
@@ -429,7 +431,28 @@ def _issued_in_python() -> bool:
 
 
 def watch_waits(recorder: Recorder) -> None:
-    """Let `recorder` see the waits of all works."""
+    """Let `recorder` see the waits of all works, and those of torch for what a hook of its reducer returns the future of."""
+    replicas: Any = DistributedDataParallel
+    promised: list[Any] = []
+    get_future, register = Work.get_future, replicas.register_comm_hook
+
+    def promise(self: Any) -> Any:
+        promised.append(self)
+        return get_future(self)
+
+    def register_hook(self: Any, state: object, hook: Any) -> None:
+        @wraps(hook)
+        def hooked(*given: Any) -> Any:
+            promised.clear()
+            found = hook(*given)
+            for work in promised:
+                recorder.waited(work)
+            return found
+
+        register(self, state, hooked)
+
+    kind_of_work: Any = Work
+    kind_of_work.get_future, replicas.register_comm_hook = promise, register_hook
     for kind in (Work, FakeWork):
         original = kind.__dict__.get("wait")
         if original is not None:

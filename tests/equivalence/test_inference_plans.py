@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.numbers import on_numbers_of
+from tests.equivalence.test_attention import plans
 from tests.equivalence.test_text_plans import verdict_on
+from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
 from tvlint.findings import Outcome
 
 REFERENCE = """buffer w f32[8,16]
@@ -87,3 +90,40 @@ def test_a_wrong_one_with_frozen_weights_is_not_proved(old: str, new: str) -> No
     assert old in plan
     trained = "" if "frozen" not in old else "  _, grad(v) = backward p (grad(y))\n  update v\n"
     assert verdict_on(plan.replace(old, new) + trained, _frozen(REFERENCE)).outcome is not Outcome.PROVED
+
+
+SOFTMAX = "input x f32[4,6]\ninput v f32[6,3]\noutput y\nprogram\n  p = softmax(x, dim=-1)\n  y = matmul(p, v)\n"
+BY_ROWS = """mesh cp=2
+input x f32[4,6] cp:S(0)
+input v f32[6,3]
+output y f32[4,3] cp:S(0)
+program
+  m = amax(x, dim=0, keepdim=True)
+  d = sub(x, m)
+  e = exp(d)
+  f = exp(m)
+  w = mul(e, f)
+  s = sum(w, dim=-1, keepdim=True)
+  p = div(w, s)
+  y = matmul(p, v)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "outcome"),
+    [
+        ("", "", Agreement),
+        ("f = exp(m)", "f = sigmoid(m)", Difference),
+        ("p = div(w, s)", "p = div(w, 2)", Difference),
+        ("output y f32[4,3] cp:S(0)", "output y", NotRun),
+    ],
+)
+def test_slices_that_are_returned_are_compared_on_numbers(old: str, new: str, outcome: type) -> None:
+    parallel, reference = plans(BY_ROWS.replace(old, new), SOFTMAX)
+    assert isinstance(on_numbers_of(parallel, reference), outcome)
+
+
+def test_another_returned_value_refutes_plans_that_train_nothing() -> None:
+    wrong = verdict_on(BY_ROWS.replace("f = exp(m)", "f = sigmoid(m)"), SOFTMAX)
+    assert (wrong.outcome, wrong.reasons[0].name) == (Outcome.REFUTED, "other-numbers")
+    assert "`y`, returned on every rank, is another one" in wrong.reasons[0].message

@@ -12,7 +12,7 @@ from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.numbers.closeness import is_close
 from tvlint.equivalence.verdict.numbers.origin import is_generated
 from tvlint.equivalence.verdict.numbers.outcome import RETURNED, Agreement, Difference, NotRun
-from tvlint.equivalence.verdict.numbers.returned import is_same_returned
+from tvlint.equivalence.verdict.numbers.returned import is_same_returned, other_returned
 from tvlint.equivalence.verdict.numbers.run import Run, held_places, run_parallel, run_reference
 from tvlint.equivalence.verdict.numbers.whole_values import Whole
 from tvlint.equivalence.verdict.pairing import Case
@@ -59,7 +59,10 @@ def compare_runs(
         return replace(different, invented=invented)
     if is_same_returned(case, alone.found, many.found):
         return Agreement()
-    return NotRun(RETURNED)
+    returned = other_returned(case, alone.found, many.found)
+    if returned is None:
+        return NotRun(RETURNED)
+    return replace(_with_first(returned, parallel, alone, many), invented=invented)
 
 
 def full_name(plan: Plan, name: str) -> str:

@@ -30,7 +30,7 @@ class Agreement:
 @dataclass(frozen=True, slots=True)
 class Difference:
     """The gradient of `weight` was another one than the reference's on `ranks`, in each of `SEEDS` runs; or what is left in it,
-    a weight or a state, where both plans write out its update.
+    a weight or a state, where both plans write out its update; or what is returned under that name, where nothing is trained.
 
     `error` is the greatest error of the last run, where the greatest element of the reference's is `scale`. `first` is the
     first result in the order of the program that is not the reference's value of that name, and the operator that gives it.
@@ -49,6 +49,8 @@ class Difference:
     """The narrower type whose casts alone make the difference; empty where others do."""
     of_update: bool = False
     """Whether it is what is left, and no gradient."""
+    of_output: bool = False
+    """Whether it is what is returned, of plans that train nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import prod
 
+from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.numbers.closeness import is_close
+from tvlint.equivalence.verdict.numbers.outcome import Difference
+from tvlint.equivalence.verdict.numbers.run import held_places
 from tvlint.equivalence.verdict.pairing import Case, first_rank
-from tvlint.ir.placement import Partial
-from tvlint.ir.plan import Plan, Tensor
+from tvlint.ir.placement import Partial, Shard
+from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.ops.field import Array
 from tvlint.replay.run import Result
 
+_CERTAIN = 1e-6
+"""What is returned is off by more than this part of the greatest element where it is another value, whatever rounding does."""
+
 
 def is_same_returned(case: Case, alone: Result, many: Result) -> bool:
-    """Return whether all ranks return what the reference does: the value, or their micro-batches' and replicas' parts of it.
+    """Return whether all ranks return what the reference does: the value or the slice that the plan declares, or their
+    micro-batches' and replicas' parts of it.
 
     A plan that says of nothing that it returns it has nothing to compare.
     """
@@ -30,16 +38,66 @@ def is_same_returned(case: Case, alone: Result, many: Result) -> bool:
         found = _totals(parallel, many, rank)
         if len(found) != len(right):
             return False
-        for array, value in zip(found, right, strict=True):
-            if array is None or value is None or array.shape != value.shape:
+        for (name, array), (_, value) in zip(found, right, strict=True):
+            piece = None if value is None else _piece(parallel, name, rank, value)
+            if array is None or value is None or piece is None or array.shape != piece.shape:
                 return False
-            if not any(is_close(array / float(share), value, float(abs(value).max(initial=0))) for share in shares):
+            if not any(is_close(array / float(share), piece, float(abs(value).max(initial=0))) for share in shares):
                 return False
     return bool(ranks)
 
 
-def _totals(plan: Plan, many: Result, rank: int) -> list[Array | None]:
-    """Return what a rank returns, in order, over all micro-batches, each of which may have a name of its own for it."""
+def other_returned(case: Case, alone: Result, many: Result) -> Difference | None:
+    """Return where ranks return another value than the reference, of plans that train nothing and return all that they return
+    as they declare it, in one run; None where they do not, or nothing says what they return.
+    """
+    parallel, reference, ranks = case.parallel, case.reference, range(case.parallel.mesh.size)
+    trained = any(tensor.role is Role.WEIGHT for plan in (parallel, reference) for tensor in plan.tensors.values())
+    runs = case.micro_batches * parallel.replication.count * case.reference_micro_batches
+    tensors = [parallel.tensors.get(name) for name in parallel.outputs]
+    declared = parallel.mesh.size == 1 or all(tensor is not None and tensor.placements is not None for tensor in tensors)
+    right = _totals(reference, alone, first_rank(reference))
+    if trained or runs != 1 or not declared or any(len(_totals(parallel, many, rank)) != len(right) for rank in ranks):
+        return None
+    errors: dict[str, dict[int, float]] = {}
+    scales: dict[str, float] = {}
+    for rank in ranks:
+        for (name, array), (_, value) in zip(_totals(parallel, many, rank), right, strict=True):
+            piece = None if value is None else _piece(parallel, name, rank, value)
+            if array is None or value is None or piece is None or array.shape != piece.shape:
+                return None
+            scales[name] = float(abs(value).max(initial=0))
+            if not is_close(array, piece, scales[name]):
+                errors.setdefault(name, {})[rank] = float(abs(array - piece).max())
+    if not errors:
+        return None
+    name = max(errors, key=lambda of: max(errors[of].values()) / max(scales[of], _CERTAIN))
+    error = max(errors[name].values())
+    if not error > _CERTAIN * max(scales[name], _CERTAIN):
+        return None
+    return Difference(name, tuple(sorted(errors[name])), error, scales[name], None, of_output=True)
+
+
+def _piece(plan: Plan, name: str, rank: int, value: Array) -> Array | None:
+    """Return what a rank holds of a returned value, as the plan declares it; None where that is no piece of it."""
+    tensor = plan.tensors.get(name)
+    placements = (tensor.placements if tensor is not None else None) or {}
+    shards = {axis: placement for axis, placement in placements.items() if isinstance(placement, Shard)}
+    if tensor is None or not shards:
+        return value
+    first = rank % plan.replication.stride if plan.replication.count > 1 else rank
+    try:
+        found: Array = value[held_places(plan, replace(tensor, placements=shards), first)]
+    except (Mismatch, IndexError):
+        return None
+    return found
+
+
+def _totals(plan: Plan, many: Result, rank: int) -> list[tuple[str, Array | None]]:
+    """Return what a rank returns, in order, over all micro-batches, each of which may have a name of its own for it.
+
+    The name is that of the first micro-batch.
+    """
     names: dict[int, list[str]] = {}
     for name in plan.outputs:
         for returned, micro_batch, other in many.returned:
@@ -47,7 +105,8 @@ def _totals(plan: Plan, many: Result, rank: int) -> list[Array | None]:
                 names.setdefault(micro_batch, []).append(name)
     if len({len(returned) for returned in names.values()}) != 1:
         return []
-    return [_total(plan, many, rank, dict(zip(names, column, strict=True))) for column in zip(*names.values(), strict=True)]
+    columns = zip(*names.values(), strict=True)
+    return [(column[0], _total(plan, many, rank, dict(zip(names, column, strict=True)))) for column in columns]
 
 
 def _total(plan: Plan, many: Result, rank: int, names: Mapping[int, str]) -> Array | None:

@@ -28,8 +28,9 @@ def as_defects(plan: Plan, found: Difference, refutes: bool, taken: tuple[str, C
     Where all results are the reference's it is at the weight whose gradient differs.
     """
     what = f"what is left in `{found.weight}`" if found.of_update else f"the gradient of `{found.weight}`"
+    where = f"`{found.weight}`, returned on {{ranks}}," if found.of_output else f"{what} on {{ranks}}"
     text = (
-        f"{what} on {{ranks}} is another one in {describe_runs(found.sizes)}: "
+        f"{where} is another one in {describe_runs(found.sizes)}: "
         f"off by {found.error:.3g}, where the greatest element is {found.scale:.3g}"
     )
     if found.rounds_to:

@@ -237,7 +237,7 @@ def test_a_mistake_that_the_change_brings_is_a_finding_and_one_that_was_there_is
     (here / "b.sh").write_text(SCRIPT.format(tp=3) + SCRIPT.format(tp=3))
     code, out, _ = tvlint(capsys, "a.sh", "b.sh")
     assert code == 1
-    assert [line for line, _ in re.findall(r"^b.sh:(\d+):\d+: error: (8 attention heads)", out, re.MULTILINE)] == ["3"]
+    assert re.findall(r"^  - 8 attention heads .*\n    at: b.sh:(\d+):", out, re.MULTILINE) == ["3"]
 
 
 def test_a_mistake_that_the_change_mends_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from capture.test_capture_proofs import Line, count_unproved, lines_of, proof, p
 
 from tests.sampling import sampled, sampled_tuples
 from tvlint.equivalence.verdict.prove import is_proved
-from tvlint.findings import Outcome, Problem
+from tvlint.findings import Outcome, Problem, Verdict
 from tvlint.run.proof.captures import read_captures
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
@@ -47,10 +48,16 @@ def path_of(name: str) -> str:
     return str(Path(__file__).parents[2] / "fixtures" / "capture" / "recorded" / f"{name}.capture.jsonl.gz")
 
 
+@cache
+def proof_of(name: str, reference: str) -> Verdict:
+    """Return the verdict on a capture as it is, which several tests read."""
+    return proof(path_of(name), reference)
+
+
 @pytest.mark.parametrize("name", sampled(PROGRAMS, 3))
 def test_a_step_of_megatron_is_proved(name: str) -> None:
     reference, mesh, gradients = PROGRAMS[name]
-    verdict = proof(path_of(name), reference)
+    verdict = proof_of(name, reference)
     assert verdict.outcome is Outcome.PROVED, verdict.reasons
     facts = dict(verdict.facts)
     assert (facts["mesh"], facts["gradients"]) == (mesh, gradients)
@@ -87,7 +94,7 @@ def test_another_norm_where_a_module_is_computed_again_is_not_proved(
 
 
 def test_what_a_launch_replaces_and_reduces_stands_in_the_verdict() -> None:
-    verdict = proof(path_of("pretrain_gpt_llama_tp2_dp2"), "pretrain_gpt_llama_reference")
+    verdict = proof_of("pretrain_gpt_llama_tp2_dp2", "pretrain_gpt_llama_reference")
     said = {assumed.removeprefix("captured with the ") for assumed in verdict.assumptions}
     assert {"`bf16` switched off", "`--hidden-dropout 0.1` replaced by `0.0`"} <= said
     assert {"`--num-layers` 32 reduced to 1", "`--hidden-size` 4096 reduced to 16", "`--seq-length` 8192 reduced to 8"} <= said
@@ -95,7 +102,7 @@ def test_what_a_launch_replaces_and_reduces_stands_in_the_verdict() -> None:
 
 def test_layers_of_a_stage_that_each_keep_a_table_read_one_and_another_table_is_not_taken_for_it(tmp_path: Path) -> None:
     """The second layer has the table of the first, under no name: the stage that holds it alone finds it by its numbers."""
-    verdict = proof(path_of("megatron_gpt_latent_pp2"), "megatron_gpt_latent_reference")
+    verdict = proof_of("megatron_gpt_latent_pp2", "megatron_gpt_latent_reference")
     assert [text for text in verdict.assumptions if text.startswith("the constants with the numbers of")]
     lines = lines_of("megatron_gpt_latent_pp2")
     rank = lines.index({"rank": 1})
@@ -404,7 +411,7 @@ def test_a_mask_that_is_read_is_assumed_to_be_what_was_recorded(tmp_path: Path) 
     lines = lines_of("megatron_gpt_tp2_sp")
     one = base64.b64encode(struct.pack("<f", 1.0)).decode()
     assert any(line.get("values") == one for line in lines)
-    verdict = proof(path_of("megatron_gpt_tp2_sp"), "megatron_gpt_reference")
+    verdict = proof_of("megatron_gpt_tp2_sp", "megatron_gpt_reference")
     said = [text for text in verdict.assumptions if text.endswith(" throughout, as recorded")]
     assert [text.rsplit(" is ", 1)[1] for text in said if not text.startswith("of the reference: ")] == [
         "0 throughout, as recorded",

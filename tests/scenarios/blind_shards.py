@@ -286,4 +286,24 @@ program
   copy_(w!, n)
 """,
     ),
+    *pair(
+        "rows of the first shard added to each shard of the sequence",
+        "mismatched-shards",
+        """
+mesh tp=2
+weight w1 f32[16,8] tp:S(0)
+weight w2 f32[8,16] tp:S(1)
+input x f32[8,2,8] tp:S(0)
+output y f32[8,2,8] tp:S(0)
+program
+  f = all-gather(x, dim=0) over tp
+  h = linear(f, w1)
+  p = linear(h, w2)
+- r = all-reduce(p) over tp
+- n = narrow(r, 0, 0, 4)
+- y = add(x, n)
++ r = reduce-scatter(p, dim=0) over tp
++ y = add(x, r)
+""",
+    ),
 )

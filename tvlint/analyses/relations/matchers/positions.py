@@ -30,16 +30,17 @@ def misplaced_positions(projection: Projection) -> Iterator[Defect]:
         if not isinstance(operator, Compute) or not has_trait(operator.op, *_ELEMENTWISE):
             continue
         for rank in site.ranks():
-            text = _misplaced(projection, operator, rank)
+            text, is_sure = _misplaced(projection, operator, rank)
             if text:
-                repair, unless = "count from the first index of the shard", "each shard starts anew"
+                repair, unless = "count from the first index of the shard", "" if is_sure else "each shard starts anew"
                 found = Defect("mismatched-shards", True, text, rank, repair=repair, unless=unless)
                 yield at(operator, site.segment.name, found)
 
 
-def _misplaced(projection: Projection, operator: Compute, rank: int) -> str:
+def _misplaced(projection: Projection, operator: Compute, rank: int) -> tuple[str, bool]:
     """Return which indices the operands have on a rank, where they are others of one dimension; empty where they are not.
 
+    It is sure that no shard starts anew where what has other indices is made of the value itself that the rank has a shard of.
     Heads may be packed in the last of several dimensions, and each counts its features from zero.
     """
     held, terms, values = projection.held.get(rank, {}), projection.alone.world.terms, projection.alone.world.values
@@ -55,8 +56,19 @@ def _misplaced(projection: Projection, operator: Compute, rank: int) -> str:
             is_packed = back == 1 < len(shard.box) and of == "positions"
             if taken and not is_packed and pieces != taken:
                 text = f"{name_of(operator)} on {{ranks}} combines indices {_listed(pieces)} of {size} of one operand"
-                return f"{text} with values computed from {of} {_listed(taken)}"
-    return ""
+                text += f" with values computed from {of} {_listed(taken)}"
+                return text, of == "indices" and _is_made_of(terms, other.term, terms.whole(shard.term))
+    return "", False
+
+
+def _is_made_of(terms: Terms, term: int, source: int) -> bool:
+    """Return whether a value is computed of another one."""
+    seen, waiting = {term}, [term]
+    while waiting and source not in seen:
+        below = set(terms.operands[waiting.pop()]) - seen
+        seen |= below
+        waiting.extend(below)
+    return source in seen
 
 
 def _listed(pieces: Pieces) -> str:

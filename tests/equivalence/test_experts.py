@@ -307,3 +307,76 @@ def test_zeros_are_put_into_parts_of_a_sum_and_other_numbers_are_not(number: str
     parallel = "mesh tp=2\n" + text.format(" tp:S(1)", f"{put}t = all-reduce(s) over tp\n") + "l: f32[] = mean(z)\n"
     verdict = verdict_on(with_backward(parallel), with_backward(reference))
     assert (verdict.outcome is Outcome.PROVED) == proved
+
+
+ALL_TOKENS = """mesh ep=2
+weight wg f32[4,4]
+weight w1 f32[4,8,4] ep:S(0)
+weight w2 f32[4,4,8] ep:S(0)
+input x f32[16,4] ep:S(0)
+loss l f32[] ep:P
+"""
+OWN_EXPERTS = """program ep={rank}
+  xg = all-gather(x, dim=0) over ep
+  lg = linear(xg, wg)
+  pr = softmax(lg, dim=-1)
+  am = argmax(pr, dim=-1)
+  oh = one_hot(am, 4)
+  ohf = to(oh, f32)
+  gt = mul(pr, ohf)
+  gl = slice(gt, 1, {start}, {stop})
+  h = einsum("td,efd->etf", xg, w1)
+  a = gelu(h)
+  y = einsum("etf,edf->etd", a, w2)
+  op = einsum("etd,te->td", y, gl)
+  o = reduce-scatter(op, dim=0) over ep
+  oo = mul(o, o)
+  l: f32[] = sum(oo)
+  d_oo = backward l (grad(l))
+  d_o, d_o = backward oo (d_oo)
+  d_op = all-gather(d_o, dim=0) over ep
+  d_y, d_gl = backward op (d_op)
+  d_a, grad(w2) = backward y (d_y)
+  d_h = backward a (d_a)
+  _, grad(w1) = backward h (d_h)
+  d_gt = backward gl (d_gl)
+  d_pr, _ = backward gt (d_gt)
+  d_lg = backward pr (d_pr)
+  _, grad(wg) = backward lg (d_lg)
+  reduce-gradients wg over ep
+"""
+EVERY_EXPERT = """weight wg f32[4,4]
+weight w1 f32[4,8,4]
+weight w2 f32[4,4,8]
+input x f32[16,4]
+loss l f32[]
+program
+  lg = linear(x, wg)
+  pr = softmax(lg, dim=-1)
+  am = argmax(pr, dim=-1)
+  oh = one_hot(am, 4)
+  ohf = to(oh, f32)
+  gt = mul(pr, ohf)
+  h = einsum("td,efd->etf", x, w1)
+  a = gelu(h)
+  y = einsum("etf,edf->etd", a, w2)
+  o = einsum("etd,te->td", y, gt)
+  oo = mul(o, o)
+  l: f32[] = sum(oo)
+  d_oo = backward l (grad(l))
+  d_o, d_o = backward oo (d_oo)
+  d_y, d_gt = backward o (d_o)
+  d_a, grad(w2) = backward y (d_y)
+  d_h = backward a (d_a)
+  _, grad(w1) = backward h (d_h)
+  d_pr, _ = backward gt (d_gt)
+  d_lg = backward pr (d_pr)
+  _, grad(wg) = backward lg (d_lg)
+"""
+
+
+@pytest.mark.parametrize(("stop", "outcome"), [(4, Outcome.PROVED), (3, Outcome.REFUTED)])
+def test_ranks_that_gather_all_tokens_and_compute_their_own_experts_are_proved(stop: int, outcome: Outcome) -> None:
+    """The gate's gradient is what a softmax over all experts makes of sums over some of them."""
+    programs = (OWN_EXPERTS.format(rank=rank, start=start, stop=end) for rank, start, end in ((0, 0, 2), (1, stop - 2, stop)))
+    assert verdict_on(ALL_TOKENS + "".join(programs), EVERY_EXPERT).outcome is outcome

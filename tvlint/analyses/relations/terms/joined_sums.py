@@ -70,7 +70,7 @@ class Algebra(Products):
         with suppress(TooLargeError):
             above = tuple((term, pattern, -power) for term, pattern, power in below)
             apart = [self._multiplied_out(constant, self._powers((*factors, *above))) for constant, factors in made]
-            numerators = self._joined(Products.added(self, *apart))
+            numerators = self._joined(Products.added(self, *apart), cancels=True)
             for factor in below:
                 if self.terms.keys[factor[0]][0] == SUM_OF_PRODUCTS:
                     numerators = self._divided(numerators, factor)
@@ -109,23 +109,25 @@ class Algebra(Products):
             found = tuple(product for addend in each for product in self._times(found, addend))
         return found
 
-    def _joined(self, made: Expression) -> Expression:
-        """Return a sum with one addend for sums over ranges that lie side by side, or of which one is taken from another."""
+    def _joined(self, made: Expression, *, cancels: bool = False) -> Expression:
+        """Return a sum with one addend for sums over ranges that lie side by side; with `cancels`, also of what one leaves."""
         if len(made) < 2:
             return made
         kinds: dict[_Kind, list[_Part]] = {}
         for place, number in self._sums_that_are_alike(made):
             for kind, part in self._kinds(made[place], place, number):
-                kinds.setdefault(kind, []).append(part)
+                if cancels or part.stop - part.start < self.terms.shape[kind.value][-1]:
+                    kinds.setdefault(kind, []).append(part)
         for kind, found in kinds.items():
             runs = _runs(found)
-            cancels = len({part.sign for part in found}) > 1
-            if cancels and may_be_infinite(self.terms, kind.value):
+            takes_away = len({part.sign for part in found}) > 1
+            if takes_away and (not cancels or may_be_infinite(self.terms, kind.value)):
                 continue
             if (len(runs), _length(runs)) < (len(found), _length([(part.start, part.stop, part.sign) for part in found])):
                 gone = {part.place for part in found}
                 rest = tuple(addend for place, addend in enumerate(made) if place not in gone)
-                return self._joined(Products.added(self, rest, *(self._sum_over(kind, *run) for run in runs)))
+                joined = Products.added(self, rest, *(self._sum_over(kind, *run) for run in runs))
+                return self._joined(joined, cancels=cancels)
         return made
 
     def _sums_that_are_alike(self, one: Expression) -> Iterator[tuple[int, int]]:

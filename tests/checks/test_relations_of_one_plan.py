@@ -213,7 +213,7 @@ def test_folded_replicas_hold_slices_of_an_input_that_is_declared_whole() -> Non
     assert not_evaluated(right.replace("tp:S(1)", "")) == not_evaluated(right) == {}
     elsewhere = not_evaluated(right.replace("weight v f32[8,16] tp:S(1)", "weight v f32[8,16] dp:S(0)"))
     assert {*elsewhere.values()} == {
-        "the plan has another placement of `v` in each replica along `dp`; one stands for all: write out all ranks"
+        "`v` has another placement in each replica along `dp`; one stands for all: write out all ranks"
     }
 
 

@@ -24,6 +24,7 @@ from shared import ROOT
 
 from tests.builders.nnscaler_pickles import dumps, small
 from tests.builders.operation_counts import operations
+from tests.builders.residual_layers import residual_layers
 from tvlint.cli import main
 from tvlint.readers.read import read
 from tvlint.readers.sources.decompress import decompress
@@ -418,6 +419,8 @@ COMMANDS: dict[str, Case] = {
     "prove: ranks along dp": Case(PROVE, 16, pair(gathered), 0),
     "prove: ranks along ep": Case(PROVE, 16, pair(exchanged), 0),
     "prove: ranks along pp": Case(PROVE, 32, pair(stages), 0),
+    "prove: layers below a part of a sum": Case(PROVE, 8, pair(lambda n, p: residual_layers(n, p, n - 1)), 1),
+    "layers below a part of a sum": Case((*CONCISE, "a.plan"), 8, only("a.plan", lambda n: residual_layers(n, True, n - 1)), 1),
     "prove: operators in a chain": Case(PROVE, 10, pair(chain), 0),
     "handles open at once": Case((*CHECK, "a.plan"), 40, only("a.plan", lambda n: handles(n, True)), 0),
     "prove: weights updated by operators": Case(PROVE, 40, pair(updated), 0),

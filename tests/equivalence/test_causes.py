@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders.plan_findings import findings_of_text
 from tests.builders.plan_tapes import with_backward
+from tests.builders.residual_layers import residual_layers
 from tests.equivalence.test_text_plans import PARALLEL, verdict_on
 from tests.sampling import sampled
 from tvlint.equivalence.verdict.numbers import run_sizes
+from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
+from tvlint.readers.plan_text.reader import read
 
 UNSUMMED = ("y = all-reduce(p) over tp", "y = identity(p)")
 OTHER = ("a = gelu(h)", "a = relu(h)")
@@ -119,3 +123,18 @@ def test_how_a_plan_runs_is_told_where_a_normal_form_alone_follows_the_reference
     verdict = verdict_on(SQUARED_IN_STAGES.replace(before, after), SQUARED)
     assert verdict.outcome is Outcome.REFUTED
     assert name in [reason.name for reason in verdict.reasons]
+
+
+def test_gradients_that_are_made_of_one_part_of_a_sum_are_one_mistake_where_it_starts() -> None:
+    text = residual_layers(12, True, 9)
+    plans = [read("a.plan", each).plan for each in (text, residual_layers(12, False))]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    (cause,) = prove(plans[0], plans[1]).reasons
+    assert (cause.name, cause.repair) == ("missing-gradient-reduction", "all-reduce `e9` over `tp` after backward of `linear`")
+    assert cause.message.endswith("that nothing completes: it starts in `e9`")
+    lines = text.splitlines()
+    assert lines[(cause.location.line or 0) - 1] == "  e9, grad(a9) = backward h9 (dh9)"
+    (found,) = findings_of_text(text)
+    assert (found.rule, lines[(found.location.line or 0) - 1]) == ("missing-allreduce", "  d9 = add(r9, e9)")
+    assert findings_of_text(residual_layers(12, True)) == []

@@ -90,7 +90,7 @@ def _reduced(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines)
 
 def _reduced_over(name: str, axis: str, line: int, lines: _Lines) -> Iterator[Fix]:
     pattern = Pattern(_NAME.format(re.escape(name)))
-    made = Pattern(rf"[ \t]*({pattern.pattern})(?=[ \t]*(?::[^=]*)?=[^=])")
+    made = Pattern(rf"[ \t]*(?:[\w.\-/()]+,[ \t]*)*({pattern.pattern})(?=[ \t]*(?:[:,][^=]*)?=[^=])")
     number = next((number for number in range(line, 0, -1) if made.match(lines.all[number])), 0)
     partial = f"{name}_partial"
     while partial in lines.text.text:
@@ -109,6 +109,7 @@ def _gradient_reduced(finding: Finding, names: tuple[str, ...], line: int, lines
     statement = f"reduce-gradients {names[0]} over {names[2]}"
     yield Fix(f"insert `{statement}`", (lines.before(line, statement),))
     yield from _inserted(names[1:2], "all-reduce({name}) over " + names[2], "sum", line, lines)
+    yield from _reduced_over(names[1], names[2], line, lines)
 
 
 def _updated_later(finding: Finding, names: tuple[str, ...], line: int, lines: _Lines) -> Iterator[Fix]:

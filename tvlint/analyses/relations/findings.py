@@ -116,7 +116,7 @@ def relations(facts: Facts) -> Alone | None:
 
 
 def not_derived(facts: Facts) -> str:
-    """Return why nothing was derived of the plan, in words that follow "the plan"; empty where something was."""
+    """Return why nothing was derived of the plan, in words; empty where something was."""
     found = _derived(facts)
     return found if isinstance(found, str) else ""
 

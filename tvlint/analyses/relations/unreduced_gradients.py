@@ -6,13 +6,14 @@ while ranks along an axis hold the other parts. A plan that ends before the step
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.final_gradients import final_axes
+from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.gradients.optimizer_updates import updated_weights
 from tvlint.analyses.gradients.unreduced_moments import unshared
 from tvlint.analyses.relations.derivation.localisation.sure import Parts, is_mixed, joined_before
@@ -31,7 +32,8 @@ from tvlint.ir.plan import Plan, Program, Role, Tensor
 class Unreduced:
     """At `operator`, `name`, the gradient of `weight`, is not summed over `axis`.
 
-    `has` is `stepped` for a part with which the weight is stepped, `behind` where each rank steps its own piece and `part`, of
+    `has` is `stepped` for a part with which the weight is stepped, `made` where that is made of `part`, which `operator` makes,
+    `behind` where each rank steps its own piece and `part`, of
     which the gradient is made, is to be summed, `differs` for a value of unknown relation, `left` for a part that stays, and
     `open` where the loop around the plan may add it up.
     """
@@ -70,6 +72,7 @@ def _stepped(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unre
         held.setdefault(step.weight, {})[step.rank] = step.gradient, step.opaque
     parts: dict[str, Parts] = {}
     numbers: dict[str, Numbers] = {}
+    gradients = weight_gradients(alone.plan)
     for weight, of_rank in held.items():
         parts[weight] = Parts(alone.plan, {rank: gradient for rank, (gradient, _) in of_rank.items()}, of_rank)
         numbers[weight] = Numbers(alone.plan, {rank: opaque for rank, (_, opaque) in of_rank.items()})
@@ -82,11 +85,14 @@ def _stepped(alone: Alone, taken: AbstractSet[tuple[int, int]]) -> Iterator[Unre
         for axis, has in dict((*apart, *partial)).items():
             if (step.weight, axis) in reduced[step.rank]:
                 continue
-            part = (
-                _started_as(alone, step.rank, gradient) if has == "stepped" and is_split(alone.plan, step.weight, axis) else ""
-            )
-            has, part = ("behind", part) if part not in ("", step.name) else (has, "")
-            yield Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,), part)
+            found = Unreduced(step.weight, step.name, axis, has, step.operator, (step.rank,))
+            if has == "stepped" and is_split(alone.plan, step.weight, axis):
+                part = _started_as(alone, step.rank, gradient)
+                yield replace(found, has="behind", part=part) if part not in ("", step.name) else found
+            elif has == "stepped" and (start := _start_of(alone, step.rank, gradient, gradients)) is not None:
+                yield replace(found, has="made", part=start[0], operator=start[1])
+            else:
+                yield found
     for step, axis in stepped_with_shares(alone):
         if (step.weight, axis) not in reduced[step.rank]:
             yield Unreduced(step.weight, step.name, axis, "stepped", step.operator, (step.rank,))
@@ -97,6 +103,16 @@ def _started_as(alone: Alone, rank: int, value: Slot) -> str:
     started = {entry.origin for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
     given = alone.derived.environments[rank].items()
     return next((name for name, each in given if each is not None and each.term in started), "")
+
+
+def _start_of(alone: Alone, rank: int, value: Slot, gradients: Container[str]) -> tuple[str, Operator] | None:
+    """Return the first tensor that carried a part of the sum that the value on a rank is made of, and what made it; None where
+    that is a gradient of a weight, which is to be reduced itself.
+    """
+    started = {entry.origin for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
+    carriers = alone.derived.carriers.get(rank, {})
+    found = next((carried for origin, carried in carriers.items() if origin in started), None)
+    return None if found is None or found[0] in gradients else found
 
 
 def _apart_by_indices(alone: Alone, rank: int, value: Slot, parts: Parts) -> Iterator[str]:

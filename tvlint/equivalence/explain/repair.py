@@ -125,12 +125,12 @@ def repair(
 def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:
     """Return the reasons of a verdict with the repair that was found, and with what is wrong besides.
 
-    Where several repairs make the plan prove, each reason that has one is a cause, and what was left open follows from them.
+    What was left open follows from what the repairs mend, and where there are several, each reason that has one is a cause.
     """
     if not found.besides:
         return (
             _at(replace(reasons[0], repair=found.words), found.places),
-            *(replace(reason, repair="") for reason in reasons[1:]),
+            *(replace(reason, repair="") for reason in reasons[1:] if reason.refutes),
         )
     others = [reason for reason in reasons if not any(_same(reason, other) for other in found.besides)]
     repaired = next((reason for reason in others if reason.refutes), others[0] if others else None)

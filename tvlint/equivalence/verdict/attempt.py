@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvlint.analyses.relations.defect import Defect, stops
+from tvlint.analyses.relations.derivation.given.well_formed import first_rank
 from tvlint.analyses.relations.derivation.state import Derived
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import check_order
 from tvlint.equivalence.side_conditions.micro_batch_symmetry import check_micro_batches
@@ -19,7 +20,7 @@ from tvlint.equivalence.verdict.derivation import (
     derive_parallel,
     derive_reference,
 )
-from tvlint.equivalence.verdict.pairing import Case, Progress, first_rank
+from tvlint.equivalence.verdict.pairing import Case, Progress
 from tvlint.equivalence.verdict.replica_folding import returns_declared
 
 

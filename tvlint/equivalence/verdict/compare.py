@@ -37,7 +37,7 @@ def compare(case: Case, reference: Reference, derivation: Derivation) -> Compari
     partly, of_parts = partly_returned(case, world, derived, expected.losses) if case.folded_axis else ((), frozenset[str]())
     found = [
         *derived.reductions,
-        *judge_gradients(world, plan, weights, expected, held_by(derived, weights), written),
+        *judge_gradients(world, plan, weights, expected, held_by(derived, weights), written, derived.carriers),
         *states,
         *returned,
         *partly,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import MappingProxyType
 
 from tvlint.analyses.dataflow.def_use import has, writes
-from tvlint.analyses.relations.defect import Defect
+from tvlint.analyses.gradients.lifecycle import weight_gradients
+from tvlint.analyses.relations.defect import Defect, Sum, at
 from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held, whole_shape
-from tvlint.analyses.relations.derivation.localisation.localise import partial_sum, scope_of
+from tvlint.analyses.relations.derivation.localisation.localise import bare_name, partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
 from tvlint.analyses.relations.terms.loss_identities import multiplies_with_zero
 from tvlint.analyses.relations.terms.ranges import is_equal_by_ranges, some_of
@@ -21,7 +23,7 @@ from tvlint.analyses.relations.transfer.index_maps import Pieces, cells
 from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Update
+from tvlint.ir.operators import Operator, Update
 from tvlint.ir.plan import Box, Plan, Role, Tensor
 
 
@@ -37,6 +39,15 @@ class Expected:
     """What it leaves in the weights and states that it writes anew, by full name."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """The sums of which the gradient of a weight is a part, and what that makes of it, in words."""
+
+    weight: str
+    origins: frozenset[int]
+    text: str
+
+
 def judge_gradients(
     world: World,
     plan: Plan,
@@ -44,20 +55,38 @@ def judge_gradients(
     expected: Expected,
     held: Mapping[tuple[int, str], Slot],
     written: Set[str] = frozenset(),
+    carriers: Mapping[int, Mapping[int, tuple[str, Operator]]] = MappingProxyType({}),
 ) -> Iterator[Defect]:
     """Yield what is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's.
 
     Weights whose update is `written` out are judged by what they become, and not by a gradient.
-    What is wrong with one weight stands where the plan declares a piece of it, else where it declares the first weight.
+    What is wrong with one weight stands where the plan declares a piece of it, else where it declares the first weight. What
+    is a part of a sum that started in no weight's gradient stands where that started, `carriers` by rank and term.
     """
     declared: dict[str, Location] = {}
     for tensor in plan.tensors.values():
         if tensor.role is Role.WEIGHT and tensor.source is not None:
             declared.setdefault(tensor.logical or tensor.name, tensor.source)
-    first = next(iter(declared.values()), None)
+    first, gradients = next(iter(declared.values()), None), weight_gradients(plan)
     for name, defect in _wrong(world, plan, weights, expected, held, written):
+        if isinstance(defect.cause, _Started):
+            defect = _where_it_started(plan, carriers.get(defect.rank, {}), gradients, defect, defect.cause)
         placed = defect.source is None and defect.cause is None
         yield replace(defect, source=declared.get(name, first)) if placed else defect
+
+
+def _where_it_started(
+    plan: Plan, carried: Mapping[int, tuple[str, Operator]], gradients: Container[str], defect: Defect, started: _Started
+) -> Defect:
+    """Return the defect at the first operator that made a part of the sum, one for all gradients that are made of it."""
+    first = next((origin for origin in carried if origin in started.origins), None)
+    carrier, producer = ("", None) if first is None else carried[first]
+    if producer is None or carrier in gradients:
+        return replace(defect, cause=None)
+    segment = next((name for name, each in plan.segments.items() if any(one is producer for one in each.operators)), "")
+    text = f"the gradient of {{subject}} on {{ranks}} {started.text}: it starts in `{carrier}`"
+    found = replace(defect, message=text, subject=started.weight, cause=("starts", first), fix=Sum(carrier, producer))
+    return at(producer, segment, replace(found, operator=bare_name(producer)))
 
 
 def _wrong(
@@ -138,8 +167,11 @@ def _judged(
         yield Defect("missing-gradient-reduction", False, text, rank)
     elif pending:
         partial = partial_sum(plan, rank, pending[0])
-        text = f"{subject} is {partial}, {scope_of(pending[0])}, that nothing completes"
-        yield Defect("missing-gradient-reduction", True, text, rank, expected="a complete sum", actual=scope_of(pending[0]))
+        scope = scope_of(pending[0])
+        text = f"is {partial}, {scope}, that nothing completes"
+        started = _Started(name, frozenset(entry.origin for entry in pending), text)
+        said = f"{subject} {text}"
+        yield Defect("missing-gradient-reduction", True, said, rank, expected="a complete sum", actual=scope, cause=started)
     elif value.leaves:
         text = f"{subject} adds some of its addends more often than others"
         yield Defect("unequal-addends", not multiplies_with_zero(world.terms), text, rank)

@@ -11,6 +11,7 @@ from typing import cast
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.derive import derive
 from tvlint.analyses.relations.derivation.given.trusted_inputs import Batch, Inputs, has_blocks, whole_shape
+from tvlint.analyses.relations.derivation.given.well_formed import first_rank
 from tvlint.analyses.relations.derivation.gradients.over_the_step import held_by, weights_of
 from tvlint.analyses.relations.derivation.nearest_reference_value import Nearest
 from tvlint.analyses.relations.derivation.state import Derived, Slot
@@ -19,7 +20,7 @@ from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Value, Values
 from tvlint.equivalence.verdict.compare_gradients import Expected
 from tvlint.equivalence.verdict.compare_outputs import returned_by_reference
-from tvlint.equivalence.verdict.pairing import Case, first_rank
+from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.identical import Identical
 from tvlint.ir.plan import Plan, Role
 

@@ -11,7 +11,7 @@ from tvlint.analyses.gradients.lifecycle import weight_gradients
 from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.given.equal_replicas import cut_inputs, first_replica
 from tvlint.analyses.relations.derivation.given.trusted_inputs import Batch, Inputs, batch_of, inputs_of
-from tvlint.analyses.relations.derivation.given.well_formed import odd_replicas, underivable
+from tvlint.analyses.relations.derivation.given.well_formed import first_rank, odd_replicas, underivable
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.ir.plan import Plan
@@ -43,11 +43,6 @@ class Case:
     """Whether both programs are known to have given the same numbers."""
 
 
-def first_rank(plan: Plan) -> int:
-    """Return a rank of the plan, for what is wrong with all of it."""
-    return plan.programs[0].ranks[0] if plan.programs and plan.programs[0].ranks else 0
-
-
 def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) -> Case | Defect:
     """Return the pair as a case; or the gap that keeps the plans from being compared.
 
@@ -65,9 +60,9 @@ def pair(parallel: Plan, reference: Plan, assume: frozenset[str] = frozenset()) 
         one = pair(first_replica(parallel, axis, tensors), reference, assume)
         if isinstance(one, Defect) or one.batch.dims == slots:
             return one
-    odd = odd_replicas(parallel)
-    if odd:
-        return Defect("odd-replicas", False, f"`{parallel.path}` {odd}", rank)
+    gap = odd_replicas(parallel)
+    if gap is not None:
+        return gap
     if set(inner.names) & set(outer.names) and set(inner.names) != set(outer.names):
         text = f"the plans share some names of inputs and not others: {', '.join(outer.names)} and {', '.join(inner.names)}"
         return Defect("other-inputs", False, text, rank)
@@ -89,10 +84,9 @@ def _incomparable(parallel: Plan, reference: Plan) -> Defect | None:
     if len(ranks) != 1 or reference.replication.count > 1:
         return Defect("parallel-reference", False, "the reference is not a single-device plan", first_rank(parallel))
     for plan in (parallel, reference):
-        found = underivable(plan)
-        if found is not None:
-            name, text = found
-            return Defect(name, False, f"`{plan.path}` {text}", first_rank(plan))
+        gap = underivable(plan)
+        if gap is not None:
+            return gap
     stated = (plan for plan in (parallel, reference) if plan.losses)
     places = {tuple(place for place, name in enumerate(plan.outputs) if name in plan.losses) for plan in stated}
     if len(places) > 1:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvlint.analyses.relations.defect import Defect, reasons
+from tvlint.analyses.relations.derivation.given.well_formed import first_rank
 from tvlint.analyses.relations.transfer.context import World
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.equivalence.solver.annotation_proofs import prove_annotation, prove_linear
 from tvlint.equivalence.solver.decide import Decision, Proved, Refuted, Unknown
 from tvlint.equivalence.verdict.attempt import Attempt
-from tvlint.equivalence.verdict.pairing import Progress, first_rank
+from tvlint.equivalence.verdict.pairing import Progress
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.operators import Literal
 from tvlint.ops.spec import ONE, Bound, Call, OpSpec, Trait, UnsupportedError

@@ -140,9 +140,7 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, found: 
     found.findings += [_with_origin(finding) for finding in findings_of_plan(facts, load_rules()) if finding.rule in rules]
     alone, why = relations(facts), not_derived(facts)
     if why:
-        found.not_evaluated += [
-            NotEvaluated(name, Location(plan.path), f"the plan {why}") for name in sorted(OF_RELATIONS & {*rules})
-        ]
+        found.not_evaluated += [NotEvaluated(name, Location(plan.path), why) for name in sorted(OF_RELATIONS & {*rules})]
     found.outlines.append(outline(plan, coverage=None if alone is None else coverage_of(alone.plan, alone.derived)))
     schedule = schedule_of(plan)
     if schedule is not None:

@@ -334,8 +334,6 @@ def together(
         _check_root(machine, rank, first, members)
         return None
     given = {member: value for member, (_, value) in table.items() if isinstance(value, Value)}
-    if machine.alone and first.kind in SUMS:
-        note_summed(machine, [*given.values()])
     if machine.alone and first.kind is Collective.BROADCAST and _is_partial(machine, table, given):
         text = "sends the root's part of a sum to all, of which they hold the other parts"
         tell(machine, rank, first, of_one_plan("broadcast-of-partial", text))
@@ -354,6 +352,8 @@ def together(
         totals = {member: scaled(over_replicas(machine.world, value, count), share) for member, value in results.items()}
         if machine.alone:
             note_left(machine, first, given, totals)
+            if first.kind in SUMS:
+                note_summed(machine, [*given.values()], totals.values())
             scaling = note_scaling(machine, first, given, totals)
             if scaling is not None:
                 for member in members.ranks:
@@ -363,6 +363,7 @@ def together(
         return dict(totals)
     except Mismatch as mismatch:
         if machine.alone and first.kind in SUMS:
+            note_summed(machine, [*given.values()], ())
             mismatch = as_sum_of_shards(mismatch, given.values())
         if not machine.alone and machine.world.terms.arithmetic and not spanning:
             found = extreme_of(machine, first, members, [given[member] for member in members.ranks])

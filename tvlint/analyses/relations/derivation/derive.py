@@ -132,6 +132,7 @@ def _run(machine: Machine) -> Derived:
     derived.incomplete = {one_sum for state in machine.ranks.values() for one_sum in state.incomplete}
     derived.opaque = {state.number: state.opaque for state in machine.ranks.values()}
     derived.environments = {state.number: state.environment for state in machine.ranks.values()}
+    derived.carriers = {state.number: state.carriers for state in machine.ranks.values()}
     derived.contradicted.extend(wrong_draws(machine))
     if not machine.alone:
         derived.contradicted.extend(contradicted(machine))

@@ -28,6 +28,11 @@ from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_kind
 
+_MOST_CONTRIBUTIONS = 256
+"""Behind each layer a part of a sum that was taken for complete is a part of more sums, in three times as many ways. A right
+plan has up to six.
+"""
+
 
 def accumulated(machine: Machine, rank: RankState, name: str, value: Slot, before: Slot | str) -> Slot:
     """Return what `name` holds after `value` is produced; gradients add up. `before` is "" where nothing was produced yet."""
@@ -256,6 +261,10 @@ def _has_another_type(machine: Machine, tensor: Tensor, value: Value) -> bool:
 
 
 def assign(machine: Machine, rank: RankState, operator: Operator, name: str, value: Slot, inputs: Sequence[Operand]) -> None:
+    if value is not None and len(value.leaves) > _MOST_CONTRIBUTIONS:
+        text = f"makes `{name}` of {len(value.leaves):,} contributions, of which {_MOST_CONTRIBUTIONS} are followed"
+        tell(machine, rank, operator, Mismatch("ambiguous-sum", text, refutes=False))
+        value = None
     rank.trail.append(value)
     if value is None:
         machine.derived.unknown[id(operator)] = operator

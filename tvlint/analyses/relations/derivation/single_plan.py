@@ -95,10 +95,10 @@ class _Operators:
 
 
 def derive_alone(plan: Plan) -> Alone | str:
-    """Return the relations of a plan to the values that it computes itself; or in words that follow "the plan" why not."""
+    """Return the relations of a plan to the values that it computes itself; or why it has none, in words."""
     gap = underivable(plan)
     if gap is not None:
-        return gap[1]
+        return gap.message
     if plan.replication.count > 1 and plan.count_run() > _MOST_RUNS:
         return _too_large(plan)
     plan = nested_as_gathered(plan)
@@ -108,9 +108,9 @@ def derive_alone(plan: Plan) -> Alone | str:
         axis, slots, tensors = found
         plan = first_replica(plan, axis, tensors)
         inputs = inputs_of(plan)
-    odd = odd_replicas(plan)
-    if odd or plan.count_run() > _MOST_RUNS:
-        return odd or _too_large(plan)
+    gap = odd_replicas(plan)
+    if gap is not None or plan.count_run() > _MOST_RUNS:
+        return _too_large(plan) if gap is None else gap.message
     micro_batches, replicas = micro_batches_of(plan), plan.replication.count
     terms, many = Terms(alone=True), micro_batches * replicas > 1
     world = World(terms, Values(terms), 1, replicas > 1, micro_batches > 1, in_blocks=has_blocks(plan))
@@ -120,7 +120,7 @@ def derive_alone(plan: Plan) -> Alone | str:
 
 
 def _too_large(plan: Plan) -> str:
-    run = f"runs {plan.count_run():,} operators on its ranks in one micro-batch"
+    run = f"the plan runs {plan.count_run():,} operators on its ranks in one micro-batch"
     return f"{run}, more than the {_MOST_RUNS:,} that `check` derives"
 
 

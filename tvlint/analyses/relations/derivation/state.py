@@ -194,6 +194,8 @@ class Derived:
     """The result of a derivation. `finished` says that every rank ran to its end."""
 
     environments: dict[int, dict[str, Slot]] = field(default_factory=dict)
+    carriers: dict[int, dict[int, tuple[str, Operator]]] = field(default_factory=dict)
+    """By rank and term: which tensor first carried a partial sum of the term, and what made it, in the order of their runs."""
     gradients: dict[int, dict[str, Slot]] = field(default_factory=dict)
     """By rank and weight, the gradient with which it is updated, else the last one."""
     renewed: dict[int, dict[str, Slot]] = field(default_factory=dict)
@@ -239,8 +241,8 @@ class Derived:
     """The last sums of some parts of a sum that left out others, by the term and number of the sum, and the rank."""
     recovered: set[int] = field(default_factory=set)
     """The terms that operators give as if their operands were complete, which are not; of a plan derived alone."""
-    summed: set[int] = field(default_factory=set)
-    """The terms of values that are not complete of which collectives summed parts; of a plan derived alone."""
+    summed: dict[int, set[int]] = field(default_factory=dict)
+    """By term of a value that is not complete, of which terms collectives completed a sum in it; of a plan derived alone."""
     contradicted: list[Defect] = field(default_factory=list)
     """What the plan states of tensors, gradients and weights, and is not so."""
     roots_open: bool = False

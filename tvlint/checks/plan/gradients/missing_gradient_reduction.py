@@ -19,7 +19,8 @@ def check(facts: Facts) -> Iterator[Sighting]:
     for found in unreduced_gradients(facts):
         if found.has == "differs" and noted_late(facts):
             continue
-        about = (found.weight, found.name) if found.has in ("stepped", "behind", "differs") else (found.name, found.weight)
+        summed = found.part if found.has == "made" else found.name
+        about = (summed, found.weight) if found.has in ("left", "open") else (found.weight, summed)
         words = {"name": found.name, "weight": found.weight, "axis": found.axis, "part": found.part}
         yield Sighting(
             place_of(facts, found.operator),

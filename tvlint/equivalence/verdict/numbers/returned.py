@@ -8,11 +8,12 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
+from tvlint.analyses.relations.derivation.given.well_formed import first_rank
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.equivalence.verdict.numbers.closeness import is_close
 from tvlint.equivalence.verdict.numbers.outcome import Difference
 from tvlint.equivalence.verdict.numbers.run import held_places
-from tvlint.equivalence.verdict.pairing import Case, first_rank
+from tvlint.equivalence.verdict.pairing import Case
 from tvlint.ir.placement import Partial, Shard
 from tvlint.ir.plan import Plan, Role, Tensor
 from tvlint.ops.field import Array

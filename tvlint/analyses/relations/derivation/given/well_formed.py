@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import of_kinds
+from tvlint.analyses.relations.defect import Defect
 from tvlint.analyses.relations.derivation.given.trusted_inputs import declared_in_two_ways
 from tvlint.analyses.relations.transfer.groups import not_of_communicator
 from tvlint.ir.operators import ARGUMENTS, Await, Communicate, Receive, Record, ReduceGradients, Send, Update
@@ -18,30 +19,38 @@ _CALLS = frozenset({Communicate, Record, Await})
 _SAID = frozenset().union(*ARGUMENTS.values())
 
 
-def underivable(plan: Plan) -> tuple[str, str] | None:
-    """Return what keeps the plan from being derived at all, by the name of the reason and in words that follow "the plan"; None
-    where nothing does.
-    """
+def underivable(plan: Plan) -> Defect | None:
+    """Return what keeps the plan from being derived at all; None where nothing does."""
+    rank, named = first_rank(plan), f"`{plan.path}`"
     if not any(program.ranks for program in plan.programs):
-        return "empty-plan", "has no programs"
+        return Defect("empty-plan", False, f"{named} has no programs", rank)
     if not is_well_formed(plan):
         text = "has a rank in two programs or none of the mesh, a program of no rank, or a step that does not fit its segment"
-        return "malformed-plan", text
+        return Defect("malformed-plan", False, f"{named} {text}", rank)
     text, name = unclear(plan), declared_in_two_ways(plan)
     if text:
-        return "malformed-plan", text
+        return Defect("malformed-plan", False, f"{named} {text}", rank)
     if name:
-        return "other-inputs", f"declares slices of the input `{name}` with wholes of different shapes or types"
+        text = f"declares slices of the input `{name}` with wholes of different shapes or types"
+        return Defect("other-inputs", False, f"{named} {text}", rank)
     if not do_replicas_fit(plan):
-        return "odd-replicas", "folds replicas that are not those of one axis of the mesh"
+        return Defect("odd-replicas", False, f"{named} folds replicas that are not those of one axis of the mesh", rank)
     return None
 
 
-def odd_replicas(plan: Plan) -> str:
-    """Return in words of which weight, buffer or input folded replicas hold different pieces; empty where of none."""
+def odd_replicas(plan: Plan) -> Defect | None:
+    """Return what is odd about folded replicas that hold different pieces of what is given; None where they do not."""
     name = cut_by_replicas(plan)
+    if not name:
+        return None
     along = f"in each replica along `{plan.replication.axis}`"
-    return f"has another placement of `{name}` {along}; one stands for all: write out all ranks" if name else ""
+    text = f"`{name}` has another placement {along}; one stands for all: write out all ranks"
+    return Defect("odd-replicas", False, text, first_rank(plan))
+
+
+def first_rank(plan: Plan) -> int:
+    """Return a rank of the plan, for what is wrong with all of it."""
+    return plan.programs[0].ranks[0] if plan.programs and plan.programs[0].ranks else 0
 
 
 def is_well_formed(plan: Plan) -> bool:

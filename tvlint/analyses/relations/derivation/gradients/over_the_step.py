@@ -217,11 +217,13 @@ def reduce_gradients(machine: Machine, rank: RankState, segment: str, operator: 
     for member, reducing in table.items():
         machine.ranks[member].reducing.difference_update(reducing.operator.weights)
     _scatter(machine, table)
+    total = _reduced(machine.world, machine.plan, table, machine.derived.reductions)
     if machine.alone:
         for named in zip(*(reducing.operator.weights for reducing in table.values()), strict=False):
-            note_summed(machine, [each.gradients.get(weight) for each, weight in zip(table.values(), named, strict=True)])
+            held = [each.gradients.get(weight) for each, weight in zip(table.values(), named, strict=True)]
+            note_summed(machine, held, [total.get(key) for key in zip(table, named, strict=True)])
         _note_reduced(machine, table)
-    for (member, weight), value in _reduced(machine.world, machine.plan, table, machine.derived.reductions).items():
+    for (member, weight), value in total.items():
         machine.ranks[member].gradients[weight] = value
         machine.ranks[member].summed.add(weight)
 

@@ -251,23 +251,37 @@ def as_sum_of_shards(mismatch: Mismatch, given: Iterable[Value]) -> Mismatch:
     return Mismatch(name, mismatch.message, refutes=mismatch.refutes)
 
 
-def note_summed(machine: Machine, given: Sequence[Slot]) -> None:
-    """Note the values that are not complete of which other parts are summed."""
+def note_summed(machine: Machine, given: Sequence[Slot], made: Iterable[Slot]) -> None:
+    """Note the values that are not complete of which other parts are summed, and which sums what is `made` has no parts of."""
+    left = {entry.origin for value in made if value is not None for leaf in value.leaves for entry in leaf.pending}
     apart = any(value is not given[0] for value in given)
-    machine.derived.summed.update(value.term for value in given if apart and value is not None and value.leaves)
+    for value in given if apart else ():
+        if value is not None and value.leaves:
+            pending = {entry.origin for leaf in value.leaves for entry in leaf.pending}
+            machine.derived.summed.setdefault(value.term, set()).update(pending - left)
 
 
 def joined_and_summed(derived: Derived, terms: Terms) -> set[int]:
-    """Return what operators made that added what is whole to a part of a sum, where parts of what follows are summed."""
-    found, seen, waiting = set[int](), set(derived.summed), [*derived.summed] if derived.joined else []
-    while waiting:
-        term = waiting.pop()
-        if term in derived.joined:
-            found.add(term)
-            continue
-        below = set(terms.operands[term]) - seen
-        seen |= below
-        waiting += below
+    """Return what operators made that added what is whole to a part of a sum, where something completes that sum later."""
+    joined: dict[int, set[int]] = {}
+    for term, one in derived.joined.items():
+        for entry in (entry for value in one.given.values() for leaf in value.leaves for entry in leaf.pending):
+            joined.setdefault(entry.origin, set()).add(term)
+    completed: dict[int, list[int]] = {}
+    for term, origins in derived.summed.items():
+        for origin in origins & joined.keys():
+            completed.setdefault(origin, []).append(term)
+    found = set[int]()
+    for origin, waiting in completed.items():
+        seen = set(waiting)
+        while waiting:
+            term = waiting.pop()
+            if term in joined[origin]:
+                found.add(term)
+                continue
+            below = {operand for operand in terms.operands[term] if operand > origin} - seen
+            seen |= below
+            waiting += below
     return found
 
 

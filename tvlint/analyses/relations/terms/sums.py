@@ -207,11 +207,12 @@ class Sums:
                     raise TooLargeError
                 known[term, pattern, True] = ONE
                 continue
-            key = (term, pattern, power > 0 or is_positive(self.terms, term))
-            known[key] = known.get(key, Fraction(0)) + power
+            key = (term, pattern, power.numerator > 0 or is_positive(self.terms, term))
+            before = known.get(key)
+            known[key] = power if before is None else before + power
         if len(known) > _MOST_FACTORS:
             raise TooLargeError
-        return tuple(sorted((term, pattern, power) for (term, pattern, _), power in known.items() if power))
+        return tuple(sorted((term, pattern, power) for (term, pattern, _), power in known.items() if power.numerator))
 
     def _is_sum(self, term: int, power: Fraction) -> bool:
         return power == ONE and self.terms.keys[term][0] == TOTAL

@@ -442,7 +442,7 @@ def test_a_fault_in_data_parallelism_is_refuted(name: str, reason: str, message:
             (
                 "missing_gradient_sum",
                 "missing-gradient-reduction",
-                "y = SumOverRanks.apply(nn.functional.linear(h, self.down))",
+                "h = nn.functional.gelu(nn.functional.linear(h, self.up, self.up_bias))",
             ),
             ("doubled_gradient", "other-recorded-gradient", "gradient = gradient * 2 if WORLD > 1 else gradient.clone()"),
         ],

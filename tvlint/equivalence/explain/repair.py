@@ -128,9 +128,10 @@ def with_repair(reasons: Sequence[Reason], found: Repair) -> tuple[Reason, ...]:
     What was left open follows from what the repairs mend, and where there are several, each reason that has one is a cause.
     """
     if not found.besides:
+        rest = [reason for reason in reasons[1:] if reason.refutes or not reasons[0].refutes]
         return (
             _at(replace(reasons[0], repair=found.words), found.places),
-            *(replace(reason, repair="") for reason in reasons[1:] if reason.refutes),
+            *(replace(reason, repair="") for reason in rest),
         )
     others = [reason for reason in reasons if not any(_same(reason, other) for other in found.besides)]
     repaired = next((reason for reason in others if reason.refutes), others[0] if others else None)

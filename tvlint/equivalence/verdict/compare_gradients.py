@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
@@ -67,25 +67,44 @@ def judge_gradients(
     for tensor in plan.tensors.values():
         if tensor.role is Role.WEIGHT and tensor.source is not None:
             declared.setdefault(tensor.logical or tensor.name, tensor.source)
-    first, gradients = next(iter(declared.values()), None), weight_gradients(plan)
-    for name, defect in _wrong(world, plan, weights, expected, held, written):
+    first, found = next(iter(declared.values()), None), [*_wrong(world, plan, weights, expected, held, written)]
+    starts = _starts(plan, carriers, [defect for _, defect in found])
+    for name, defect in found:
         if isinstance(defect.cause, _Started):
-            defect = _where_it_started(plan, carriers.get(defect.rank, {}), gradients, defect, defect.cause)
+            origin = starts.get((defect.rank, defect.cause))
+            start = None if origin is None else (origin, carriers[defect.rank][origin])
+            defect = replace(defect, cause=None) if start is None else _at_the_start(plan, defect, defect.cause, start)
         placed = defect.source is None and defect.cause is None
         yield replace(defect, source=declared.get(name, first)) if placed else defect
 
 
-def _where_it_started(
-    plan: Plan, carried: Mapping[int, tuple[str, Operator]], gradients: Container[str], defect: Defect, started: _Started
-) -> Defect:
+def _starts(
+    plan: Plan, carriers: Mapping[int, Mapping[int, tuple[str, Operator]]], defects: Sequence[Defect]
+) -> dict[tuple[int, _Started], int]:
+    """Return the sum that was the first to start of those that a gradient is a part of, where others are parts of it as well.
+
+    What is a part of the gradient of one weight alone is to be reduced as that.
+    """
+    gradients = weight_gradients(plan)
+    found: dict[tuple[int, _Started], int] = {}
+    for defect in defects:
+        if isinstance(defect.cause, _Started):
+            carried = carriers.get(defect.rank, {})
+            first = next((origin for origin in carried if origin in defect.cause.origins), None)
+            if first is not None and carried[first][0] not in gradients:
+                found[defect.rank, defect.cause] = first
+    made: dict[int, set[str]] = {}
+    for (_, started), origin in found.items():
+        made.setdefault(origin, set()).add(started.weight)
+    return {key: origin for key, origin in found.items() if len(made[origin]) > 1}
+
+
+def _at_the_start(plan: Plan, defect: Defect, started: _Started, start: tuple[int, tuple[str, Operator]]) -> Defect:
     """Return the defect at the first operator that made a part of the sum, one for all gradients that are made of it."""
-    first = next((origin for origin in carried if origin in started.origins), None)
-    carrier, producer = ("", None) if first is None else carried[first]
-    if producer is None or carrier in gradients:
-        return replace(defect, cause=None)
+    origin, (carrier, producer) = start
     segment = next((name for name, each in plan.segments.items() if any(one is producer for one in each.operators)), "")
     text = f"the gradient of {{subject}} on {{ranks}} {started.text}: it starts in `{carrier}`"
-    found = replace(defect, message=text, subject=started.weight, cause=("starts", first), fix=Sum(carrier, producer))
+    found = replace(defect, message=text, subject=started.weight, cause=("starts", origin), fix=Sum(carrier, producer))
     return at(producer, segment, replace(found, operator=bare_name(producer)))
 
 

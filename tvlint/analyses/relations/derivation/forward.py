@@ -21,7 +21,7 @@ from tvlint.analyses.relations.derivation.environment import (
 from tvlint.analyses.relations.derivation.forward_rules import applied, call_of, check_fit, check_matrices, evaluated
 from tvlint.analyses.relations.derivation.gradients.over_the_step import check_states, note_step
 from tvlint.analyses.relations.derivation.gradients.recomputed import check_recomputed
-from tvlint.analyses.relations.derivation.localisation.advice import supersedes
+from tvlint.analyses.relations.derivation.localisation.advice import instead_of
 from tvlint.analyses.relations.derivation.localisation.localise import bare_name, blame, name_of, tell
 from tvlint.analyses.relations.derivation.localisation.sure import is_sure, note_cut, note_joined
 from tvlint.analyses.relations.derivation.nearest_reference_value import Near
@@ -347,7 +347,7 @@ def recovered(
         subject = name_of(operator)
         text = near.text if near is not None else "is applied to values that the reference does not apply it to"
         if isinstance(operator, Compute) and (near is None or near.kind == "operator"):
-            text += supersedes(operator.op)
+            text += instead_of(operator.op)
         defect = Defect(
             "other-operator" if near is None or near.kind == "operator" else near.kind,
             False,

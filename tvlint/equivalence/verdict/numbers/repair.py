@@ -29,6 +29,8 @@ _MOST_RUN = 30_000
 """So many operators are run again with all edits together, where more than the fewest edits are tried."""
 
 _MOST_PROOFS = 12
+_MOST_PROVED = 4_000
+"""So many operators are derived again with all edits together, where the first edit is not enough: a verdict comes in time."""
 MOST_OPERATORS = 2_000
 """Plans with more operators are not run again and again."""
 
@@ -44,7 +46,7 @@ def repaired_on_numbers(case: Case, proves: Callable[[Plan], bool], near: Sequen
     if size > MOST_OPERATORS:
         return None
 
-    left, agree = iter(range(_MOST_PROOFS)), gradients_may_agree(case)
+    left, agree = iter(range(max(1, min(_MOST_PROOFS, _MOST_PROVED // max(1, size))))), gradients_may_agree(case)
 
     def mends(changed: Plan) -> bool:
         changed_case = pair(changed, case.reference, case.assume)

@@ -21,7 +21,7 @@ _INSTEAD = {
 }
 
 
-def supersedes(op: str) -> str:
+def instead_of(op: str) -> str:
     """Return advice on the operator, to stand after what is said of it; empty where there is none."""
     words = next((words for trait, words in _INSTEAD.items() if has_trait(op, trait)), "")
     return f": {words}" if words else ""

@@ -757,9 +757,16 @@ step.step()
     ("returned", "code", "said"),
     [
         ("return work.get_future().then(lambda future: future.value()[0])", 0, "proved: "),
+        ("return torch.futures.collect_all([work.get_future()]).then(lambda all: all.value()[0].value()[0])", 0, "proved: "),
         ("done = torch.futures.Future()\n    done.set_result(bucket.buffer())\n    return done", 1, "[missing-wait]"),
+        (
+            "other, _ = dist.all_reduce(torch.zeros(1), async_op=True), work.get_future()\n"
+            "    return other.get_future().then(lambda future: bucket.buffer())",
+            1,
+            "[missing-wait]",
+        ),
     ],
-    ids=["of the reduction", "of nothing"],
+    ids=["of the reduction", "of all", "of nothing", "of another one"],
 )
 def test_torch_waits_for_the_future_that_a_hook_of_its_reducer_returns(
     returned: str, code: int, said: str, tmp_path: Path

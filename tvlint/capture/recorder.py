@@ -432,31 +432,50 @@ def _issued_in_python() -> bool:
 
 def watch_waits(recorder: Recorder) -> None:
     """Let `recorder` see the waits of all works, and those of torch for what a hook of its reducer returns the future of."""
-    replicas: Any = DistributedDataParallel
-    promised: list[Any] = []
-    get_future, register = Work.get_future, replicas.register_comm_hook
+    _watch_hooks(recorder)
+    for kind in (Work, FakeWork):
+        original = kind.__dict__.get("wait")
+        if original is not None:
+            kind.wait = _watched(original, recorder)
 
-    def promise(self: Any) -> Any:
-        promised.append(self)
-        return get_future(self)
+
+def _watch_hooks(recorder: Recorder) -> None:
+    """Let `recorder` see that the reducer of torch waits for the works that the future of a hook is made of: by what was called
+    on their futures, or, of a future that the hook makes by itself, for all works that it has asked for theirs.
+    """
+    replicas: Any = DistributedDataParallel
+    futures: Any = torch.futures
+    kind_of_future: Any = torch._C.Future
+    made: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+    get_future, then, register = Work.get_future, kind_of_future.then, replicas.register_comm_hook
+    collect_all = futures.collect_all
+
+    def works_of(future: Any) -> tuple[Any, ...]:
+        return made.get(id(future), (None, ()))[1]
+
+    def kept(future: Any, works: tuple[Any, ...]) -> Any:
+        made[id(future)] = future, works
+        return future
+
+    def collect(given: Any) -> Any:
+        return kept(collect_all(given), tuple(work for future in given for work in works_of(future)))
 
     def register_hook(self: Any, state: object, hook: Any) -> None:
         @wraps(hook)
         def hooked(*given: Any) -> Any:
-            promised.clear()
+            made.clear()
             found = hook(*given)
-            for work in promised:
+            every = [work for _, works in made.values() for work in works]
+            for work in works_of(found) if id(found) in made else every:
                 recorder.waited(work)
             return found
 
         register(self, state, hooked)
 
     kind_of_work: Any = Work
-    kind_of_work.get_future, replicas.register_comm_hook = promise, register_hook
-    for kind in (Work, FakeWork):
-        original = kind.__dict__.get("wait")
-        if original is not None:
-            kind.wait = _watched(original, recorder)
+    kind_of_work.get_future = lambda self: kept(get_future(self), (self,))
+    kind_of_future.then = lambda self, callback: kept(then(self, callback), works_of(self))
+    futures.collect_all, replicas.register_comm_hook = collect, register_hook
 
 
 def _watched(original: Any, recorder: Recorder) -> Any:

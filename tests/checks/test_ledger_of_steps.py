@@ -575,3 +575,29 @@ program
     assert [(each.rule, each.help) for each in found] == [
         ("missing-gradient-reduction", "sum `dy` over `tp` before it goes further back")
     ] * 2
+
+
+COLUMNS = """
+mesh tp=2
+weight v f32[8,8]
+weight w f32[8,8]
+weight a f32[16,8] tp:S(0)
+input x f32[4,8]
+input du f32[4,16] tp:S(1)
+program
+  y = linear(x, v)
+  z = linear(y, w)
+  u = linear(z, a)
+  ez, grad(a) = backward u (du)
+  dz = all-reduce(ez) over tp
+  dy, grad(w) = backward z (dz)
+  _, grad(v) = backward y (dy)
+  update v, w, a
+"""
+
+
+def test_weights_that_are_updated_with_parts_of_one_sum_are_one_mistake_where_it_starts() -> None:
+    assert findings_of_text(COLUMNS) == []
+    (found,) = findings_of_text(COLUMNS.replace("all-reduce(ez) over tp", "identity(ez)"))
+    assert (found.rule, found.location.line) == ("missing-gradient-reduction", 12)
+    assert found.message == "`v` (and 1 more) is updated with a gradient that is made of `ez`, a partial value over `tp`"

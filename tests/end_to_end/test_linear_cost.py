@@ -128,6 +128,17 @@ INPUTS: dict[str, tuple[str, int, Text]] = {
         20,
         plan(lambda n: "  b = gelu(x)\n" + each("  y#N = all-reduce(b) over dp async h#N\n")(n) + "  add(b!, 1.0)\n" * n),
     ),
+    "messages of another type than is waited for": (
+        "a.plan",
+        40,
+        lambda n: (
+            "mesh pp=3\ninput x f32[4,8]\nprogram pp=0\n"
+            + "  send x to 2 tag 1\n" * n
+            + "program pp=1\n"
+            + each("  recv y#N: f32[8,8] from 0 tag 2\n")(n)
+            + "program pp=2\n  z = gelu(x)\n"
+        ),
+    ),
     "calls of unknown effect": ("a.plan", 20, plan(each("  call#N(x, w)\n"))),
     "gradients of one name": (
         "a.plan",

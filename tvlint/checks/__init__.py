@@ -6,9 +6,10 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from tvlint.findings import Finding
+from tvlint.findings import Finding, Severity
 from tvlint.ir.location import Location
 from tvlint.rule import Rule, RuleKind
 
@@ -30,19 +31,22 @@ def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Findin
     for rule in rules.values():
         if rule.kind is RuleKind.PLAN:
             found += load_check(rule)(facts)
-    found = list(_without_consequences(found, rules))
+    found = list(without_consequences(found, rules))
     yield from found
     yield from derived_findings(facts, rules, found)
 
 
-def _without_consequences(found: Sequence[Finding], rules: Mapping[str, Rule]) -> Iterator[Finding]:
-    """Yield what is found but for what another rule says better, by its page, at the same place and about the same name."""
-    better: dict[tuple[Location, str], set[str]] = {}
+def without_consequences(found: Sequence[Finding], rules: Mapping[str, Rule]) -> Iterator[Finding]:
+    """Yield what is found but for what another rule says better, by its page, at the same place and about the same name; a
+    warning is no better than an error.
+    """
+    better: dict[tuple[Location, str, Severity], set[str]] = {}
+    severities = [*Severity]
     for finding in found:
-        for name in rules[finding.rule].supersedes:
-            better.setdefault((finding.location, name), set()).update(finding.about or ())
+        for name, severity in product(rules[finding.rule].supersedes, severities[severities.index(finding.severity) :]):
+            better.setdefault((finding.location, name, severity), set()).update(finding.about or ())
     for finding in found:
-        names = better.get((finding.location, finding.rule))
+        names = better.get((finding.location, finding.rule, finding.severity))
         if names is None or (names and finding.about and names.isdisjoint(finding.about)):
             yield finding
 

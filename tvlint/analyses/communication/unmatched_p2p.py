@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Container, Iterator
 
 from tvlint.analyses.communication.calls import Call, Site, location_of, traffic
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
@@ -10,6 +11,8 @@ from tvlint.findings import Related
 from tvlint.ir.operators import Receive, Send
 from tvlint.ir.ranks import describe
 from tvlint.rule import Sighting
+
+_ANY = "any"
 
 
 @once_per_plan
@@ -25,27 +28,38 @@ def _loose(facts: Facts) -> tuple[list[Call], list[Call]]:
 
 @once_per_plan
 def _meant(facts: Facts) -> dict[int, Call]:
-    """Return the receives that are left over and seem to be those of sends that are, of one end at least, and those sends."""
+    """Return the receives that are left over and seem to be those of sends that are, of one end at least, and those sends.
+
+    Both are of one type, as far as types are known, and none is of a rank to itself.
+    """
     sends, receives = _loose(facts)
-    by_end: dict[tuple[str, int | None], list[Call]] = {}
+    waiting: dict[tuple[object, ...], deque[Call]] = {}
     for receive in receives:
-        for end in (("from", _target(receive)), ("to", receive.rank)):
-            by_end.setdefault(end, []).append(receive)
+        ends = [("to", receive.rank), *([("from", _target(receive))] if _target(receive) != receive.rank else [])]
+        for key in ((*end, kind) for end in ends for kind in (_type_of(facts, receive), _ANY)):
+            waiting.setdefault(key, deque()).append(receive)
     found = dict[int, Call]()
     for send in sends:
-        candidates = (*by_end.get(("to", _target(send)), ()), *by_end.get(("from", send.rank), ()))
-        meant = next((each for each in candidates if id(each) not in found and _is_alike(facts, send, each)), None)
+        kinds = (_ANY,) if _type_of(facts, send) is None else (_type_of(facts, send), None)
+        ends = [*([("to", _target(send))] if _target(send) != send.rank else []), ("from", send.rank)]
+        queues = (waiting.get((*end, kind), deque()) for end in ends for kind in kinds)
+        meant = next((receive for queue in queues for receive in _first_left(queue, found)), None)
         if meant is not None:
             found |= {id(meant): send, id(send): meant}
     return found
 
 
-def _is_alike(facts: Facts, send: Call, receive: Call) -> bool:
-    """Return whether a rank sends another one a tensor of the type in which that waits for one."""
-    names = (call.operator.tensor for call in (send, receive) if isinstance(call.operator, Send | Receive))
-    given, taken = (facts.plan.tensors.get(name) for name in names)
-    unlike = given is not None and taken is not None and (given.shape, given.dtype) != (taken.shape, taken.dtype)
-    return not unlike and send.rank != receive.rank
+def _type_of(facts: Facts, call: Call) -> tuple[object, ...] | None:
+    """Return the shape and dtype of what a message carries; None where they are not known."""
+    tensor = facts.plan.tensors.get(call.operator.tensor) if isinstance(call.operator, Send | Receive) else None
+    return None if tensor is None else (tensor.shape, tensor.dtype)
+
+
+def _first_left(queue: deque[Call], taken: Container[int]) -> Iterator[Call]:
+    """Yield the first call of the queue that is not taken; those before it leave the queue."""
+    while queue and id(queue[0]) in taken:
+        queue.popleft()
+    yield from [queue[0]] if queue else []
 
 
 def unmatched(facts: Facts, kind: type[Send] | type[Receive]) -> Iterator[Sighting]:

@@ -111,8 +111,8 @@ def _start_of(alone: Alone, rank: int, value: Slot, gradients: Container[str]) -
     """
     started = {entry.origin for leaf in value.leaves for entry in leaf.pending} if value is not None else set()
     carriers = alone.derived.carriers.get(rank, {})
-    found = next((carried for origin, carried in carriers.items() if origin in started), None)
-    return None if found is None or found[0] in gradients else found
+    first = min(started & carriers.keys(), default=-1)
+    return None if first < 0 or carriers[first][0] in gradients else carriers[first]
 
 
 def _apart_by_indices(alone: Alone, rank: int, value: Slot, parts: Parts) -> Iterator[str]:

@@ -71,41 +71,42 @@ def judge_gradients(
     starts = _starts(plan, carriers, [defect for _, defect in found])
     for name, defect in found:
         if isinstance(defect.cause, _Started):
-            origin = starts.get((defect.rank, defect.cause))
-            start = None if origin is None else (origin, carriers[defect.rank][origin])
-            defect = replace(defect, cause=None) if start is None else _at_the_start(plan, defect, defect.cause, start)
+            defect = starts.get((defect.rank, defect.cause)) or replace(defect, cause=None)
         placed = defect.source is None and defect.cause is None
         yield replace(defect, source=declared.get(name, first)) if placed else defect
 
 
 def _starts(
     plan: Plan, carriers: Mapping[int, Mapping[int, tuple[str, Operator]]], defects: Sequence[Defect]
-) -> dict[tuple[int, _Started], int]:
-    """Return the sum that was the first to start of those that a gradient is a part of, where others are parts of it as well.
+) -> dict[tuple[int, _Started], Defect]:
+    """Return, of a gradient that is a part of a sum of which others are parts as well, the defect where that sum started.
 
     What is a part of the gradient of one weight alone is to be reduced as that.
     """
-    gradients = weight_gradients(plan)
-    found: dict[tuple[int, _Started], int] = {}
+    gradients, weights = weight_gradients(plan), dict[int, set[str]]()
+    found: list[tuple[Defect, _Started, int]] = []
     for defect in defects:
-        if isinstance(defect.cause, _Started):
-            carried = carriers.get(defect.rank, {})
-            first = next((origin for origin in carried if origin in defect.cause.origins), None)
-            if first is not None and carried[first][0] not in gradients:
-                found[defect.rank, defect.cause] = first
-    made: dict[int, set[str]] = {}
-    for (_, started), origin in found.items():
-        made.setdefault(origin, set()).add(started.weight)
-    return {key: origin for key, origin in found.items() if len(made[origin]) > 1}
+        started, carried = defect.cause, carriers.get(defect.rank, {})
+        first = min(started.origins & carried.keys(), default=-1) if isinstance(started, _Started) else -1
+        if isinstance(started, _Started) and first >= 0 and carried[first][0] not in gradients:
+            weights.setdefault(first, set()).add(started.weight)
+            found.append((defect, started, first))
+    segments = {id(operator): name for name, each in plan.segments.items() for operator in each.operators} if found else {}
+    return {
+        (defect.rank, started): _at_the_start(defect, started, origin, carriers[defect.rank][origin], segments)
+        for defect, started, origin in found
+        if len(weights[origin]) > 1
+    }
 
 
-def _at_the_start(plan: Plan, defect: Defect, started: _Started, start: tuple[int, tuple[str, Operator]]) -> Defect:
+def _at_the_start(
+    defect: Defect, started: _Started, origin: int, carried: tuple[str, Operator], segments: Mapping[int, str]
+) -> Defect:
     """Return the defect at the first operator that made a part of the sum, one for all gradients that are made of it."""
-    origin, (carrier, producer) = start
-    segment = next((name for name, each in plan.segments.items() if any(one is producer for one in each.operators)), "")
+    carrier, producer = carried
     text = f"the gradient of {{subject}} on {{ranks}} {started.text}: it starts in `{carrier}`"
     found = replace(defect, message=text, subject=started.weight, cause=("starts", origin), fix=Sum(carrier, producer))
-    return at(producer, segment, replace(found, operator=bare_name(producer)))
+    return at(producer, segments.get(id(producer), ""), replace(found, operator=bare_name(producer)))
 
 
 def _wrong(

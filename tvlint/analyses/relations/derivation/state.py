@@ -195,7 +195,9 @@ class Derived:
 
     environments: dict[int, dict[str, Slot]] = field(default_factory=dict)
     carriers: dict[int, dict[int, tuple[str, Operator]]] = field(default_factory=dict)
-    """By rank and term: which tensor first carried a partial sum of the term, and what made it, in the order of their runs."""
+    """By rank and term: which tensor first carried a partial sum of the term, and what made it; terms are numbered as they come
+    up.
+    """
     gradients: dict[int, dict[str, Slot]] = field(default_factory=dict)
     """By rank and weight, the gradient with which it is updated, else the last one."""
     renewed: dict[int, dict[str, Slot]] = field(default_factory=dict)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tvlint.analyses.dataflow.facts import Facts
 from tvlint.analyses.gradients.lifecycle import unreduced
 from tvlint.analyses.relations.findings import noted_late
 from tvlint.analyses.relations.scales import place_of
-from tvlint.analyses.relations.unreduced_gradients import unreduced_gradients
+from tvlint.analyses.relations.unreduced_gradients import Unreduced, unreduced_gradients
 from tvlint.rule import Sighting
 
 
@@ -16,12 +17,12 @@ def check(facts: Facts) -> Iterator[Sighting]:
     """Yield weights that are updated while their gradient is partial over an axis; not sure where the plan ends with backward,
     since the loop around it may reduce what it leaves.
     """
-    for found in unreduced_gradients(facts):
+    for found, count in _each_once(unreduced_gradients(facts)):
         if found.has == "differs" and noted_late(facts):
             continue
         summed = found.part if found.has == "made" else found.name
         about = (summed, found.weight) if found.has in ("left", "open") else (found.weight, summed)
-        words = {"name": found.name, "weight": found.weight, "axis": found.axis, "part": found.part}
+        words = {"name": found.name, "weight": found.weight, "axis": found.axis, "part": found.part, "more": _more(count)}
         yield Sighting(
             place_of(facts, found.operator),
             found.ranks,
@@ -32,7 +33,23 @@ def check(facts: Facts) -> Iterator[Sighting]:
         )
     for each in unreduced(facts.plan):
         weight, axis = each.weights[0], facts.plan.replication.axis
-        more = f" (and {len(each.weights) - 1} more)" if len(each.weights) > 1 else ""
-        words = {"weight": weight, "more": more, "axis": axis, "ranks": facts.who(each.ranks)}
+        words = {"weight": weight, "more": _more(len(each.weights)), "axis": axis, "ranks": facts.who(each.ranks)}
         place, ranks = facts.place(*each.produced), facts.fold.everywhere(each.ranks)
         yield Sighting(place, ranks, words, about=(weight, axis), case="replicas")
+
+
+def _each_once(found: Iterable[Unreduced]) -> Iterator[tuple[Unreduced, int]]:
+    """Yield the gradients that are not reduced, those that are made of one part of a sum once, with how many these are."""
+    made: dict[tuple[int, str], list[Unreduced]] = {}
+    for each in found:
+        if each.has == "made":
+            made.setdefault((id(each.operator), each.axis), []).append(each)
+        else:
+            yield each, 1
+    for first, *others in made.values():
+        ranks = {rank for each in (first, *others) for rank in each.ranks}
+        yield replace(first, ranks=tuple(sorted(ranks))), 1 + len(others)
+
+
+def _more(count: int) -> str:
+    return f" (and {count - 1} more)" if count > 1 else ""

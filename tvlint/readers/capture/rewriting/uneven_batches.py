@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from tvlint.readers.capture.lifting.program import Array, Exchange, Node, Program, reads
 
@@ -47,15 +48,21 @@ def _rows_given(program: Program, wholes: Sequence[Array]) -> Iterator[tuple[str
     for name, value in program.given.items():
         part = value.numbers
         if value.named is None and part is not None and part.ndim and part.size:
-            starts = [(at, start) for at, whole in enumerate(wholes) for start in _starts(part, whole)]
+            found = ((at, start) for at, whole in enumerate(wholes) for start in _starts(part, whole))
+            starts = list(islice(found, 2))
             if len(starts) == 1:
                 yield name, _Rows(*starts[0], starts[0][1] + len(part))
 
 
 def _starts(part: Array, whole: Array) -> Iterator[int]:
+    """Yield the rows of the whole from which on it is the part."""
     if part.dtype == whole.dtype and part.shape[1:] == whole.shape[1:]:
-        last = len(whole) - len(part)
-        yield from (start for start in range(last + 1) if whole[start : start + len(part)].tobytes() == part.tobytes())
+        numbers, wanted, row = whole.tobytes(), part.tobytes(), part[0].nbytes
+        at = numbers.find(wanted)
+        while at >= 0:
+            if at % row == 0:
+                yield at // row
+            at = numbers.find(wanted, at + 1)
 
 
 def _cut_out(program: Program, cuts: Mapping[str, _Cut], group: tuple[int, ...]) -> Program:

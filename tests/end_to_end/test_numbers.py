@@ -7,7 +7,7 @@ from math import inf, nan, nextafter, sqrt
 
 import pytest
 
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.analyses.relations.terms.numbers import number_of, square_of
 from tvlint.findings import Outcome
 

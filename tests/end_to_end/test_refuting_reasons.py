@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.plan_tapes import with_backward
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.analyses.relations.grounds import FOUND_BY_READERS, REFUTING, Ground
 from tvlint.equivalence.side_conditions.hazards_and_deadlock import KINDS_THAT_REFUTE, TOLD
 from tvlint.findings import Outcome

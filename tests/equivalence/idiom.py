@@ -10,8 +10,8 @@ from oracle.mutate import mutants
 
 from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.models.test_attention import plans
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.numbers.outcome import Agreement, Difference, NotRun
 from tvlint.findings import Outcome, Verdict
 from tvlint.ir.plan import Plan

@@ -14,10 +14,10 @@ import pytest
 
 from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_text_plans import verdict_on
-from tests.equivalence.test_written_out import ATTENTION as WRITTEN
-from tests.equivalence.test_written_out import attention
+from tests.equivalence.models.test_attention import plans
+from tests.equivalence.normal_forms.test_written_out import ATTENTION as WRITTEN
+from tests.equivalence.normal_forms.test_written_out import attention
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tests.ops.test_normal_forms import Numbers
 from tests.sampling import sampled, sampled_tuples
 from tvlint.analyses.relations.terms import arithmetic

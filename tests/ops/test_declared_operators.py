@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shared import ROOT
 
-from tests.equivalence.test_attention import plans
+from tests.equivalence.models.test_attention import plans
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ir.operators import Compute, Literal

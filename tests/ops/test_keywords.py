@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 from tvlint.ops.keywords import is_refused, usual_keyword
 from tvlint.ops.table import SPECS

@@ -11,8 +11,8 @@ import pytest
 
 from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.models.test_attention import plans
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tests.ops.test_arithmetic_forms import Arithmetic
 from tests.sampling import sampled, sampled_tuples
 from tvlint.analyses.relations.terms import arithmetic, layouts

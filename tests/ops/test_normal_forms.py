@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.builders.plan_tapes import with_backward
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_written_out import LOSS, LOSSES
+from tests.equivalence.models.test_attention import plans
+from tests.equivalence.normal_forms.test_written_out import LOSS, LOSSES
 from tvlint.analyses.relations.terms.constant_factors import TIMES
 from tvlint.analyses.relations.terms.normal_form import normal
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.builders.operator_cases import CASES, Case
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tests.torch_results import NAMES, TYPES, types_of
 from tvlint.findings import Outcome
 from tvlint.ops.dtypes import expected_types

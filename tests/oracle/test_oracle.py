@@ -14,7 +14,7 @@ from oracle.generate import Way, pair, random_pair
 from oracle.gradients import backward
 from oracle.mutate import mutants
 from oracle.pieces import box_of
-from tests.equivalence.test_attention import plans
+from tests.equivalence.models.test_attention import plans
 from tests.oracle.test_oracle_layers_and_losses import CASES as FURTHER_CASES
 from tests.sampling import sampled
 from tvlint.equivalence.verdict.prove import prove

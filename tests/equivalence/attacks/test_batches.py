@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.models.test_attention import plans
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
 REFERENCE = """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.equivalence.models.test_attention import plans
 from tests.equivalence.references import STREAMED
-from tests.equivalence.test_attention import plans
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.equivalence.references import TWO_LAYERS
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
 STAGES = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from oracle.compare import compare
 
+from tests.equivalence.models.test_attention import plans
 from tests.equivalence.references import ONE_LAYER
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
 pytestmark = pytest.mark.usefixtures("without_repairs")

@@ -6,9 +6,9 @@ import pytest
 from oracle.compare import compare
 
 from tests.equivalence.attacks.test_folding import not_proved, proved
+from tests.equivalence.models.test_attention import plans
 from tests.equivalence.references import LOOKED_UP, ONE_LAYER
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
 SHARDED = "mesh dp=2 q=2" + ONE_LAYER.replace("x f32[8,8]", "x f32[8,8] dp:S(0)").replace("  l = sum", "  l0 = sum")

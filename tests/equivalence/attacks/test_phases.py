@@ -6,8 +6,8 @@ import pytest
 from oracle.compare import compare
 
 from tests.equivalence.attacks.test_batches import BACK, DRAWING, DRAWN, FORTH, LOADS, REFERENCE, SEGMENTS
-from tests.equivalence.test_attention import plans
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.models.test_attention import plans
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.findings import Outcome
 
 PHASES = ("forward", "reduce", "optimizer")

@@ -7,10 +7,10 @@ import re
 import pytest
 from oracle.compare import compare
 
+from tests.equivalence.models.test_attention import Ring, plans
+from tests.equivalence.models.test_attention import reference as attention
 from tests.equivalence.references import LOOKED_UP
-from tests.equivalence.test_attention import Ring, plans
-from tests.equivalence.test_attention import reference as attention
-from tests.equivalence.test_text_plans import verdict_on
+from tests.equivalence.verdicts.test_text_plans import verdict_on
 from tvlint.equivalence.verdict.prove import prove
 from tvlint.findings import Outcome
 from tvlint.ops.annotations.declared import Declared

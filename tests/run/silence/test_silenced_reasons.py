@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.equivalence.test_text_plans import PARALLEL, REFERENCE
+from tests.equivalence.verdicts.test_text_plans import PARALLEL, REFERENCE
 from tvlint.cli import main
 
 WRONG = PARALLEL.replace("  y = all-reduce(p) over tp\n", "  y = identity(p)\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 VIEW, EXPAND, NARROW, GATHER = "torch.Tensor.view", "torch.Tensor.expand", "torch.narrow", "torch.gather"
+ZEROS, SORT, REMAINDER, TAKE, ADD = "torch.zeros", "torch.sort", "torch.remainder", "torch.index_select", "torch.index_add"
 
 SELECT, PUT = "aten.masked_select.default", "aten.masked_scatter.default"
 """What gives and takes as many elements as flags are set."""

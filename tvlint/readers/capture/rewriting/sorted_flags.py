@@ -12,13 +12,11 @@ from dataclasses import replace
 from math import prod
 
 from tvlint.ir.operators import Literal, Value
-from tvlint.readers.capture.lifting.calls import NARROW, PUT, SELECT, VIEW
+from tvlint.readers.capture.lifting.calls import ADD, NARROW, PUT, REMAINDER, SELECT, SORT, TAKE, VIEW, ZEROS
 from tvlint.readers.capture.lifting.lift import Call, Lifted, LiftedNode, inputs_of, makers_of
 from tvlint.readers.capture.lifting.program import Ref, Type
 from tvlint.readers.capture.tapes.tape import Mark
 
-_ZEROS = "torch.zeros"
-_SORT, _REST, _TAKE, _ADD = "torch.sort", "torch.remainder", "torch.index_select", "torch.index_add"
 _FIRST_SET = {"dim": 0, "descending": True, "stable": True}
 
 
@@ -45,16 +43,16 @@ class _Rewriting:
         names, made = inputs_of(node), node.outputs[0]
         if node.op == NARROW and (flags := self._sorted_flags(node)):
             self.places[made] = flags
-        if len(names) == 1 and names[0] in self.places and node.op == _REST:
+        if len(names) == 1 and names[0] in self.places and node.op == REMAINDER:
             return self._rest(node, self.places[names[0]])
-        if len(names) == 2 and names[1] in self.places and node.op == _TAKE and node.attributes == {"dim": 0}:
+        if len(names) == 2 and names[1] in self.places and node.op == TAKE and node.attributes == {"dim": 0}:
             shape = self.program.shape(self.places[names[1]])
             if self.program.shape(names[0]) != (prod(shape),):
                 return False
             wide = self._emit(VIEW, (Ref(names[0]), Literal(shape)), self.program.types[names[0]].of_shape(shape), node.mark)
             self._add(SELECT, (wide, self.places[names[1]]), made, node.mark)
             return True
-        if len(names) == 3 and names[1] in self.places and node.op == _ADD and node.attributes == {"dim": 0}:
+        if len(names) == 3 and names[1] in self.places and node.op == ADD and node.attributes == {"dim": 0}:
             return self._put(node, *names)
         return False
 
@@ -63,7 +61,7 @@ class _Rewriting:
         sort = self.makers.get(inputs_of(node)[0])
         if node.inputs[1:3] != (Literal(0), Literal(0)) or not isinstance(sort, Call):
             return ""
-        if sort.op != _SORT or dict(sort.attributes) != _FIRST_SET:
+        if sort.op != SORT or dict(sort.attributes) != _FIRST_SET:
             return ""
         flat = self.makers.get(inputs_of(sort)[0])
         if sort.outputs[1:] != inputs_of(node) or not isinstance(flat, Call) or flat.op != VIEW:
@@ -88,9 +86,9 @@ class _Rewriting:
         """Let what is added to zeros at the places be put there, each of which is one place only."""
         zeros, made, flags = self.makers.get(base), node.outputs[0], self.places[places]
         shape, type = self.program.shape(flags), self.program.types[node.outputs[0]]
-        if not isinstance(zeros, Call) or not zeros.op.startswith(_ZEROS) or type.shape != (prod(shape),):
+        if not isinstance(zeros, Call) or not zeros.op.startswith(ZEROS) or type.shape != (prod(shape),):
             return False
-        nothing = self._emit(_ZEROS, (Literal(shape),), type.of_shape(shape), node.mark, dtype=type.dtype)
+        nothing = self._emit(ZEROS, (Literal(shape),), type.of_shape(shape), node.mark, dtype=type.dtype)
         self.makers[nothing] = self.nodes[-1]
         wide = self.program.fresh(type.of_shape(shape))
         self._add(PUT, (nothing, flags, source), wide, node.mark)

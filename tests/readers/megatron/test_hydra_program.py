@@ -52,6 +52,11 @@ def refused(folder: Path, command: str, files: dict[str, str] = FILES) -> list[s
         ("python -m trainer.main engine=large actor.bach=9", []),
         ("python -m own.main data.path=1 kl.a=2 data.paths=2", ["`ppo.yaml` has no `data.paths`"]),
         ("python -m gone.main actor.bach=9", []),
+        ('python -m trainer.main --config-path="$(pwd)/own/config" data.paths=1', ["`ppo.yaml` has no `data.paths`"]),
+        ("python -m trainer.main --config-name=spt data.path=8", ["there is no configuration `config/spt.yaml`"]),
+        ("python -m trainer.main --config-path=confi actor.batch=1", ["there is no configuration `confi/ppo.yaml`"]),
+        ("python -m trainer.main --config-name=of_mine --config-path=elsewhere actor.bach=9", []),
+        ("case ${1:-a} in a) ;; b) python -m trainer.main actor.bach=8;; esac", ["`ppo.yaml` has no `actor.bach`"]),
     ],
 )
 def test_an_override_needs_a_setting_of_the_composed_configuration(tmp_path: Path, command: str, expected: list[str]) -> None:

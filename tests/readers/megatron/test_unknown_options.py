@@ -160,6 +160,7 @@ def test_a_parser_that_takes_the_beginning_of_a_name_is_not_held_to_whole_names(
         (f"--ffn-dim 64 --learning-rate 2 {SIZES}", ["`--ffn-hidden-size`"]),
         (f"--beta1-adam 0.9 --beta2-adam 0.9 {SIZES}", ["`--adam-beta1`", "`--adam-beta2`"]),
         (f"--tp-degree 2 --num-experts-per-tok 2 {SIZES}", ["`--tensor-model-parallel-size`", "`--moe-router-topk`"]),
+        (f"--attn-dropout 0.0 --lr-warmup-steps 2 {SIZES}", ["`--attention-dropout`", "`--lr-warmup-iters`"]),
         (f"--min-lr1e-5 --seed1234 {SIZES}", ["`--min-lr`", "`--seed`"]),
         (f"--rotary-scale-factor 2 --max-steps 5 --gemm-backend a {SIZES}", []),
     ],

@@ -56,6 +56,7 @@ def slips_of(tmp_path: Path, text: str) -> list[tuple[str, int | None]]:
         (f"{LAUNCH} \\\t\n  -- a\n", ("space-after-backslash", 1)),
         (f"A=(\n  --lr 1e-4 \\ \n  --bf16)\n{LAUNCH} ${{A[@]}}\n", ("space-after-backslash", 2)),
         (f'A="--lr 1e-4 \\ \n  --bf16"\n{LAUNCH} $A\n', ("space-after-backslash", 1)),
+        ('A="--lr 1e-4 --num-layers 2 --hidden-size 8 --micro-batch-size 1 \\ \n  --bf16"\n', ("space-after-backslash", 1)),
         (f'A="--lr 1e-4 \\ \n  --bf16"\neval "{LAUNCH} " $A\n', ("space-after-backslash", 1)),
         (f"N =4\n{LAUNCH}\n", ("assignment-run-as-command", 1)),
         (f"N= 4\n{LAUNCH}\n", ("assignment-run-as-command", 1)),

@@ -19,6 +19,7 @@ from tvlint.readers.megatron.hydra_program import (
     Composed,
     composed_for,
     composed_setting,
+    misspelled_configuration,
     mistakes,
     starts_from_package,
 )
@@ -62,6 +63,7 @@ def refused(evaluation: Evaluation) -> Iterator[Finding]:
         launch = split_launch(words)
         yield from misspelled_launcher_options(launch)
         yield from misspelled_hydra_options(launch)
+        yield from misspelled_configuration(words, evaluation.source.path)
         composed = composed_for(words, evaluation.source.path)
         if composed is not None:
             yield from mistakes(words, composed)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
-from tvlint.checkout.opening import is_file, kept
-from tvlint.checkout.top import folder_around
+from tvlint.checkout.opening import is_file, is_folder, kept, names_in, real_path
+from tvlint.checkout.top import folder_around, is_within
 from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Setting, Unknown
+from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.ir.values import dataclass
-from tvlint.near_names import distance
+from tvlint.near_names import are_swapped, distance, is_a_letter_off
 from tvlint.readers.document import ReadError
 from tvlint.readers.megatron.hydra_defaults import composed_wholly, groups_of
-from tvlint.readers.megatron.launcher import split_launch
-from tvlint.readers.megatron.parser_source import LARGEST, source_of_program
+from tvlint.readers.megatron.launcher import Launch, split_launch
+from tvlint.readers.megatron.parser_source import LARGEST, file_around, source_of_program
 from tvlint.readers.shell.values import Gap, Item, Word, after, before, known_text, leading_text, location_of, span_of
 from tvlint.readers.sources.interpolation import Interpolation
 from tvlint.readers.sources.scalar_values import yaml_typed
@@ -35,6 +36,8 @@ GROUP = Pattern(r"\+{0,2}[A-Za-z_][\w.-]*[@/][\w./@-]*=|\+{0,2}[A-Za-z_]\w*=")
 """What may choose a part of the configuration: a name with a package or a folder, or one without a dot."""
 CHOOSES = {"--config-path": "config_path", "-cp": "config_path", "--config-name": "config_name", "-cn": "config_name"}
 ELSEWHERE = frozenset({"--config-dir", "-cd"})
+SOMEWHERE = "\0"
+"""What stands for the beginning of a path which the script does not say; the rest is looked for in the folders around it."""
 OWN = "hydra"
 NEAR = 2
 """So many letters may differ between a key and the one that was meant."""
@@ -53,17 +56,46 @@ class Composed:
 def composed_for(words: Sequence[Item], script: str) -> Composed | None:
     """Return the configuration that a command of the script composes before its overrides; None where that is not known."""
     launch = split_launch(words)
+    path = _start_of(launch, script)
+    root = _composed(path, launch.arguments) if path and is_file(path) else None
+    return Composed(path, root) if root is not None else None
+
+
+def misspelled_configuration(words: Sequence[Item], script: str) -> Iterator[Finding]:
+    """Yield a finding where there is no configuration of the name that a command chooses, and another differs by a letter."""
+    launch = split_launch(words)
+    path = _start_of(launch, script)
+    if not path or is_file(path):
+        return
+    folder, name = os.path.split(path)
+    flags = ("--config-name", "-cn") if is_folder(folder) else ("--config-path", "-cp")
+    above, wrong = (folder, name) if is_folder(folder) else os.path.split(folder)
+    near = [each for each in names_in(above) if is_a_letter_off(wrong, each) or are_swapped(wrong, each)]
+    here = _place_of(launch.arguments, flags)
+    if len(near) == 1 and here is not None and is_within(real_path(above), folder_around(script)):
+        shown = os.path.join(os.path.basename(folder), name)
+        help = f"did you mean `{near[0].removesuffix('.yaml')}`?"
+        yield Finding("misspelled-configuration", Severity.ERROR, f"there is no configuration `{shown[-LONGEST:]}`", here, help)
+
+
+def _start_of(launch: Launch, script: str) -> str:
+    """Return the path of the file that a launch starts from, whether there is one or not; empty where it is not known."""
     source = source_of_program(launch.path or launch.program, script)
     stated = _stated(source, folder_around(script)) if source else None
-    if stated is None:
-        return None
     chosen = _chosen(launch.arguments)
-    if chosen is None:
-        return None
+    if stated is None or chosen is None:
+        return ""
     folder, name = ({**stated, **chosen}.get(each, "") for each in ("config_path", "config_name"))
-    path = os.path.normpath(os.path.join(os.path.dirname(source), folder, f"{name.removesuffix('.yaml')}.yaml"))
-    root = _composed(path, launch.arguments) if name and is_file(path) else None
-    return Composed(path, root) if root is not None else None
+    file = f"{name.removesuffix('.yaml')}.yaml"
+    if folder.startswith(SOMEWHERE):
+        return file_around(script, os.path.join(folder.removeprefix(SOMEWHERE), file))
+    return os.path.normpath(os.path.join(os.path.dirname(source), folder, file)) if name else ""
+
+
+def _place_of(arguments: Sequence[Item], flags: Container[str]) -> Location | None:
+    """Return where a command gives one of the options."""
+    given = (item for item in arguments if isinstance(item, Word) and leading_text(item.pieces).partition("=")[0] in flags)
+    return next((location_of(span_of(item.pieces)) for item in given), None)
 
 
 def starts_from_package(words: Sequence[Item], script: str) -> bool:
@@ -181,13 +213,17 @@ def _chosen(arguments: Sequence[Item]) -> dict[str, str] | None:
     found: dict[str, str] = {}
     waiting = ""
     for item in arguments:
-        text = known_text(item.pieces) if isinstance(item, Word) else None
+        pieces = item.pieces if isinstance(item, Word) else ()
+        text = known_text(pieces)
+        below = known_text(pieces[-1:]) if text is None else None
+        if below is not None and below.startswith("/"):
+            text = f"{leading_text(pieces)}{SOMEWHERE}{below[1:]}"
         if waiting:
             if text is None:
                 return None
             found[waiting], waiting = text, ""
             continue
-        flag, equals, value = (text or leading_text(item.pieces) if isinstance(item, Word) else "").partition("=")
+        flag, equals, value = (text or leading_text(pieces)).partition("=")
         if flag in ELSEWHERE or (flag in CHOOSES and equals and text is None):
             return None
         if flag in CHOOSES and equals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tvlint.findings import Finding, Severity
 from tvlint.frameworks.kin import parses_like_megatron
@@ -110,8 +110,7 @@ def read(path: str, data: bytes) -> Document | None:
         findings.update(dict.fromkeys(misspelled_program(launch, configuration.path)))
         launches.append(command.span)
     if not configurations:
-        overrides = tuple(hydra_overrides.configurations(evaluation))
-        refused = dict.fromkeys(hydra_overrides.refused(evaluation))
+        overrides, refused = _overridden(evaluation)
         if overrides or refused:
             refused.update(dict.fromkeys((*hydra_overrides.mistaken(overrides), *carriage_return(evaluation.source))))
             refused.update(dict.fromkeys(slips(evaluation, (), starts_some=False)))
@@ -133,6 +132,18 @@ def read(path: str, data: bytes) -> Document | None:
     return Document(path, FORMAT, configurations=_named(configurations), findings=tuple(findings))
 
 
+def _overridden(evaluation: Evaluation) -> tuple[tuple[Configuration, ...], dict[Finding, None]]:
+    """Return what the commands override, those too that are reached for a text of a variable only, and what Hydra refuses."""
+    found = {(each.location, each.section): each for each in hydra_overrides.configurations(evaluation)}
+    refused = dict.fromkeys(hydra_overrides.refused(evaluation))
+    if found or refused:
+        for condition, case in _supposed(evaluation, _texts(evaluation)):
+            for each in hydra_overrides.configurations(case):
+                found.setdefault((each.location, each.section), replace(each, condition=condition))
+            refused.update(dict.fromkeys(hydra_overrides.refused(case)))
+    return tuple(found.values()), refused
+
+
 def launched(evaluation: Evaluation, version: str) -> Iterable[tuple[Configuration, Command, Launch, Arguments]]:
     """Yield the configuration of each command that passes Megatron options, and what it was read from."""
     for command, words in _launches(evaluation, evaluation.commands):
@@ -150,18 +161,12 @@ def _with_cases(
     for a text is trained by nothing else. Beside them stand mistakes in the options of each. Of too
     many texts, the first are tried, and a finding says so.
     """
-    source, syntax = evaluation.source, evaluation.syntax
-    named = [(name, text) for name, texts in alternatives(source, syntax.tree(source)).items() for text in texts]
+    named = _texts(evaluation)
     cases: dict[Location | None, list[Configuration]] = {configuration.location: [] for configuration in configurations}
     mistakes: dict[Finding, None] = {}
-    steps, tried = evaluation.steps, 0
-    for name, text in named[:MOST_CASES]:
-        this_evaluation = evaluate(source, supposed={name: text}, steps=steps, syntax=syntax)
-        steps = this_evaluation.steps
-        if this_evaluation.gave_up:
-            break
+    tried = 0
+    for condition, this_evaluation in _supposed(evaluation, named):
         tried += 1
-        condition = f" with `{name}={text}`" if not name.isdigit() else f" with `{text}` as argument {name}"
         found = [
             (configuration, launch.path or launch.program) for configuration, _, launch, _ in launched(this_evaluation, version)
         ]
@@ -179,6 +184,22 @@ def _with_cases(
         if findings and location not in whole
     ]
     return judged, [*mistakes, *([_untried(evaluation, tried, len(named))] if tried < len(named) else [])]
+
+
+def _texts(evaluation: Evaluation) -> list[tuple[str, str]]:
+    tree = evaluation.syntax.tree(evaluation.source)
+    return [(name, text) for name, texts in alternatives(evaluation.source, tree).items() for text in texts]
+
+
+def _supposed(evaluation: Evaluation, named: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Evaluation]]:
+    """Yield what the script does where a variable has one of the first texts, with that condition; all within its steps."""
+    steps = evaluation.steps
+    for name, text in named[:MOST_CASES]:
+        case = evaluate(evaluation.source, supposed={name: text}, steps=steps, syntax=evaluation.syntax)
+        steps = case.steps
+        if case.gave_up:
+            return
+        yield f" with `{name}={text}`" if not name.isdigit() else f" with `{text}` as argument {name}", case
 
 
 def distinct_cases(configuration: Configuration, cases: Iterable[Configuration]) -> Iterable[Configuration]:

@@ -120,17 +120,17 @@ def parser_of(program: str, script: str) -> ParserSource | None:
     started = source_of_program(program, script)
     if started:
         return _parser_at(started, checkout)
-    parser = _around(script, OF_MEGATRON)
+    parser = file_around(script, *OF_MEGATRON)
     return replace(_parser_at(parser, checkout), closed=False, is_own=False, declares=False) if parser else None
 
 
 def source_of_program(program: str, script: str) -> str:
     """Return the file of a program, a path or the name of a module, around the script; empty where there is none."""
     path = program.lstrip("/") if program.endswith(".py") else program.replace(".", os.sep) + ".py"
-    return _around(script, (path,)) or from_here(program, script) if program else ""
+    return file_around(script, path) or from_here(program, script) if program else ""
 
 
-def _around(script: str, names: tuple[str, ...]) -> str:
+def file_around(script: str, *names: str) -> str:
     """Return the first of the files that there is in the folders around the script; empty where there is none."""
     folders = around(os.path.abspath(os.path.dirname(script)))
     paths = (os.path.normpath(os.path.join(folder, name)) for folder in folders for name in names)

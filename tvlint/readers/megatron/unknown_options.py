@@ -73,7 +73,19 @@ BEGINNING = 4
 MOST_FLAGS = 10_000
 MOST_UNKNOWN = 500
 """No section of Megatron's settings has so many names that are none of it."""
-SAME_WORD = {"n": "num", "sequence": "seq", "len": "length", "dim": "size", "tp": "tensor", "pp": "pipeline", "cp": "context"}
+SAME_WORD = {
+    "n": "num",
+    "sequence": "seq",
+    "len": "length",
+    "dim": "size",
+    "tp": "tensor",
+    "pp": "pipeline",
+    "cp": "context",
+    "attn": "attention",
+    "mlp": "ffn",
+    "steps": "iters",
+    "frequency": "interval",
+}
 ELSEWHERE = {
     "activation-checkpointing": "recompute-activations",
     "adam-weight-decay": "weight-decay",

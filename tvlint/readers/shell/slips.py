@@ -63,8 +63,9 @@ def _spaces(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding]:
 
 
 def _is_split(data: bytes, name: str) -> bool:
-    """Return whether the script expands the variable without quotes, which makes words of its text."""
-    return re.search(rb"(?<![\"\w\\])\$(?:" + name.encode() + rb"\b|\{" + name.encode() + rb"\})", data) is not None
+    """Return whether the script expands the variable without quotes, which makes words of its text, or not at all."""
+    read = re.findall(rb"(\S?)\$\{?" + name.encode() + rb"\b", data)
+    return not read or any(not re.match(rb"[\"\w\\]", before) for before in read)
 
 
 def _cut_off(evaluation: Evaluation, commands: CommandTree) -> Iterator[Finding]:

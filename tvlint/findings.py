@@ -180,7 +180,7 @@ class Verdict:
     trains: bool = True
     """Whether the reference has weights to train; without any, what is returned is all that is compared."""
     out_of_time: bool = False
-    """Whether the solver ran out of time on something; on another machine it may not."""
+    """Whether the solver, or the proof, ran out of time on something; on another machine it may not."""
     seconds: float = 0.0
     peak_bytes: int = 0
 

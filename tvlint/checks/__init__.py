@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from tvlint.analyses.dataflow.facts import Facts
 
 
-def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Finding]:
+def findings_of_plan(
+    facts: Facts, rules: Mapping[str, Rule], found_so_far: Callable[[Sequence[Finding]], object] = len
+) -> Iterator[Finding]:
     """Yield what the plan rules among `rules` find, and then what only the relations of the plan show.
 
     Give all rules, also where some do not apply: what one of them finds explains what follows from it. The garbage collector
     leaves alone what exists by now: the plan lives on, and walking its millions of objects again and again would take
-    longer than all checks.
+    longer than all checks. What each rule finds is given to `found_so_far` before the next one is asked.
     """
     from tvlint.analyses.relations.findings import derived_findings
 
@@ -30,7 +32,9 @@ def findings_of_plan(facts: Facts, rules: Mapping[str, Rule]) -> Iterator[Findin
     found: list[Finding] = []
     for rule in rules.values():
         if rule.kind is RuleKind.PLAN:
-            found += load_check(rule)(facts)
+            new = list(load_check(rule)(facts))
+            found_so_far(new)
+            found += new
     found = list(without_consequences(found, rules))
     yield from found
     yield from derived_findings(facts, rules, found)

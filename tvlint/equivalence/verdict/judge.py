@@ -13,7 +13,7 @@ from tvlint.equivalence.verdict.attempt import Attempt, attempt_proof
 from tvlint.equivalence.verdict.causes import FACTORS, causes, differing_operators, recover, violations_of_one_replica
 from tvlint.equivalence.verdict.derivation import NotUnderstood
 from tvlint.equivalence.verdict.open_values import is_open
-from tvlint.equivalence.verdict.pairing import Case, Progress, pair
+from tvlint.equivalence.verdict.pairing import Case, Decided, Progress, pair
 from tvlint.equivalence.verdict.replica_folding import fold_replicas, on_all_replicas
 from tvlint.equivalence.verdict.statement import count_stages, state_defects, state_gaps
 from tvlint.findings import Outcome, Reason, Verdict
@@ -44,14 +44,20 @@ def find_proof(case: Case, progress: Progress, tellings: Sequence[Telling] = ())
     return None
 
 
-def judge(case: Case, progress: Progress, most_causes: int = _CAUSES) -> Attempt | Verdict:
+def _not_used(verdict: Verdict) -> None:
+    """Do nothing with a verdict that holds already."""
+
+
+def judge(case: Case, progress: Progress, most_causes: int = _CAUSES, decided: Decided = _not_used) -> Attempt | Verdict:
     """Return the attempt that proves the case; or the verdict that explains why it is not proved.
+
+    A refuted one is `decided` before repairs of it are tried.
 
     One replica is derived before all ranks are, where replicas can be folded. It decides where it proves, and for a large plan
     where its explanation holds of all ranks.
     """
     one = fold_replicas(case)
-    found = None if one is None else _judge_one_replica(one, progress, most_causes)
+    found = None if one is None else _judge_one_replica(one, progress, most_causes, decided)
     if found is not None:
         return found
     attempt = attempt_proof(case, progress)
@@ -59,7 +65,7 @@ def judge(case: Case, progress: Progress, most_causes: int = _CAUSES) -> Attempt
         in_normal_form = _in_normal_form(case, progress, most_causes)
         gaps = state_gaps(case.parallel, case.reference, case.reference, attempt.gaps)
         return replace(gaps, reasons=(*gaps.reasons, *in_normal_form)) if isinstance(in_normal_form, tuple) else in_normal_form
-    return attempt if attempt.is_proved else explain(attempt, progress, most_causes)
+    return attempt if attempt.is_proved else explain(attempt, progress, most_causes, decided)
 
 
 def _in_normal_form(case: Case, progress: Progress, most_causes: int) -> Attempt | Verdict | tuple[Reason, ...]:
@@ -88,7 +94,7 @@ def _is_sure(reason: Reason) -> bool:
     return REFUTING[reason.name] is not Ground.DIFFERS or reason.name in FACTORS
 
 
-def _judge_one_replica(case: Case, progress: Progress, most_causes: int) -> Attempt | Verdict | None:
+def _judge_one_replica(case: Case, progress: Progress, most_causes: int, decided: Decided) -> Attempt | Verdict | None:
     """Return what one replica shows of all ranks; None where these have to be derived."""
     attempt = attempt_proof(case, progress)
     if isinstance(attempt, NotUnderstood):
@@ -97,7 +103,7 @@ def _judge_one_replica(case: Case, progress: Progress, most_causes: int) -> Atte
         return attempt if attempt.is_proved else None
     if attempt.values_agree and not attempt.violations:
         return None
-    verdict = explain(attempt, progress, most_causes)
+    verdict = explain(attempt, progress, most_causes, decided)
     if verdict.outcome is Outcome.REFUTED:
         return verdict
     return None if violations_of_one_replica(attempt) or attempt.values_agree or not verdict.stages.total else verdict
@@ -107,7 +113,7 @@ def _is_large(case: Case) -> bool:
     return case.parallel.mesh.size > _LARGEST_EXPLAINED_ON_ALL_RANKS
 
 
-def explain(attempt: Attempt, progress: Progress, most_causes: int) -> Verdict:
+def explain(attempt: Attempt, progress: Progress, most_causes: int, decided: Decided = _not_used) -> Verdict:
     """Return the verdict on a case that is not proved, with its causes, and a repair where one is found.
 
     Side conditions alone are the causes where the values agree. Elsewhere the plan is derived beyond its mistakes.
@@ -119,18 +125,25 @@ def explain(attempt: Attempt, progress: Progress, most_causes: int) -> Verdict:
     derivation, explain_all = recovery.derivation, recovery.is_complete
     differing = differing_operators(attempt.case.parallel, derivation, explain_all)
     if not explain_all and any(defect.fix is not None for defect in differing):
+        _tell_refuted(state_defects(attempt, derivation, causes(attempt, recovery, differing)), decided)
         explain_all = find_repair(attempt.case, differing, progress, most_causes=1) is not None
         differing = differing_operators(attempt.case.parallel, derivation, explain_all)
     found = causes(attempt, recovery, differing)
     verdict = state_defects(attempt, derivation, found)
     if verdict.outcome is not Outcome.REFUTED and not any(isinstance(defect.fix, Declare) for defect in found):
         return verdict
+    _tell_refuted(verdict, decided)
     change = find_repair(attempt.case, found, progress, most_causes)
     if change is None:
         return verdict
     repaired = with_repair(verdict.reasons, change)
     outcome = Outcome.REFUTED if any(reason.refutes for reason in repaired) else verdict.outcome
     return replace(verdict, outcome=outcome, reasons=repaired, stages=count_stages(attempt.case, derivation, repaired))
+
+
+def _tell_refuted(verdict: Verdict, decided: Decided) -> None:
+    if verdict.outcome is Outcome.REFUTED:
+        decided(verdict)
 
 
 def find_repair(case: Case, defects: list[Defect], progress: Progress, most_causes: int) -> Repair | None:

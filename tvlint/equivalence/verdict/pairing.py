@@ -14,10 +14,13 @@ from tvlint.analyses.relations.derivation.given.trusted_inputs import Batch, Inp
 from tvlint.analyses.relations.derivation.given.well_formed import first_rank, odd_replicas, underivable
 from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch
+from tvlint.findings import Verdict
 from tvlint.ir.plan import Plan
 
 Progress: TypeAlias = Callable[[str, float], None]
 """Takes what is being done, and which share of all is done (0 to 1)."""
+Decided: TypeAlias = Callable[[Verdict], object]
+"""Takes a verdict that holds already, though more may be found: what decides it further, or a repair."""
 
 
 @dataclass(frozen=True, slots=True)

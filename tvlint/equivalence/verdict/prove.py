@@ -29,9 +29,9 @@ The passes, in order, each a function from frozen values to a frozen value:
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from tvlint.analyses.relations.defect import Defect, reasons
@@ -52,7 +52,7 @@ from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
 from tvlint.equivalence.verdict.mixed_parts import taken_with_what_is_complete
 from tvlint.equivalence.verdict.open_values import OF_VALUES
 from tvlint.equivalence.verdict.padded_classes import without_padded_classes
-from tvlint.equivalence.verdict.pairing import Case, Progress, pair
+from tvlint.equivalence.verdict.pairing import Case, Decided, Progress, pair
 from tvlint.equivalence.verdict.parts_as_places import with_parts_as_places
 from tvlint.equivalence.verdict.sorted_rows import without_sorted_rows
 from tvlint.equivalence.verdict.squared_norms import with_sums_of_squares
@@ -80,6 +80,7 @@ def prove(
     solver_seconds: float | None = None,
     replay: bool = False,
     agrees: bool = False,
+    decided: Decided = lambda verdict: None,
 ) -> Verdict:
     """Return the verdict on the pair.
 
@@ -89,7 +90,8 @@ def prove(
     every annotation that a proof relied on, that many seconds at most on each; one that it refutes makes the verdict Unknown.
     What is left open is run on random numbers, with `replay` what is proved as well; once also what is proved of plans that are
     written otherwise first. `agrees` says that both programs are known to have given the same numbers: another expression is
-    then no end, and no change is looked for that mends it.
+    then no end, and no change is looked for that mends it. Whatever holds but that the pair is proved is `decided` as soon as
+    it holds, and may be decided further.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -100,11 +102,13 @@ def prove(
         if isinstance(case, Defect):
             return state_gaps(parallel, reference, parallel, _not_understood(parallel) or [case])
         case = replace(case, agrees=agrees)
-        verdict, as_written = _decided(case, progress or (lambda text, share: None), solver_seconds)
+        verdict, as_written = _decided(case, progress or (lambda text, share: None), solver_seconds, decided)
         verdict = _decided_on_numbers(case, verdict, replay)
         as_written = as_written and parallel is given[0] and reference is given[1]
         if verdict.outcome is Outcome.PROVED and not (as_written or agrees):
             verdict = _shown_as_written(case, verdict)
+        if verdict.outcome is not Outcome.PROVED:
+            decided(verdict)
         return _with_repair(case, verdict)
     finally:
         if collecting:
@@ -155,7 +159,7 @@ def _simplified(plan: Identical[Plan]) -> Plan:
     return with_sums_of_squares(with_stated_ranges(without_unread_places(without_needless_casts(plan.held))))
 
 
-def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> tuple[Verdict, bool]:
+def _decided(case: Case, progress: Progress, solver_seconds: float | None, decided: Decided) -> tuple[Verdict, bool]:
     """Return the verdict on the plan without the runs that it repeats, from expressions and then from normal forms of them.
 
     With it comes whether it is one on both plans as they are written.
@@ -167,9 +171,23 @@ def _decided(case: Case, progress: Progress, solver_seconds: float | None) -> tu
         verdict = None if proof is None else _stated(proof, progress, solver_seconds)
         if verdict is not None and verdict.outcome is Outcome.PROVED:
             return _in_order(case.parallel, verdict), False
-    found = judge(once, progress)
-    verdict = _confirmed(case, found) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
+
+    @cache
+    def agreement() -> str:
+        from tvlint.equivalence.verdict.numbers.run_both import where_runs_agree
+
+        return where_runs_agree(case)
+
+    def tell_refuted(found: Verdict) -> None:
+        refuted = _confirmed(found, agreement)
+        if refuted.outcome is Outcome.REFUTED and not (case.agrees and _differs_alone(refuted)):
+            decided(refuted)
+
+    found = judge(once, progress, decided=tell_refuted)
+    verdict = _confirmed(found, agreement) if isinstance(found, Verdict) else _stated(found, progress, solver_seconds)
     open_ = verdict.outcome is Outcome.UNKNOWN and any(reason.name in OF_VALUES for reason in verdict.reasons)
+    if verdict.outcome is Outcome.UNKNOWN:
+        decided(verdict)
     open_ = open_ or (case.agrees and _differs_alone(verdict))
     for way in _other_ways(once) if open_ else ():
         progress("deriving normal forms", 0.9)
@@ -323,13 +341,9 @@ def _differs_alone(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.REFUTED and grounds == {Ground.DIFFERS}
 
 
-def _confirmed(case: Case, verdict: Verdict) -> Verdict:
+def _confirmed(verdict: Verdict, agreement: Callable[[], str]) -> Verdict:
     """Return the verdict, which is left open where it rests on other values and none shows when both plans are run."""
-    if not _differs_alone(verdict):
-        return verdict
-    from tvlint.equivalence.verdict.numbers.run_both import where_runs_agree
-
-    where = where_runs_agree(case)
+    where = agreement() if _differs_alone(verdict) else ""
     if not where:
         return verdict
     text = f"; and yet all gradients and returned values are the reference's {where}"

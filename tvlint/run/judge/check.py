@@ -17,7 +17,7 @@ from tvlint.run.judge.files import check_file
 from tvlint.run.judge.found import MOST_REPAIRED, Found
 from tvlint.run.judge.remembered import Remembered
 from tvlint.run.judge.reported import report_of, unused_patterns, with_severities
-from tvlint.run.process.aside import Aside
+from tvlint.run.process.aside import Aside, Relay
 from tvlint.run.process.session import Session
 from tvlint.run.project.discovery import Candidates, pairings
 from tvlint.run.project.nested import folder_of, judging, projects
@@ -61,15 +61,21 @@ def check(
     needed = {pairing.path for each_project in projects(project) for pairing in pairings(each_project)}
     severities = {folder: with_severities(rules, known, each_project) for folder, each_project in project.nested.items()}
 
+    relay = Relay(session.steps.keep)
     remembered = Remembered(session.cache, candidates, rules, project, repairs)
 
     @without_collection()
     def check_one(path: str) -> Found:
         said = Found(repairs=repairs)
+
+        def keep(found: Sequence[Finding]) -> None:
+            if found:
+                relay.keep([_found_in(path, finding) for finding in found])
+
         if session.cache is not None and path in needed:
             session.cache.look(path)
         applied = severities.get(folder_of(path, project), rules)
-        plan = check_file(path, path in candidates.named, applied, judging(path, project), said)
+        plan = check_file(path, path in candidates.named, applied, judging(path, project), said, keep)
         said.findings = [_found_in(path, finding) for finding in said.findings]
         if plan is not None and plans is not None and path in needed:
             plans[path] = plan
@@ -89,7 +95,7 @@ def check(
                 return look(path)
             if not aside:
                 others = [other for other in candidates.files[index:] if other not in needed and other not in unchanged]
-                aside.update(_shared_out(others, look, session.jobs, stack))
+                aside.update(_shared_out(others, look, session.jobs, relay, stack))
             share, place = aside[path]
             return share.value(place)
 
@@ -99,7 +105,7 @@ def check(
             if path in unchanged:
                 said.add(unchanged[path])
                 continue
-            looked = session.steps.do(path, partial(checked, index))
+            looked = session.steps.do(path, partial(checked, index), unfinished=_unfinished)
             if isinstance(looked, Problem):
                 said.problems.append(looked)
             else:
@@ -115,8 +121,13 @@ def check(
     return report, tuple(said.skipped)
 
 
+def _unfinished(kept: list[list[Finding]], problem: Problem) -> tuple[Found, None]:
+    """Return what was found in a file before its budget ended, and that this is not all."""
+    return Found([*dict.fromkeys(finding for findings in kept for finding in findings)], problems=[problem]), None
+
+
 def _shared_out(
-    paths: Sequence[str], check_one: Callable[[str], T], jobs: int, stack: ExitStack
+    paths: Sequence[str], check_one: Callable[[str], T], jobs: int, relay: Relay, stack: ExitStack
 ) -> dict[str, tuple[Aside[T], int]]:
     """Return the process that checks each file from now on, and the file's place among those that it checks."""
     shares: list[list[str]] = [[] for _ in range(jobs)]
@@ -124,7 +135,7 @@ def _shared_out(
         shares[index // NEIGHBOURS % jobs].append(path)
     found = {}
     for share in filter(None, shares):
-        aside = stack.enter_context(Aside(*(partial(check_one, path) for path in share)))
+        aside = stack.enter_context(Aside(*(partial(check_one, path) for path in share), relay=relay))
         found.update({path: (aside, place) for place, path in enumerate(share)})
     return found
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.checkout.opening import is_empty
 from tvlint.checks import findings_of_plan, load_check
@@ -25,7 +25,19 @@ if TYPE_CHECKING:
     from tvlint.ir.schedule import Schedule
 
 
-def check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: Project, found: Found) -> Plan | None:
+Keep: TypeAlias = Callable[[Sequence[Finding]], object]
+"""Takes what has been found in a file so far; some of it may come again."""
+
+
+def check_file(
+    path: str,
+    is_named: bool,
+    rules: Mapping[str, Rule],
+    project: Project,
+    found: Found,
+    keep: Keep = lambda findings: None,
+) -> Plan | None:
+    """Add what is found in the file to what was `found`, and return its plan; each part is given to `keep` as it is found."""
     from tvlint.readers.read import read
 
     try:
@@ -60,14 +72,18 @@ def check_file(path: str, is_named: bool, rules: Mapping[str, Rule], project: Pr
         found.problems += comments.problems
         reported = as_known(document, comments, project)
         found.findings += still_refused(document.findings, reported)
+        kept = 0
         for configuration in reported:
             _check_configuration(configuration, rules, found)
+            keep(found.findings[kept:])
+            kept = len(found.findings)
         if not _recognise(reported, found) and not found.findings:
             found.checked.pop(path)
     else:
         found.findings += document.findings
+        keep(found.findings)
     if document.plan is not None:
-        _check_plan(document.plan, rules, project, found)
+        _check_plan(document.plan, rules, project, found, keep)
     if document.schedule is not None:
         _check_schedule(document.schedule, rules, project, found)
     return document.plan
@@ -128,7 +144,7 @@ def _check_configuration(configuration: Configuration, rules: Mapping[str, Rule]
             found.not_evaluated.append(result)
 
 
-def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, found: Found) -> None:
+def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, found: Found, keep: Keep) -> None:
     from tvlint.analyses.dataflow.facts import Facts
     from tvlint.analyses.relations.derivation.localisation.coverage import coverage_of
     from tvlint.analyses.relations.findings import OF_RELATIONS, not_derived, relations
@@ -137,7 +153,12 @@ def _check_plan(plan: Plan, rules: Mapping[str, Rule], project: Project, found: 
     from tvlint.rulebook.pages import load_rules
 
     facts = Facts(plan)
-    found.findings += [_with_origin(finding) for finding in findings_of_plan(facts, load_rules()) if finding.rule in rules]
+
+    def reported(findings: Iterable[Finding]) -> list[Finding]:
+        return [_with_origin(finding) for finding in findings if finding.rule in rules]
+
+    found.findings += reported(findings_of_plan(facts, load_rules(), lambda findings: keep(reported(findings))))
+    keep(found.findings)
     alone, why = relations(facts), not_derived(facts)
     if why:
         found.not_evaluated += [NotEvaluated(name, Location(plan.path), why) for name in sorted(OF_RELATIONS & {*rules})]

@@ -13,7 +13,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from tvlint.findings import Problem
 from tvlint.ir.location import Location
@@ -22,22 +22,38 @@ from tvlint.run.process.budget import Budget, words
 from tvlint.run.process.child import OUT_OF_MEMORY
 
 T = TypeVar("T")
+Unfinished: TypeAlias = Callable[[list[Any], Problem], T]
+"""What a step that comes to no end gives: of what it has kept, in order, and of what it would need more of."""
 
 
 class Steps:
     """Steps of a run in this process, where nothing ends them: memory and nesting are as large as they are."""
 
+    def __init__(self) -> None:
+        self._kept: list[object] = []
+
     def set_budget(self, budget: Budget) -> None:
         """Give all further steps another budget."""
 
-    def do(self, path: str, work: Callable[[], T], what: str = "the file") -> T | Problem:
-        """Return what `work` finds about the file, or that `what` needs more than there is."""
+    def do(
+        self, path: str, work: Callable[[], T], what: str = "the file", unfinished: Unfinished[T] | None = None
+    ) -> T | Problem:
+        """Return what `work` finds about the file, or that `what` needs more than there is.
+
+        Where the work has kept something, that is what `unfinished` makes of all that it kept, and of what is needed.
+        """
+        self._kept = []
         try:
             return work()
         except MemoryError:
-            return Problem(f"{what} needs more memory than there is", Location(path), unfinished=True)
+            problem = Problem(f"{what} needs more memory than there is", Location(path), unfinished=True)
         except RecursionError:
-            return _nested(path, what)
+            problem = _nested(path, what)
+        return _as_far_as(self._kept, problem, unfinished)
+
+    def keep(self, value: object) -> None:
+        """Keep what the step under way has found so far: it is not lost where the step comes to no end."""
+        self._kept.append(value)
 
     def conclude(self, path: str, work: Callable[[], T], what: str = "the report") -> T | Problem:
         """Do what the report needs once the files are read: it has the time of one file, also where the run has none left."""
@@ -92,6 +108,13 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """The step under way has found something, which holds also where it comes to no end."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """A step has come to its end with a value."""
 
@@ -109,11 +132,11 @@ class Journal:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
-    def add(self, entry: Begun | Done | Raised) -> None:
+    def add(self, entry: Begun | Kept | Done | Raised) -> None:
         pickle.dump(entry, self._file, pickle.HIGHEST_PROTOCOL)
         self._file.flush()
 
-    def entries(self) -> list[Begun | Done | Raised]:
+    def entries(self) -> list[Begun | Kept | Done | Raised]:
         """Return all entries; a last one that was not written to its end is cut off."""
         found = []
         self._file.seek(0)
@@ -129,7 +152,7 @@ class Journal:
 
     def is_open(self) -> bool:
         """Return whether a step has begun and not come to its end."""
-        return any(isinstance(entry, Begun) for entry in self.entries()[-1:])
+        return any(isinstance(entry, Begun | Kept) for entry in self.entries()[-1:])
 
 
 class Worker(Steps):
@@ -138,9 +161,11 @@ class Worker(Steps):
     def __init__(self, journal: Journal, budget: Budget, past: Past) -> None:
         self._journal, self._budget, self._past = journal, budget, past
         entries = journal.entries()
-        self._failed = next((entry for entry in entries[-1:] if isinstance(entry, Begun)), None)
-        self._known = deque(entry for entry in entries if not isinstance(entry, Begun))
-        self._first = True
+        last = next((place for place in reversed(range(len(entries))) if not isinstance(entries[place], Kept)), 0)
+        self._failed = next((entry for entry in entries[last : last + 1] if isinstance(entry, Begun)), None)
+        self._kept = [entry.value for entry in entries[last + 1 :] if isinstance(entry, Kept)]
+        self._known = deque(entry for entry in entries if isinstance(entry, Done | Raised))
+        self._first, self._again = True, False
         self._spent: _Limit | None = None
         for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGVTALRM):
             signal.signal(number, signal.SIG_DFL)
@@ -149,13 +174,27 @@ class Worker(Steps):
     def set_budget(self, budget: Budget) -> None:
         self._budget = budget
 
-    def do(self, path: str, work: Callable[[], T], what: str = "the file") -> T | Problem:
-        return self._step(path, work, what, self._limits_of_run)
+    def do(
+        self, path: str, work: Callable[[], T], what: str = "the file", unfinished: Unfinished[T] | None = None
+    ) -> T | Problem:
+        return self._step(path, work, what, self._limits_of_run, unfinished)
+
+    def keep(self, value: object) -> None:
+        super().keep(value)
+        if not self._again:
+            self._journal.add(Kept(value))
 
     def conclude(self, path: str, work: Callable[[], T], what: str = "the report") -> T | Problem:
         return self._step(path, work, what, tuple)
 
-    def _step(self, path: str, work: Callable[[], T], what: str, of_run: Callable[[], tuple[_Limit, ...]]) -> T | Problem:
+    def _step(
+        self,
+        path: str,
+        work: Callable[[], T],
+        what: str,
+        of_run: Callable[[], tuple[_Limit, ...]],
+        unfinished: Unfinished[T] | None = None,
+    ) -> T | Problem:
         known = self._known.popleft() if self._known else None
         if isinstance(known, Done):
             return known.value  # type: ignore[return-value]
@@ -164,13 +203,13 @@ class Worker(Steps):
             self._spent = next((limit for limit in failed.reached(self._past.death) if limit.of_run), None)
             problem = _problem(failed, self._past.death)
             if problem is not None:
-                return self._said(problem)
+                return self._said(_as_far_as(self._kept, problem, unfinished))
         begun = self._begin(path, what, of_run())
         if isinstance(begun, Problem):
             return self._said(begun)
         if known is None:
             self._journal.add(begun)
-        return self._run(begun, work, again=known is not None)
+        return self._run(begun, work, known is not None, unfinished)
 
     def _limits_of_run(self) -> tuple[_Limit, ...]:
         """Return what is left of the run's time; only the limit that was reached, where one was."""
@@ -197,9 +236,10 @@ class Worker(Steps):
             first,
         )
 
-    def _run(self, begun: Begun, work: Callable[[], T], again: bool) -> T | Problem:
+    def _run(self, begun: Begun, work: Callable[[], T], again: bool, unfinished: Unfinished[T] | None) -> T | Problem:
         from tvlint.readers.sources.resource_limits import bounded_memory
 
+        self._kept, self._again = [], again
         signal.setitimer(signal.ITIMER_REAL, begun.wall.left)
         signal.setitimer(signal.ITIMER_PROF, begun.cpu.left)
         try:
@@ -208,7 +248,7 @@ class Worker(Steps):
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         except RecursionError:
-            value = _nested(begun.path, begun.what)
+            value = _as_far_as(self._kept, _nested(begun.path, begun.what), unfinished)
         except BaseException:
             self._stop()
             if not again:
@@ -252,6 +292,11 @@ def _what_of(death: int) -> str:
 
 def _nested(path: str, what: str) -> Problem:
     return Problem(f"{what} is nested more deeply than tvlint follows", Location(path))
+
+
+def _as_far_as(kept: list[object], problem: Problem, unfinished: Unfinished[T] | None) -> T | Problem:
+    """Return what a step gives that came to no end."""
+    return unfinished(kept, problem) if kept and unfinished is not None else problem
 
 
 def _left(limit: _Limit) -> float:

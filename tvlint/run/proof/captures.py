@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tvlint.findings import Outcome, Problem, Reason, Verdict
+from tvlint.ir.identical import Identical
 from tvlint.ir.location import Location
 from tvlint.ir.operators import Compute
 from tvlint.ir.plan import Plan
@@ -97,10 +99,16 @@ def read_single(path: str) -> Recorded | Problem | None:
 
 def replayed(recorded: Recorded) -> Replayed:
     """Return how far the replay of a plan on the recorded numbers is from the recorded gradients and losses."""
+    return _replayed(Identical(recorded))
+
+
+@lru_cache(2)
+def _replayed(of: Identical[Recorded]) -> Replayed:
     import numpy as np
 
     from tvlint.replay.run import UnreplayableError, replay
 
+    recorded = of.held
     plan = recorded.plan
 
     def given(rank: int, name: str, micro_batch: int) -> Array | None:

@@ -24,7 +24,7 @@ from tvlint.run.project.values import ProofPair
 from tvlint.run.proof.captures import is_capture
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.proofs import is_named, joined
-from tvlint.run.proof.prove import prove_pairs, recalled
+from tvlint.run.proof.prove import lasts, prove_pairs, recalled
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
@@ -160,8 +160,8 @@ class _Memory:
         return recalled(self.cache, self._of_report(ran)) if ran is not None else None
 
     def keep(self, ran: Ran, report: Report) -> None:
-        """Remember a report and what it depends on; one with problems is not kept."""
-        if self.cache is not None and report.verdicts and not report.problems:
+        """Remember a report and what it depends on, where proving again would give the same."""
+        if self.cache is not None and lasts(report):
             self.cache.keep(self._of_files(), ran, Ran)
             self.cache.keep(self._of_report(ran), report, Report)
 

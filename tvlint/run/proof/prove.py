@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tvlint.analyses.relations.grounds import FOUND_BY_READERS, REFUTING, Ground
 from tvlint.findings import Finding, Outcome, Problem, Reason, Report, Severity, Verdict
 from tvlint.ir.plan import Plan
 from tvlint.readers.sources.resource_limits import without_collection
-from tvlint.run.process.aside import Aside
+from tvlint.run.process.aside import Aside, Relay
 from tvlint.run.process.session import Progress, Session
 from tvlint.run.proof.captures import different_gradients, is_capture, judged, judged_without_plan, read_captures
 from tvlint.run.proof.code_repair import with_code_repair
@@ -23,45 +23,67 @@ from tvlint.run.proof.pair import Pair, Plans, read_pair
 
 if TYPE_CHECKING:
     from tvlint.cache.remember import Cache, Question
+    from tvlint.equivalence.verdict.pairing import Decided
     from tvlint.ir.outline import Judged
 
 
+Keep: TypeAlias = Callable[[Report], object]
+"""Takes a report that holds already, though more may be found."""
+
+
+def _not_kept(report: Report) -> None:
+    """Keep nothing."""
+
+
 @without_collection()
-def prove_pair(pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None) -> Report:
+def prove_pair(
+    pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None, keep: Keep = _not_kept
+) -> Report:
     """Return the report of one proof: a verdict, or the problems of plans that cannot be read.
 
     `known` are plans that have been read already, by path, and gets those that are read here. `seconds` of the verdict is
-    wall time, with the reading that is done here; `peak_bytes` is the largest memory of this process so far.
+    wall time, with the reading that is done here; `peak_bytes` is the largest memory of this process so far. What holds before
+    the last step is done is given to `keep`.
     """
     from tvlint.ir.outline import outline
 
     started = time.perf_counter()
     if is_capture(pair.parallel):
-        return _prove_captures(pair, progress, started)
+        return _prove_captures(pair, progress, started, keep)
     plans = read_pair(pair, progress, known, meanwhile=_load_the_proof)
     from tvlint.equivalence.verdict.prove import prove
 
     if not isinstance(plans, Plans):
         return Report(problems=tuple(dict.fromkeys(plans)))
-    parallel, *variants = plans.kinds
-    reference = plans.reference
-    judge = partial(prove, assume=pair.assume, progress=progress, solver_seconds=pair.solver_seconds, replay=pair.replay)
-    verdict: Verdict = judge(parallel, reference)
-    for variant in variants:
-        other = judge(variant, reference)
-        verdict = _both(verdict, _named(other, variant))
-    verdict = with_code_repair(pair, plans, _with_errors(verdict, plans.findings))
-    verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
-    outlines = (outline(parallel, _judged(verdict), verdict.coverage), outline(reference))
-    checked = (pair.parallel, pair.reference or reference.path)
+    parallel, reference = plans.kinds[0], plans.reference
     findings = tuple(
         finding if finding.location.path == pair.parallel else replace(finding, found_in=pair.parallel)
         for finding in plans.findings
     )
-    return Report(findings=findings, verdicts=(verdict,), checked=checked, outlines=outlines)
+
+    def reported(verdict: Verdict) -> Report:
+        verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
+        outlines = (outline(parallel, _judged(verdict), verdict.coverage), outline(reference))
+        checked = (pair.parallel, pair.reference or reference.path)
+        return Report(findings=findings, verdicts=(verdict,), checked=checked, outlines=outlines)
+
+    verdict = _of_all_kinds(
+        plans.kinds,
+        lambda kind, decided: prove(
+            kind,
+            reference,
+            assume=pair.assume,
+            progress=progress,
+            solver_seconds=pair.solver_seconds,
+            replay=pair.replay,
+            decided=decided,
+        ),
+        lambda verdict: keep(reported(_with_errors(verdict, plans.findings))),
+    )
+    return reported(with_code_repair(pair, plans, _with_errors(verdict, plans.findings)))
 
 
-def _prove_captures(pair: Pair, progress: Progress | None, started: float) -> Report:
+def _prove_captures(pair: Pair, progress: Progress | None, started: float, keep: Keep) -> Report:
     """Return the report on a captured program and its captured reference."""
     from tvlint.equivalence.verdict.prove import prove
     from tvlint.ir.outline import outline
@@ -76,6 +98,13 @@ def _prove_captures(pair: Pair, progress: Progress | None, started: float) -> Re
             return Report(problems=(shown,))
         shown = replace(shown, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
         return Report(verdicts=(shown,), checked=(pair.parallel, pair.reference))
+
+    def reported(verdict: Verdict) -> Report:
+        verdict = judged(verdict, parallel, reference)
+        verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
+        outlines = (outline(parallel.plan, _judged(verdict), verdict.coverage), outline(reference.plan))
+        return Report(verdicts=(verdict,), checked=(pair.parallel, pair.reference), outlines=outlines)
+
     verdict = prove(
         parallel.plan,
         reference.plan,
@@ -84,11 +113,9 @@ def _prove_captures(pair: Pair, progress: Progress | None, started: float) -> Re
         solver_seconds=pair.solver_seconds,
         replay=pair.replay,
         agrees=different_gradients(parallel, reference) == {},
+        decided=lambda verdict: keep(reported(verdict)),
     )
-    verdict = judged(verdict, parallel, reference)
-    verdict = replace(verdict, seconds=time.perf_counter() - started, peak_bytes=peak_bytes())
-    outlines = (outline(parallel.plan, _judged(verdict), verdict.coverage), outline(reference.plan))
-    return Report(verdicts=(verdict,), checked=(pair.parallel, pair.reference), outlines=outlines)
+    return reported(verdict)
 
 
 def _load_the_proof() -> None:
@@ -105,8 +132,19 @@ def _judged(verdict: Verdict) -> Judged:
     }
 
 
-def _both(one: Verdict, other: Verdict) -> Verdict:
-    """Return the verdict on a plan whose replicas differ, from those on the kinds of replicas that it has."""
+def _of_all_kinds(kinds: Sequence[Plan], judge: Callable[[Plan, Decided], Verdict], decided: Decided) -> Verdict:
+    """Return the verdict on a plan whose replicas may be of several kinds, by a judge of one kind."""
+    first, *variants = kinds
+    verdict = judge(first, decided)
+    for kind in variants:
+        both = partial(_both, verdict, kind)
+        verdict = both(judge(kind, lambda other, both=both: decided(both(other))))  # type: ignore[misc]
+    return verdict
+
+
+def _both(one: Verdict, kind: Plan, other: Verdict) -> Verdict:
+    """Return the verdict on a plan whose replicas differ, from that on some kinds and the other on one more kind of replica."""
+    other = _named(other, kind)
     worse = max(one, other, key=lambda verdict: (Outcome.PROVED, Outcome.UNKNOWN, Outcome.REFUTED).index(verdict.outcome))
     assumptions = tuple(dict.fromkeys(one.assumptions + other.assumptions))
     return replace(worse, reasons=tuple(dict.fromkeys(one.reasons + other.reasons)), assumptions=assumptions)
@@ -183,7 +221,9 @@ def prove_pairs(
                 return _prove_once(pair, session, held)
             for other in pairs[index : index + jobs]:
                 if other not in aside:
-                    aside[other] = stack.enter_context(Aside(partial(_prove_once, other, Session(cache=session.cache), {})))
+                    relay = Relay(session.steps.keep)
+                    work = partial(_prove_once, other, Session(relay, cache=session.cache), {})
+                    aside[other] = stack.enter_context(Aside(work, relay=relay))
             return aside[pair].value()
 
         for index, pair in enumerate(pairs):
@@ -191,8 +231,18 @@ def prove_pairs(
                 session.progress(f"proving {len(pairs)} plans, {index} done", index / len(pairs))
             for path in [path for path in held if path not in (pair.parallel, pair.reference)]:
                 del held[path]
-            report = session.steps.do(pair.parallel, partial(prove_one, index), "the proof")
+            report = session.steps.do(pair.parallel, partial(prove_one, index), "the proof", _unfinished)
             yield Report(problems=(report,)) if isinstance(report, Problem) else report
+
+
+def _unfinished(kept: list[Report], problem: Problem) -> Report:
+    """Return the report that was kept last, which says that nothing more was found within the budget."""
+    (verdict,) = kept[-1].verdicts
+    missing = "a repair was not looked for to the end" if verdict.outcome is Outcome.REFUTED else "the proof was not continued"
+    first, *others = verdict.reasons
+    more = f" ({problem.help})" if problem.help else ""
+    first = replace(first, message=f"{first.message}; {missing}, since {problem.message}{more}")
+    return replace(kept[-1], verdicts=(replace(verdict, reasons=(first, *others), out_of_time=True),))
 
 
 def _prove_once(pair: Pair, session: Session, plans: dict[str, Plan]) -> Report:
@@ -202,8 +252,8 @@ def _prove_once(pair: Pair, session: Session, plans: dict[str, Plan]) -> Report:
     found = recalled(session.cache, question, started)
     if found is not None:
         return found
-    report = prove_pair(pair, session.progress, plans)
-    if session.cache is not None and _lasting(report):
+    report = prove_pair(pair, session.progress, plans, session.steps.keep)
+    if session.cache is not None and lasts(report):
         session.cache.keep(question, report, Report)
     return report
 
@@ -232,6 +282,6 @@ def recalled(cache: Cache | None, question: Question | None, started: float | No
     return replace(report, verdicts=tuple(map(reported, report.verdicts)))
 
 
-def _lasting(report: Report) -> bool:
-    """Return whether proving again would give the same: a plan was read, and the solver did not run out of time."""
+def lasts(report: Report) -> bool:
+    """Return whether proving again would give the same: a plan was read, and nothing ran out of time."""
     return bool(report.verdicts) and not report.problems and not any(verdict.out_of_time for verdict in report.verdicts)

@@ -71,3 +71,37 @@ def test_a_backend_that_areal_refuses_is_an_error(backend: str, message: str) ->
     assert document is not None
     found = [(each.rule, each.message, each.location.line) for each in document.findings]
     assert found == ([("invalid-backend", message, 2)] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("sglang.d4p1t1+d4p1t1", ""),
+        ("sglang:d4t2+megatron:d2p2t2", ""),
+        ("sglang[rollout]:d2+megatron[actor]:d4|fsdp[critic]:d4", ""),
+        ("sglang:d4+megatron:(attn:d1p4t2|ffn:d1p4e2)", ""),
+        ("vllm:d8+eval", ""),
+        ("sglang.d4+fsdp.d4", "AReaL reads no `fsdp.d4` in an allocation"),
+        ("sglang:d4x2+d4", "AReaL reads no `sglang:d4x2` in an allocation"),
+        ("sglang:d4+megatron:d4x1", "AReaL reads no `megatron:d4x1` in an allocation"),
+        ("vllm:d4|megatron:d2p4", "parts that take turns on the same ranks take 4 and 8"),
+        ("sglang:d8t2+d1p2", "the allocation takes 18 GPUs, and the cluster has 16"),
+    ],
+)
+def test_an_allocation_that_areal_refuses_is_an_error(mode: str, message: str) -> None:
+    text = f'allocation_mode: "{mode}"\ncluster:\n  n_nodes: 2\n  n_gpus_per_node: 8\n'
+    document = read("run.yaml", text.encode())
+    assert document is not None
+    found = [(each.rule, each.message, each.location.line) for each in document.findings]
+    assert found == ([("invalid-backend", message, 1)] if message else [])
+
+
+def test_what_megatron_trains_in_an_allocation_is_held_to_the_rules() -> None:
+    found = configurations("allocation_mode: sglang:d4t2+d1p2t8\nactor:\n  path: Qwen/Qwen2.5-7B\n")
+    assert [each.settings["world_size"].value for each in found] == [16]
+    assert {each.rule for each in evaluate(found[0], load_rules()) if isinstance(each, Finding)} >= {"heads-not-divisible-by-tp"}
+
+
+@pytest.mark.parametrize("mode", ["sglang.d4p1m1+d2p2m1", "heuristic", "actor_gen:d4,*:d4", "sglang(prefill:d1|decode:d2)"])
+def test_an_allocation_of_another_version_is_left_alone(mode: str) -> None:
+    assert read("run.yaml", f'allocation_mode: "{mode}"\n'.encode()) is None

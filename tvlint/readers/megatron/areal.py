@@ -1,4 +1,4 @@
-"""AReaL's YAML: what trains or serves says its parallel sizes in one word (`backend: megatron:d4p2t2`)."""
+"""AReaL's YAML: what trains or serves says its parallel sizes in one word (`backend: megatron:d4p2t2`), or all in one."""
 
 from __future__ import annotations
 
@@ -8,22 +8,34 @@ from collections.abc import Iterator
 
 from tvlint.findings import Finding, Severity
 from tvlint.ir.configuration import Configuration, Setting
+from tvlint.ir.location import Location
 from tvlint.ir.patterns import Pattern
 from tvlint.readers.document import Document, refuse_larger
 from tvlint.readers.languages import is_yaml
 from tvlint.readers.sources.interpolation import Interpolation
-from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlScalar, mappings, merged, only_document
+from tvlint.readers.sources.yaml_nodes import Visits, YamlMapping, YamlNode, YamlScalar, mappings, merged, only_document
 
 FORMAT = "areal-yaml"
 LARGEST = 1 << 20
-KEYS = re.compile(rb"^[ \t]*backend:[ \t]*[\"']?megatron(?:\[\w+\])?:", re.MULTILINE)
+KEYS = re.compile(rb"^(?:[ \t]*backend:[ \t]*[\"']?megatron(?:\[\w+\])?:|allocation_mode:)", re.MULTILINE)
 DIMENSIONS = r"(?:[dptce][1-9]\d{0,5})+"
 BACKEND = Pattern(
-    rf"megatron(?:\[\w+\])?:(?:(?P<all>{DIMENSIONS})|\(?attn:(?P<attention>{DIMENSIONS})\|ffn:(?P<experts>{DIMENSIONS})\)?)"
+    rf"(?:(?P<serves>sglang|vllm)(?:\[\w+\])?[:.]|(?:(?P<trains>fsdp|megatron|archon)(?:\[\w+\])?|\[\w+\]):)?"
+    rf"(?:(?P<all>{DIMENSIONS})|\(?attn:(?P<attention>{DIMENSIONS})\|ffn:(?P<experts>{DIMENSIONS})\)?)"
 )
+"""What serves or trains: a program and its sizes; of sizes alone, what trains follows."""
+MODE = "allocation_mode"
+BESIDE = re.compile(r"\+|\|(?!ffn:|[^()]*\))")
+"""What stands between the parts of an allocation: beside each other, or in turns on the same ranks."""
+OF_MODE = re.compile(r"(?:sglang|vllm)(?:\[\w+\])?[:.]|(?:fsdp|megatron|archon)(?:\[\w+\])?:|[dpt]\d")
+OTHER_MODE = re.compile(r"m\d|(?:sglang|vllm)\(|\*")
+"""What only allocations of other versions have: sizes of `m`, and programs that serve in several parts."""
+EVALUATES = ("cpu", "eval")
+CLUSTER = ("n_nodes", "n_gpus_per_node")
 DIMENSION = re.compile(r"([dptce])(\d+)")
 UNREADABLE = "AReaL reads no backend `{}`"
 WRITE = "write sizes of `d`, `p`, `t`, `c` and `e`, each from 1 on, such as `megatron:d4p2t2`"
+UNREADABLE_PART = "AReaL reads no `{}` in an allocation"
 LONGEST = 60
 SIZES = {
     "t": "tensor_model_parallel_size",
@@ -36,7 +48,7 @@ STARTS = Pattern(r"megatron(?:\[\w+\])?:")
 
 
 def recognise(path: str, data: bytes) -> bool:
-    """Return whether `data` may be YAML and names Megatron as the backend of a section."""
+    """Return whether `data` may be YAML and names Megatron as the backend of a section, or allocates ranks."""
     return KEYS.search(data) is not None and is_yaml(path, data)
 
 
@@ -46,9 +58,49 @@ def read(path: str, data: bytes) -> Document | None:
     root = only_document(path, data)
     if not isinstance(root, YamlMapping):
         return None
-    found = tuple(_configurations(path, root, Visits(path)))
-    mistakes = tuple(dict.fromkeys(_mistakes(root, Visits(path))))
-    return Document(path, FORMAT, configurations=found, findings=mistakes) if found or mistakes else None
+    visits = Visits(path)
+    modes = ((key, value) for key, value in merged(root, visits) if key.text == MODE and isinstance(value, YamlScalar))
+    mode = next(((key, value) for key, value in modes if OF_MODE.match(value.text) and not OTHER_MODE.search(value.text)), None)
+    of_mode = tuple(_allocated(path, root, visits, *mode)) if mode is not None else ()
+    found = (*_configurations(path, root, Visits(path)), *(each for each in of_mode if isinstance(each, Configuration)))
+    mistakes = (*_mistakes(root, Visits(path)), *(each for each in of_mode if isinstance(each, Finding)))
+    if not (found or mistakes or mode):
+        return None
+    return Document(path, FORMAT, configurations=found, findings=tuple(dict.fromkeys(mistakes)))
+
+
+def _allocated(
+    path: str, root: YamlMapping, visits: Visits, key: YamlScalar, value: YamlScalar
+) -> Iterator[Configuration | Finding]:
+    """Yield the configuration of each part of an allocation that Megatron trains, and what AReaL refuses of it."""
+    parts_of_root = [(name.text, node) for name, node in merged(root, visits) if isinstance(node, YamlMapping)]
+    sections = {name: {one.text: each for one, each in merged(node, visits)} for name, node in parts_of_root}
+    model = sections.get("actor", {}).get("path")
+    ranks = 0
+    for beside in value.text.replace(" ", "").split("+"):
+        parts = [part for part in BESIDE.split(beside) if part not in EVALUATES]
+        taken = set[int]()
+        for part in parts:
+            match = BACKEND.fullmatch(part)
+            if match is None:
+                help = f"write `{part.replace('.', ':', 1)}`" if BACKEND.fullmatch(part.replace(".", ":", 1)) else WRITE
+                yield Finding(RULE, Severity.ERROR, UNREADABLE_PART.format(part[:LONGEST]), value.location, help)
+                return
+            sizes = _sizes(match["all"] or match["attention"], match["experts"] or "")
+            taken.add(sizes["world_size"])
+            is_split = sizes["pipeline_model_parallel_size"] > 1 or sizes["expert_model_parallel_size"] > 1
+            if match["trains"] == "megatron" or (is_split and not match["trains"] and not match["serves"]):
+                yield _configuration(path, sizes, MODE, key, value, model, value.location)
+        if len(taken) > 1:
+            message = f"parts that take turns on the same ranks take {' and '.join(map(str, sorted(taken)))}"
+            yield Finding(RULE, Severity.ERROR, message, value.location, "give them the same number of ranks")
+            return
+        ranks += max(taken, default=0)
+    given = [sections.get("cluster", {}).get(name) for name in CLUSTER]
+    counts = [int(each.text) for each in given if isinstance(each, YamlScalar) and each.text.isdecimal()]
+    if len(counts) == len(CLUSTER) and ranks > math.prod(counts):
+        message = f"the allocation takes {ranks} GPUs, and the cluster has {math.prod(counts)}"
+        yield Finding(RULE, Severity.ERROR, message, value.location, "give the cluster more nodes, or take fewer GPUs")
 
 
 def _configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Configuration]:
@@ -57,23 +109,25 @@ def _configurations(path: str, root: YamlMapping, visits: Visits) -> Iterator[Co
         entries = {key.text: (key, interpolation.resolve(value, where)) for key, value in merged(mapping, visits)}
         key, value = entries.get("backend", (None, None))
         match = BACKEND.fullmatch(value.text.replace(" ", "")) if isinstance(value, YamlScalar) else None
-        if key is None or not isinstance(value, YamlScalar) or match is None:
+        if key is None or not isinstance(value, YamlScalar) or match is None or match["trains"] != "megatron":
             continue
         model = entries["path"][1] if "path" in entries else None
         sizes = _sizes(match["all"] or match["attention"], match["experts"] or "")
-        settings = {name: Setting(name, size, "backend", value.location, key.location) for name, size in sizes.items()}
-        yield Configuration(
-            path,
-            FORMAT,
-            "areal",
-            settings,
-            {},
-            ".".join(where),
-            False,
-            mapping.location,
-            elsewhere=ELSEWHERE,
-            model=model.text if isinstance(model, YamlScalar) and "${" not in model.text else "",
-        )
+        yield _configuration(path, sizes, ".".join(where), key, value, model, mapping.location)
+
+
+def _configuration(
+    path: str,
+    sizes: dict[str, int],
+    section: str,
+    key: YamlScalar,
+    value: YamlScalar,
+    model: YamlNode | None,
+    place: Location,
+) -> Configuration:
+    settings = {name: Setting(name, size, key.text, value.location, key.location) for name, size in sizes.items()}
+    known = model.text if isinstance(model, YamlScalar) and "${" not in model.text else ""
+    return Configuration(path, FORMAT, "areal", settings, {}, section, False, place, elsewhere=ELSEWHERE, model=known)
 
 
 def _mistakes(root: YamlMapping, visits: Visits) -> Iterator[Finding]:

@@ -172,7 +172,7 @@ def test_a_revision_in_the_place_of_changed_files_is_a_mistake(here: Path, capsy
     assert "`HEAD` is a revision, and `--changed` takes the files that changed" in capsys.readouterr().err
     assert run("check", "--changed", "jobs/gone.sh") == 0
     assert run("check", "--changed") == 0
-    assert "none is named; without it all files are checked" in capsys.readouterr().err
+    assert "and none is; `--new-from HEAD` asks git" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("folder", ["jobs", "."])

@@ -60,7 +60,7 @@ def test_concise_has_one_line_a_remark(root: Path) -> None:
     report = reports.HOSTILE
     lines = concise.write(report, reports.context(root)).text.splitlines()
     assumed = sum(bool(verdict.assumptions) for verdict in report.verdicts)
-    assert lines.pop() == "note: 1 rule could not be evaluated in 1 file; `--show-unknown` lists them"
+    assert lines.pop() == "note: 1 rule could not be evaluated; `--show-unknown` lists them"
     assert len(lines) == len(report.problems) + len(report.findings) + len(report.verdicts) + assumed
     assert all(re.search(r":\d+:\d+: (error|warning|note): ", line) for line in lines)
     asked = concise.write(reports.FULL, reports.context(root, show_unknown=True)).text.splitlines()[-1]
@@ -74,9 +74,9 @@ def test_of_several_files_it_says_how_many_rules_of_one_could_not_be_evaluated(r
     items = tuple(NotEvaluated(rule, Location(path), "unknown") for path, rule in at)
     report = Report(not_evaluated=items, checked=("one.sh",))
     last = concise.write(report, reports.context(root)).text.splitlines()[-1]
-    assert last.startswith("note: up to 2 rules of a file could not be evaluated in 3 files; ")
+    assert last.startswith("note: rules could not be evaluated in 3 files, up to 2 in one; ")
     shown = text.write(report, reports.context(root)).text
-    assert shown.startswith("no findings in 1 file; up to 2 rules of a file not evaluated ")
+    assert shown.startswith("no findings in 1 file; rules not evaluated in 3 files, up to 2 in one ")
 
 
 def test_colour_only_when_asked_and_only_colour(root: Path) -> None:

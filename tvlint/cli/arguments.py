@@ -138,6 +138,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         named = re.sub(r"^argument (\S+):", r"`\1`:", message)
+        named = re.sub(r"^the following arguments are required: (\S+)$", r"`\1` is missing", named)
         fail(named[:1].lower() + named[1:], f"`{self.prog} --help` lists what it takes")
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -288,7 +289,7 @@ def _check(commands: Any) -> None:
     parser.add_argument("--may-be-empty", action="store_true", help="exit 0 where there is nothing to check (hooks)")
     parser.add_argument(
         "--changed", action="store_true",
-        help="check what changed, and what reads it; excluded files stay excluded",
+        help="PATHs are files that changed: check them and what reads them, but no excluded ones",
     )  # fmt: skip
     parser.add_argument("--exit-zero", action="store_true", help="exit 0 despite findings and unproved pairs")
     parser.add_argument(
@@ -309,13 +310,9 @@ def _baseline(commands: Any) -> None:
         commands, "baseline", "baseline", "record the findings of today, so that only new ones fail",
         "  tvlint baseline write\n  tvlint baseline prune\n  tvlint baseline verify",
     )  # fmt: skip
-    choices = ("write", "prune", "verify")
-    parser.add_argument(
-        "action", choices=choices, metavar="{write,prune,verify}",
-        help=(
-            "`write` records all findings (in CI, it only removes some); `prune` removes those that are gone; "
-            "`verify` fails if some are gone"
-        ),
+    choice(
+        parser, "action write|prune|verify", ("write", "prune", "verify"),
+        "record all findings (in CI, only remove some), remove those that are gone, or fail if some are gone",
     )  # fmt: skip
     parser.add_argument(
         "paths", nargs="*", default=[], type=path, metavar="PATH", help="files or folders (default: the project's paths)"

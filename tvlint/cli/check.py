@@ -149,7 +149,7 @@ def _tell(judged: _Judged) -> None:
 def _hold_files(paths: list[str]) -> None:
     """End the run where a revision stands in the place of the files that changed since; say so where no file is named."""
     if not paths:
-        note("`--changed` takes the files that changed, and none is named; without it all files are checked")
+        note("`--changed` checks the files that are named, as pre-commit does, and none is; `--new-from HEAD` asks git")
     for path in paths:
         if os.path.isdir(path) and _is_part_of_this_checkout(path):
             help = "name its files, or leave out `--changed` to check all of it"

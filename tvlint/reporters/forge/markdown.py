@@ -87,8 +87,7 @@ def _remarks(report: Report, context: Context) -> Iterator[Iterator[Block] | tup
             yield _verdict(verdict, context, show, mesh)
     if context.show_unknown and report.not_evaluated:
         items = tuple((Code(item.rule), f": {item.reason}") for item in report.not_evaluated)
-        title = unevaluated(report.not_evaluated)[0]
-        yield (Details(f"{title} not evaluated", items),)
+        yield (Details(unevaluated(report.not_evaluated), items),)
 
 
 def _problem(problem: Problem, context: Context, show: Excerpts) -> Iterator[Block]:

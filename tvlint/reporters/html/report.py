@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tvlint.findings import Comparison, Difference, Finding, Outcome, Problem, Reason, Related, Report, Severity, Verdict
 from tvlint.ir.location import Location
@@ -19,8 +19,10 @@ from tvlint.reporters.one_cause import OneCause, common_help, of_one_cause
 from tvlint.reporters.text.excerpt import Excerpts, excerpts
 from tvlint.reporters.text.paths import place, relative
 from tvlint.reporters.text.ranks import describe, meshes
-from tvlint.reporters.text.totals import by_severity, bytes_text, counted, needs, seconds_text, stage_counts, summary
+from tvlint.reporters.text.totals import by_severity, bytes_text, counted, files_by_need, seconds_text, stage_counts, summary
 
+MOST_FILES = 3
+"""Of more files that lack the same thing, only the first are named; the JSON report has all."""
 _OUTCOME = {Outcome.REFUTED: "bad", Outcome.UNKNOWN: "doubt", Outcome.PROVED: "good"}
 _SEVERITY = {Severity.ERROR: "bad", Severity.WARNING: "doubt", Severity.NOTE: "note"}
 
@@ -207,19 +209,19 @@ def _differences(differences: Sequence[Difference]) -> Content:
 
 
 def _not_evaluated(report: Report, context: Context) -> list[Element]:
-    return [
-        tag(
-            "article",
-            tag("details", tag("summary", code(relative(path, context.root))), tag("ul", list(_reasons(reasons)))),
-        )
-        for path, reasons in needs(report.not_evaluated).items()
-    ]
-
-
-def _reasons(reasons: Mapping[str, Sequence[str]]) -> Iterator[Element]:
-    for reason, rules in reasons.items():
+    """Return what is not known, in how many files, and which rules need it: listed by file, it is most of a large page."""
+    lines = []
+    for reason, rules, paths in files_by_need(report.not_evaluated):
         names = [part for rule in rules for part in (", ", code(rule))][1:]
-        yield tag("li", sentence(reason), ": ", names)
+        files = [part for path in paths[:MOST_FILES] for part in (", ", code(relative(path, context.root)))][1:]
+        more = f" and {len(paths) - MOST_FILES:,} more" if len(paths) > MOST_FILES else ""
+        lines.append(tag("li", sentence(reason), ": ", names, tag("div", files, more, kind="soft")))
+    shown = counted(len({item.location.path for item in report.not_evaluated}), "file")
+    return (
+        [tag("article", tag("details", tag("summary", f"what rules need to know of {shown}"), tag("ul", lines)))]
+        if lines
+        else []
+    )
 
 
 def _plan(outline: Outline, report: Report, context: Context) -> Element:

@@ -39,8 +39,7 @@ def _not_evaluated(report: Report, context: Context) -> Iterator[str]:
         for item in report.not_evaluated:
             yield f"{_place(item.location, context)}: note: not evaluated: {item.reason} [{item.rule}]"
     elif report.not_evaluated and not context.quiet:
-        rules, files = unevaluated(report.not_evaluated)
-        yield f"note: {rules} could not be evaluated in {files}; `--show-unknown` lists them"
+        yield f"note: {unevaluated(report.not_evaluated, 'could not be evaluated')}; `--show-unknown` lists them"
 
 
 def _place(location: Location, context: Context) -> str:

@@ -256,7 +256,7 @@ def _reason(reason: Reason, mesh: Mesh | None, screen: _Screen) -> list[Line]:
 
 
 def _not_evaluated(items: Sequence[NotEvaluated], screen: _Screen) -> list[Line]:
-    lines = [line(Span(f"{unevaluated(items)[0]} not evaluated:", Style.BOLD))]
+    lines = [line(Span(f"{unevaluated(items)}:", Style.BOLD))]
     at: dict[str, dict[str, list[str]]] = {}
     for item in items:
         where = place(item.location, screen.context.root)

@@ -59,15 +59,16 @@ def summary(report: Report) -> str:
     parts += [f"{counted(outcomes[outcome], 'proof')} {outcome.value}" for outcome in Outcome if outcomes[outcome]]
     parts += set_aside(report)
     if report.not_evaluated:
-        parts.append(f"{unevaluated(report.not_evaluated)[0]} not evaluated")
+        parts.append(unevaluated(report.not_evaluated))
     return "; ".join(parts) or "nothing was checked"
 
 
-def unevaluated(items: Sequence[NotEvaluated]) -> tuple[str, str]:
-    """Return how many rules could not be evaluated, and in how many files: `5 rules`; `up to 254 rules of a file`."""
+def unevaluated(items: Sequence[NotEvaluated], how: str = "not evaluated") -> str:
+    """`5 rules not evaluated`; `rules not evaluated in 186 files, up to 254 in one`."""
     rules = [len({rule for names in missing.values() for rule in names}) for missing in needs(items).values()]
-    most = counted(max(rules, default=0), "rule")
-    return (most if len(rules) < 2 else f"up to {most} of a file"), counted(len(rules), "file")
+    if len(rules) < 2:
+        return f"{counted(sum(rules), 'rule')} {how}"
+    return f"rules {how} in {counted(len(rules), 'file')}, up to {max(rules):,} in one"
 
 
 def needs(items: Sequence[NotEvaluated]) -> dict[str, dict[str, list[str]]]:
@@ -76,6 +77,15 @@ def needs(items: Sequence[NotEvaluated]) -> dict[str, dict[str, list[str]]]:
     for item in items:
         found.setdefault(item.location.path, {}).setdefault(item.reason, {})[item.rule] = None
     return {path: {reason: list(rules) for reason, rules in value.items()} for path, value in found.items()}
+
+
+def files_by_need(items: Sequence[NotEvaluated]) -> list[tuple[str, list[str], list[str]]]:
+    """Return what is needed, with the rules that need it and the files that lack it, for most files first."""
+    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for item in items:
+        rules, paths = found.setdefault(item.reason, ({}, {}))
+        rules[item.rule] = paths[item.location.path] = None
+    return sorted(((reason, [*rules], [*paths]) for reason, (rules, paths) in found.items()), key=lambda each: -len(each[2]))
 
 
 def recognised_text(report: Report) -> str:

@@ -788,6 +788,17 @@ def test_zeros_of_another_type_that_are_added_to_cast() -> None:
     assert (last.op, last.inputs) == ("torch.Tensor.to", (Ref(half),))
 
 
+def test_an_addend_of_another_type_is_cast_to_that_of_the_sum() -> None:
+    """So gradients in half precision are added up in single precision, each of which is then an addend of the gradient."""
+    bench = Bench()
+    half = bench.program.fresh(Type((3, 4), "bfloat16"))
+    bench.program.given[half] = GivenValue(None, X)
+    bench.apply("add", {"self": X, "other": Ref(half)}, X)
+    cast, added = (node for node in lift(bench.program, EQUATIONS).nodes if isinstance(node, Call))
+    assert (cast.op, cast.inputs, cast.attributes) == ("torch.Tensor.to", (Ref(half),), {"dtype": "float64"})
+    assert (added.op, added.inputs[1]) == ("torch.add", Ref(cast.outputs[0]))
+
+
 @pytest.mark.parametrize("holds", [False, True])
 def test_what_one_flag_chooses_is_all_of_it(holds: bool) -> None:
     bench = Bench()

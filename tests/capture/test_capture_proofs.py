@@ -88,7 +88,7 @@ def test_a_tensor_parallel_program_is_proved() -> None:
         ("dtensor_mlp", "dtensor_mlp_reference", "tp 2", "1"),
         ("fully_sharded", "fully_sharded_reference", "dp 2", "1"),
         ("sharded_heads", "sharded_heads_reference", "dp 2", "1"),
-        ("sharded_heads_half", "sharded_heads_half_reference", "dp 2", "1"),
+        ("sharded_heads_half", "sharded_heads_half_reference", "dp 2", "2"),
         ("accumulation_ddp", "accumulation_reference", "dp 2", "2"),
         ("accumulation_fsdp", "accumulation_reference", "dp 2", "2"),
         ("accumulation_kept", "accumulation_reference", "dp 2", "2"),

@@ -239,6 +239,11 @@ class Emitter:
             self.free[maker.outputs[0]] = known
         return known
 
+    def is_weight(self, value: str) -> bool:
+        """Return whether a value is declared and the same in all micro-batches."""
+        root = self._root(value)
+        return root in self.fixed and self._is_constant(root)
+
     def _is_constant(self, value: str) -> bool:
         if value in self.fixed:
             return self.fixed[value] not in self.data
@@ -434,8 +439,16 @@ class _Emit:
         self.emitter.write(self.call, [shape, *(self.shape(other) for other in self.values[1:])], [shape])
 
     def elementwise(self) -> None:
-        """Write the call with all dimensions as factors; a dimension of size 1 is one for each factor of the result's."""
+        """Write the call with all dimensions as factors; a dimension of size 1 is one for each factor of the result's.
+
+        A weight alone keeps the shape that it is declared with: ranks may hold shards that end inside of a factor.
+        """
         (result,) = self.call.outputs
+        if len(self.values) == 1:
+            _, declared = self.emitter.name_of(self.values[0])
+            if self.emitter.is_weight(self.values[0]):
+                self.emitter.write(self.call, [declared], [declared])
+                return
         wide = self.factors.of(result)
         self.emitter.write(self.call, [self.spread(name, wide) for name in self.values], [self.flat(result)])
 

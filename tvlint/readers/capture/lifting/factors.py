@@ -31,7 +31,8 @@ class Factors:
         self.dims: dict[str, list[int]] = {}
         self.lists: dict[int, list[int]] = {}
         self.units: set[int] = set()
-        self.gathered: dict[tuple[object, ...], str] = {}
+        self.first: dict[str, str] = {}
+        self.made: dict[tuple[object, ...], str] = {}
         for _ in range(_ROUNDS):
             for node in lifted.nodes:
                 self._relate(node)
@@ -139,13 +140,23 @@ class Factors:
                 if at not in (node.dim, node.joined):
                     self.equate([here], [there])
         if node.kind == "all-gather":  # weights in shards are gathered anew for their gradients
-            self._alike(node.outputs[0], self.gathered.setdefault((node.inputs, node.group, node.dim), node.outputs[0]))
+            self._made_again(node.outputs[0], (node.kind, *map(self._first, node.inputs), node.group, node.dim))
+
+    def _first(self, name: str) -> str:
+        return self.first.get(name, name)
+
+    def _made_again(self, name: str, key: tuple[object, ...]) -> None:
+        """Let a value consist of the same dimensions as the first that was made like it."""
+        self.first[name] = self.made.setdefault(key, name)
+        self._alike(name, self.first[name])
 
     def _called(self, call: Call) -> None:
         operands = [argument.name for argument in call.inputs if isinstance(argument, Ref)]
         spec = spec_of(call.op)
         if spec is None or not operands:
             return
+        if len(operands) == len(call.inputs) == 1:
+            self._made_again(call.outputs[0], (call.op, self._first(operands[0]), *call.attributes.items()))
         if spec.family is Family.RESHAPE:
             self.equate(self.of(operands[0]), self.of(call.outputs[0]))
             return

@@ -156,7 +156,16 @@ def _nothing_added(lifting: Lifting, node: Apply) -> bool:
 
 
 def _added(lifting: Lifting, node: Apply) -> bool:
-    return lifting.call(node, "torch.add", _two(node), **_scaled_by(_alpha(node)))
+    left, right = (_in_type_of_result(lifting, node, operand) for operand in _two(node))
+    return lifting.call(node, "torch.add", (left, right), **_scaled_by(_alpha(node)))
+
+
+def _in_type_of_result(lifting: Lifting, node: Apply, operand: Argument) -> Argument:
+    """Return an operand that has the shape of the result in its dtype, to which torch casts it."""
+    name, made = lifting.value(operand), lifting.program.types[node.outputs[0]]
+    if name is None or lifting.program.types[name] == made or lifting.shape(name) != made.shape:
+        return operand
+    return lifting.temporary(node, "torch.Tensor.to", (operand,), made.shape, dtype=made.dtype)
 
 
 def _scaled_by(alpha: float) -> dict[str, float]:

@@ -11,18 +11,20 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from shared import ROOT
 
 from tvlint.ir.plan import Role
-from tvlint.readers.capture.assemble import Lifting, lift_parallel, lift_reference
+from tvlint.readers.capture.assemble import Lifting, _is_sum, lift_parallel, lift_reference
 from tvlint.readers.capture.following import follow
-from tvlint.readers.capture.lifting.program import Apply, Exchange
+from tvlint.readers.capture.lifting.program import Apply, Exchange, RootValue
 from tvlint.readers.capture.pairing import Held, Whole, _apart, _settle
 from tvlint.readers.capture.tapes.lines import read_capture
-from tvlint.readers.capture.tapes.tape import Capture
+from tvlint.readers.capture.tapes.tape import Capture, Mark
 from tvlint.readers.document import ReadError
 
 RECORDED = ROOT / "fixtures" / "capture" / "recorded"
@@ -244,3 +246,24 @@ def test_targets_that_are_equal_in_several_micro_batches_are_those_of_one_each()
     found = _apart({0: [either, *either.others], 1: [Held(box[2], True)], 2: [first]})
     assert {number: held.box for number, held in found.items()} == {0: box[4], 1: box[2], 2: box[0]}
     assert _apart({0: [first], 1: [first]}) == {0: first, 1: first}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "alone", "is_sum"),
+    [
+        ([[4.0], [4.2]], [4.1], False),
+        ([[2.0], [2.1]], [4.1], True),
+        ([[2.0, 2.0], [2.1, 2.1]], [4.1], False),
+        ([[1.0, 1.0], [1.1, 1.1]], [2.05, 2.15], True),
+        ([[2.0, 2.0], [2.1, 2.1]], [2.05, 2.05], False),
+        ([[4.0, 4.0], [4.2, 4.2]], [4.1, 4.1], False),
+    ],
+)
+def test_losses_are_shares_of_what_the_reference_has_in_as_many_micro_batches(
+    ranks: list[list[float]], alone: list[float], is_sum: bool
+) -> None:
+    def program(losses: list[float]) -> Any:
+        roots = [RootValue("loss", "", Mark(), np.array(number)) for number in losses]
+        return SimpleNamespace(lifted=SimpleNamespace(losses=roots))
+
+    assert _is_sum([program(losses) for losses in ranks], program(alone)) is is_sum

@@ -423,7 +423,7 @@ def _loss_placements(mesh: Mesh, data: set[str], is_sum: bool) -> Mapping[str, P
 def _is_sum(prepared: Sequence[Prepared], reference: Prepared) -> bool:
     """Return whether the recorded losses of the ranks are shares of the reference's, and not the reference's.
 
-    Of several micro-batches each may have its own mean, or its share of it.
+    Of several micro-batches each may have its own mean, or its share of it; a reference of as many has what the ranks have.
     """
     losses = [total for total in map(_loss_of, prepared) if total is not None]
     whole = _loss_of(reference)
@@ -431,7 +431,7 @@ def _is_sum(prepared: Sequence[Prepared], reference: Prepared) -> bool:
         return False
     batches = max(len(rank.lifted.losses) for rank in prepared), len(reference.lifted.losses)
     mean = abs(sum(losses) / len(losses))
-    if batches[1] == 1:
+    if batches[1] in (1, batches[0]):
         return mean < abs(whole) * _SHARE
     pairs = product({mean, mean / max(1, batches[0])}, {abs(whole), abs(whole) / batches[1]})
     return not any(abs(here - there) < (1 - _SHARE) * there for here, there in pairs)

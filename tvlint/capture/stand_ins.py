@@ -273,8 +273,10 @@ def _name_cuda() -> None:
     cuda.manual_seed = cuda.manual_seed_all = torch.default_generator.manual_seed
     for name, dtype in _TENSOR_TYPES.items():
         setattr(cuda, name, _TensorType(name, (), {"dtype": dtype}))
-    cuda.get_rng_state = lambda *_, **__: torch.get_rng_state()
-    cuda.set_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
+    devices: tuple[Any, ...] = (cuda, torch.cpu)
+    for device in devices:  # `fork_rng` asks the module of the device that it is given
+        device.get_rng_state = lambda *_, **__: torch.get_rng_state()
+        device.set_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     cuda.get_device_capability = lambda *_, **__: (8, 0)
     cuda.get_device_name = lambda *_, **__: "cpu"
     cuda.device_count = lambda: 8

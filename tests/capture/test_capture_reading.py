@@ -21,8 +21,9 @@ from shared import ROOT
 from tvlint.ir.plan import Role
 from tvlint.readers.capture.assemble import Lifting, _is_sum, lift_parallel, lift_reference
 from tvlint.readers.capture.following import follow
-from tvlint.readers.capture.lifting.program import Apply, Exchange, RootValue
+from tvlint.readers.capture.lifting.program import Apply, Exchange, GivenValue, Program, Ref, RootValue, Type
 from tvlint.readers.capture.pairing import Held, Whole, _apart, _settle
+from tvlint.readers.capture.rewriting.uneven_batches import with_whole_batches
 from tvlint.readers.capture.tapes.lines import read_capture
 from tvlint.readers.capture.tapes.tape import Capture, Mark
 from tvlint.readers.document import ReadError
@@ -267,3 +268,18 @@ def test_losses_are_shares_of_what_the_reference_has_in_as_many_micro_batches(
         return SimpleNamespace(lifted=SimpleNamespace(losses=roots))
 
     assert _is_sum([program(losses) for losses in ranks], program(alone)) is is_sum
+
+
+def test_rows_that_lie_in_several_places_are_those_behind_the_rows_of_the_ranks_before() -> None:
+    """Labels are few numbers: the same ones follow each other in several places."""
+    whole = np.array([1, 2, 1, 2, 3])
+    programs = [Program(rank) for rank in range(2)]
+    for program, rows in zip(programs, (whole[:2], whole[2:]), strict=True):
+        program.types["labels"] = Type(rows.shape, "int64")
+        program.given["labels"] = GivenValue(None, rows)
+        program.nodes.append(Apply("aten.neg.default", {"self": Ref("labels")}, ("x",), Mark()))
+    for program in with_whole_batches(programs, [whole]):
+        cut, _ = program.nodes
+        assert isinstance(cut, Exchange)
+        assert (cut.kind, cut.outputs, cut.splits) == ("chunk", ("labels",), (2, 3))
+        assert [value.numbers is whole for value in program.given.values()] == [True]

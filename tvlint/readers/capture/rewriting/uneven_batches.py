@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from tvlint.readers.capture.lifting.program import Array, Exchange, Node, Program, reads
 
@@ -14,25 +13,15 @@ def with_whole_batches(programs: Sequence[Program], wholes: Sequence[Array]) -> 
 
     They stay as they are where the rows do not lie in the order of the ranks, or are not all of the input.
     """
-    given = [dict(_rows_given(program, wholes)) for program in programs]
+    given = [_unnamed(program) for program in programs]
     cuts = [dict[str, _Cut]() for _ in programs]
-    for at, whole in enumerate(wholes):
-        rows = [[(name, each) for name, each in places.items() if each.whole == at] for places in given]
-        splits = tuple(each.stop - each.start for of_rank in rows for _, each in of_rank)
-        tiled = [each.start for of_rank in rows for _, each in of_rank] == [sum(splits[:rank]) for rank in range(len(rows))]
-        if len(set(splits)) > 1 and all(len(of_rank) == 1 for of_rank in rows) and tiled and sum(splits) == len(whole):
-            for rank, ((name, _),) in enumerate(rows):
-                cuts[rank][name] = _Cut(whole, splits)
+    for whole in wholes:
+        rows = _in_order(given, whole)
+        splits = tuple(len(part) for _, part in rows)
+        if len(rows) == len(programs) and len(set(splits)) > 1 and sum(splits) == len(whole):
+            for places, (name, _) in zip(cuts, rows, strict=True):
+                places[name] = _Cut(whole, splits)
     return [_cut_out(program, places, tuple(range(len(programs)))) for program, places in zip(programs, cuts, strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of one of the whole inputs."""
-
-    whole: int
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +32,32 @@ class _Cut:
     splits: tuple[int, ...]
 
 
-def _rows_given(program: Program, wholes: Sequence[Array]) -> Iterator[tuple[str, _Rows]]:
-    """Yield the values that are given and are rows of one place of a whole input."""
-    for name, value in program.given.items():
-        part = value.numbers
-        if value.named is None and part is not None and part.ndim and part.size:
-            found = ((at, start) for at, whole in enumerate(wholes) for start in _starts(part, whole))
-            starts = list(islice(found, 2))
-            if len(starts) == 1:
-                yield name, _Rows(*starts[0], starts[0][1] + len(part))
+def _unnamed(program: Program) -> list[tuple[str, Array]]:
+    """Return the arrays that a program is given under no name."""
+    unnamed = ((name, value.numbers) for name, value in program.given.items() if value.named is None)
+    return [(name, numbers) for name, numbers in unnamed if numbers is not None and numbers.ndim and numbers.size]
 
 
-def _starts(part: Array, whole: Array) -> Iterator[int]:
-    """Yield the rows of the whole from which on it is the part."""
-    if part.dtype == whole.dtype and part.shape[1:] == whole.shape[1:]:
-        numbers, wanted, row = whole.tobytes(), part.tobytes(), part[0].nbytes
-        at = numbers.find(wanted)
-        while at >= 0:
-            if at % row == 0:
-                yield at // row
-            at = numbers.find(wanted, at + 1)
+def _in_order(given: Sequence[Sequence[tuple[str, Array]]], whole: Array) -> list[tuple[str, Array]]:
+    """Return the rows of a whole input that each rank is given, behind those of the ranks before it.
+
+    Fewer rows than ranks say that one of them is given none, or several.
+    """
+    rows: list[tuple[str, Array]] = []
+    start = 0
+    for parts in given:
+        found = [(name, part) for name, part in parts if _is_at(part, whole, start)]
+        if len(found) != 1:
+            break
+        rows += found
+        start += len(found[0][1])
+    return rows
+
+
+def _is_at(part: Array, whole: Array, start: int) -> bool:
+    """Return whether a part is the rows of the whole from `start` on."""
+    alike = part.dtype == whole.dtype and part.shape[1:] == whole.shape[1:]
+    return alike and part.tobytes() == whole[start : start + len(part)].tobytes()
 
 
 def _cut_out(program: Program, cuts: Mapping[str, _Cut], group: tuple[int, ...]) -> Program:

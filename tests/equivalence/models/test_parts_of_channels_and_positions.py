@@ -108,7 +108,6 @@ def test_groups_of_several_channels_on_a_rank_are_not_refuted(groups: str) -> No
 WINDOWS = {
     "a mean": ("avg_pool1d(x, 2)", 8),
     "a greatest": ("max_pool1d(x, 2)", 8),
-    "a patch": ("conv1d(x, k, stride=4)", 4),
     "spread": ("conv_transpose1d(x, u, stride=4)", 64),
     "repeated": ('interpolate(x, scale_factor=2, mode="nearest")', 32),
 }
@@ -133,6 +132,50 @@ def test_windows_side_by_side_are_not_refuted_where_positions_are_split_between_
     operator, made = WINDOWS[name]
     reference = f"{DECLARED}output y\nprogram\n  y = {operator}\n"
     assert verdict_on(windows(operator, made), reference).outcome is Outcome.UNKNOWN
+
+
+PATCHES = """
+weight k f32[6,3,2,2]
+weight b f32[6]
+input x f32[2,3,8,4]
+loss l
+program
+  y = conv2d(x, k, b, stride=2)
+  q = tanh(y)
+  l: f32[] = sum(q)
+  dq = backward l (grad(l))
+  dy = backward q (dq)
+  _, grad(k), grad(b) = backward y (dy)
+"""
+
+
+def patches(ranks: int, made: str = "conv2d(x, k, b, stride=2)", placed: str = "cp:S(2)") -> str:
+    text = f"mesh cp={ranks}" + PATCHES.replace("x f32[2,3,8,4]", f"x f32[2,3,8,4] {placed}")
+    return (
+        summed(text).replace("over tp", "over cp").replace("conv2d(x, k, b, stride=2)", made)
+        + "  reduce-gradients k, b over cp\n"
+    )
+
+
+@pytest.mark.parametrize(("ranks", "placed"), [(2, "cp:S(2)"), (4, "cp:S(2)"), (2, "cp:S(3)"), (2, "cp:S(2, order=[[1],[0]])")])
+def test_patches_are_those_of_the_whole_image_where_ranks_have_whole_ones(ranks: int, placed: str) -> None:
+    text = patches(ranks, placed=placed)
+    verdict = verdict_on(text, PATCHES)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert "order" in placed or compare(*plans(PATCHES, text)).outcome == "equal"
+
+
+@pytest.mark.parametrize(
+    "made", ["conv2d(x, k, b, stride=1)", "conv2d(x, k, b, stride=2, dilation=2)", "conv2d(x, k, b, stride=3)"]
+)
+def test_other_windows_than_the_patches_are_refuted(made: str) -> None:
+    assert verdict_on(patches(2, made), PATCHES).outcome is Outcome.REFUTED
+
+
+def test_patches_over_the_edges_of_parts_are_refuted() -> None:
+    reference = PATCHES.replace("8,4]", "12,4]")
+    verdict = verdict_on(patches(4).replace("8,4]", "12,4]"), reference)
+    assert {reason.name for reason in verdict.reasons if reason.refutes} == {"split-dimension"}
 
 
 @pytest.mark.parametrize("name", ACROSS)

@@ -243,15 +243,23 @@ def _taken(x: Array, index: Sequence[slice | int]) -> Array:
     return taken
 
 
-def _biased(dims: int) -> Callable[[Call], Steps]:
-    """Return the convolution without its bias, and the bias of each channel added to all positions."""
+def _in_steps(dims: int) -> Callable[[Call], Steps]:
+    """Return the convolution without its bias, and the bias of each channel added to all positions. Of windows that lie side by
+    side, the convolution is the product of each window with the kernel.
+    """
+    usual = (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))
 
     def steps(call: Call) -> Steps:
-        call = without_none(without_absent(call).with_arguments("stride", "padding", "dilation", "groups"), "bias")
-        if len(call.inputs) != 3 or call.op.startswith("nnscaler."):
+        call = without_none(without_absent(call).with_arguments(*(name for name, _ in usual)), "bias")
+        sequence = OperatorSequence()
+        if call.op.startswith("nnscaler."):
             return ()
-        sequence, usual = OperatorSequence(), (("stride", 1), ("padding", 0), ("dilation", 1), ("groups", 1))
-        found = sequence.then(f"conv{dims}d", 0, 1, *(Literal(call.attributes.get(name, number)) for name, number in usual))
+        found = _windows_with_kernel(call, sequence, dims)
+        if len(call.inputs) == 2:
+            return sequence.steps()
+        if found is None:
+            given = (Literal(call.attributes.get(name, number)) for name, number in usual)
+            found = sequence.then(f"conv{dims}d", 0, 1, *given)
         bias: int | Made = 2
         for _ in range(dims):
             bias = sequence.then("unsqueeze", bias, Literal(-1))
@@ -259,6 +267,19 @@ def _biased(dims: int) -> Callable[[Call], Steps]:
         return sequence.steps()
 
     return steps
+
+
+def _windows_with_kernel(call: Call, sequence: OperatorSequence, dims: int) -> Made | None:
+    """Return the product of windows that lie side by side with the kernel; None where they do not, or do not hold all."""
+    weight, bound = call.shape(1), _convolution(dims)(call)
+    if len(bound.runs) < dims or call.attributes.get("groups", 1) != 1 or ONE in bound.operands[1]:
+        return None
+    windows: int | Made = 0
+    for dim in reversed(range(dims)):
+        windows = sequence.then("unflatten", windows, Literal(2 + dim), Literal((-1, weight[2 + dim])))
+    positions, kernel = "xyz"[:dims], "ijk"[:dims]
+    inside = "".join(map("".join, zip(positions, kernel, strict=True)))
+    return sequence.then("einsum", Literal(f"nc{inside},oc{kernel}->no{positions}"), windows, 1)
 
 
 def _convolve(bound: Bound, operands: Sequence[Array], field: Field) -> tuple[Array, ...]:
@@ -470,7 +491,7 @@ SPECS = (
                 f"conv{n}d",
                 _signatures(f"conv{n}d"),
                 _convolution(n),
-                steps=_biased(n),
+                steps=_in_steps(n),
                 evaluate=_convolve,
                 of_all=_groups_of_all,
             )

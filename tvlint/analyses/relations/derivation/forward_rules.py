@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from math import prod
 
 from tvlint.analyses.relations.derivation.environment import parts_of_one
 from tvlint.analyses.relations.derivation.operators.alike import filled_alike
@@ -20,6 +19,7 @@ from tvlint.analyses.relations.derivation.operators.composite_operators import (
     of_one_head,
     repeated,
     repeated_along,
+    view_size,
 )
 from tvlint.analyses.relations.derivation.operators.halves import of_halves
 from tvlint.analyses.relations.derivation.operators.heads import of_one_head_alone
@@ -44,7 +44,6 @@ from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
 from tvlint.analyses.relations.transfer.reshape import readings, viewed
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION, merge, merges_parts
 from tvlint.ir.operators import Compute
-from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.spec import ONE, Bound, Call, Family, MisfitError, OpSpec, Shape, Trait, UnsupportedError
 from tvlint.ops.table import adds_both, has_trait
 
@@ -345,8 +344,9 @@ def _repeated_dimension(form: Form, whole: Shape, local: Shape) -> tuple[int, in
 def evaluated_case(machine: Machine, form: Form, spec: OpSpec, case: Case, values: tuple[Value, ...]) -> Saved:
     """Return the operator's results where its case is known."""
     name, call, bound, count = case.name, case.call, case.bound, len(form.outputs)
-    if case.steps:
-        return in_sequence(machine, name, bound, case.steps, values, call.outputs)
+    in_steps = in_sequence(machine, name, bound, case.steps, values, call.outputs) if case.steps else None
+    if in_steps is not None:
+        return in_steps
     if spec.family is Family.IDENTITY:
         return Saved(name, bound, spec.family, values, (values[0],) * count)
     if spec.family is Family.RESHAPE:
@@ -431,15 +431,3 @@ def more_of_one(machine: Machine, values: tuple[Value, ...]) -> Value:
     if total is None:
         raise Mismatch("mismatched-shards", "adds different slices of a value", refutes=True)
     return total
-
-
-def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
-    size = view_sizes(call, before)
-    if not isinstance(size, tuple) or not all(isinstance(n, int) and not isinstance(n, bool) for n in size):
-        raise UnsupportedError(f"`{call.op}` to {size}")
-    sizes = tuple(n for n in size if isinstance(n, int))
-    known = prod(n for n in sizes if n != -1)
-    total = prod(before)
-    if sizes.count(-1) > 1 or known <= 0 or total % known:
-        raise Mismatch("wrong-view-size", f"views shape {before} as {size}", refutes=True)
-    return tuple(total // known if n == -1 else n for n in sizes)

@@ -19,6 +19,7 @@ from tvlint.analyses.relations.transfer.reshape import reshape
 from tvlint.analyses.relations.transfer.ring_attention import ATTENTION
 from tvlint.ir.operators import Literal
 from tvlint.ops.families.attention import shares_heads
+from tvlint.ops.families.shaping import view_sizes
 from tvlint.ops.spec import PREVIOUS, Bound, Call, Family, OpSpec, Shape, Steps, UnsupportedError
 from tvlint.ops.table import adds_both, spec_of
 
@@ -201,8 +202,10 @@ def grouped(machine: Machine, name: str, bound: Bound, call: Call, values: tuple
 
 def in_sequence(
     machine: Machine, name: str, bound: Bound, steps: Steps, values: tuple[Value, ...], outputs: tuple[Shape, ...]
-) -> Saved:
-    """Return the result of operators one after the other; the last one makes `outputs`."""
+) -> Saved | None:
+    """Return the result of operators one after the other; the last one makes `outputs`. None where what the rank has is not
+    what one of them looks at as another shape.
+    """
     done: list[tuple[Saved, tuple[int, ...]]] = []
     for op, positions in steps:
         spec = _spec(op)
@@ -212,9 +215,35 @@ def in_sequence(
         shapes = iter([machine.world.logical_shape(value, machine.total_slots) for value in known])
         given = tuple(place if isinstance(place, Literal) else next(shapes) for place in positions)
         call = Call(op, given, {}, outputs if len(done) == len(steps) - 1 else ())
+        if spec.family is Family.RESHAPE:
+            viewed = _viewed(machine, call, known[0])
+            if viewed is None:
+                return None
+            done.append((Saved(op, None, spec.family, known, (viewed,)), places))
+            continue
         done.append((evaluated_once(machine, Case(spec.name, call, spec.bind(call)), known), places))
     last = done[-1][0]
     return Saved(name, bound, Family.INDEXED, values, last.outputs, tuple(done))
+
+
+def _viewed(machine: Machine, call: Call, value: Value) -> Value | None:
+    """Return a value under the shape that a step gives to what the rank has of it; None where that is no view of it."""
+    try:
+        return reshape(machine.world, value, view_size(call, machine.world.local_shape(value)))
+    except Mismatch:
+        return None
+
+
+def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
+    size = view_sizes(call, before)
+    if not isinstance(size, tuple) or not all(isinstance(n, int) and not isinstance(n, bool) for n in size):
+        raise UnsupportedError(f"`{call.op}` to {size}")
+    sizes = tuple(n for n in size if isinstance(n, int))
+    known = prod(n for n in sizes if n != -1)
+    total = prod(before)
+    if sizes.count(-1) > 1 or known <= 0 or total % known:
+        raise Mismatch("wrong-view-size", f"views shape {before} as {size}", refutes=True)
+    return tuple(total // known if n == -1 else n for n in sizes)
 
 
 def free_sizes(bound: Any, output: int, call: Call) -> dict[str, int]:

@@ -172,7 +172,7 @@ def _value(operator: Compute, operands: list[Array]) -> Array:
     return forward(operator, operands, [operands[0].shape])[0]
 
 
-_BY_ELEMENT = (Trait.SUM, Trait.COMPARISON, Trait.MASKING, Trait.SCALING, Trait.CONVERSION, Trait.BOUNDED)
+_BY_ELEMENT = (Trait.SUM, Trait.COMPARISON, Trait.MASKING, Trait.SCALING, Trait.CONVERSION, Trait.BOUNDED, Trait.LIKE)
 
 
 def is_view(operator: Compute) -> bool:

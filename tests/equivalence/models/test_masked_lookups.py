@@ -8,6 +8,7 @@ from tests.builders.numbers import on_numbers_of
 from tests.builders.plan_tapes import with_backward
 from tests.equivalence.models.test_attention import plans
 from tests.equivalence.verdicts.test_text_plans import verdict_on
+from tvlint.analyses.relations.terms.terms_at_indices import FOUND
 from tvlint.equivalence.verdict.masked_lookups import with_stated_ranges
 from tvlint.equivalence.verdict.numbers.outcome import Agreement
 from tvlint.findings import Outcome
@@ -33,6 +34,8 @@ MASKED = {
     "choices": BOTH
     + SHIFT
     + "i = where(k, s, 0) || none\nr = embedding(i, e)\nw = unsqueeze(k, 2) || none\nh0 = where(w, r, 0.0)\n",
+    "choices between tensors": BOTH + SHIFT + "z = zeros_like(s) || none\ni = where(k, s, z) || none\nr = embedding(i, e)\n"
+    "w = unsqueeze(k, 2) || none\nh0 = where(w, r, 0.0)\n",
     "no mask, turned": BOTH
     + "m = logical_not(k) || none\n"
     + SHIFT
@@ -281,3 +284,38 @@ def test_a_mask_whose_gradient_is_read_before_it_is_made_is_not_proved(name: str
     early = text[: first - len(made)] + text[first:end] + made + text[end:]
     assert early.count(made) == 2
     assert verdict_on(early, LOOKUP).outcome is Outcome.REFUTED
+
+
+COMPARED = "c = arange({a}, {b})\nu = unsqueeze(x, -1) || none\nm = eq(u, c) || none\n"
+COMPARED += 'f = to(m, "float32") || none\nh0 = matmul(f, e)\n'
+COUNTED = 'o = one_hot(x, 8) || none\nc = narrow(o, -1, {a}, 4) || none\nf = to(c, "float32") || none\nh0 = matmul(f, e)\n'
+SUMMED = COMPARED.replace("h0 = matmul(f, e)", "g = unsqueeze(f, -1) || none\np = mul(g, e)\nh0 = sum(p, dim=2)")
+
+
+@pytest.mark.parametrize("lines", [COMPARED, COUNTED, SUMMED])
+def test_a_product_with_the_flag_of_each_row_is_a_lookup(lines: str) -> None:
+    verdict = verdict_on(split(lines), LOOKUP)
+    assert verdict.outcome is Outcome.PROVED, [reason.message for reason in verdict.reasons]
+    assert on_numbers_of(*plans(split(lines), LOOKUP)) == Agreement()
+    back = verdict_on(
+        LOOKUP,
+        with_backward(
+            TABLE.format(placed="") + "program\n" + lines.format(a=0, b=8).replace("0, 4)", "0, 8)").replace("h0", "h") + ENDS
+        ),
+    )
+    assert back.outcome is Outcome.PROVED, [reason.message for reason in back.reasons]
+    assert (FOUND in back.assumptions) is ("one_hot" not in lines)
+
+
+@pytest.mark.parametrize(
+    ("lines", "before", "after"),
+    [
+        (COMPARED, "arange({a}, {b})", "arange(0, 4)"),
+        (COMPARED, "eq(u, c)", "ge(u, c)"),
+        (COMPARED, "eq(u, c)", "ne(u, c)"),
+        (COUNTED, "{a}, 4)", "0, 4)"),
+        (SUMMED, "mul(g, e)", "add(g, e)"),
+    ],
+)
+def test_a_product_with_other_flags_is_refuted(lines: str, before: str, after: str) -> None:
+    assert verdict_on(split(lines.replace(before, after)), LOOKUP).outcome is Outcome.REFUTED

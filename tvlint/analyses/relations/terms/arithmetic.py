@@ -40,7 +40,7 @@ from tvlint.analyses.relations.terms.ranges import moved_ranges
 from tvlint.analyses.relations.terms.tape import Indices, Tape, Variable
 from tvlint.analyses.relations.terms.terms import GRADIENT_SUM, Terms
 from tvlint.ops.spec import OpSpec, Trait, UnsupportedError
-from tvlint.ops.table import has_trait, spec_of
+from tvlint.ops.table import LOOKUP, has_trait, spec_of
 
 Head: TypeAlias = tuple[Any, ...]
 
@@ -94,6 +94,8 @@ class _Call:
 
 def _is_contraction(op: str, operands: int, attributes: tuple[Any, ...]) -> bool:
     """Return whether a call is the sum of the products of two operands, of which one may say what is looked up."""
+    if op == LOOKUP:
+        return (operands, attributes) == (2, (None,))
     if (operands, attributes) != (2, ()) or is_arithmetic(op):
         return False
     return has_trait(op, Trait.PICK) or (has_trait(op, Trait.CONTRACTION) and has_trait(op, Trait.PRODUCT))
@@ -174,15 +176,15 @@ def _arithmetic(terms: Terms, head: Head, operands: Sequence[int], shape: tuple[
         return moved
     algebra = Algebra(terms)
     algebra.split(zip(operands, places, strict=True))
-    looked_up = _looked_up(name, gradient, places, result)
+    at, looked_up = _looked_up(name, gradient, places, result)
     values = [ones_and_zeros(algebra, term, place) for term, place in zip(operands, places, strict=True)]
     for dim, index in enumerate(result):
         if index >= 0 and index not in algebra.sizes and index not in algebra.parts:
             algebra.sizes[index] = (shape[dim], dim == slot)
     if looked_up:
-        fails_elsewhere = not has_trait(name, Trait.MASKED_LOOKUP)
-        values[-1] = algebra.place_of(operands[-1], places[-1], looked_up[0], looked_up=fails_elsewhere)
-        places[-1] = (*places[-1], *looked_up)
+        fails_elsewhere = terms.sealed >= 0 if name == LOOKUP else not has_trait(name, Trait.MASKED_LOOKUP)
+        values[at] = algebra.place_of(operands[at], places[at], looked_up[0], looked_up=fails_elsewhere)
+        places[at] = (*places[at], *looked_up)
     parts = [[pattern for index in row for pattern in algebra.expanded(index)] for row in (*places, whole)]
     *inside, over = [frozenset(index for index in part if index in algebra.sizes and index >= 0) for part in parts]
     kept = [-1 if index >= 0 and algebra.sizes.get(index) == (1, False) else index for index in result]
@@ -217,14 +219,19 @@ def _side_by_side(algebra: Algebra, made: Expression) -> Expression:
         return made
 
 
-def _looked_up(name: str, gradient: bool, places: Sequence[Sequence[int]], result: Sequence[int]) -> tuple[int, ...]:
-    """Return the index along which the last operand says what is looked up; none for other operators."""
-    if not has_trait(name, Trait.PICK):
-        return ()
-    found = set(result if gradient else places[0]) - {-1, *places[-1]}
+def _looked_up(
+    name: str, gradient: bool, places: Sequence[Sequence[int]], result: Sequence[int]
+) -> tuple[int, tuple[int, ...]]:
+    """Return which operand says what is looked up, and the index along which it is; no index for other operators."""
+    at, rows = len(places) - 1, name == LOOKUP
+    if not rows and not has_trait(name, Trait.PICK):
+        return at, ()
+    table = result if gradient else places[int(rows)]
+    at = 0 if rows and not gradient else at
+    found = set(table[:1] if rows else table) - {-1, *places[at]}
     if len(found) != 1:
         raise TooLargeError
-    return tuple(found)
+    return at, tuple(found)
 
 
 def _special(

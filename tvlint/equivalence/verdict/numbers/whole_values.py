@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from math import prod
+from typing import Any, TypeAlias
 
 from tvlint.analyses.relations.derivation.given.trusted_inputs import whole_shape
 from tvlint.ir.operators import Compute
@@ -32,7 +33,7 @@ def random_numbers(seed: int, below: int, contents: Contents | None = None, spre
             if dtype.rsplit(".", 1)[-1].startswith("bool"):
                 known[key] = random.integers(0, 2, shape).astype(float)
             elif holds_whole_numbers(dtype):
-                known[key] = random.integers(0, below, shape).astype(float)
+                known[key] = _indices(random, below, shape).astype(float)
             else:
                 known[key] = random.uniform(-spread, spread, shape)
             if contents is not None and (role, name) in contents:
@@ -40,6 +41,15 @@ def random_numbers(seed: int, below: int, contents: Contents | None = None, spre
         return known[key]
 
     return whole
+
+
+def _indices(random: Any, below: int, shape: tuple[int, ...]) -> Array:
+    """Return random indices, with the first and the last among them, where ranges end, or with all where there is room."""
+    found: Array = random.integers(0, below, prod(shape))
+    among = [*range(below)] if len(found) >= 2 * below else [0, below - 1]
+    if len(found) >= len(among):
+        found[random.permutation(len(found))[: len(among)]] = among
+    return found.reshape(shape)
 
 
 def least_index(reference: Plan) -> int:

@@ -601,3 +601,59 @@ def test_weights_that_are_updated_with_parts_of_one_sum_are_one_mistake_where_it
     (found,) = findings_of_text(COLUMNS.replace("all-reduce(ez) over tp", "identity(ez)"))
     assert (found.rule, found.location.line) == ("missing-gradient-reduction", 12)
     assert found.message == "`v` (and 1 more) is updated with a gradient that is made of `ez`, a partial value over `tp`"
+
+
+AVERAGED_LATER = """mesh dp=2
+micro-batches 4
+weight w f32[8,8]
+weight u f32[8,8]
+input x f32[4,8] dp:S(0)
+loss l f32[]
+segment forth forward (x) -> (h, y, e, l, s)
+  h = linear(x, u)
+  y = linear(h, w)
+  e: f32[] = mean(y)
+  l = div(e, 4)
+  s = mul(l, 1024.0)
+segment back backward (x, h, y, e, l, s) -> ()
+  dl = backward s (grad(s))
+  de = backward l (dl)
+  dy = backward e (de)
+  dh, grad(w) = backward y (dy)
+  _, grad(u) = backward h (dh)
+segment reduced reduce () -> ()
+  reduce-gradients u over dp by avg
+  reduce-gradients w over dp {}
+segment stepped optimizer () -> ()
+  grad(w) = div(grad(w), 1024.0)
+  grad(u) = div(grad(u), 1024.0)
+  update w, u
+program
+  run forth micro-batch 0-3
+  run back micro-batch 0-3
+  run reduced
+  run stepped
+"""
+
+
+@pytest.mark.parametrize(("how", "times"), [("", "2 times"), ("by avg divide 4", "1/4 of"), ("by avg divide 2", "1/2 of")])
+def test_a_gradient_that_is_too_much_is_said_where_the_reduction_makes_it_so(how: str, times: str) -> None:
+    (found,) = findings_of_text(AVERAGED_LATER.format(how))
+    assert (found.rule, found.location.text.strip()) == ("wrong-gradient-scale", f"reduce-gradients w over dp {how}".strip())
+    assert found.message.startswith(f"`w` is updated with {times} the gradient of the mean loss")
+
+
+def test_gradients_that_add_up_and_are_averaged_over_ranks_are_those_of_the_mean() -> None:
+    assert not findings_of_text(AVERAGED_LATER.format("by avg"))
+
+
+def test_sums_that_the_loop_around_a_plan_may_add_up_are_one_warning_for_each_axis() -> None:
+    layers = "".join(f"  h{n + 1} = linear(h{n}, w{n})\n" for n in range(4))
+    back = "".join(f"  d{n}, grad(w{n}) = backward h{n + 1} (d{n + 1})\n" for n in reversed(range(4)))
+    weights = "".join(f"weight w{n} f32[8,8]\n" for n in range(4))
+    text = (
+        f"mesh dp=2\n{weights}input h0 f32[4,8] dp:S(0)\nloss l\nprogram\n{layers}  s = sum(h4)\n  l = all-reduce(s) over dp\n"
+    )
+    (found,) = findings_of_text(f"{text}  d4 = backward s (grad(l))\n{back}".replace("d0, grad(w0)", "_, grad(w0)"))
+    assert (found.rule, found.severity) == ("missing-gradient-reduction", Severity.WARNING)
+    assert "(and 3 more), is a partial value over `dp` where the plan ends" in found.message

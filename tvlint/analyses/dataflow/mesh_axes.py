@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tvlint.ir.operators import Collective, Communicate, ReduceGradients
+from math import prod
+
+from tvlint.ir.operators import Collective, Communicate, Group, ReduceGradients
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Plan, Role
 
@@ -12,6 +14,12 @@ DATA_AXES = frozenset({"dp", "cp", "fsdp", "ddp", "data", "dp_replicate", "dp_sh
 SEQUENCE_AXES = frozenset({"cp", "context", "sp", "seq", "sequence"})
 
 MODEL_AXES = frozenset({"tp", "mp", "model", "tensor", "sp", "seq", "sequence"})
+
+
+def group_size(plan: Plan, group: Group) -> int:
+    """Return how many ranks a group has, those of one replica where it lists them."""
+    group = plan.declared(group)
+    return len(set(group.ranks)) or prod(plan.mesh.axis_size(axis) for axis in group.axes)
 
 
 def batch_axes(plan: Plan) -> frozenset[str]:

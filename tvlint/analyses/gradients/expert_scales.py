@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import prod
 
 from tvlint.analyses.dataflow.def_use import collectives, reads, writes
 from tvlint.analyses.dataflow.facts import Facts
+from tvlint.analyses.dataflow.mesh_axes import group_size
 from tvlint.analyses.gradients.final_gradients import axes_apart
 from tvlint.analyses.gradients.lifecycle import owners_of_gradients
 from tvlint.analyses.gradients.optimizer_updates import weights_updated
 from tvlint.ir.once import first_of_each
-from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Group, Literal, ReduceGradients
+from tvlint.ir.operators import Backward, Collective, Communicate, Compute, Literal, ReduceGradients
 from tvlint.ir.placement import Shard
 from tvlint.ir.plan import Program, Role
 from tvlint.ops.spec import Trait
@@ -121,7 +121,7 @@ def _after(facts: Facts, operator: Communicate | Compute, before: _Reduced, wher
     if isinstance(operator, Communicate):
         if operator.kind not in _SUMS:
             return before
-        divisor = _size(facts, operator.group) if operator.reduce in _AVERAGES else 1
+        divisor = group_size(facts.plan, operator.group) if operator.reduce in _AVERAGES else 1
         total = None if before.divisor is None else before.divisor * divisor
         return _Reduced(before.axes | axes_apart(facts, operator.group), total, where)
     constants = [operand.value for operand in operator.inputs if isinstance(operand, Literal)]
@@ -139,15 +139,10 @@ def _after(facts: Facts, operator: Communicate | Compute, before: _Reduced, wher
 
 def _over(facts: Facts, operator: ReduceGradients, before: _Reduced, where: tuple[str, int]) -> _Reduced:
     replicas = facts.plan.replication
-    axes, size = axes_apart(facts, operator.group), _size(facts, operator.group)
+    axes, size = axes_apart(facts, operator.group), group_size(facts.plan, operator.group)
     if operator.replicated and replicas.count > 1:
         axes, size = axes | {replicas.axis}, size * replicas.count
     divisor = before.divisor * operator.divisor if before.divisor is not None and operator.divisor else None
     if divisor is not None and operator.reduce in _AVERAGES:
         divisor *= size
     return _Reduced(before.axes | axes, divisor, where)
-
-
-def _size(facts: Facts, group: Group) -> int:
-    group = facts.plan.declared(group)
-    return len(set(group.ranks)) or prod(facts.plan.mesh.axis_size(axis) for axis in group.axes)

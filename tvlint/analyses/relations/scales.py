@@ -16,6 +16,7 @@ from math import prod
 
 from tvlint.analyses.dataflow.def_use import collectives, with_sources, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
+from tvlint.analyses.dataflow.mesh_axes import group_size
 from tvlint.analyses.relations.derivation.single_plan import Alone
 from tvlint.analyses.relations.derivation.state import Stepped
 from tvlint.analyses.relations.findings import relations, wrong_in_relations
@@ -26,7 +27,7 @@ from tvlint.analyses.relations.terms.loss_identities import is_gradient
 from tvlint.analyses.relations.terms.terms import Terms
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Operator, ReduceGradients
+from tvlint.ir.operators import Communicate, Operator, ReduceGradients
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Plan
 from tvlint.ops.spec import Trait
@@ -92,7 +93,8 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
     for step, misfit in _of_steps(alone) if () not in unequal else ():
         if (alone.plan.tensors[step.weight].logical or step.weight,) in unequal or _is_of_multiple(alone, step, blamed):
             continue
-        found.setdefault((step.name, step.weight, misfit), (step.operator, set()))[1].add(step.rank)
+        at = None if misfit.scaled or misfit.bounded else _reduction_by(facts, alone, step, misfit.times)
+        found.setdefault((step.name, step.weight, misfit), (at or step.operator, set()))[1].add(step.rank)
     for (name, weight, misfit), (operator, ranks) in found.items():
         times, place = misfit.times, place_of(facts, operator)
         said = f"{times.numerator} times" if times.denominator == 1 else f"{times} of"
@@ -100,6 +102,24 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
         everywhere = facts.fold.everywhere(tuple(sorted(ranks)))
         how = (misfit.other, misfit.scaled, misfit.may_be_meant, misfit.bounded)
         yield Multiple(name, weight, said, place, everywhere, *how, times)
+
+
+def _reduction_by(facts: Facts, alone: Alone, step: Stepped, times: Fraction) -> Operator | None:
+    """Return the one reduction on the way to a gradient that makes so much of it; None where none does, or several may."""
+    sources = with_sources(alone.plan.operators(), {step.name})
+    runs = {run.segment for program in alone.plan.programs if step.rank in program.ranks for run in program.steps}
+    found: list[Operator] = []
+    for operator in (each for name in sorted(runs) for each in alone.plan.segments[name].operators):
+        divisor = 1
+        if isinstance(operator, ReduceGradients) and step.weight in operator.weights:
+            divisor = max(1, operator.divisor)
+        elif not isinstance(operator, Communicate) or not operator.reduce or sources.isdisjoint(writes(operator)):
+            continue
+        count = Fraction(group_size(facts.plan, operator.group))
+        by_number = 1 / count if operator.reduce == "avg" else count
+        if times != 1 and times in (by_number, Fraction(1, divisor), by_number / divisor):
+            found.append(operator)
+    return found[0] if len(found) == 1 else None
 
 
 def _is_of_multiple(alone: Alone, step: Stepped, blamed: set[object]) -> bool:
@@ -270,8 +290,11 @@ def _misfit(alone: Alone, loss: int, seed: Fraction, factor: Fraction) -> _Misfi
     """Return what is wrong with so many times the gradient of what `loss` is made of, which starts with `seed`."""
     scaled = _still_scaled(alone, loss, seed, factor)
     if scaled is not None:
-        return _Misfit(scaled, scaled=True)
-    by_sizes = _divided(alone, loss, seed, factor) or _odd(alone, loss, factor)
+        is_undone = seed / min(_stated(alone, bare(alone, loss)[1])) != scaled
+        return _Misfit(scaled, scaled=not is_undone or scaled not in _likely(alone.plan, alone.micro_batches))
+    by_sizes = _divided(alone, loss, seed, factor)
+    if by_sizes is None and (by_sizes := _odd(alone, loss, factor)) is not None and by_sizes < 1:
+        by_sizes *= alone.micro_batches  # what divides, divides by their number too
     times = by_sizes or _divided_in_part(alone, loss, seed, factor)
     if times is None or any(_is_of_mean(alone, loss, factor / weight) for weight in _weights_of_loss(alone, loss)):
         return None

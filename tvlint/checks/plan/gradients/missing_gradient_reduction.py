@@ -21,13 +21,13 @@ def check(facts: Facts) -> Iterator[Sighting]:
         if found.has == "differs" and noted_late(facts):
             continue
         summed = found.part if found.has == "made" else found.name
-        about = (summed, found.weight) if found.has in ("left", "open") else (found.weight, summed)
+        about = (summed, found.weight) if found.has == "left" else (found.weight, summed)
         words = {"name": found.name, "weight": found.weight, "axis": found.axis, "part": found.part, "more": _more(count)}
         yield Sighting(
             place_of(facts, found.operator),
             found.ranks,
             words,
-            about=(*about, found.axis),
+            about=(found.axis,) if found.has == "open" else (*about, found.axis),
             case=found.has,
             is_sure=found.has != "open",
         )
@@ -39,14 +39,16 @@ def check(facts: Facts) -> Iterator[Sighting]:
 
 
 def _each_once(found: Iterable[Unreduced]) -> Iterator[tuple[Unreduced, int]]:
-    """Yield the gradients that are not reduced, those that are made of one part of a sum once, with how many these are."""
-    made: dict[tuple[int, str], list[Unreduced]] = {}
+    """Yield the gradients that are not reduced, with how many these are: those that are made of one part of a sum once, and
+    those once that the loop around the plan may add up over an axis.
+    """
+    alike: dict[tuple[str, int, str], list[Unreduced]] = {}
     for each in found:
-        if each.has == "made":
-            made.setdefault((id(each.operator), each.axis), []).append(each)
+        if each.has in ("made", "open"):
+            alike.setdefault((each.has, id(each.operator) if each.has == "made" else 0, each.axis), []).append(each)
         else:
             yield each, 1
-    for first, *others in made.values():
+    for first, *others in alike.values():
         ranks = {rank for each in (first, *others) for rank in each.ranks}
         yield replace(first, ranks=tuple(sorted(ranks))), 1 + len(others)
 

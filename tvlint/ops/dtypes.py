@@ -80,6 +80,14 @@ def _of_numbers(traits: frozenset[Trait], numbers: Sequence[str], attributes: Ma
     return "operands have to hold numbers, and are flags" if of_numbers and set(numbers) == {"bool"} else ""
 
 
+def keeps_all_of(dtype: str, before: str) -> bool:
+    """Return whether each real number of the type `before` is one of `dtype`; types of 8 bits keep none but their own."""
+    dtype, before = dtype.removeprefix("torch."), before.removeprefix("torch.")
+    if dtype == before:
+        return True
+    return 0 < DIGITS.get(before, 0) <= DIGITS.get(dtype, 0) and (before, dtype) != ("bfloat16", "float16")
+
+
 def promoted(dtypes: Collection[str]) -> str:
     """Return the type of a sum or product, element by element, of tensors of `dtypes`; empty where it is not known."""
     if len(dtypes) == 1:

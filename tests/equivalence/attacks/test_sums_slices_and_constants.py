@@ -93,8 +93,14 @@ def test_parts_of_a_sum_are_not_rounded(dtype: str) -> None:
     assert verdict.outcome is not Outcome.PROVED
 
 
-@pytest.mark.parametrize(("dtype", "proved"), [("torch.int64", False), ("i64", False), ("torch.float32", True)])
-def test_sums_are_not_communicated_in_whole_numbers(dtype: str, proved: bool) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "proved"),
+    [
+        ("torch.int64", False), ("i64", False), ("torch.float32", True), ("f64", True), ("bf16", False), ("f16", False),
+        ("torch.bfloat16", False), ("f8e4m3", False),
+    ],
+)  # fmt: skip
+def test_sums_are_not_communicated_in_whole_numbers_or_with_fewer_digits(dtype: str, proved: bool) -> None:
     plan = ROUNDED_BEFORE_THE_SUM.replace('j = to(p, dtype="TYPE")\n  i = all-reduce(j) over tp', "i = identity(h)")
     plan = plan.replace("all-reduce(p)", f'all-reduce(p, dtype="{dtype}")')
     reference = ROUNDED.replace('to(h, dtype="TYPE")', "identity(h)")

@@ -49,8 +49,8 @@ from tvlint.analyses.relations.transfer.collectives import chunk, exchange, over
 from tvlint.analyses.relations.transfer.context import Mismatch, of_one_plan
 from tvlint.analyses.relations.transfer.groups import Members, spans_replicas
 from tvlint.analyses.relations.transfer.index_maps import joined
-from tvlint.analyses.relations.transfer.integer_rounding import adds_otherwise, sent_as_other_numbers
 from tvlint.analyses.relations.transfer.relation import Value
+from tvlint.analyses.relations.transfer.rounding import adds_otherwise, sent_as_other_numbers
 from tvlint.ir.operators import GATHERS, SUMS, Collective, Communicate, Group, Operator, Receive, Send
 from tvlint.ir.plan import Plan, Role
 from tvlint.ir.reductions import ADDING
@@ -79,7 +79,7 @@ def communicate(machine: Machine, rank: RankState, operator: Communicate) -> Non
     """Put in what the rank gives; what it gets is under way from then on."""
     members = machine.groups.members(operator.group, rank.number)
     if rounded := sent_as_other_numbers(machine.plan, operator):
-        tell(machine, rank, operator, Mismatch("whole-numbers", rounded, refutes=False), fatal=True)
+        tell(machine, rank, operator, rounded, fatal=True)
     if machine.world.many_micro_batches and _takes_what_adds_up(machine, rank, operator):
         text = "reduces the gradient of a weight in every micro-batch"
         tell(machine, rank, operator, Mismatch("reduced-per-micro-batch", text, refutes=False), fatal=True)

@@ -1,23 +1,28 @@
-"""Rounding of whole numbers by collectives."""
+"""Rounding by collectives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.operators import SUMS, Communicate
 from tvlint.ir.plan import Plan
 from tvlint.ir.reductions import EXTREMES
+from tvlint.ops.dtypes import keeps_all_of
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.kinds import Kind, kind_of
 
 
-def sent_as_other_numbers(plan: Plan, operator: Communicate) -> str:
-    """Return how a collective rounds what it moves, by sending it as whole numbers; empty where it does not."""
+def sent_as_other_numbers(plan: Plan, operator: Communicate) -> Mismatch | None:
+    """Return how a collective rounds what it moves, sent as whole numbers or with fewer digits; None where it does not."""
     tensor = plan.tensors.get(operator.inputs[0]) if operator.inputs else None
-    if tensor is None or not holds_whole_numbers(operator.dtype) or tensor.dtype == operator.dtype:
-        return ""
-    return f"communicates {tensor.dtype} as {operator.dtype}"
+    if tensor is None or not operator.dtype or keeps_all_of(operator.dtype, tensor.dtype):
+        return None
+    text = f"communicates {tensor.dtype} as {operator.dtype}"
+    if holds_whole_numbers(operator.dtype):
+        return Mismatch("whole-numbers", text, refutes=False)
+    return Mismatch("other-operator", f"{text}: casts round, so that both plans need the same ones", refutes=False)
 
 
 def adds_otherwise(plan: Plan, operator: Communicate, given: Iterable[Value]) -> str:

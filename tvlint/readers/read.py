@@ -85,7 +85,7 @@ CONFIGURATIONS = (
     Format("launch scripts", "megatron.launch_script", NAMES_LAUNCH, recognised_by="megatron.recognise_launch"),
     Format("Python recipes", "recipe.reader", NAMES_MEGATRON, also=b"import"),
     Format("Python launchers", "megatron.python_launcher", NAMES_MEGATRON, also=b"import "),
-    Format("AReaL YAML", "megatron.areal", (b"megatron", b"allocation_mode"), also=b":"),
+    Format("AReaL YAML", "megatron.areal", (b"megatron", b"allocation_mode")),
     Format("snake_case YAML or JSON", "megatron.model_args_yaml", NAMES_MEGATRON),
 )
 """Every format of configurations, in the order in which they are tried."""

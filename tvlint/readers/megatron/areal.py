@@ -49,7 +49,8 @@ STARTS = Pattern(r"megatron(?:\[\w+\])?:")
 
 def recognise(path: str, data: bytes) -> bool:
     """Return whether `data` may be YAML and names Megatron as the backend of a section, or allocates ranks."""
-    return KEYS.search(data) is not None and is_yaml(path, data)
+    is_named = b"allocation_mode:" in data or b"backend:" in data
+    return is_named and KEYS.search(data) is not None and is_yaml(path, data)
 
 
 def read(path: str, data: bytes) -> Document | None:

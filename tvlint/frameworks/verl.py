@@ -9,6 +9,8 @@ PLACES: Mapping[str, str] = {
     "rollout_n": "actor_rollout_ref.rollout.n",
     "actor_strategy": "actor_rollout_ref.actor.strategy",
     "use_dynamic_bsz": "actor_rollout_ref.actor.use_dynamic_bsz",
+    "ulysses_sequence_parallel_size": "actor_rollout_ref.actor.ulysses_sequence_parallel_size",
+    "use_legacy_worker_impl": "trainer.use_legacy_worker_impl",
     "ppo_mini_batch_size": "actor_rollout_ref.actor.ppo_mini_batch_size",
     "ppo_micro_batch_size": "actor_rollout_ref.actor.ppo_micro_batch_size",
     "ppo_micro_batch_size_per_gpu": "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",

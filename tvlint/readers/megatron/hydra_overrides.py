@@ -198,7 +198,7 @@ def _world_size(overrides: dict[str, Setting]) -> Setting | None:
         if len(given) < len(paths):
             continue
         total = product_of_counts(setting.value for setting in given)
-        return Setting("world_size", total, paths[0], given[0].location, given[0].name_location) if total else None
+        return Setting("world_size", total, "world size", given[0].location, given[0].name_location) if total else None
     return None
 
 

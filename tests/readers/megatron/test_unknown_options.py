@@ -649,6 +649,22 @@ def test_a_tokenizer_of_a_fork_is_no_error_in_a_script_without_its_tree(tmp_path
     assert bool(document.findings) == is_refused
 
 
+@pytest.mark.parametrize(
+    ("launch", "value", "is_refused"),
+    [
+        ("deepspeed gone/Megatron-DeepSpeed/pretrain_gpt.py --zero-stage 1", "--normalization rmsnorm", False),
+        ("deepspeed gone/Megatron-DeepSpeed/pretrain_gpt.py --zero-stage 1", "--lr-decay-style cosin", True),
+        ("torchrun gone/Megatron-LM/pretrain_gpt.py", "--normalization rmsnorm", True),
+    ],
+)
+def test_a_fork_of_an_old_version_may_spell_choices_in_other_case(
+    tmp_path: Path, launch: str, value: str, is_refused: bool
+) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(f"{launch} --tensor-model-parallel-size 2 --micro-batch-size 1 {value}\n")
+    assert [rule for rule, _, _ in findings(script)] == ["option-value-not-a-choice"] * is_refused
+
+
 @pytest.mark.parametrize(("name", "is_refused"), [("PretrainedFromHF", False), ("GPT2BPETokeniser", True)])
 def test_a_value_is_not_held_to_a_parser_that_the_program_may_not_have(tmp_path: Path, name: str, is_refused: bool) -> None:
     parser = PARSER.replace(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from tvlint.findings import Edit, Finding, Fix, Severity
-from tvlint.frameworks.kin import MEGATRON, parses_like_megatron
+from tvlint.frameworks.kin import BEFORE_RELEASES, FRAMEWORKS, MEGATRON, parses_like_megatron
 from tvlint.frameworks.megatron import RETIRED, Option, has_changed, is_option, option, takes_the_same
 from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.patterns import Pattern
@@ -86,6 +86,7 @@ def option_mistakes(
         return
     is_megatron = configuration.framework == MEGATRON and all(is_option(setting.written) for setting in written)
     version = configuration.version
+    is_older = FRAMEWORKS[configuration.framework].version == BEFORE_RELEASES and not (parser is not None and parser.is_own)
     by_source = parser if parser is not None and parser.declares else None
     if parser is not None and is_listed_for(parser, frozenset(each.written for each in written), program):
         parser = replace(parser, is_own=True)
@@ -98,7 +99,8 @@ def option_mistakes(
         if known.dest in RETIRED:
             continue
         if known.kind == "store":
-            yield from (each for each in _refused(setting, known) if _is_of_parser(each, setting, is_megatron, version, parser))
+            refused = [each for each in _refused(setting, known) if _is_of_parser(each, setting, is_megatron, version, parser)]
+            yield from (each for each in refused if not (is_older and _differs_in_case(each, setting)))
         elif (is_megatron and not (version and not takes_the_same(known.dest, version))) or _takes_as_few(
             by_source, known, setting.written
         ):
@@ -187,6 +189,12 @@ def _is_of_parser(refusal: Finding, setting: Setting, is_megatron: bool, version
     if has_changed(setting.name):
         return any(_same_letters(value, name) or (is_misspelt(value, name) and name not in value) for name in meant)
     return (parser is not None and parser.is_own) or any(is_misspelt(value, name) for name in meant)
+
+
+def _differs_in_case(refusal: Finding, setting: Setting) -> bool:
+    """Return whether a value is a choice in other case: forks of old versions had options before Megatron spelled the choices."""
+    value = str(setting.value).casefold()
+    return refusal.rule == CHOICE and any(edit.text.casefold() == value for fix in refusal.fixes for edit in fix.edits)
 
 
 def is_misspelt(value: str, choice: str) -> bool:

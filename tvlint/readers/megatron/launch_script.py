@@ -69,7 +69,7 @@ DISTINCT = frozenset(
 )
 SIZES_OF_ANY = frozenset({"--micro-batch-size", "--global-batch-size", "--num-attention-heads", "--max-position-embeddings"})
 """Those of them that other programs have too, as all their options spelled with underscores."""
-MOST_CASES = 24
+MOST_CASES = 32
 """Of more texts that a script names of its variables, only the first are tried."""
 NOT_TRIED = "branches-not-tried"
 TRAINS = frozenset({"global_batch_size", "train_iters", "train_samples"})

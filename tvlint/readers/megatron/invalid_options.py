@@ -192,7 +192,7 @@ def _is_of_parser(refusal: Finding, setting: Setting, is_megatron: bool, version
 
 
 def _differs_in_case(refusal: Finding, setting: Setting) -> bool:
-    """Return whether a value is a choice in other case: forks of old versions had options before Megatron spelled the choices."""
+    """Return whether a value is a choice in other case: forks of old versions had some options before Megatron had them."""
     value = str(setting.value).casefold()
     return refusal.rule == CHOICE and any(edit.text.casefold() == value for fix in refusal.fixes for edit in fix.edits)
 

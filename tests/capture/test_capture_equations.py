@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import erf
 from typing import Any
 
@@ -1141,3 +1141,59 @@ def test_the_cast_of_a_sum_of_whole_numbers_rounds_nothing(numbers: list[float] 
     (made,) = (node for node in lifted.nodes if isinstance(node, Call) and node.outputs == (count,))
     assert made.op == ("torch.sum" if is_count else "torch.Tensor.to")
     assert lifted.counted == ([MARK] if is_count else [])
+
+
+KNOWN = np.array([[0, -100, 1], [2, 3, -100]])
+"""Targets of which four count."""
+
+
+def losses_that_are_counted_again(bench: Bench, known: Array, counted: Array, order: Sequence[str]) -> tuple[str, str]:
+    """Return a mean over the targets that count, with factors, and the gradient of the scores.
+
+    The factors are 2, `n` (the number of other targets that count, or of the same) and `1/m` (a number of the data).
+    """
+    shapes = ((2, 3), "int64"), ((2, 3), "int64"), ((6, 5), "float64")
+    target, other, scores = (bench.program.fresh(Type(*shape)) for shape in shapes)
+    other = target if counted is known else other
+    rows = RANDOM.normal(size=(6, 5))
+    for name, numbers in ((target, known), (other, counted), (scores, rows)):
+        bench.program.given[name] = GivenValue(None, numbers)
+        bench.values[name] = numbers.astype(float)
+    flat = bench.program.fresh(Type((6,), "int64"))
+    bench.program.nodes.append(Apply("view", {"self": Ref(target), "shape": (6,)}, (flat,), MARK))
+    kernel = {"self": Ref(scores), "target": Ref(flat), "weight": None, "reduction": 1, "ignore_index": -100}
+    loss, weight = bench.program.fresh(Type((), "float64")), bench.program.fresh(Type((), "float64"))
+    bench.program.nodes.append(Apply("aten.nll_loss_forward.default", kernel, (loss, weight), MARK))
+    flags = bench.apply("ne", {"self": Ref(other), "other": -100}, counted != -100)
+    count, total = bench.apply("sum", {"self": Ref(flags)}, np.array(4.0)), bench.give("total", np.array(6.0))
+    start = bench.give("start", np.array(1.0))
+    assert isinstance(start, Ref)
+    gradient = start.name
+    for factor in order:
+        given: Any = {"2": 2.0, "n": Ref(count), "1/m": total}[factor]
+        loss = bench.apply("div" if factor == "1/m" else "mul", {"self": Ref(loss), "other": given}, np.array(0.0))
+    for factor in reversed(order):
+        given = {"2": 2.0, "n": Ref(count), "1/m": total}[factor]
+        gradient = bench.apply("div" if factor == "1/m" else "mul", {"self": Ref(gradient), "other": given}, np.array(0.0))
+    backward = {"grad_output": Ref(gradient), **kernel, "total_weight": Ref(weight)}
+    return loss, bench.apply("nll_loss_backward", backward, rows, Mark("backward", 0))
+
+
+@pytest.mark.parametrize("order", [("n",), ("n", "2", "1/m"), ("2", "n"), ("1/m", "2", "n"), ("2", "1/m")])
+@pytest.mark.parametrize("is_other", [False, True])
+def test_a_mean_over_targets_that_count_times_their_number_is_a_sum(order: tuple[str, ...], is_other: bool) -> None:
+    counted = np.where(KNOWN == 1, -100, KNOWN) if is_other else KNOWN
+    factor = np.prod([{"2": 2.0, "n": (counted != -100).sum(), "1/m": 1 / 6}[each] for each in order])
+    for at in (0, 1):
+        bench = Bench()
+        made = losses_that_are_counted_again(bench, KNOWN, counted, order)
+        found = bench.run(made[at])
+        flat, scores = KNOWN.reshape(-1), next(value for value in bench.values.values() if value.shape == (6, 5))
+        counts = (flat != -100).astype(float) / 4 * factor
+        rows = np.eye(5)[np.maximum(flat, 0)] * -counts[:, None]
+        np.testing.assert_allclose(found, (rows * scores).sum() if at == 0 else rows, rtol=1e-9, atol=1e-12)
+        lifted = lift(bench.program, EQUATIONS)
+        loss = next(node for node in lifted.nodes if isinstance(node, Call) and node.op.endswith("nll_loss"))
+        assert loss.attributes["reduction"] == "sum"
+        if (at, order, is_other) == (0, ("n",), False):
+            assert lifted.roots[-1].value == loss.outputs[0]

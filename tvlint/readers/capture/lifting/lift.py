@@ -225,6 +225,15 @@ class Lifting:
         found = self.made.get(self.name(name))
         return found if isinstance(found, Call) else None
 
+    def moved_from(self, argument: Argument) -> str | None:
+        """Return the value that moves and casts make an argument of; None where it is no tensor."""
+        name = self.value(argument)
+        call = self.call_of(name) if name is not None else None
+        while call is not None and (is_move(call.op) or call.op == "torch.Tensor.to") and isinstance(call.inputs[0], Ref):
+            name = self.name(call.inputs[0].name)
+            call = self.call_of(name)
+        return name
+
     def forward_of(self, mark: Mark, *ops: str) -> Call | None:
         """Return the call whose gradient a node of autograd computes, where it is one of `ops`."""
         name = self.program.operations.get(mark.of)

@@ -8,6 +8,7 @@ from math import prod
 
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spelling import OF_FLAGS
+from tvlint.readers.capture.lifting.equations.counted_targets import counted_again
 from tvlint.readers.capture.lifting.equations.shapes import made_of
 from tvlint.readers.capture.lifting.lift import Equation, Lifting, given, is_move
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
@@ -33,11 +34,7 @@ def _unary(op: str) -> Callable[[Lifting, Apply], bool]:
 
 def _never_marked(lifting: Lifting, node: Apply) -> bool:
     """Lift the comparison of indices with a negative mark, as of targets that do not count, where no rank is given it."""
-    name, mark = lifting.value(given(node, "self")), lifting.number(given(node, "other"))
-    call = lifting.call_of(name) if name is not None else None
-    while call is not None and (is_move(call.op) or call.op == "torch.Tensor.to") and isinstance(call.inputs[0], Ref):
-        name = lifting.name(call.inputs[0].name)
-        call = lifting.call_of(name)
+    name, mark = lifting.moved_from(given(node, "self")), lifting.number(given(node, "other"))
     source = lifting.program.given.get(name) if name is not None else None
     if mark is None or mark >= 0 or source is None or source.numbers is None or lifting.dtype(str(name)) != "int64":
         return False
@@ -332,6 +329,7 @@ EQUATIONS = (
     Equation("sub", "sub(a, b, alpha) = a - alpha b", _subtracted),
     Equation("rsub", "rsub(a, b) = b - a", _subtracted_from),
     Equation("mul", "1 a = a, and the 1 that a pass starts with times a gradient is that", _once),
+    Equation("mul", "a / n times n is a, for the number n of targets that count", counted_again),
     Equation("mul", "mul(a, b) = a b", _multiplied),
     Equation("div", "a / 1 = a", _divided_by_one),
     Equation("div", "div(a, b) = a / b", _divided),

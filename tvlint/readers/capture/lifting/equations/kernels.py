@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tvlint.ir.operators import Value
+from tvlint.readers.capture.lifting.equations.counted_targets import are_marked, count_of, divided_by_count
 from tvlint.readers.capture.lifting.equations.shapes import PAD, padding_of
 from tvlint.readers.capture.lifting.lift import Call, Equation, Lifting, given, nearest, whole
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref
 
 _REDUCTIONS = ("none", "mean", "sum")
 """Reductions of losses in the order in which `aten` numbers them."""
+
+_LIKELIHOOD = "torch.nn.functional.nll_loss"
 
 
 def reduction_of(node: Apply) -> str:
@@ -129,12 +132,15 @@ def _likelihood_without_padding(lifting: Lifting, node: Apply) -> bool:
 
 
 def _likelihood_gradient_without_padding(lifting: Lifting, node: Apply) -> bool:
-    forward, padded = _likelihood_before(lifting, node, "aten.nll_loss_forward.default"), _padded_targets(lifting, node)
+    (forward, start), padded = (
+        _likelihood_before(lifting, node, "aten.nll_loss_forward.default"),
+        _padded_targets(lifting, node),
+    )
     if forward is None or padded is None or not isinstance(forward.inputs[0], Ref):
         return False
     type, (rows, classes) = lifting.program.types[node.outputs[0]], lifting.shape(node.outputs[0])
     some = lifting.program.fresh(type.of_shape(lifting.shape(forward.inputs[0].name)))
-    lifting.gradient(forward, (given(node, "grad_output"),), _of_scores(some, forward), node.mark)
+    lifting.gradient(forward, (start,), _of_scores(some, forward), node.mark)
     if lifting.shape(some) == (rows, classes):
         return lifting.equate(node.outputs[0], Ref(some))
     apart = lifting.temporary(node, "torch.Tensor.view", (Ref(some), (*padded.kept, classes)), (*padded.kept, classes))
@@ -169,16 +175,21 @@ def _likelihood_of(lifting: Lifting, node: Apply, inputs: tuple[Argument, ...]) 
     reduction = reduction_of(node)
     ignored = whole(given(node, "ignore_index"))
     attributes: dict[str, Value] = {"reduction": reduction, "ignore_index": ignored}
-    lifting.emit("torch.nn.functional.nll_loss", inputs, node.outputs[:1], node.mark, attributes, node)
+    if reduction == "mean" and len(inputs) == 2 and are_marked(lifting, inputs[1], ignored):
+        attributes["reduction"] = "sum"
+        total = lifting.temporary(node, _LIKELIHOOD, inputs, (), **attributes)
+        inputs, attributes = (total, count_of(lifting, node, inputs[1], ignored)), {}
+    op = _LIKELIHOOD if attributes else "torch.div"
+    lifting.emit(op, inputs, node.outputs[:1], node.mark, attributes, node)
     lifting.lifted_from.update(dict.fromkeys(node.outputs, node))
     return True
 
 
 def _likelihood_gradient(lifting: Lifting, node: Apply) -> bool:
-    forward = _likelihood_before(lifting, node, "aten.nll_loss_forward.default")
+    forward, start = _likelihood_before(lifting, node, "aten.nll_loss_forward.default")
     if forward is None:
         return False
-    return lifting.gradient(forward, (given(node, "grad_output"),), _of_scores(node.outputs[0], forward), node.mark)
+    return lifting.gradient(forward, (start,), _of_scores(node.outputs[0], forward), node.mark)
 
 
 def _of_scores(gradient: str, loss: Call) -> tuple[str, ...]:
@@ -187,13 +198,13 @@ def _of_scores(gradient: str, loss: Call) -> tuple[str, ...]:
 
 
 def _likelihood_gradient_of_planes(lifting: Lifting, node: Apply) -> bool:
-    forward = _likelihood_before(lifting, node, "aten.nll_loss2d_forward.default")
+    forward, start = _likelihood_before(lifting, node, "aten.nll_loss2d_forward.default")
     if forward is None or not isinstance(forward.inputs[0], Ref):
         return False
     batch, classes, *plane = lifting.shape(node.outputs[0])
     type = lifting.program.types[node.outputs[0]]
     rows = lifting.program.fresh(type.of_shape(lifting.shape(forward.inputs[0].name)))
-    start, count = given(node, "grad_output"), prod((batch, *plane))
+    count = prod((batch, *plane))
     if reduction_of(node) == "none":
         start = lifting.temporary(node, "torch.Tensor.view", (start, (count,)), (count,))
     lifting.gradient(forward, (start,), _of_scores(rows, forward), node.mark)
@@ -202,15 +213,25 @@ def _likelihood_gradient_of_planes(lifting: Lifting, node: Apply) -> bool:
     return lifting.call(node, "torch.permute", (last,), dims=(0, 3, 1, 2))
 
 
-def _likelihood_before(lifting: Lifting, node: Apply, op: str) -> Call | None:
-    """Return the loss that a gradient is of, by the weight of all targets that its kernel gave."""
+def _likelihood_before(lifting: Lifting, node: Apply, op: str) -> tuple[Call | None, Argument]:
+    """Return the loss that a gradient is of, by the weight of all targets that its kernel gave, and the gradient of the loss.
+
+    That of a mean over targets that count is divided by their number.
+    """
+    start = given(node, "grad_output")
     source = lifting.maker(given(node, "total_weight"))
     if source is None or source.op != op:
-        return None
+        return None, start
     same = _have_same(lifting, node, source, "self", "target") and lifting.is_result(given(node, "total_weight"), source, 1)
     same = same and lifting.value(node.arguments.get("weight")) == lifting.value(source.arguments.get("weight"))
     same = same and all(given(node, name) == given(source, name) for name in ("reduction", "ignore_index"))
-    return lifting.call_of(source.outputs[0]) if same else None
+    loss = lifting.call_of(source.outputs[0]) if same else None
+    if loss is None or loss.op != "torch.div":
+        return loss, start
+    total, count = loss.inputs
+    assert isinstance(total, Ref)
+    assert isinstance(count, Ref)
+    return lifting.call_of(total.name), divided_by_count(lifting, node, start, count)
 
 
 def _lookup(lifting: Lifting, node: Apply) -> bool:

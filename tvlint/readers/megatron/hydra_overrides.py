@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tvlint.findings import Finding
+from tvlint.findings import Finding, Severity
 from tvlint.frameworks.core_defaults import CANONICAL
 from tvlint.frameworks.kin import CORE, MEGATRON
 from tvlint.frameworks.megatron import option_of
@@ -24,7 +24,7 @@ from tvlint.readers.megatron.hydra_program import (
     starts_from_package,
 )
 from tvlint.readers.megatron.launcher import split_launch
-from tvlint.readers.megatron.launcher_options import misspelled_hydra_options, misspelled_launcher_options
+from tvlint.readers.megatron.launcher_options import misspelled_hydra_options, mistaken_launcher_options
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.sections import ELSEWHERE
 from tvlint.readers.shell.evaluate import Evaluation
@@ -49,6 +49,8 @@ OVERRIDE = Pattern(r"\+{0,2}(?P<section>[A-Za-z_][\w.@-]*)\.(?P<name>[A-Za-z_]\w
 DELETED = Pattern(r"~(?P<path>[A-Za-z_][\w.@-]*)")
 SIZES = Pattern(r"(?:tensor|pipeline|context|expert)_(?:model_|tensor_)?parallel_size")
 LISTED = Pattern(r"[\[{]")
+OPENED = Pattern(r"[\[{\"']")
+CLOSED_BY = {"[": "]", "{": "}", '"': '"', "'": "'"}
 MODEL = Pattern(r"\+{0,2}(?P<holder>[\w.]+)\.model\.path=")
 GPUS = (("trainer.n_gpus_per_node", "trainer.nnodes"), ("trainer.devices", "trainer.num_nodes"))
 """Where frameworks say how many GPUs a node has, and how many nodes there are."""
@@ -61,12 +63,45 @@ def refused(evaluation: Evaluation) -> Iterator[Finding]:
     """
     for _, words in _launches(evaluation):
         launch = split_launch(words)
-        yield from misspelled_launcher_options(launch)
+        yield from mistaken_launcher_options(launch)
         yield from misspelled_hydra_options(launch)
         yield from misspelled_configuration(words, evaluation.source.path)
+        yield from _broken(launch.arguments)
         composed = composed_for(words, evaluation.source.path)
         if composed is not None:
             yield from mistakes(words, composed)
+
+
+def _broken(words: Iterable[Item]) -> Iterator[Finding]:
+    """Yield a finding for each value of an override that opens a list, a mapping or a text and does not close it."""
+    for item in words:
+        match = OVERRIDE.match(leading_text(item.pieces)) if isinstance(item, Word) else None
+        pieces = after(item.pieces, match.end()) if match is not None and isinstance(item, Word) else ()
+        text = known_text(pieces) or ""
+        open_end = _open_end(text) if OPENED.match(text) else ""
+        if open_end:
+            message = f"a `{open_end}` is missing in the value of this override"
+            yield Finding("broken-override", Severity.ERROR, message, location_of(span_of(pieces)), f"write the `{open_end}`")
+
+
+def _open_end(text: str) -> str:
+    """Return the sign that must still follow the text, or stand in it in another place; empty where all are closed."""
+    ends: list[str] = []
+    places = iter(range(len(text)))
+    for place in places:
+        sign = text[place]
+        if sign == "\\":
+            next(places, None)
+        elif ends and ends[-1] in "\"'":
+            if sign == ends[-1]:
+                ends.pop()
+        elif sign in CLOSED_BY:
+            ends.append(CLOSED_BY[sign])
+        elif ends and sign == ends[-1]:
+            ends.pop()
+        elif sign in "]}":
+            return ends[-1] if ends else ""
+    return ends[-1] if ends else ""
 
 
 def mistaken(configurations: Iterable[Configuration]) -> Iterator[Finding]:

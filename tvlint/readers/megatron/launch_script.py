@@ -19,7 +19,7 @@ from tvlint.readers.megatron.detect_framework import SWIFT, framework_of_launch,
 from tvlint.readers.megatron.gpus import generation_of
 from tvlint.readers.megatron.invalid_options import carriage_return, option_mistakes, with_meant
 from tvlint.readers.megatron.launcher import Launch, begins_with_file, split_launch, world_size
-from tvlint.readers.megatron.launcher_options import misspelled_launcher_options
+from tvlint.readers.megatron.launcher_options import mistaken_launcher_options
 from tvlint.readers.megatron.misspelled_program import misspelled_program
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.recognise_launch import names_options, starts_others
@@ -106,7 +106,7 @@ def read(path: str, data: bytes) -> Document | None:
     for configuration, command, launch, arguments in launched(evaluation, version):
         mistakes = [*option_mistakes(configuration, arguments.surplus, launch.path or launch.program, arguments.short)]
         configurations.append(with_meant(configuration, mistakes))
-        findings.update(dict.fromkeys((*mistakes, *mistaken_values(configuration), *misspelled_launcher_options(launch))))
+        findings.update(dict.fromkeys((*mistakes, *mistaken_values(configuration), *mistaken_launcher_options(launch))))
         findings.update(dict.fromkeys(misspelled_program(launch, configuration.path)))
         launches.append(command.span)
     if not configurations:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from tvlint.findings import Edit, Finding, Fix, Severity
+from tvlint.ir.patterns import Pattern
 from tvlint.near_names import distance
 from tvlint.readers.megatron.arguments import flag_of
 from tvlint.readers.megatron.launcher import TORCH, Launch
-from tvlint.readers.shell.values import Item, Word, before, known_text, location_of, span_of
+from tvlint.readers.shell.values import Item, Word, after, before, known_text, leading_text, location_of, span_of
 
 OF_TORCH = frozenset(
     {
@@ -191,6 +193,10 @@ OF_HYDRA = frozenset(
     }
 )
 """Options of every program of Hydra, version 1.3 (hydra/_internal/utils.py: get_args_parser)."""
+LONGEST = 80
+VARIABLE = Pattern(r"[A-Z][A-Z_]+")
+PLAIN = Pattern(r"[\w.:+-]+")
+"""A value that no template fills in."""
 SHORTEST = 5
 """Letters of the shortest name that is an option but for a letter, where no other one is."""
 SURELY_LONG = 7
@@ -201,14 +207,43 @@ PLUGINS = ("megatron-lm-", "parallelism-config-")
 """How options of `accelerate launch` begin that are not listed."""
 
 
-def misspelled_launcher_options(launch: Launch) -> Iterator[Finding]:
-    """Yield a finding for each option before the program that is a letter or two away from one of the launcher's."""
+NUMBER = Pattern(r"[+-]?\d+")
+COUNTS = {
+    **dict.fromkeys(("node-rank", "master-port", "max-restarts"), NUMBER),
+    **dict.fromkeys(("num-gpus", "num-nodes", "num-processes", "num-machines", "machine-rank", "main-process-port"), NUMBER),
+    "nproc-per-node": Pattern(r"\d+|[a-z]+"),
+    "nnodes": Pattern(r"\d+(?::\d+)?"),
+}
+"""What launchers take for options of which they make an integer; the ranks of a node may be what it has of a device."""
+
+
+def mistaken_launcher_options(launch: Launch) -> Iterator[Finding]:
+    """Yield a finding for each option before the program that is a letter or two away from one of the launcher's, and for each
+    value that is no number where the launcher makes one of it.
+    """
     names = [(known_text(item.pieces) or "").rpartition("/")[2] if isinstance(item, Word) else "" for item in launch.launcher]
     place = next((place for place, name in enumerate(names) if name in TORCH or name in OTHERS), None)
     if place is None:
         return
     end = len(launch.launcher) - (0 if launch.path else len(launch.arguments))
-    yield from _misspelled(launch.launcher[place + 1 : end], OTHERS.get(names[place], OF_TORCH), names[place], "-")
+    given = launch.launcher[place + 1 : end]
+    yield from _misspelled(given, OTHERS.get(names[place], OF_TORCH), names[place], "-")
+    yield from _not_numbers(given)
+
+
+def _not_numbers(items: Sequence[Item]) -> Iterator[Finding]:
+    for item, following in zip_longest(items, items[1:]):
+        flag = flag_of(item)
+        allowed = COUNTS.get(flag[2:].replace("_", "-"))
+        if allowed is None or not isinstance(item, Word):
+            continue
+        is_joined = len(leading_text(item.pieces)) > len(flag)
+        pieces = after(item.pieces, len(flag) + 1) if is_joined else following.pieces if isinstance(following, Word) else ()
+        text = known_text(pieces)
+        if text and PLAIN.fullmatch(text) and not allowed.fullmatch(text):
+            message = f"`{flag}` takes an integer, not `{text[:LONGEST]}`"
+            help = f"write `${text}`" if VARIABLE.fullmatch(text) else ""
+            yield Finding("option-value-not-a-number", Severity.ERROR, message, location_of(span_of(pieces)), help)
 
 
 def misspelled_hydra_options(launch: Launch) -> Iterator[Finding]:
@@ -230,6 +265,6 @@ def _misspelled(items: Iterable[Item], options: frozenset[str], parser: str, joi
             continue
         meant = "--" + (near[0].replace("-", "_") if "_" in flag and joint == "-" else near[0])
         at = location_of(span_of(before(item.pieces, len(flag))))
-        message = f"`{parser}` has no option `{flag[:80]}`"
+        message = f"`{parser}` has no option `{flag[:LONGEST]}`"
         fix = Fix(f"write `{meant}`", (Edit(at, meant),), is_safe=True)
         yield Finding("misspelled-option", Severity.ERROR, message, at, f"did you mean `{meant}`?", fixes=(fix,))

@@ -333,7 +333,6 @@ def _are_of_megatron(given: frozenset[str]) -> bool:
     return sum(map(is_flag, given)) >= FEWEST and known * 5 >= len(given) * 4
 
 
-@lru_cache(MOST_FLAGS)
 def _meant(flag: str) -> str:
     """Return the option of Megatron that the flag is another spelling of; empty where there is none, or several."""
     if is_option(flag):

@@ -274,3 +274,23 @@ def test_a_rank_that_does_not_say_what_its_shard_is_of_is_not_followed(key: str,
     changed = [*lines[:at], {name: value for name, value in lines[at].items() if name != key}, *lines[at + 1 :]]
     report = report_on(changed, "few_rows_reference", tmp_path)
     assert all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts)
+
+
+@pytest.mark.parametrize(
+    ("program", "op", "argument", "before", "after"),
+    [
+        ("preferred_texts", "aten.slice_backward.default", "grad_output", 52, 36),
+        ("preferred_texts", "aten.copy_.default", "src", 71, 19),
+        ("normed_heads", "aten.mm.default", "self", 5, 15),
+        ("staged_samples", "aten._scaled_dot_product_flash_attention_for_cpu.default", "key", 25, 17),
+    ],
+)
+def test_operands_of_other_shapes_than_an_operator_takes_are_answered(
+    program: str, op: str, argument: str, before: int, after: int, tmp_path: Path
+) -> None:
+    lines = lines_of(program)
+    for line in lines:
+        if line.get("op") == op and line["arguments"][argument] == {"t": before}:
+            line["arguments"][argument] = {"t": after}
+    report = report_on(lines, f"{program}_reference", tmp_path)
+    assert report.problems or all(verdict.outcome is not Outcome.PROVED for verdict in report.verdicts)

@@ -72,6 +72,9 @@ def _call(
     return spec, Call(op, given, attributes, tuple(results))  # type: ignore[arg-type]
 
 
+_DIMENSIONS_WITH_HEADS = 3
+
+
 def _with_heads_apart(spec: OpSpec, call: Call, operands: Sequence[Array]) -> tuple[Call, Sequence[Array]]:
     """Return attention whose heads of queries share keys and values with these written out for each head of queries."""
     import numpy as np
@@ -79,6 +82,8 @@ def _with_heads_apart(spec: OpSpec, call: Call, operands: Sequence[Array]) -> tu
     if Trait.ATTENTION not in spec.traits or len(operands) < 3 or not shares_heads(call):
         return call, operands
     query, key, value, *rest = operands
+    if min(query.ndim, key.ndim, value.ndim) < _DIMENSIONS_WITH_HEADS:
+        raise NotReplayedError(f"`{call.op}` of tensors without heads")
     times, left = divmod(query.shape[-3], max(1, key.shape[-3]))
     if left:
         raise NotReplayedError(f"`{call.op}` of {query.shape[-3]} heads of queries and {key.shape[-3]} of keys")

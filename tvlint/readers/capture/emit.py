@@ -25,7 +25,7 @@ from tvlint.ir.operators import (
 from tvlint.ops.families.shaping import AS_WIDE
 from tvlint.ops.spec import Trait
 from tvlint.ops.table import has_trait
-from tvlint.readers.capture.lifting.factors import Factors, is_elementwise
+from tvlint.readers.capture.lifting.factors import Factors, is_elementwise, is_of_the_table
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of
 from tvlint.readers.capture.lifting.program import End, Exchange, Message, Ref
 from tvlint.readers.capture.tapes.tape import Mark
@@ -272,7 +272,7 @@ class Emitter:
 
     def _call(self, call: Call) -> None:
         function = _SPECIAL.get(call.op)
-        if sum(isinstance(argument, Ref) for argument in call.inputs) < _TENSORS.get(call.op, 0):
+        if sum(isinstance(argument, Ref) for argument in call.inputs) < _TENSORS.get(call.op, 0) or (function is not None and not is_of_the_table(call, self.types)):
             function = _Emit.as_called
         elif function is None and has_trait(call.op, Trait.NORMALISATION):
             function = _Emit.norm

@@ -206,6 +206,15 @@ def misfit(call: Call, types: Mapping[str, Type]) -> str:
     return ""
 
 
+def is_of_the_table(call: Call, types: Mapping[str, Type]) -> bool:
+    """Return whether the operator table says what a call does of such operands; of views only their name counts."""
+    spec = spec_of(call.op)
+    if spec is None or not call.outputs or spec.family is Family.RESHAPE:
+        return spec is not None
+    shapes = {argument.name: types[argument.name].shape for argument in call.inputs if isinstance(argument, Ref)}
+    return spec.bound(table_call(call, types[call.outputs[0]].shape, shapes)) is not None
+
+
 def is_elementwise(call: Call, types: Mapping[str, Type]) -> bool:
     """Return whether each element of the result depends on the elements in its place alone, by the operator table."""
     spec = spec_of(call.op)

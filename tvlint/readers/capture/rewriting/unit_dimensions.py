@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from tvlint.ops.spec import ONE, Family, Trait
 from tvlint.ops.table import has_trait, spec_of
-from tvlint.readers.capture.lifting.factors import Factors, table_call
+from tvlint.readers.capture.lifting.factors import Factors, is_of_the_table, table_call
 from tvlint.readers.capture.lifting.lift import Call, GradientOf, Lifted, LiftedNode, inputs_of
 from tvlint.readers.capture.lifting.program import Exchange, Message, Ref
 
@@ -178,7 +178,7 @@ class _Followed:
         One that both have in the inner dimension is summed over, or one of the batch; so is one that one of them has there and
         the other elsewhere. One that only one of them has belongs to its outer dimension.
         """
-        if len(inputs_of(node)) != 2:
+        if len(inputs_of(node)) != 2 or not is_of_the_table(node, self.types):
             return
         batch = "B" * (len(self.factors.of(node.outputs[0])) - 2)
         left, right, result = (batch + names for names in ("MK", "KN", "MN"))

@@ -272,7 +272,8 @@ class Emitter:
 
     def _call(self, call: Call) -> None:
         function = _SPECIAL.get(call.op)
-        if sum(isinstance(argument, Ref) for argument in call.inputs) < _TENSORS.get(call.op, 0) or (function is not None and not is_of_the_table(call, self.types)):
+        tensors = sum(isinstance(argument, Ref) for argument in call.inputs)
+        if function is not None and (tensors < _TENSORS.get(call.op, 0) or not is_of_the_table(call, self.types)):
             function = _Emit.as_called
         elif function is None and has_trait(call.op, Trait.NORMALISATION):
             function = _Emit.norm

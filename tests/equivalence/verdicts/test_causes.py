@@ -138,3 +138,19 @@ def test_gradients_that_are_made_of_one_part_of_a_sum_are_one_mistake_where_it_s
     (found,) = findings_of_text(text)
     assert (found.rule, lines[(found.location.line or 0) - 1]) == ("missing-allreduce", "  d9 = add(r9, e9)")
     assert findings_of_text(residual_layers(12, True)) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("  reduce-gradients w1, b1, w2 over dp\n", "", "_, grad(w1), grad(b1) = backward h (dh)"),
+        ("_, grad(w1), grad(b1) = backward h (dh)", "_, _, grad(b1) = backward h (dh)", "_, _, grad(b1) = backward h (dh)"),
+        ("w1, b1, w2 over dp\n", "w1, b1, w2 over dp by avg\n", "reduce-gradients w1, b1, w2 over dp by avg"),
+        ("l = all-reduce(l0) over dp", "l = all-reduce avg(l0) over dp", "l = all-reduce avg(l0) over dp"),
+    ],
+)
+def test_what_is_wrong_with_a_result_stands_where_it_is_made_last(before: str, after: str, line: str) -> None:
+    assert before in PARALLEL, PARALLEL
+    verdict = verdict_on(PARALLEL.replace(before, after))
+    assert verdict.outcome is Outcome.REFUTED
+    assert verdict.reasons[0].location.text.strip() == line

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from tvlint.analyses.dataflow.def_use import has, writes
+from tvlint.analyses.dataflow.def_use import has, reads, writes
 from tvlint.analyses.gradients.lifecycle import weight_gradients
-from tvlint.analyses.relations.defect import Defect, Sum, at
+from tvlint.analyses.relations.defect import Defect, Sum, at, source_of
 from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held, whole_shape
 from tvlint.analyses.relations.derivation.localisation.localise import bare_name, partial_sum, scope_of
 from tvlint.analyses.relations.derivation.state import Slot
@@ -23,7 +23,7 @@ from tvlint.analyses.relations.transfer.index_maps import Pieces, cells
 from tvlint.analyses.relations.transfer.pending_ranges import united
 from tvlint.analyses.relations.transfer.relation import Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Operator, Update
+from tvlint.ir.operators import Backward, Operator, ReduceGradients, Update
 from tvlint.ir.plan import Box, Plan, Role, Tensor
 
 
@@ -60,8 +60,9 @@ def judge_gradients(
     """Yield what is wrong with the final gradients; nothing when every piece of every weight has exactly the reference's.
 
     Weights whose update is `written` out are judged by what they become, and not by a gradient.
-    What is wrong with one weight stands where the plan declares a piece of it, else where it declares the first weight. What
-    is a part of a sum that started in no weight's gradient stands where that started, `carriers` by rank and term.
+    What is wrong with one weight stands where the plan declares a piece of it, else where the first rank makes its gradient
+    last; that it makes none, where it takes a gradient of what it makes of the weight. What is a part of a sum that started in
+    no weight's gradient stands where that started, `carriers` by rank and term.
     """
     declared: dict[str, Location] = {}
     for tensor in plan.tensors.values():
@@ -69,11 +70,34 @@ def judge_gradients(
             declared.setdefault(tensor.logical or tensor.name, tensor.source)
     first, found = next(iter(declared.values()), None), [*_wrong(world, plan, weights, expected, held, written)]
     starts = _starts(plan, carriers, [defect for _, defect in found])
+    made: dict[int, dict[tuple[str, bool], Location | None]] = {}
+    ranks: dict[str, int] = {}
     for name, defect in found:
         if isinstance(defect.cause, _Started):
             defect = starts.get((defect.rank, defect.cause)) or replace(defect, cause=None)
-        placed = defect.source is None and defect.cause is None
-        yield replace(defect, source=declared.get(name, first)) if placed else defect
+        if defect.source is None and defect.cause is None:
+            rank = ranks.setdefault(name, defect.rank)
+            if first is None and rank not in made:
+                made[rank] = _made_at(plan, rank)
+            source = (
+                declared.get(name, first) if first is not None else made[rank].get((name, defect.name == "missing-gradient"))
+            )
+            defect = replace(defect, source=source)
+        yield defect
+
+
+def _made_at(plan: Plan, rank: int) -> dict[tuple[str, bool], Location | None]:
+    """Return where a rank makes the gradient of each weight last, and (True) where it takes that of what it makes of it."""
+    weights = {tensor.name: tensor.logical or tensor.name for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT}
+    gradients = weight_gradients(plan)
+    found: dict[tuple[str, bool], Location | None] = {}
+    for _, _, operator in (each for program in plan.programs if rank in program.ranks for each in plan.run_by(program)):
+        reduced = operator.weights if isinstance(operator, ReduceGradients) else ()
+        made = {gradients.get(name, name) for name in (*reduced, *writes(operator))}
+        taken = reads(operator.forward) if isinstance(operator, Backward) else ()
+        found.update(((weights[name], False), source_of(operator)) for name in made & weights.keys())
+        found.update(((weights[name], True), source_of(operator)) for name in weights.keys() & {*taken})
+    return found
 
 
 def _starts(

@@ -8,8 +8,9 @@ from fractions import Fraction
 from itertools import combinations
 from math import prod
 
+from tvlint.analyses.dataflow.def_use import writes
 from tvlint.analyses.dataflow.mesh_axes import batch_axes
-from tvlint.analyses.relations.defect import Declare, Defect
+from tvlint.analyses.relations.defect import Declare, Defect, source_of
 from tvlint.analyses.relations.derivation.given.trusted_inputs import pieces_held
 from tvlint.analyses.relations.derivation.localisation.localise import scope_of
 from tvlint.analyses.relations.derivation.state import Derived, Slot
@@ -23,6 +24,7 @@ from tvlint.analyses.relations.transfer.groups import Groups, Members, spans_rep
 from tvlint.analyses.relations.transfer.index_maps import Pieces, cells
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
+from tvlint.ir.location import Location
 from tvlint.ir.operators import Group
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan
@@ -48,6 +50,7 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
     everywhere = plan.format.startswith("nnscaler-")
     returned = False
     held: dict[tuple[str, int], list[Box]] = {}
+    made: dict[str, Location | None] = {}
     for rank, environment in derived.environments.items():
         names = [name for name in plan.outputs if name in environment]
         returned = returned or bool(names)
@@ -69,13 +72,21 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
                 continue
             if any(together.is_averaged(rank, name, term) for term in terms):
                 continue
-            yield together.wrong_output(name, rank, terms, of_term[0][1] if of_term else value)
+            if name not in made:
+                made[name] = _made_at(plan, rank, name)
+            yield replace(together.wrong_output(name, rank, terms, of_term[0][1] if of_term else value), source=made[name])
     for (name, term), boxes in held.items():
         if not covers(boxes, world.terms.shape[term]):
             text = f"the pieces of `{name}` that the ranks return do not make up the whole"
             yield Defect("uncovered-output", True, text, plan.programs[0].ranks[0])
     if plan.outputs and not returned:
         yield Defect("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
+
+
+def _made_at(plan: Plan, rank: int, name: str) -> Location | None:
+    """Return where a rank makes what it returns, last."""
+    run = (operator for program in plan.programs if rank in program.ranks for _, _, operator in plan.run_by(program))
+    return next((source_of(operator) for operator in reversed([*run]) if name in writes(operator)), None)
 
 
 def _misdeclared(plan: Plan, name: str, rank: int, pieces: tuple[Pieces, ...]) -> Iterator[Defect]:

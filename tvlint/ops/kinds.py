@@ -75,7 +75,8 @@ def kinds_made(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Ki
     if kind not in (None, Kind.REAL) and traits.isdisjoint(_KEEPS):
         divides = Trait.SCALING in traits and operator.attributes.get("rounding_mode") is None
         of_reals = divides or not traits.isdisjoint(OF_REAL_NUMBERS)
-        kind = Kind.REAL if of_reals else Kind.WHOLE if not traits.isdisjoint(_COUNTS) else None
+        bounded = Trait.BOUNDED in traits and kind in (Kind.COUNTS, Kind.WHOLE) and not any(map(_is_real, bound.attributes))
+        kind = Kind.REAL if of_reals else Kind.WHOLE if bounded or not traits.isdisjoint(_COUNTS) else None
     if kind is Kind.COUNTS and Trait.SUM in traits and (Trait.DIFFERENCE in traits or not _is_count(bound.attributes[0])):
         kind = Kind.WHOLE
     return [*[kind] * (results - 1), Kind.WHOLE if gives_places(spec, results) else kind]

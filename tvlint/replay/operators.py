@@ -22,6 +22,10 @@ class NotReplayedError(Exception):
     """The operator table does not say what an operator computes, or it would take too long."""
 
 
+class BeyondTableError(NotReplayedError):
+    """An operator looks up beyond the end of what it looks up in, which no framework does."""
+
+
 def forward(
     compute: Compute, operands: Sequence[Array], results: Sequence[Shape | None], stand_ins: StandIns | None = None
 ) -> tuple[Array, ...]:
@@ -143,7 +147,8 @@ def _check_indices(bound: Bound, call: Call, operands: Sequence[Array]) -> None:
     for place, name in bound.indices.items():
         given = np.real(operands[place])
         if name in sizes and not np.all(((given >= 0) & (given < sizes[name])) | (given == _IGNORED)):
-            raise NotReplayedError(f"an index of `{call.op}` is beyond the {sizes[name]} that it looks up in")
+            error = BeyondTableError if np.any(given >= sizes[name]) else NotReplayedError
+            raise error(f"an index of `{call.op}` is beyond the {sizes[name]} that it looks up in")
 
 
 def in_shape(value: Array, shape: Shape) -> Array:

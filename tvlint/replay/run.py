@@ -36,7 +36,7 @@ from tvlint.ops.table import has_trait
 from tvlint.ops.usual_calls import as_new, as_of_flags
 from tvlint.replay.collectives import combine, exchange
 from tvlint.replay.memory import Memory
-from tvlint.replay.operators import NotReplayedError, forward, gradients, in_shape
+from tvlint.replay.operators import BeyondTableError, NotReplayedError, forward, gradients, in_shape
 from tvlint.replay.stand_ins import StandIns
 
 Given: TypeAlias = Callable[[int, str, int], "Array | None"]
@@ -74,11 +74,14 @@ class Result:
 
 
 class UnreplayableError(Exception):
-    """The plan cannot be run on numbers; `location` is the operator that stands in the way."""
+    """The plan cannot be run on numbers; `location` is the operator that stands in the way.
 
-    def __init__(self, message: str, location: Location | None) -> None:
+    `fails` is the rank on which that operator fails in every framework, and -1 where it may not.
+    """
+
+    def __init__(self, message: str, location: Location | None, fails: int = -1) -> None:
         super().__init__(message)
-        self.location = location
+        self.location, self.fails = location, fails
 
 
 Watch: TypeAlias = Callable[[int, Operator, str, Array], None]
@@ -262,7 +265,8 @@ class _Rank:
             try:
                 yield from self.operate(operator)
             except NotReplayedError as error:
-                raise UnreplayableError(str(error), getattr(operator, "source", None)) from None
+                fails = self.rank if isinstance(error, BeyondTableError) else -1
+                raise UnreplayableError(str(error), getattr(operator, "source", None), fails) from None
         self.saved.setdefault(self.micro_batch, {}).update(self.body)
         for each_name, key in zip(segment.outputs, keys_out, strict=True):
             if each_name in self.body and self.body[each_name] is not entered.get(each_name):

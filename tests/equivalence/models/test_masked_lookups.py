@@ -36,6 +36,8 @@ MASKED = {
     + "i = where(k, s, 0) || none\nr = embedding(i, e)\nw = unsqueeze(k, 2) || none\nh0 = where(w, r, 0.0)\n",
     "choices between tensors": BOTH + SHIFT + "z = zeros_like(s) || none\ni = where(k, s, z) || none\nr = embedding(i, e)\n"
     "w = unsqueeze(k, 2) || none\nh0 = where(w, r, 0.0)\n",
+    "bounds that are compared": SHIFT + 'i = clamp(s, 0, 3) || none\nk = eq(i, s) || none\nf = to(k, "float32") || none\n'
+    "r = embedding(i, e)\nw = unsqueeze(f, 2) || none\nh0 = mul(r, w)\n",
     "no mask, turned": BOTH
     + "m = logical_not(k) || none\n"
     + SHIFT
@@ -319,3 +321,18 @@ def test_a_product_with_the_flag_of_each_row_is_a_lookup(lines: str) -> None:
 )
 def test_a_product_with_other_flags_is_refuted(lines: str, before: str, after: str) -> None:
     assert verdict_on(split(lines.replace(before, after)), LOOKUP).outcome is Outcome.REFUTED
+
+
+def test_a_lookup_beyond_the_rows_of_a_rank_is_refuted_where_it_is() -> None:
+    verdict = verdict_on(split(MASKED["choices"].replace("sub(x, {a})", "sub(x, 0)")), LOOKUP)
+    assert verdict.outcome is Outcome.REFUTED
+    (reason,) = (reason for reason in verdict.reasons if reason.refutes)
+    assert reason.name == "other-numbers"
+    assert reason.message.startswith("an index of `embedding` is beyond the 4 that it looks up in, on rank 1")
+    assert reason.location.text.strip() == "r = embedding(i, e)"
+
+
+def test_a_reference_that_looks_up_beyond_its_rows_refutes_nothing() -> None:
+    further = LOOKUP.replace("embedding(x, e)", "embedding(y, e)").replace("h = ", "y = add(x, 8)\nh = ")
+    verdict = verdict_on(split(MASKED["choices"].replace("sub(x, {a})", "sub(x, 0)")), further)
+    assert verdict.outcome is Outcome.UNKNOWN

@@ -264,6 +264,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     of_numbers = {dtype for dtype in dtypes if dtype.startswith(_FLOATS)} or dtypes - {"bool"} or dtypes
     widens = has_trait(operator.op, Trait.SUM, Trait.SCALING) and all(tensor.shape for tensor in tensors)
     dtype = promoted(of_numbers) if widens or len(of_numbers) == 1 else ""
+    dtype = dtype or ("bool" if has_trait(operator.op, Trait.COMPARISON) else "")
     if spec is None or bound is None or is_cast or not dtype:
         return []
     (meaning, sizes), is_choice = bound, gives_places(spec, len(operator.outputs))

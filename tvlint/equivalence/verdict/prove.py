@@ -269,7 +269,7 @@ def _different(case: Case, verdict: Verdict, found: Difference) -> Verdict:
     taken = taken_with_what_is_complete(case) if open_ else None
     shown = reasons(case.parallel, as_defects(case.parallel, found, open_, taken))
     place = next((reason.location for reason in verdict.reasons if reason.location.line), None)
-    if place is not None and found.first is None and taken is None:
+    if place is not None and found.first is None and taken is None and not found.fails:
         shown = tuple(replace(reason, location=place) for reason in shown)
     stages = _stage_counts_of(verdict, shown)
     outcome = Outcome.REFUTED if open_ else Outcome.UNKNOWN

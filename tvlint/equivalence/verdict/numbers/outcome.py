@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tvlint.ir.location import Location
 from tvlint.ir.operators import Operator
 
 SEEDS = 3
@@ -51,6 +52,9 @@ class Difference:
     """Whether it is what is left, and no gradient."""
     of_output: bool = False
     """Whether it is what is returned, of plans that train nothing."""
+    fails: str = ""
+    """How the plan fails on numbers on which the reference runs, and `at`, where it does."""
+    at: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class NotRun:
     why: str
     rounds: bool = False
     """Whether all gradients are the reference's but for what rounding may do."""
+    fails: tuple[int, Location | None] | None = None
+    """The rank and the place where the plan fails in every framework, if it does."""
 
 
 NO_NUMBER = NotRun("what the plans give is no number")

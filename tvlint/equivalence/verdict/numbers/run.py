@@ -79,7 +79,7 @@ def _run(
         if stand_ins.used:
             run.invented = DRAWS if stand_ins.has_drawn else FUNCTIONS
     except UnreplayableError as error:
-        return NotRun(str(error))
+        return NotRun(str(error), fails=(error.fails, error.location) if error.fails >= 0 else None)
     except FloatingPointError:
         return NO_NUMBER
     except (Mismatch, NotReplayedError, UnsupportedError, ValueError, IndexError, KeyError, TypeError, ArithmeticError):

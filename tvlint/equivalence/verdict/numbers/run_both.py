@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import takewhile
+from math import inf
 
 from tvlint.analyses.dataflow.def_use import reads, writes
 from tvlint.equivalence.verdict.declared_results import otherwise_declared
@@ -128,6 +129,9 @@ def _shown(case: Case, any_numbers: bool, plain: float = _PLAIN, drops: bool = T
     found: list[Difference] = []
     for seed in range(_MOST_RUNS):
         each = compare_runs(case, random_numbers(seed, below), drops=drops) if seed else first
+        if isinstance(each, NotRun) and each.fails is not None:
+            rank, place = each.fails
+            each = Difference("", (rank,), inf, 1.0, None, fails=each.why, at=place)
         if isinstance(each, NotRun):
             return each
         if isinstance(each, Difference):

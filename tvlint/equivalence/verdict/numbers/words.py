@@ -33,6 +33,9 @@ def as_defects(plan: Plan, found: Difference, refutes: bool, taken: tuple[str, C
         f"{where} is another one in {describe_runs(found.sizes)}: "
         f"off by {found.error:.3g}, where the greatest element is {found.scale:.3g}"
     )
+    if found.fails:
+        text = f"{found.fails}, on {{ranks}}, in {describe_runs(found.sizes)} on which the reference runs"
+        return tuple(Defect("other-numbers", refutes, text, rank, source=found.at) for rank in found.ranks)
     if found.rounds_to:
         text += f"; a cast of the plan rounds to {found.rounds_to}, and the reference keeps all numbers in wider types"
     stride = plan.replication.stride if plan.replication.count > 1 else plan.mesh.size

@@ -52,3 +52,19 @@ def test_a_loop_that_takes_all_arguments_leaves_none(condition: str) -> None:
 )
 def test_arguments_that_a_loop_may_leave_or_that_are_set_again_stay_open(script: str) -> None:
     assert not is_complete(script)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("[0]*$DENSE+[1]*$EXPERTS", "[0]*1+[1]*46"),
+        ("[0]*$DENSE+[1]*46", "[0]*1+[1]*46"),
+        ("'[0]*'$DENSE+[1]*46", "[0]*1+[1]*46"),
+    ],
+)
+def test_a_word_that_begins_like_a_pattern_is_one_word_with_its_variables(word: str, value: str) -> None:
+    options = f"--tensor-model-parallel-size 2 --micro-batch-size 1 --moe-layer-freq {word} --num-layers 47"
+    document = read("run.sh", f"DENSE=1\nEXPERTS=46\ntorchrun pretrain_gpt.py {options}\n".encode())
+    assert document is not None
+    settings = document.configurations[0].settings
+    assert (settings["moe_layer_freq"].value, settings["num_layers"].value) == (value, 47)

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 Part: TypeAlias = "tuple[Piece, bool]"
 
+LETTERS = Pattern(rb"(?:[\w\[\]*+,.:/=-]|\$\w+|\$\{\w+\})+")
+READ = Pattern(rb"\$\{?(\w+)\}?")
+MOST_JOINED = 8
+"""Of more parts that the grammar leaves of one word (`[0]*$`, `A+[1]`), the word is not put together."""
 FILES = Pattern(r"[*?\[]")
 """What may stand for any number of files, where no quotes are around it."""
 OWN_DIRECTORY = Pattern(r"(\$\{?0\}?|BASH_SOURCE)")
@@ -71,12 +75,28 @@ def expand_value(state: State, node: Node) -> Value:
 
 
 def add_words(state: State, node: Node, previous: Node | None, items: list[Item]) -> None:
-    """Add the words of `node` to `items`; where no blank parts it from `previous`, both are one word, not understood."""
-    words = expand_words(state, node)
+    """Add the words of `node` to `items`; where no blank parts it from `previous`, both are one word."""
     if previous is None or previous.end_byte != node.start_byte or not items:
-        items.extend(words)
-    else:
-        items[-1] = Word((Hole("not understood", state.span(node)),))
+        items.extend(expand_words(state, node))
+        return
+    first, count = node, 1
+    while (before := first.prev_named_sibling) is not None and before.end_byte == first.start_byte and count < MOST_JOINED:
+        first, count = before, count + 1
+    joined = split(_with_variables(state, first.start_byte, node.end_byte)) if count < MOST_JOINED else []
+    items[-1] = joined[0] if len(joined) == 1 else Word((Hole("not understood", state.span(node)),))
+
+
+def _with_variables(state: State, start: int, end: int) -> list[Part]:
+    """Return the parts of a text that is nothing but letters and variables; nothing for any other one."""
+    data = state.source.data
+    if LETTERS.fullmatch(data, start, end) is None:
+        return []
+    parts: list[Part] = []
+    for match in READ.finditer(data, start, end):
+        parts.append((literal(state, start, match.start()), False))
+        parts += [(piece, True) for piece in variable(state, match[1].decode(), state.span_of(*match.span()))]
+        start = match.end()
+    return [*parts, (literal(state, start, end), False)]
 
 
 def expand_text(state: State, node: Node) -> tuple[Piece, ...]:

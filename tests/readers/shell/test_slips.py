@@ -88,6 +88,7 @@ def slips_of(tmp_path: Path, text: str) -> list[tuple[str, int | None]]:
         (f'CKPTS_DIR=${{CKPTS_DIR:-"/c"}}\n{LAUNCH} --save "${{CKPTSDIR}}"\n', ("misspelled-variable", 2)),
         (LAUNCH.replace("--nproc-per-node 8", "--nproc-per-node 8 --nnoeds 1"), ("misspelled-option", 1)),
         (LAUNCH.replace("--nproc-per-node 8", "--nproc-per-node 1.5"), ("option-value-not-a-number", 1)),
+        (LAUNCH.replace("8", "8 --tp-comm-overlap", 1), ("unknown-option", 1)),
         (LAUNCH.replace("8", "8 --nnodes=2x --node_rank 0", 1), ("option-value-not-a-number", 1)),
         (LAUNCH.replace("8", "8 --master_port MASTER_PORT", 1), ("option-value-not-a-number", 1)),
         (LAUNCH.replace("torchrun --nproc-per-node 8", "deepspeed --num_gpus all"), ("option-value-not-a-number", 1)),

@@ -19,12 +19,13 @@ from tvlint.readers.megatron.hydra_program import (
     Composed,
     composed_for,
     composed_setting,
+    is_read_by_hydra,
     misspelled_configuration,
     mistakes,
     starts_from_package,
 )
 from tvlint.readers.megatron.launcher import split_launch
-from tvlint.readers.megatron.launcher_options import misspelled_hydra_options, mistaken_launcher_options
+from tvlint.readers.megatron.launcher_options import mistaken_hydra_options, mistaken_launcher_options
 from tvlint.readers.megatron.nested_commands import readings
 from tvlint.readers.megatron.sections import ELSEWHERE
 from tvlint.readers.shell.evaluate import Evaluation
@@ -64,10 +65,11 @@ def refused(evaluation: Evaluation) -> Iterator[Finding]:
     for _, words in _launches(evaluation):
         launch = split_launch(words)
         yield from mistaken_launcher_options(launch)
-        yield from misspelled_hydra_options(launch)
+        composed = composed_for(words, evaluation.source.path)
+        is_alone = composed is not None and is_read_by_hydra(launch, evaluation.source.path)
+        yield from mistaken_hydra_options(launch, is_alone=is_alone)
         yield from misspelled_configuration(words, evaluation.source.path)
         yield from _broken(launch.arguments)
-        composed = composed_for(words, evaluation.source.path)
         if composed is not None:
             yield from mistakes(words, composed)
 

@@ -98,6 +98,18 @@ def _place_of(arguments: Sequence[Item], flags: Container[str]) -> Location | No
     return next((location_of(span_of(item.pieces)) for item in given), None)
 
 
+def is_read_by_hydra(launch: Launch, script: str) -> bool:
+    """Return whether nothing in the source of the program looks at the command line but Hydra."""
+    source = source_of_program(launch.path or launch.program, script)
+    return bool(source) and not _reads_arguments(source, folder_around(script))
+
+
+@kept
+def _reads_arguments(source: str, checkout: str) -> bool:
+    found = content_within(checkout, source, source, LARGEST)
+    return found is None or b"argparse" in found[1] or b"sys.argv" in found[1]
+
+
 def starts_from_package(words: Sequence[Item], script: str) -> bool:
     """Return whether a command takes the configuration that its program is packaged with, which is not in the checkout."""
     launch = split_launch(words)

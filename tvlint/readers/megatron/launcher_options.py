@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 from tvlint.findings import Edit, Finding, Fix, Severity
+from tvlint.frameworks.megatron import is_option
 from tvlint.ir.patterns import Pattern
 from tvlint.near_names import distance
 from tvlint.readers.megatron.arguments import flag_of
@@ -229,6 +230,22 @@ def mistaken_launcher_options(launch: Launch) -> Iterator[Finding]:
     given = launch.launcher[place + 1 : end]
     yield from _misspelled(given, OTHERS.get(names[place], OF_TORCH), names[place], "-")
     yield from _not_numbers(given)
+    if names[place] not in OTHERS and launch.path:
+        yield from _of_program(given)
+
+
+def _of_program(items: Sequence[Item]) -> Iterator[Finding]:
+    """Yield a finding for each option of Megatron before the program, which torch's launcher takes for its own."""
+    for item in items:
+        flag = flag_of(item)
+        if (
+            isinstance(item, Word)
+            and is_option(flag)
+            and not any(each.startswith(flag[2:].replace("_", "-")) for each in OF_TORCH)
+        ):
+            at = location_of(span_of(before(item.pieces, len(flag))))
+            message = f"`{flag[:LONGEST]}` stands before the program, and the launcher has no such option"
+            yield Finding("unknown-option", Severity.ERROR, message, at, "put it behind the program")
 
 
 def _not_numbers(items: Sequence[Item]) -> Iterator[Finding]:
@@ -246,9 +263,21 @@ def _not_numbers(items: Sequence[Item]) -> Iterator[Finding]:
             yield Finding("option-value-not-a-number", Severity.ERROR, message, location_of(span_of(pieces)), help)
 
 
-def misspelled_hydra_options(launch: Launch) -> Iterator[Finding]:
-    """Yield a finding for each option after a program of Hydra that is a letter or two away from one of Hydra's."""
-    yield from _misspelled(launch.arguments, OF_HYDRA, "hydra", "_")
+def mistaken_hydra_options(launch: Launch, *, is_alone: bool) -> Iterator[Finding]:
+    """Yield a finding for each option after a program of Hydra that is a letter or two away from one of Hydra's, or, where
+    Hydra alone reads the command line, that is none of them.
+    """
+    found = [*_misspelled(launch.arguments, OF_HYDRA, "hydra", "_")]
+    yield from found
+    places = {each.location for each in found}
+    for item in launch.arguments if is_alone else ():
+        flag = flag_of(item)
+        if not isinstance(item, Word) or not flag.startswith("--") or any(each.startswith(flag[2:]) for each in OF_HYDRA):
+            continue
+        at = location_of(span_of(before(item.pieces, len(flag))))
+        if at not in places:
+            message = f"Hydra reads the command line of `{launch.program[:LONGEST]}`, and has no option `{flag[:LONGEST]}`"
+            yield Finding("unknown-option", Severity.ERROR, message, at, "write an override (`name=value`), or remove it")
 
 
 def _misspelled(items: Iterable[Item], options: frozenset[str], parser: str, joint: str) -> Iterator[Finding]:

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tvlint.analyses.relations.terms.constant_factors import NONE, Constant
+from tvlint.analyses.relations.terms.expressions import ONE
 from tvlint.analyses.relations.terms.numbers import root_of
 
 
 def product_of(one: Constant, other: Constant) -> Constant:
     """Return the product of two constants."""
+    if other[1] is ONE or one[1] is ONE:
+        return one[0] * other[0], one[1] if other[1] is ONE else other[1]
     return one[0] * other[0], one[1] * other[1]
 
 
 def inverse_of(one: Constant) -> Constant:
     """Return one divided by a constant."""
-    return one[0], 1 / one[1]
+    return one if one[1] is ONE else (one[0], 1 / one[1])
 
 
 def power_of(constant: Constant, exponent: Fraction) -> Constant | None:
@@ -32,6 +35,8 @@ def power_of(constant: Constant, exponent: Fraction) -> Constant | None:
 
 def totals_of(constants: Sequence[Constant]) -> list[Constant]:
     """Return the sum of constants, with one addend for each root that they are multiples of."""
+    if len(constants) == 1:
+        return [*constants]
     found: list[tuple[Fraction, Fraction]] = []
     for sign, square in constants:
         for place, (total, base) in enumerate(found):

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise, permutations, product
 from math import factorial, prod
 from typing import TypeAlias
 
-from tvlint.analyses.relations.terms.constant_factors import Constant, Pattern, bare
+from tvlint.analyses.relations.terms.constant_factors import NONE, Constant, Pattern, bare
 from tvlint.analyses.relations.terms.terms import Terms
 
 Factor: TypeAlias = tuple[int, Pattern, Fraction]
@@ -36,7 +36,7 @@ SLOT: tuple[object, ...] = ("one-of-each-row",)
 PLACE: tuple[object, ...] = (FLAG, False, "place")
 """One where the elements of a term, which are whole numbers, are the place along the last dimension."""
 
-ONE = Fraction(1)
+ONE = NONE[1]
 
 _MOST_TIES = 24
 _DEEPEST = 100
@@ -145,6 +145,8 @@ def between(ranges: Sequence[tuple[int, int]], size: int) -> list[tuple[int, int
 
 def orders(factors: Sequence[Factor]) -> Iterable[list[Factor]]:
     """Return the factors in the order of their terms and powers; in all orders of those that are alike, if these are few."""
+    if len(factors) < 2:
+        return [[*factors]]
     groups: dict[tuple[int, Fraction], list[Factor]] = {}
     for factor in sorted(factors):
         groups.setdefault((factor[0], factor[2]), []).append(factor)

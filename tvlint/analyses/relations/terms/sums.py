@@ -215,7 +215,7 @@ class Sums:
         return tuple(sorted((term, pattern, power) for (term, pattern, _), power in known.items() if power.numerator))
 
     def _is_sum(self, term: int, power: Fraction) -> bool:
-        return power == ONE and self.terms.keys[term][0] == TOTAL
+        return self.terms.keys[term][0] == TOTAL and power == ONE
 
     def _summed(self, factors: Sequence[Factor], over: frozenset[int]) -> tuple[int, Pattern]:
         """Return the sum of a product over indices as a term, and the indices of its dimensions.

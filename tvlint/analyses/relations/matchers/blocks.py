@@ -23,14 +23,19 @@ def lone_blocks(projection: Projection) -> Iterator[Defect]:
     of that batch alone.
     """
     messaged = messaged_axes(projection.facts)
-    for site in projection.sites():
+    for site in projection.sites:
         operator = site.operator
         if not isinstance(operator, Compute) or len(operator.outputs) != 1 or not operator.outputs[0]:
             continue
+        operands = operator.tensor_operands
+        if len(set(operands)) < 2:
+            continue
         for axis in projection.axes:
-            split = [name for name in operator.tensor_operands if isinstance(site.on(name, axis), Shard)]
+            split = [name for name in operands if isinstance(site.on(name, axis), Shard)]
+            if axis in messaged or len(set(split)) < 2:
+                continue
             made = site.on(operator.outputs[0], axis)
-            if axis in messaged or len(set(split)) < 2 or not isinstance(made, Blocks) or len(made.dims) < 2:
+            if not isinstance(made, Blocks) or len(made.dims) < 2:
                 continue
             if projection.covers(operator.outputs[0]) or (axis in DATA_AXES - SEQUENCE_AXES and _is_own_batch(site, split)):
                 continue

@@ -32,7 +32,7 @@ def computed_otherwise(projection: Projection) -> Iterator[Defect]:
         return
     by_key, lines = _runs(facts), dict[tuple[object, str, int], _Line]()
     apart = batch_axes(plan) | SEQUENCE_AXES
-    for site in projection.sites():
+    for site in projection.sites:
         operator = site.operator
         if not isinstance(operator, Compute) or not _concerns(operator):
             continue

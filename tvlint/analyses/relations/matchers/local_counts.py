@@ -23,7 +23,7 @@ def means_by_local_counts(projection: Projection) -> Iterator[Defect]:
 
     What is scaled by another constant after that may be a mean again.
     """
-    for site in projection.sites():
+    for site in projection.sites:
         if isinstance(site.operator, Communicate) and site.operator.reduce == "avg":
             yield from _of_unequal_shares(site)
         counted = _counted(site)

@@ -25,7 +25,7 @@ def misplaced_positions(projection: Projection) -> Iterator[Defect]:
 
     Its sizes are those of the shard, so that the whole values do not fit each other: the relations say nothing of its result.
     """
-    for site in projection.sites():
+    for site in projection.sites:
         operator = site.operator
         if not isinstance(operator, Compute) or not has_trait(operator.op, *_ELEMENTWISE):
             continue

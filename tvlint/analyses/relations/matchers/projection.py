@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 from typing import TypeAlias
 
@@ -45,6 +45,7 @@ class Projection:
         self.facts, self.alone, self.plan = facts, alone, alone.plan
         self.axes = tuple(axis.name for axis in self.plan.mesh.axes if axis.size > 1)
         self._known: dict[tuple[str, int, str], On] = {}
+        self._first = cache(lambda rank, axis: self.plan.mesh.first(rank, (axis,)))
 
     @cached_property
     def held(self) -> Mapping[int, Mapping[str, Slot]]:
@@ -59,11 +60,14 @@ class Projection:
             names.update({shared_name(name): value for name, value in names.items() if shared_name(name) not in names})
         return found
 
-    def sites(self) -> Iterator[Site]:
-        """Yield every operator of every segment that is run, as the first of its ranks runs it."""
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        """Return every operator of every segment that is run, as the first of its ranks runs it."""
         run = ((program, site) for program in self.plan.programs if program.ranks for site in self.plan.run_by(program))
-        for program, (name, index, operator) in first_of_each(run, lambda each: each[1][:2]):
-            yield Site(self, self.plan.segments[name], index, operator, min(program.ranks))
+        return tuple(
+            Site(self, self.plan.segments[name], index, operator, min(program.ranks))
+            for program, (name, index, operator) in first_of_each(run, lambda each: each[1][:2])
+        )
 
     def on(self, name: str, rank: int, axis: str) -> On:
         """Return how what a rank holds as `name` lies on an axis: as declared where it is given, else as derived."""
@@ -72,7 +76,7 @@ class Projection:
             return None if tensor.placements is None else tensor.placements.get(axis, Replicate())
         if self.plan.replication.count > 1 and axis == self.plan.replication.axis:
             return self._over_replicas(shared_name(name), rank)
-        key = (name, self.plan.mesh.first(rank, (axis,)), axis)
+        key = (name, self._first(rank, axis), axis)
         if key not in self._known:
             self._known[key] = self._derived(shared_name(name), *key[1:])
         return self._known[key]

@@ -26,7 +26,7 @@ def shards_of_all(projection: Projection) -> Iterator[Defect]:
     """Yield operators that see a shard of the keys, of the candidates or of the positions that they need."""
     plan = projection.plan
     messaged, traded, batch = messaged_axes(projection.facts), traded_axes(plan), batch_axes(plan)
-    for site in projection.sites():
+    for site in projection.sites:
         if not isinstance(site.operator, Compute) or not site.operator.tensor_operands:
             continue
         operator = usual(site.operator)

@@ -18,7 +18,7 @@ def unlike_shards(projection: Projection) -> Iterator[Defect]:
     """Yield sums of gradients of different slices of a weight, where no relation is known, and choices between whole tensors by
     the greatest or least value of one shard.
     """
-    for site in projection.sites():
+    for site in projection.sites:
         for axis in projection.axes:
             rule, text = _summed(projection, site, axis) or _chosen(site, axis) or ("", "")
             if rule:

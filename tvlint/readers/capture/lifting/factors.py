@@ -207,12 +207,17 @@ def misfit(call: Call, types: Mapping[str, Type]) -> str:
 
 
 def is_of_the_table(call: Call, types: Mapping[str, Type]) -> bool:
-    """Return whether the operator table says what a call does of such operands; of views only their name counts."""
+    """Return whether the operator table says what a call does of such operands; of views only their name counts.
+
+    A tensor of one element without dimensions is taken for one of one dimension, too, as torch takes it.
+    """
     spec = spec_of(call.op)
     if spec is None or not call.outputs or spec.family is Family.RESHAPE:
         return spec is not None
     shapes = {argument.name: types[argument.name].shape for argument in call.inputs if isinstance(argument, Ref)}
-    return spec.bound(table_call(call, types[call.outputs[0]].shape, shapes)) is not None
+    lined = {name: shape or (1,) for name, shape in shapes.items()}
+    result = types[call.outputs[0]].shape
+    return any(spec.bound(table_call(call, result, each)) is not None for each in (shapes, lined))
 
 
 def is_elementwise(call: Call, types: Mapping[str, Type]) -> bool:

@@ -145,6 +145,19 @@ def test_a_parser_that_takes_the_beginning_of_a_name_is_not_held_to_whole_names(
     assert [message for _, message, _ in findings(script)] == ["`pretrain_gpt.py` has no option `--train-it`"]
 
 
+@pytest.mark.parametrize(("abbreviates", "count"), [(False, 1), (True, 0)])
+def test_lists_for_a_parser_that_takes_whole_names_hold_no_beginnings(tmp_path: Path, abbreviates: bool, count: int) -> None:
+    names = [word for word in SIZES.split() if word.startswith("--")]
+    added = "".join(f"    group.add_argument('{name}')\n" for name in (*names, "--eval-iters"))
+    parser = PARSER.replace("    return", f"{added}    return", 1)
+    script = checkout(tmp_path, parser.replace("allow_abbrev=False", "") if abbreviates else parser)
+    own = script.parent / "model_config.yaml"
+    pairs = [words.partition(" ") for words in SIZES.removeprefix("--").split(" --")]
+    sizes = "".join(f"  --{name}: {value or 'true'}\n" for name, _, value in pairs)
+    own.write_text(f"MODEL_ARGS:\n{sizes}  --eval-iter: 5\n")
+    assert [rule for rule, _, _ in findings(own)] == ["misspelled-option"] * count
+
+
 @pytest.mark.parametrize(
     ("options", "found"),
     [

@@ -209,8 +209,9 @@ def unknown_options(
     known = _known_of(configuration, given, program, parser)
     name = os.path.basename(program)
     families = _families_of_fork(given)
-    is_exact = OF_MEGATRON.fullmatch(name) or (parser is not None and parser.is_own and not parser.abbreviates)
     is_around = is_listed_for(parser, given, program)
+    is_of_parser = parser is not None and (parser.is_own or is_around) and not parser.abbreviates
+    is_exact = OF_MEGATRON.fullmatch(name) or is_of_parser
     for setting in written:
         flag = setting.written
         if flag in taken:

@@ -286,3 +286,57 @@ def test_a_recipe_that_is_no_python_or_too_large_is_a_problem_and_a_text_that_sh
 )
 def test_any_order_of_statements_is_followed(lines: list[str]) -> None:
     configurations("\n".join([*lines, "z.model.tensor_model_parallel_size = 1"]))
+
+
+CONFIG = """
+from dataclasses import dataclass
+from abc import ABC
+@dataclass(kw_only=True)
+class Basis(ABC):
+    train_iters: int = 1
+@dataclass
+class Training(Basis):
+    eval_interval: int = 1
+    def finalize(self): pass
+@dataclass
+class Open(Elsewhere):
+    eval_interval: int = 1
+class Plain:
+    eval_interval: int = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        ("build(tensor_parallelism=2, micro_batch=1)", ""),
+        ("build(tensor_paralelism=2)", "tensor_parallelism"),
+        ("build(tensorparallelism=2)", "tensor_parallelism"),
+        ("build(tensor_parallelism=2, tensor_paralelism=2)", ""),
+        ("build(cows=2)", ""),
+        ("takes_all(tensor_paralelism=2)", ""),
+        ("Training(train_itrs=5)", "train_iters"),
+        ("Training(eval_interval=5, **more)", ""),
+        ("Training(eval_intreval=5)", "eval_interval"),
+        ("Open(eval_interva=5)", ""),
+        ("Plain(eval_interva=5)", ""),
+        ("Gone(eval_interva=5)", ""),
+        ("rebound(eval_interva=5)", ""),
+    ],
+)
+def test_a_keyword_that_nothing_takes_is_a_slip(call: str, meant: str, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src" / "a" / "recipes").mkdir(parents=True)
+    (tmp_path / "src" / "a" / "config.py").write_text(CONFIG)
+    path = tmp_path / "src" / "a" / "recipes" / "one.py"
+    path.write_text(
+        "import megatron.bridge\nfrom a.config import Training, Open, Plain, Training as rebound\nfrom b import Gone\n"
+        "def build(tensor_parallelism, micro_batch=1): pass\n"
+        "def takes_all(tensor_parallelism, **more): pass\n"
+        "rebound = print\n"
+        f"def recipe():\n    model = Model(tensor_model_parallel_size=2, num_layers=4)\n    {call}\n    return model\n"
+    )
+    document = read(str(path))
+    assert document is not None
+    found = [(each.rule, each.help, each.location.line) for each in document.findings]
+    assert found == ([("misspelled-option", f"did you mean `{meant}`?", 9)] if meant else [])

@@ -13,6 +13,7 @@ from tvlint.ir.configuration import Configuration, Setting, Unknown
 from tvlint.ir.location import Location
 from tvlint.readers.document import Document, ReadError, refuse_larger
 from tvlint.readers.languages import is_test
+from tvlint.readers.recipe.keywords import misspelled_keywords
 from tvlint.readers.recipe.objects import Attributes, Path
 from tvlint.readers.recipe.scopes import FUNCTIONS, Visible, bindings_of, constants_of, follow, parameters_of
 from tvlint.readers.sources.python_syntax import Source, parse
@@ -64,7 +65,8 @@ def read(path: str, data: bytes) -> Document | None:
         return None
     framework = "megatron-bridge" if BRIDGE.search(data) else "nemo"
     found = tuple(_configurations(source, framework))
-    return Document(path, FORMAT, configurations=found) if found else None
+    slips = tuple(misspelled_keywords(source)) if found else ()
+    return Document(path, FORMAT, configurations=found, findings=slips) if found else None
 
 
 def _configurations(source: Source, framework: str) -> Iterator[Configuration]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -18,6 +19,7 @@ from shared import ROOT
 from tests.sampling import sampled_tuples
 from tvlint.equivalence.verdict.prove import is_proved
 from tvlint.findings import Outcome, Problem, Verdict
+from tvlint.ir.operators import Compute
 from tvlint.run.proof.captures import different_gradients, read_captures
 from tvlint.run.proof.pair import Pair
 from tvlint.run.proof.prove import prove_pair
@@ -294,6 +296,19 @@ def test_a_mean_over_the_samples_of_each_rank_is_refuted_where_they_are_given_un
     verdict = proof(path_of("uneven_batches_own"), "uneven_batches_reference")
     assert verdict.outcome is Outcome.REFUTED
     assert any("`div` on rank 0 uses 3 where the reference uses 8" in reason.message for reason in verdict.reasons)
+
+
+def test_a_mean_over_targets_of_which_one_does_not_count_is_a_sum_over_their_number(tmp_path: Path) -> None:
+    lines = lines_of("padded_sentences_reference")
+    (targets,) = [line for line in lines if line.get("bytes") == 32 and line.get("dtype") == "int64"]
+    targets["values"] = b64encode(np.array([1, -100, 1, 1]).tobytes()).decode()
+    found = read_captures(written(tmp_path, lines), written(tmp_path, lines))
+    assert not isinstance(found, Problem)
+    operators = [each for segment in found[0].plan.segments.values() for each in segment.operators]
+    computed = {each.op: each.attributes for each in operators if isinstance(each, Compute)}
+    assert computed["torch.nn.functional.nll_loss"] == {"reduction": "sum", "ignore_index": -100}
+    assert {"torch.ne", "torch.sum", "torch.div"} <= computed.keys()
+    assert is_proved(*(each.plan for each in found))
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])

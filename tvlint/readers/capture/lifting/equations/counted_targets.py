@@ -28,7 +28,7 @@ def count_of(lifting: Lifting, node: Apply, targets: Argument, ignored: int) -> 
     flags, numbers = (lifting.program.fresh(Type(shape, dtype)) for dtype in ("bool", types[node.outputs[0]].dtype))
     lifting.emit("torch.ne", (targets, ignored), (flags,), node.mark, {})
     lifting.emit("torch.Tensor.to", (Ref(flags),), (numbers,), node.mark, {"dtype": types[numbers].dtype})
-    return lifting.temporary(node, "torch.sum", (Ref(numbers),), ())
+    return lifting.temporary(node, "torch.sum", (Ref(numbers),), (), dim=tuple(range(len(shape))), keepdim=False)
 
 
 def counted_again(lifting: Lifting, node: Apply) -> bool:

@@ -777,6 +777,17 @@ def test_a_pass_that_begins_with_ones_like_its_loss_begins_with_one(of_loss: boo
     assert (len(lifted.seeds), lifted.roots[0].start) == (seeds, "" if of_loss else ones)
 
 
+@pytest.mark.parametrize(("op", "result"), [("mul", 6.0), ("div", 1.5)])
+def test_a_number_of_one_element_in_another_shape_is_a_number(op: str, result: float) -> None:
+    bench = Bench()
+    number = bench.apply("full", {"size": (1,), "fill_value": 2.0}, np.array([2.0]))
+    made = bench.apply(op, {"self": bench.give("total", np.array(3.0)), "other": Ref(number)}, np.array([0.0]))
+    np.testing.assert_array_equal(bench.run(made), [result])
+    last = lift(bench.program, EQUATIONS).nodes[-1]
+    assert isinstance(last, Call)
+    assert last.inputs[1] == Literal(2.0)
+
+
 def test_zeros_of_another_type_that_are_added_to_cast() -> None:
     bench = Bench()
     half = bench.program.fresh(Type((3, 4), "bfloat16"))

@@ -295,7 +295,7 @@ def test_a_mean_over_the_samples_of_each_rank_is_refuted_where_they_are_given_un
     prover_alone(monkeypatch)
     verdict = proof(path_of("uneven_batches_own"), "uneven_batches_reference")
     assert verdict.outcome is Outcome.REFUTED
-    assert any("`div` on rank 0 uses 3 where the reference uses 8" in reason.message for reason in verdict.reasons)
+    assert any("`div` on rank 0 uses 3.0 where the reference uses 8.0" in reason.message for reason in verdict.reasons)
 
 
 def test_a_mean_over_targets_of_which_one_does_not_count_is_a_sum_over_their_number(tmp_path: Path) -> None:

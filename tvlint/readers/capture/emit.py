@@ -280,6 +280,16 @@ class Emitter:
         elif function is None:
             function = _Emit.elementwise if is_elementwise(call, self.types) else _Emit.as_called
         function(_Emit(self, call))
+        for value in self.aliases.keys() & set(call.outputs) & self.titles.keys():
+            self._title(call, value)
+
+    def _title(self, call: Call, value: str) -> None:
+        """Write a value that is returned, and is another one of which nothing was left to write."""
+        name, shape = self.name_of(value)
+        del self.aliases[value]
+        self.finish(
+            call, Compute("torch.clone", (name,), (self._result(value, shape),), source=self._place()), [shape], [shape]
+        )
 
     def write(self, call: Call, operands: Sequence[Shape], results: Sequence[Shape], **changed: Value) -> None:
         """Write a call on operands of these shapes, with results of these, and with attributes changed."""
@@ -298,6 +308,9 @@ class Emitter:
 
     def _gradient(self, node: GradientOf) -> None:
         written = self.calls.get((node.forward.outputs[0], node.mark.micro_batch))
+        if written is None and node.forward.outputs[0] in self.aliases and all((*node.inputs, *node.outputs)):
+            self.aliases.update(zip(node.outputs, node.inputs, strict=True))
+            return
         if written is None:
             raise CrossingError(node.forward.outputs[0], node.mark)
         inputs = tuple(
@@ -541,6 +554,10 @@ class _Emit:
         assert isinstance(dim, int)
         before, after = self.emitter._around(result, dim)
         sizes = [self.shape(name)[dim] for name in self.values]
+        if set(sizes) == {1} and len(sizes) > 1:
+            stack, shapes = replace(self.call, op="torch.stack"), [(*before, *after) for _ in sizes]
+            self.emitter.write(stack, shapes, [(*before, len(sizes), *after)], dim=len(before))
+            return
         inner = self.inner(result, dim, sizes)
         shapes = [(*before, size // prod(inner), *inner, *after) for size in sizes]
         whole = (*before, sum(sizes) // prod(inner), *inner, *after)

@@ -66,10 +66,10 @@ class RankProgram:
     updated: tuple[str, ...]
 
 
-def in_operators(path: str, program: Program, received: Mapping[str, float] | None = None) -> Lifted:
+def in_operators(path: str, program: Program, received: Mapping[str, float | None] | None = None) -> Lifted:
     """Return what one rank recorded, followed as `program`, in operators of the table, up to the optimizer.
 
-    `received` are the numbers that other ranks broadcast.
+    `received` are the numbers that other ranks give.
 
     Raises ReadError where an operator cannot have given what was recorded, or may compute something else.
     """

@@ -165,7 +165,7 @@ class Lifting:
         self,
         program: Program,
         equations: Mapping[str, tuple[Equation, ...]],
-        received: Mapping[str, float],
+        received: Mapping[str, float | None],
         roots: Sequence[RootValue],
     ) -> None:
         self.program = program
@@ -343,8 +343,10 @@ def _constant(argument: Argument) -> Value:
 _NONE: Mapping[str, float] = {}
 
 
-def lift(program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float] = _NONE) -> Lifted:
-    """Return the program in operators of the operator table; `received` are numbers that other ranks broadcast."""
+def lift(
+    program: Program, equations: Mapping[str, tuple[Equation, ...]], received: Mapping[str, float | None] = _NONE
+) -> Lifted:
+    """Return the program in operators of the operator table; `received` are numbers that other ranks give."""
     roots = _roots(program)
     lifting = Lifting(program, equations, received, roots)
     for node in program.nodes:
@@ -399,12 +401,11 @@ def _lift(lifting: Lifting, node: Node) -> None:
 
 
 def _exchange(lifting: Lifting, node: Exchange) -> None:
-    """Add a collective; what ranks add up of the same number is a number. That they hold the same is left to the replay."""
+    """Add a collective; what ranks add up of the same number is a number, unless it is known what others hold."""
     number = lifting.numbers.get(node.inputs[0]) if node.kind == "all-reduce" and len(node.inputs) == 1 else None
-    for name in node.outputs:
-        if name in lifting.received:
-            lifting.numbers[name] = lifting.received[name]
-    if number is not None and node.reduce in ADDING | EXTREMES:
+    known = {name: lifting.received[name] for name in node.outputs if name in lifting.received}
+    lifting.numbers.update({name: given for name, given in known.items() if given is not None})
+    if number is not None and node.reduce in ADDING | EXTREMES and not known:
         lifting.numbers[node.outputs[0]] = number * (len(node.group) if node.reduce == "sum" else 1)
     lifting.add(node)
 

@@ -6,8 +6,9 @@ beginning is recorded on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from tvlint.readers.capture.lifting.lift import Lifted, function_of
 from tvlint.readers.capture.lifting.masks import moved
@@ -29,15 +30,36 @@ def without_equal_broadcasts(programs: Sequence[Program]) -> list[Program]:
     return [_without(program, same) if same else program for program in programs]
 
 
-def received_numbers(lifted: Sequence[Lifted]) -> list[dict[str, float]]:
-    """Return, by rank, the values that are one number throughout, as the rank that broadcasts it computed it."""
-    received: list[dict[str, float]] = [{} for _ in lifted]
-    for nodes in together([list(_broadcasts(each_lifted)) for each_lifted in lifted]):
-        sent = [lifted[rank].numbers.get(node.inputs[0]) for rank, node in nodes if rank == node.root]
-        for rank, node in nodes:
-            if len(sent) == 1 and sent[0] is not None:
-                received[rank].update(dict.fromkeys(node.outputs, sent[0]))
+def received_numbers(lifted: Sequence[Lifted]) -> list[dict[str, float | None]]:
+    """Return, by rank, the values that are one number throughout because of what other ranks hold.
+
+    A broadcast gives what its root computed, a sum what ranks with different numbers add up: None where one has no number.
+    """
+    received: list[dict[str, float | None]] = [{} for _ in lifted]
+    for nodes in together([list(_exchanges_of_numbers(each_lifted)) for each_lifted in lifted]):
+        held = {rank: lifted[rank].numbers.get(node.inputs[0]) for rank, node in nodes}
+        kinds = {(node.kind, node.reduce, node.root) for _, node in nodes}
+        kind, reduce, root = kinds.pop()
+        if kinds or (kind == "all-reduce" and len(set(held.values())) == 1):
+            continue
+        known = [number for number in held.values() if number is not None]
+        total = _COMBINED[reduce](known) if kind == "all-reduce" and len(known) == len(held) else None
+        total = held.get(root) if kind == "broadcast" and root is not None else total
+        for rank, node in nodes if total is not None or kind == "all-reduce" else ():
+            received[rank].update(dict.fromkeys(node.outputs, total))
     return received
+
+
+_COMBINED: Mapping[str, Callable[[Sequence[float]], float]] = {"sum": sum, "": sum, "avg": fmean, "max": max, "min": min}
+"""What ranks with different numbers are given, by how they reduce them."""
+
+
+def _exchanges_of_numbers(lifted: Lifted) -> Iterator[Exchange]:
+    """Yield the collectives that may give numbers that are known."""
+    for node in lifted.nodes:
+        if isinstance(node, Exchange) and len(node.inputs) == 1:
+            if node.kind == "broadcast" or (node.kind == "all-reduce" and node.reduce in _COMBINED):
+                yield node
 
 
 def together(exchanges: Sequence[Sequence[Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:

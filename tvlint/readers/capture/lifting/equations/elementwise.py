@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from tvlint.ops.families.elementwise import holds_whole_numbers
@@ -202,14 +203,28 @@ def _starts_again(lifting: Lifting, one: Argument, gradient: Argument) -> bool:
 
 
 def _multiplied(lifting: Lifting, node: Apply) -> bool:
-    left, right = (_number_for(lifting, each) for each in _two(node))
-    return lifting.call(node, "torch.mul", (left, right) if not isinstance(left, int | float) else (right, left))
+    left, right = _two(node)
+    for one, other in ((left, right), (right, left)):
+        number = _number_for(lifting, other)
+        if isinstance(number, int | float):
+            return lifting.call(node, "torch.mul", (_in_shape_of_result(lifting, node, one), number))
+    return lifting.call(node, "torch.mul", (left, right))
 
 
 def _number_for(lifting: Lifting, argument: Argument) -> Argument:
     """Return the number that a tensor of one element is, else the argument."""
     name, number = lifting.value(argument), lifting.number(argument)
-    return number if name is not None and number is not None and lifting.shape(name) == () else argument
+    return number if name is not None and number is not None and prod(lifting.shape(name)) == 1 else argument
+
+
+def _in_shape_of_result(lifting: Lifting, node: Apply, argument: Argument) -> Argument:
+    """Return an operand as wide as the result in its shape: another operand of one element may have more dimensions."""
+    name, shape = lifting.value(argument), lifting.shape(node.outputs[0])
+    if name is None or lifting.shape(name) == shape or prod(lifting.shape(name)) != prod(shape):
+        return argument
+    made = lifting.program.fresh(lifting.program.types[name].of_shape(shape))
+    lifting.call(replace(node, outputs=(made,)), "torch.Tensor.view", (argument, shape))
+    return Ref(made)
 
 
 def _divided_by_one(lifting: Lifting, node: Apply) -> bool:
@@ -224,7 +239,9 @@ def _divided(lifting: Lifting, node: Apply) -> bool:
     mode = node.arguments.get("rounding_mode")
     if mode is not None and not isinstance(mode, str):
         return False
-    return lifting.call(node, "torch.div", (left, _number_for(lifting, right)), rounding_mode=mode)
+    number = _number_for(lifting, right)
+    left = _in_shape_of_result(lifting, node, left) if isinstance(number, int | float) else left
+    return lifting.call(node, "torch.div", (left, number), rounding_mode=mode)
 
 
 def _filled(lifting: Lifting, node: Apply) -> bool:

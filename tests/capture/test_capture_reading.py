@@ -283,3 +283,27 @@ def test_rows_that_lie_in_several_places_are_those_behind_the_rows_of_the_ranks_
         assert isinstance(cut, Exchange)
         assert (cut.kind, cut.outputs, cut.splits) == ("chunk", ("labels",), (2, 3))
         assert [value.numbers is whole for value in program.given.values()] == [True]
+
+
+def test_a_flat_buffer_to_which_another_one_is_added_is_added_up_piece_by_piece() -> None:
+    """So `fully_shard` over replicas adds what it has scattered of all weights of a layer in the micro-batches before."""
+    lines: list[dict[str, Any]] = []
+    for storage in (0, 1):
+        pieces: list[dict[str, Any]] = [
+            {"offset": 0, "shape": [6], "stride": [1]}, {"offset": 0, "shape": [2], "stride": [1]}, {"offset": 2, "shape": [2, 2]},
+        ]  # fmt: skip
+        lines += [
+            {**OTHER, "stride": [2, 1], **piece, "storage": storage, "tensor": 3 * storage + at}
+            for at, piece in enumerate(pieces)
+        ]
+        lines += [
+            {"op": "aten.ones.default", "arguments": {"size": pieces[at]["shape"]}, "outputs": [3 * storage + at]}
+            for at in (1, 2)
+        ]
+    added = {"op": "aten.add_.Tensor", "arguments": {"self": {"t": 0}, "other": {"t": 3}}, "outputs": [0], "writes": [0]}
+    program = follow(capture(*lines, added).tapes[0])
+    made = [node.outputs[0] for node in program.nodes if isinstance(node, Apply) and node.op == "aten.ones.default"]
+    sums = [node for node in program.nodes if isinstance(node, Apply) and node.op == "aten.add.Tensor"]
+    operands = [(node.arguments["self"], node.arguments["other"]) for node in sums]
+    assert operands == [(Ref(made[0]), Ref(made[2])), (Ref(made[1]), Ref(made[3]))]
+    assert len(program.nodes) == 6

@@ -259,8 +259,10 @@ class _Follower(Collectives):
         """Work on each piece of a flat buffer by itself; return whether the window is several pieces."""
         number = event.writes[0]
         window = self.tape.windows[number]
-        others = [argument for key, argument in event.arguments.items() if key not in ("self", "out")]
-        if any(isinstance(tensor, recorded.Tensor) and count(self.tape.windows[tensor.window]) != 1 for tensor in others):
+        others = {key: argument for key, argument in event.arguments.items() if key not in ("self", "out")}
+        tensors = {key: self.tape.windows[each.window] for key, each in others.items() if isinstance(each, recorded.Tensor)}
+        alike = {key: each for key, each in tensors.items() if count(each) != 1}
+        if any(count(each) != count(window) or not is_flat(each) for each in alike.values()):
             return False
         if event.arguments.get("self") != recorded.Tensor(number) or not is_flat(window):
             return False
@@ -269,7 +271,11 @@ class _Follower(Collectives):
             return False
         moves_zeros = base_of(event.op).rstrip("_") in ("add", "sub")
         for each_window, value in self._each_piece(pieces if moves_zeros else self._filled(pieces, window), window, event.mark):
-            rest = {key: self._argument(given, event.mark) for key, given in event.arguments.items() if key != "self"}
+            rest = {key: self._argument(given, event.mark) for key, given in others.items() if key not in alike}
+            for key, other in alike.items():
+                at = other.offset + each_window.offset - window.offset
+                part = Window(other.storage, at, each_window.shape, each_window.stride, other.dtype)
+                rest[key] = Ref(self._read(part, event.mark))
             made = self.program.fresh(self.program.types[value])
             self.program.nodes.append(Apply(name, {"self": Ref(value), **rest}, (made,), event.mark))
             self._put(each_window, made)

@@ -1,7 +1,7 @@
 """Broadcasts of what is known: of numbers that each rank holds already, or of one that the root's value is throughout.
 
 `DistributedDataParallel` broadcasts buffers where it will reduce gradients. What they hold in the
-beginning is recorded on every rank.
+beginning is recorded on every rank. Ranks also add up numbers that they know, as counts of their samples.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ _COMBINED: Mapping[str, Callable[[Sequence[float]], float]] = {"sum": sum, "": s
 
 def _exchanges_of_numbers(lifted: Lifted) -> Iterator[Exchange]:
     """Yield the collectives that may give numbers that are known."""
-    for node in lifted.nodes:
-        if isinstance(node, Exchange) and len(node.inputs) == 1:
-            if node.kind == "broadcast" or (node.kind == "all-reduce" and node.reduce in _COMBINED):
-                yield node
+    for node in (node for node in lifted.nodes if isinstance(node, Exchange) and len(node.inputs) == 1):
+        if node.kind == "broadcast" or (node.kind == "all-reduce" and node.reduce in _COMBINED):
+            yield node
 
 
 def together(exchanges: Sequence[Sequence[Exchange]]) -> Iterator[list[tuple[int, Exchange]]]:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import prod
 
 from tvlint.analyses.dataflow.def_use import reads, writes
-from tvlint.analyses.dataflow.mesh_axes import SEQUENCE_AXES, batch_axes
+from tvlint.analyses.dataflow.mesh_axes import MODEL_AXES, SEQUENCE_AXES, batch_axes
 from tvlint.analyses.dataflow.step_scope import micro_batches_of
 from tvlint.analyses.relations.defect import Defect, at
 from tvlint.analyses.relations.derivation.derive import derive
@@ -133,7 +133,7 @@ def sure_defects(alone: Alone) -> Iterator[Defect]:
     found = [each_defect for each_defect in noted if each_defect.refutes and each_defect.place is not None]
     away = _Subtracted(alone) if derived.joined else None
     found = [*cut.values(), *(defect for defect in found if not _follows(alone, defect, cut, away))]
-    batch = _batch_axes(plan)
+    batch = _batch_axes(plan) - MODEL_AXES
     beside: dict[tuple[str, int], list[Defect]] = {}
     for defect in found:
         beside.setdefault((defect.name, id(defect.place)), []).append(defect)

@@ -129,3 +129,55 @@ program
 )
 def test_attention_without_a_mask_takes_keys_in_any_order(placement: str, causal: str, rules: set[str]) -> None:
     assert {finding.rule for finding in findings_of_text(ZIG_ZAG.format(placement, causal))} == rules
+
+
+THREE_STEPS = """mesh cp=3
+input q f32[6,4] cp:S(0)
+input k f32[6,4] cp:S(0)
+input v f32[6,4] cp:S(0)
+output o f32[6,4] cp:S(0)
+program
+  o0: f32[2,4], e0: f32[2] = attention(q, k, v)
+  send k to cp+1 ring batch s0
+  recv k1: f32[2,4] from cp-1 ring batch s0
+  send v to cp+1 ring batch s0
+  recv v1: f32[2,4] from cp-1 ring batch s0
+  o1: f32[2,4], e1: f32[2] = attention(q, k1, v1)
+  m: f32[2,4], f: f32[2] = merge_by_log_sum_exp(o0, e0, o1, e1)
+  send k1 to cp+1 ring batch s1
+  recv k2: f32[2,4] from cp-1 ring batch s1
+  send v1 to cp+1 ring batch s1
+  recv v2: f32[2,4] from cp-1 ring batch s1
+  o2: f32[2,4], e2: f32[2] = attention(q, k2, v2)
+"""
+
+
+def test_a_ring_returns_attention_over_all_keys() -> None:
+    assert not findings_of_text(THREE_STEPS + "  o = merge_by_log_sum_exp(m, f, o2, e2)\n")
+    (found,) = findings_of_text(THREE_STEPS + "  o = identity(m)\n")
+    assert (found.rule, found.location.text.strip()) == ("attention-over-local-keys", "o = identity(m)")
+    assert found.message == "the plan returns `o`, which on every rank is attention over 4 of 6 keys"
+
+
+def test_who_reads_the_log_sum_exps_too_may_merge_further() -> None:
+    both = THREE_STEPS.replace("output o f32[6,4] cp:S(0)", "output m f32[6,4] cp:S(0)\noutput f f32[6] cp:S(0)")
+    assert not findings_of_text(both)
+
+
+NORMED = """mesh tp=2
+weight g f32[8]
+weight head f32[32,8] tp:S(0)
+input x f32[8,8] tp:S(0)
+input t i64[8]
+loss l f32[]
+program
+  n = rms_norm(x, [8], g)
+  f = all-gather(n, dim=0) over tp
+  z = linear(f, head)
+{}  l: f32[] = cross_entropy(y, t)
+"""
+
+
+def test_classes_are_no_batch_where_a_sequence_is_split_over_the_same_ranks() -> None:
+    assert not findings_of_text(NORMED.format("  y = all-gather(z, dim=1) over tp\n"))
+    assert [found.rule for found in findings_of_text(NORMED.format("  y = identity(z)\n"))] == ["loss-over-shards"]

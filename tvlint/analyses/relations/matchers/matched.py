@@ -14,7 +14,12 @@ from tvlint.analyses.relations.matchers.divergent import computed_otherwise
 from tvlint.analyses.relations.matchers.flat_steps import misplaced_in_buckets
 from tvlint.analyses.relations.matchers.gradient_addends import miscounted_gradients
 from tvlint.analyses.relations.matchers.local_counts import means_by_local_counts
-from tvlint.analyses.relations.matchers.parted import counted_by_every_rank, returned_apart, values_made_otherwise
+from tvlint.analyses.relations.matchers.parted import (
+    counted_by_every_rank,
+    merged_in_part,
+    returned_apart,
+    values_made_otherwise,
+)
 from tvlint.analyses.relations.matchers.piece_order import results_out_of_order
 from tvlint.analyses.relations.matchers.positions import misplaced_positions
 from tvlint.analyses.relations.matchers.projection import Projection
@@ -37,6 +42,7 @@ def matched(facts: Facts, alone: Alone) -> Iterator[Defect]:
     yield from values_made_otherwise(projection)
     yield from counted_by_every_rank(projection)
     yield from returned_apart(projection)
+    yield from merged_in_part(projection)
     yield from unlike_shards(projection)
     yield from miscounted_gradients(projection)
     yield from clipped_by_others(projection)

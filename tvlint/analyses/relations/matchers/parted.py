@@ -82,6 +82,22 @@ def returned_apart(projection: Projection) -> Iterator[Defect]:
                     yield at(made[1], made[0], Defect("missing-allreduce", True, text, rank))
 
 
+def merged_in_part(projection: Projection) -> Iterator[Defect]:
+    """Yield what makes the one result of a plan attention over some keys alone, where the plan says how that result lies.
+
+    Where a plan returns log-sum-exps beside, whoever reads both may merge it further.
+    """
+    (name, *more), alone = projection.plan.outputs or ("",), projection.alone
+    tensor = projection.plan.tensors.get(name)
+    for rank, held in alone.derived.environments.items() if tensor is not None and tensor.placements is not None else ():
+        fold = value.fold if (value := held.get(name)) is not None else None
+        made = alone.operators.makers_on(rank).get(name)
+        if fold is not None and fold.kind == "merge" and not fold.complete() and made is not None and not more:
+            count = sum(high - low for low, high in fold.covered)
+            text = f"the plan returns `{name}`, which on {{ranks}} is attention over {count} of {fold.size} keys"
+            yield at(made[1], made[0], Defect("attention-over-local-keys", True, text, rank))
+
+
 def counted_by_every_rank(projection: Projection) -> Iterator[Defect]:
     """Yield the operators that add what all ranks of a sum have alike to what each has for itself, before that is summed.
 

@@ -152,3 +152,34 @@ def test_a_factor_stands_before_or_behind_a_cast_to_numbers_that_are_not_whole(d
     before = of_heads(HEADS_ALONE, f'to(h, dtype="{dtype}")', ("c = to", "h = mul(v, 0.5)\nc = to"))
     behind = of_heads(HEADS, "mul(k, 0.5)", ("c = mul", f'k = to(w, dtype="{dtype}")\nc = mul'))
     assert is_proved(*plans(behind, before)) == (dtype == "bfloat16")
+
+
+AT_ONCE = """
+weight w f32[8,8]
+input x f32[8,8]
+loss l f32[]
+program
+  h = linear(x, w)
+  y = silu(h)
+  q = gelu(y)
+  l = sum(q)
+  dq = backward l (grad(l))
+  dy = backward q (dq)
+  dh = backward y (dy)
+  _, grad(w) = backward h (dh)
+"""
+IN_STEPS = AT_ONCE.replace("  y = silu(h)\n", "  a: f32[8,8] = sigmoid(h)\n  y = mul(a, h)\n").replace(
+    "  dh = backward y (dy)\n", "  da: f32[8,8], dh = backward y (dy)\n  dh = backward a (da)\n"
+)
+ROUNDED = ("a: f32", "a: bf16")
+GRADIENT_ROUNDED = ("da: f32", "da: bf16")
+
+
+@pytest.mark.parametrize(("before", "after"), [ROUNDED, GRADIENT_ROUNDED])
+def test_what_is_declared_with_fewer_digits_than_it_is_made_of_is_rounded(before: str, after: str) -> None:
+    rounded = IN_STEPS.replace(f"  {before}", f"  {after}")
+    assert rounded != IN_STEPS
+    assert is_proved(*plans(IN_STEPS, AT_ONCE))
+    assert is_proved(*plans(rounded, rounded))
+    assert not is_proved(*plans(rounded, AT_ONCE))
+    assert not is_proved(*plans(AT_ONCE, rounded))

@@ -19,9 +19,11 @@ from tvlint.analyses.relations.derivation.operators.opaque_values import added, 
 from tvlint.analyses.relations.derivation.operators.overwriting import forget_what_shares, note_shared
 from tvlint.analyses.relations.derivation.state import Machine, Opaque, RankState, Slot
 from tvlint.analyses.relations.terms.flags import counts_flags
+from tvlint.analyses.relations.terms.terms import Telling
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.index_maps import in_pieces
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Value
+from tvlint.analyses.relations.transfer.rounding import rounded_from
 from tvlint.ir.operators import Backward, Communicate, Compute, Operand, Operator, Receive
 from tvlint.ir.plan import Role, Tensor
 from tvlint.ops.families.elementwise import holds_whole_numbers
@@ -254,6 +256,17 @@ def which(machine: Machine, rank: RankState, name: str) -> Opaque | None:
     return rank.opaque.get(name) if slot is None else of_value(machine, slot)
 
 
+def _rounded_from(machine: Machine, operator: Operator, name: str, value: Value) -> str:
+    """Return the type of the numbers that an operator rounds where the other plan may not, empty where none is.
+
+    What the reference has, with the type of its result, a plan has likewise; forms of terms tell nothing of types.
+    """
+    is_reference = machine.losses is None
+    if machine.alone or (is_reference and machine.world.terms.telling is Telling.AS_WRITTEN):
+        return ""
+    return "" if not is_reference and value.term in machine.dtypes else rounded_from(machine.plan, operator, name)
+
+
 def _has_another_type(machine: Machine, tensor: Tensor, value: Value) -> bool:
     """Return whether the reference has another type for the value; what counts flags is as exact in any."""
     terms, known = machine.world.terms, machine.dtypes.setdefault(value.term, tensor.dtype) if tensor.dtype else ""
@@ -287,6 +300,9 @@ def assign(machine: Machine, rank: RankState, operator: Operator, name: str, val
             )
             tell(machine, rank, operator, mismatch, expected=str(tensor.shape), actual=str(shape))
             value = None
+        elif wide := _rounded_from(machine, operator, name, value):
+            text = f"makes `{name}` as {tensor.dtype} of {wide}: it rounds, so that both plans need the same"
+            tell(machine, rank, operator, Mismatch("wrong-dtype", text, refutes=False), fatal=True)
         elif _has_another_type(machine, tensor, value):
             was = machine.dtypes[value.term]
             rounds = holds_whole_numbers(was) != holds_whole_numbers(tensor.dtype)

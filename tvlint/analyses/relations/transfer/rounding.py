@@ -1,4 +1,4 @@
-"""Rounding by collectives."""
+"""Rounding: by collectives, and by operators whose results have fewer digits than what they take."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterable
 
 from tvlint.analyses.relations.transfer.context import Mismatch
 from tvlint.analyses.relations.transfer.relation import Value
-from tvlint.ir.operators import SUMS, Communicate
+from tvlint.ir.operators import SUMS, Backward, Communicate, Compute, Operator
 from tvlint.ir.plan import Plan
 from tvlint.ir.reductions import EXTREMES
-from tvlint.ops.dtypes import keeps_all_of
+from tvlint.ops.dtypes import DIGITS, keeps_all_of
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.kinds import Kind, kind_of
+from tvlint.ops.spec import Trait
+from tvlint.ops.table import has_trait
 
 
 def sent_as_other_numbers(plan: Plan, operator: Communicate) -> Mismatch | None:
@@ -23,6 +25,27 @@ def sent_as_other_numbers(plan: Plan, operator: Communicate) -> Mismatch | None:
     if holds_whole_numbers(operator.dtype):
         return Mismatch("whole-numbers", text, refutes=False)
     return Mismatch("other-operator", f"{text}: casts round, so that both plans need the same ones", refutes=False)
+
+
+def rounded_from(plan: Plan, operator: Operator, name: str) -> str:
+    """Return the type of the numbers that an operator rounds for its result `name`, a cast apart; empty where it rounds none.
+
+    Of operands of several types a result may have any. The gradient of a value has the type of that.
+    """
+    declared = plan.tensors[name].dtype
+    if isinstance(operator, Backward):
+        taken = [
+            of for gradient, of in zip(operator.outputs, operator.forward.tensor_operands, strict=False) if gradient == name
+        ]
+    elif isinstance(operator, Communicate):
+        taken = list(operator.inputs)
+    elif not isinstance(operator, Compute) or "dtype" in operator.attributes or has_trait(operator.op, Trait.CONVERSION):
+        return ""
+    else:
+        taken = list(operator.tensor_operands)
+    types = {plan.tensors[each].dtype for each in taken if each in plan.tensors}
+    wide = (dtype for dtype in sorted(types) if dtype in DIGITS and not keeps_all_of(declared, dtype))
+    return "" if declared in types or declared not in DIGITS else next(wide, "")
 
 
 def adds_otherwise(plan: Plan, operator: Communicate, given: Iterable[Value]) -> str:

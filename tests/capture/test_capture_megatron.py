@@ -364,6 +364,22 @@ def test_recorded_gradients_refute_a_program_that_is_no_plan_and_nothing_proves_
     assert [reason.name for reason in verdict.reasons] == ["other-recorded-gradient", "unsupported-operator"]
 
 
+def test_recorded_gradients_refute_replicas_that_read_some_samples_twice(tmp_path: Path) -> None:
+    lines = lines_of("data_parallel")
+    second = next(at for at, line in enumerate(lines) if line.get("rank") == 1)
+    inputs = [at for at, line in enumerate(lines) if at > second and "tensor" in line and line["offset"] == 32]
+    for at in inputs:
+        lines[at]["offset"] = 16
+    report = prove_pair(Pair(written(tmp_path, lines), path_of("data_parallel_reference")))
+    assert inputs
+    assert [problem.message for problem in report.problems] == [
+        "the placement of `input0` on the ranks does not follow axes of a mesh"
+    ]
+    verdict = proof(written(tmp_path, with_gradients_times(2, lines)), "data_parallel_reference")
+    assert verdict.outcome is Outcome.REFUTED
+    assert [reason.name for reason in verdict.reasons] == ["other-recorded-gradient", "unsupported-operator"]
+
+
 @pytest.mark.parametrize("fault", sampled(reversed(PARTS), 5))
 def test_tied_embeddings_in_parts_that_stages_do_not_sum_are_not_proved(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

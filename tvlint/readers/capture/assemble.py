@@ -103,10 +103,11 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
     found = with_one_name(found, reference.prepared[0], reference.found, found)
     _divide(prepared, found, {name: whole.local for name, whole in found.wholes.items()})
     _add_units(prepared, found, reference)
-    mesh, placements = _mesh(capture, prepared, found)
-    data = _axes_of_data(mesh, placements, found, prepared)
-    lies = _loss_placements(mesh, data, _is_sum(prepared, reference.prepared[0]))
+    mesh, placements = _NO_MESH
     try:
+        mesh, placements = _mesh(capture, prepared, found)
+        data = _axes_of_data(mesh, placements, found, prepared)
+        lies = _loss_placements(mesh, data, _is_sum(prepared, reference.prepared[0]))
         return Lifting(capture, prepared, found, _plan(capture, prepared, found, mesh, placements, lies))
     except ReadError as error:
         joined = with_calls_joined(captured) if isinstance(error, CrossedBatchesError) else captured
@@ -114,6 +115,10 @@ def lift_parallel(capture: Capture, reference: Lifting) -> Lifting:
             return lift_parallel(joined, reference)
         given = _given(found, placements, _gradient_dtypes(prepared))
         return Lifting(capture, prepared, found, Plan(capture.path, "capture", mesh, given, {}, ()), error.problem)
+
+
+_NO_MESH: tuple[Mesh, Mapping[str, Mapping[str, Placement]]] = (Mesh(()), {})
+"""The mesh of a program that is no plan, and the placements on it."""
 
 
 def _followed(capture: Capture) -> list[Followed]:

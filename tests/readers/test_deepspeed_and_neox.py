@@ -165,3 +165,22 @@ def test_aliases_of_aliases_end() -> None:
     )
     text = "pipe_parallel_size: 1\npos_emb: rotary\nmodel_parallel_size: 8\nnum_attention_heads: 12\n"
     assert len(errors(configuration(f"{text}{bomb}attention_config: *b13\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "severity", "meant"),
+    [
+        ('"zero_optimization": {"stage": 2, "overlap_com": true}', "error", "overlap_comm"),
+        ('"zero_optimization": {"stage": 2, "ovelrap_comm": true}', "error", "overlap_comm"),
+        ('"zero_optimization": {"stage": 2, "overlap_com": 1, "overlap_comm": 1}', "", ""),
+        ('"zero_optimization": {"stage": 2, "of_a_fork": true}', "", ""),
+        ('"zero_optimization": {"cpu_offload_params": true, "stage3_max_live_parameters": 1}', "", ""),
+        ('"bf16": {"enable": true}', "warning", "enabled"),
+        ('"gradient_cliping": 1.0', "warning", "gradient_clipping"),
+    ],
+)
+def test_a_key_that_deepspeed_does_not_read_is_a_slip(entry: str, severity: str, meant: str) -> None:
+    document = read("ds.json", f'{{"train_micro_batch_size_per_gpu": 4, "train_batch_size": 64,\n{entry}}}'.encode())
+    assert document is not None
+    found = [(each.rule, each.severity.value, each.help, each.location.line) for each in document.findings]
+    assert found == ([("misspelled-option", severity, f"did you mean `{meant}`?", 2)] if meant else [])

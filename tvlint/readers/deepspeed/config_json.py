@@ -6,7 +6,7 @@ import re
 
 from tvlint.frameworks.deepspeed import DEEPSPEED
 from tvlint.ir.configuration import Configuration
-from tvlint.readers.deepspeed.sections import duplicates, settings_of
+from tvlint.readers.deepspeed.sections import duplicates, misspelled_keys, settings_of
 from tvlint.readers.document import Document
 from tvlint.readers.sources.json_nodes import NotJson, parse
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlScalar
@@ -62,4 +62,5 @@ def read(path: str, data: bytes) -> Document | None:
         return None
     settings = settings_of(root, DEEPSPEED)
     configuration = Configuration(path, FORMAT, "deepspeed", settings, {}, "", False, root.location)
-    return Document(path, FORMAT, configurations=(configuration,), findings=tuple(duplicates(root)))
+    mistakes = (*duplicates(root), *misspelled_keys(root, USUAL))
+    return Document(path, FORMAT, configurations=(configuration,), findings=mistakes)

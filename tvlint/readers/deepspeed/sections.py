@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tvlint.findings import Edit, Finding, Fix, Related, Severity
-from tvlint.frameworks.deepspeed import BATCH, NESTED
+from tvlint.frameworks.deepspeed import BATCH, NESTED, ZERO
 from tvlint.ir.configuration import Setting, SettingValue, Unknown
+from tvlint.near_names import are_swapped, by_slips, is_a_letter_off, near
 from tvlint.readers.sources.scalar_values import yaml_typed
 from tvlint.readers.sources.yaml_nodes import YamlMapping, YamlNode, YamlScalar, YamlSequence, plain_values
 
@@ -54,6 +55,30 @@ def _without(key: YamlScalar, behind: YamlNode) -> Iterator[Fix]:
     if start.column is not None and end.column is not None:
         span = replace(start, column=start.column - 1, end_line=end.line, end_column=end.column - 1)
         yield Fix("remove the first one", (Edit(span, ""),))
+
+
+def misspelled_keys(root: YamlMapping, topmost: Collection[str]) -> Iterator[Finding]:
+    """Yield a finding for each key that is a slip away from one of DeepSpeed's: it refuses one of `zero_optimization`, and
+    passes over any other.
+    """
+    yield from _misspelled(root, topmost, Severity.WARNING)
+    for key, node in root.entries:
+        if isinstance(key, YamlScalar) and isinstance(node, YamlMapping) and key.text in NESTED:
+            is_zero = key.text == "zero_optimization"
+            severity = Severity.ERROR if is_zero else Severity.WARNING
+            yield from _misspelled(node, ZERO if is_zero else NESTED[key.text], severity)
+
+
+def _misspelled(mapping: YamlMapping, names: Collection[str], severity: Severity) -> Iterator[Finding]:
+    given = {key.text: key for key, _ in mapping.entries if isinstance(key, YamlScalar)}
+    known = by_slips(names)
+    for text, key in given.items():
+        alike = near(text, known) if text not in names else ()
+        meant = [name for name in alike if name not in given and (is_a_letter_off(text, name) or are_swapped(text, name))]
+        if len(meant) == 1:
+            fix = Fix(f"write `{meant[0]}`", (Edit(key.location, meant[0]),), is_safe=True)
+            message, help = f"DeepSpeed has no setting `{text[:120]}`", f"did you mean `{meant[0]}`?"
+            yield Finding("misspelled-option", severity, message, key.location, help, fixes=(fix,))
 
 
 def duplicates(root: YamlNode) -> Iterator[Finding]:

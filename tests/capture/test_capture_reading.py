@@ -290,7 +290,8 @@ def test_a_flat_buffer_to_which_another_one_is_added_is_added_up_piece_by_piece(
     lines: list[dict[str, Any]] = []
     for storage in (0, 1):
         pieces: list[dict[str, Any]] = [
-            {"offset": 0, "shape": [6], "stride": [1]}, {"offset": 0, "shape": [2], "stride": [1]}, {"offset": 2, "shape": [2, 2]},
+            {"offset": 0, "shape": [6], "stride": [1]}, {"offset": 0, "shape": [2], "stride": [1]},
+            {"offset": 2, "shape": [2, 2]},
         ]  # fmt: skip
         lines += [
             {**OTHER, "stride": [2, 1], **piece, "storage": storage, "tensor": 3 * storage + at}

@@ -38,6 +38,14 @@ SPLIT = "end f1, g1, z1 = split(r, [32, 32, 6])\n"
 BACK = "end {} = view(f1, [8,4])\nend {} = view(g1, [4,8])\n"
 EACH = BACK.format("grad(w)", "grad(v)")
 
+CUT_INSIDE = """end u = cat([f, g])
+end u1, u2, u3 = split(u, [22, 20, 22])
+end s1 = all-reduce(u1) over dp
+end s2 = all-reduce(u2) over dp
+end s3 = all-reduce(u3) over dp
+end r = cat([s1, s2, s3])
+"""
+
 OWNED = """end p1 = view(w, [32])
 end p2 = view(v, [32])
 end p3 = cat([p1, p2, z], dim=0)
@@ -66,6 +74,16 @@ BUCKETS = {
     ),
     "with zeros in front": Idiom(
         ONE, RANKS + IN_FRONT + ALL + CUT.format(6, 38) + EACH, (("narrow(r, 0, 6", "narrow(r, 0, 0"),)
+    ),
+    "that are cut inside of weights": Idiom(
+        ONE,
+        RANKS + FLAT + CUT_INSIDE + CUT.format(0, 32) + EACH,
+        (
+            ("cat([s1, s2, s3]", "cat([s1, s3, s2]"),
+            ("s2 = all-reduce(u2)", "s2 = all-reduce avg(u2)"),
+            ("s2 = all-reduce(u2) over dp", "s2 = identity(u2)"),
+            ("s3 = all-reduce(u3)", "s3 = all-reduce(u1)"),
+        ),
     ),
     "of which each rank updates its part": Idiom(
         ONE + STEP, RANKS + JOINED + OWNED + CUT.format(0, 32) + BACK.format("w", "v"), ()

@@ -52,7 +52,9 @@ def _sliced(machine: Machine, spec: OpSpec, form: Form, values: Sequence[Value],
     found = taken_by(machine, spec, form, values[0])
     dims = _dims_cut(found[1], machine.world.local_shape(values[0])) if found is not None else set()
     if saved is not None and (_is_known(machine, saved) or is_joined(terms, values[0].term, dims)):
-        return saved
+        opaque = [value is not None and terms.keys[bare(terms, value.term)[0]][0] == spec.name for value in saved.outputs]
+        whole = _parts(machine, spec, form, values[0]) if any(opaque) else None
+        return whole or saved
     return _parts(machine, spec, form, values[0]) or _as_attempted(saved, error)
 
 

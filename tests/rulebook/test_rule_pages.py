@@ -56,6 +56,7 @@ SETTINGS = {
     "torchtitan": TORCHTITAN,
     "verl": PLACES.keys(),
     "megatron-deepspeed": {*option_names(), "num_key_value_heads"},
+    "slime": {*option_names(), "rollout_batch_size", "n_samples_per_prompt", "num_steps_per_rollout"},
 }
 """What the settings of frameworks are called that do not use Megatron's options alone."""
 WITHOUT_EXAMPLE = frozenset(

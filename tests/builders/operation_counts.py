@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -22,16 +22,21 @@ _WALKING = frozenset(
 
 def operations(work: Callable[[], object]) -> Counter[str]:
     """Return the operations of `work` by the function that they are in, on all threads that it starts."""
-    counts: Counter[CodeType] = Counter()
+    counts: defaultdict[int, int] = defaultdict(int)
+    codes: dict[int, CodeType] = {}
+    """What was begun, by its identity: the hash of code is that of all its constants."""
 
     def line(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
-            counts[frame.f_code] += 1
+            counts[id(frame.f_code)] += 1
+        elif event == "call":
+            codes[id(frame.f_code)] = frame.f_code
         return line
 
     def called(frame: FrameType, event: str, function: Any) -> None:
         if event == "c_call":
-            counts[frame.f_code] += _elements(function)
+            codes[id(frame.f_code)] = frame.f_code
+            counts[id(frame.f_code)] += _elements(function)
 
     before = sys.gettrace(), sys.getprofile()
     threading.settrace(line)
@@ -46,8 +51,8 @@ def operations(work: Callable[[], object]) -> Counter[str]:
         threading.settrace(None)  # type: ignore[arg-type]
         threading.setprofile(None)
     named: Counter[str] = Counter()
-    for code, count in counts.items():
-        named[f"{code.co_filename}:{code.co_name}"] += count
+    for identity, count in counts.items():
+        named[f"{codes[identity].co_filename}:{codes[identity].co_name}"] += count
     return named
 
 

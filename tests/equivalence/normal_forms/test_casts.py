@@ -183,3 +183,14 @@ def test_what_is_declared_with_fewer_digits_than_it_is_made_of_is_rounded(before
     assert is_proved(*plans(rounded, rounded))
     assert not is_proved(*plans(rounded, AT_ONCE))
     assert not is_proved(*plans(AT_ONCE, rounded))
+
+
+@pytest.mark.parametrize(("dtype", "proved"), [("bfloat16", False), ("bf16", False), ("torch.float16", False), ("f32", True)])
+@pytest.mark.parametrize("op", ["softmax", "log_softmax", "softmin"])
+def test_what_is_computed_in_another_type_is_rounded(op: str, dtype: str, proved: bool) -> None:
+    wide = AT_ONCE.replace("silu(h)", f"{op}(h, dim=1)")
+    stated = wide.replace(f"  y = {op}(h, dim=1)", f'  s = {op}(h, dim=1, dtype="{dtype}")\n  y = to(s, dtype="float32")')
+    stated = stated.replace("  dh = backward y (dy)", "  ds = backward y (dy)\n  dh = backward s (ds)")
+    assert is_proved(*plans(stated, wide)) is proved
+    assert is_proved(*plans(wide, stated)) is proved
+    assert is_proved(*plans(stated, stated))

@@ -252,7 +252,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     is_cast = has_trait(operator.op, Trait.CONVERSION)
     alike = is_cast and operator.op.rsplit(".", 1)[-1] == "type_as"
     if (alike or has_trait(operator.op, Trait.LIKE)) and len(operator.outputs) == 1:
-        return [(tensors[0].shape, tensors[-1 if alike else 0].dtype)]
+        return [(tensors[0].shape, _stated_type(operator) or tensors[-1 if alike else 0].dtype)]
     if is_cast and bound is not None and bound[0].attributes == () and len(operator.outputs) == len(tensors) == 1:
         return [(tensors[0].shape, tensors[0].dtype)]  # to a device, or as it is stored
     if spec is not None and spec.family is Family.RESHAPE and len(operator.outputs) == len(tensors) == 1:
@@ -271,6 +271,7 @@ def _shapes(operator: Compute, found: Mapping[str, Tensor]) -> list[tuple[tuple[
     if not dtype.startswith(_FLOATS) and not is_choice:
         dtype = _of_whole_numbers(operator, spec, meaning, found, dtype)
     dtype = "bool" if has_trait(operator.op, Trait.COMPARISON) else dtype
+    dtype = _stated_type(operator) or dtype
     if not all(name in sizes for names in meaning.outputs for name in names):
         return []
     dtypes_of = [dtype] * len(meaning.outputs)
@@ -310,6 +311,12 @@ def _bound(spec: OpSpec, operator: Compute, found: Mapping[str, Tensor]) -> tupl
         raise
     except (UnsupportedError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
         return None
+
+
+def _stated_type(operator: Compute) -> str:
+    """Return the dtype that a call gives its result by an argument; empty where it does not."""
+    said = operator.attributes.get("dtype")
+    return _SHORT.get(said, said).removeprefix("torch.") if isinstance(said, str) else ""
 
 
 def _cast_to(operator: Compute) -> str:

@@ -33,13 +33,15 @@ def rounded_from(plan: Plan, operator: Operator, name: str) -> str:
     Of operands of several types a result may have any. The gradient of a value has the type of that.
     """
     declared = plan.tensors[name].dtype
+    if isinstance(operator, Compute) and isinstance(said := operator.attributes.get("dtype"), str):
+        declared = said.removeprefix("torch.")
     if isinstance(operator, Backward):
         taken = [
             of for gradient, of in zip(operator.outputs, operator.forward.tensor_operands, strict=False) if gradient == name
         ]
     elif isinstance(operator, Communicate):
         taken = list(operator.inputs)
-    elif not isinstance(operator, Compute) or "dtype" in operator.attributes or has_trait(operator.op, Trait.CONVERSION):
+    elif not isinstance(operator, Compute) or has_trait(operator.op, Trait.CONVERSION):
         return ""
     else:
         taken = list(operator.tensor_operands)

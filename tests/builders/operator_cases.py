@@ -299,6 +299,14 @@ CASES: tuple[Case, ...] = (
     Case("split", "torch.split", ((2, 4),), lambda x: (x[:, :3], x[:, 3:]), lambda t, x: x.split([3, 1], 1),
          {"split_size_or_sections": (3, 1), "dim": 1}),
     Case("chunk", "torch.chunk", ((2, 4), Literal(3)), lambda x: (x[:, :2], x[:, 2:]), lambda t, x: x.chunk(3, 1), {"dim": 1}),
+    Case(
+        "tensor split", "torch.tensor_split", ((2, 5), Literal(2)),
+        lambda x: (x[:, :3], x[:, 3:]), lambda t, x: x.tensor_split(2, 1), {"dim": 1},
+    ),
+    Case(
+        "tensor split at places", "torch.tensor_split", ((2, 5), Literal((1, 4))),
+        lambda x: (x[:, :1], x[:, 1:4], x[:, 4:]), lambda t, x: x.tensor_split((1, 4), 1), {"dim": 1},
+    ),
     Case("cat", "torch.cat", ((2, 4), (2, 2)), lambda x, y: np.concatenate([x, y], 1),
          lambda t, x, y: t.cat([x, y], 1), {"dim": -1}),
     Case("stack", "torch.stack", ((4, 2), (4, 2)), lambda x, y: np.stack([x, y], 1),

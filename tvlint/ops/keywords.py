@@ -117,6 +117,7 @@ _TAKEN: tuple[tuple[str, str], ...] = (
     ("swapaxes", "axis0 axis1 input"),
     ("swapdims transpose", "dim0 dim1 input"),
     ("threshold", "inplace input out threshold value"),
+    ("tensor_split", "dim indices input sections tensor_indices_or_sections"),
     ("to", "copy device dtype input layout memory_format non_blocking other pin_memory"),
     ("topk", "dim indices input k largest out sorted values"),
     ("tril triu", "diagonal input out"),

@@ -68,6 +68,8 @@ def kinds_made(operator: Compute, spec: OpSpec, bound: Bound, given: Sequence[Ki
     counts = Trait.ORDER in traits or (Trait.POSITIONS in traits and all(map(_is_count, bound.attributes[:2])))
     if dtype is not None and not (counts and kind_of(dtype) is Kind.WHOLE):
         return [kind_of(dtype)] * results
+    if given and bound.indices.keys() >= {*range(len(given))}:
+        return [Kind.COUNTS] * results
     if not given or counts:
         whole = Kind.WHOLE if Trait.POSITIONS in traits and not any(map(_is_real, bound.attributes)) else Kind.REAL
         return [Kind.COUNTS if counts else whole] * results

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from tvlint.ir.operators import Literal, Value
@@ -166,9 +167,11 @@ def _everything(count: int) -> list[Value]:
 
 
 def _split(call: Call) -> Bound:
-    """`split` into parts of a size or of sizes, `chunk` into a number of parts."""
-    chunks = call.op.rsplit(".", 1)[-1] == "chunk"
-    argument = "chunks" if chunks else "split_size" if "split_size" in call.attributes else "split_size_or_sections"
+    """`split` into parts of a size or of sizes, `chunk` into a number of parts, `tensor_split` at places or into a number."""
+    kind = call.op.rsplit(".", 1)[-1]
+    chunks, places = kind == "chunk", kind == "tensor_split"
+    argument = "split_size" if "split_size" in call.attributes else "split_size_or_sections"
+    argument = "chunks" if chunks else "indices" if "indices" in call.attributes else "sections" if places else argument
     call = call.with_arguments(argument, "dim")
     call.reject_unknown(argument, "dim")
     call.expect(1)
@@ -178,6 +181,12 @@ def _split(call: Call) -> Bound:
     given = call.attributes.get(argument)
     if isinstance(given, tuple):
         sizes = [whole_number(call, argument, size) for size in given]
+        sizes = [high - low for low, high in pairwise((0, *sizes, shape[dim]))] if places else sizes
+    elif places:
+        count = whole_number(call, argument, given)
+        if not 0 < count <= 4096:
+            raise UnsupportedError(f"`{call.op}` of {shape[dim]} indices with `{argument}` {given}")
+        sizes = [(shape[dim] + count - 1 - part) // count for part in range(count)]
     else:
         step = whole_number(call, argument, given)
         step = -(-shape[dim] // step) if chunks and step > 0 else step
@@ -503,7 +512,7 @@ SPECS = (
         OpSpec("narrow", in_torch("narrow"), _narrow, evaluate=_take),
         *having(
             (Trait.APART,),
-            OpSpec("split", (*in_torch("split", "chunk"), "torch.functional.split"), _split, evaluate=_cut),
+            OpSpec("split", (*in_torch("split", "chunk", "tensor_split"), "torch.functional.split"), _split, evaluate=_cut),
         ),
     ),
     *having((Trait.SELECTION, Trait.POSITIONAL), OpSpec("select", in_torch("select"), _select, evaluate=_take)),

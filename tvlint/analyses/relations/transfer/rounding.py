@@ -47,7 +47,8 @@ def rounded_from(plan: Plan, operator: Operator, name: str) -> str:
         taken = list(operator.tensor_operands)
     types = {plan.tensors[each].dtype for each in taken if each in plan.tensors}
     wide = (dtype for dtype in sorted(types) if dtype in DIGITS and not keeps_all_of(declared, dtype))
-    return "" if declared in types or declared not in DIGITS else next(wide, "")
+    is_real = kind_of(declared) is Kind.REAL and not declared.startswith("complex")
+    return next(wide, "") if is_real and declared not in types else ""
 
 
 def adds_otherwise(plan: Plan, operator: Communicate, given: Iterable[Value]) -> str:

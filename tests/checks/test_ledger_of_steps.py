@@ -657,3 +657,47 @@ def test_sums_that_the_loop_around_a_plan_may_add_up_are_one_warning_for_each_ax
     (found,) = findings_of_text(f"{text}  d4 = backward s (grad(l))\n{back}".replace("d0, grad(w0)", "_, grad(w0)"))
     assert (found.rule, found.severity) == ("missing-gradient-reduction", Severity.WARNING)
     assert "(and 3 more), is a partial value over `dp` where the plan ends" in found.message
+
+
+PACKED = """mesh dp=2
+weight w f32[8,8]
+weight v f32[8,8]
+state m f32[128] dp:S(0)
+state u f32[128] dp:S(0)
+input x f32[8,8] dp:S(0)
+loss l f32[]
+program
+  h = linear(x, w)
+  y = linear(h, v)
+  s: f32[] = sum(y)
+  l = all-reduce(s) over dp
+  dy = backward s (grad(l))
+  dh, gv = backward y (dy)
+  _, gw = backward h (dh)
+  fw = view(gw, [64])
+  fv = view(gv, [64])
+  b = cat([fw, fv])
+  g = reduce-scatter(b, dim=0) over dp
+  pw = view(w, [64])
+  pv = view(v, [64])
+  pb = cat([{}])
+  po = chunk(pb, dim=0) over dp
+  adam_step(po!, g, m!, u!, lr=0.1)
+  pn = all-gather(po, dim=0) over dp
+  {} = split(pn, 64)
+  w = view(nw, [8,8])
+  v = view(nv, [8,8])
+"""
+
+
+@pytest.mark.parametrize(
+    ("packed", "taken", "said"),
+    [
+        ("pw, pv", "nw, nv", set()),
+        ("pv, pw", "nw, nv", {"its own gradient and the weight `v`", "its own gradient and the weight `w`"}),
+        ("pw, pv", "nv, nw", {"the gradient of `v`", "the gradient of `w`"}),
+    ],
+)
+def test_weights_are_packed_in_the_order_of_their_gradients(packed: str, taken: str, said: set[str]) -> None:
+    found = [each.message for each in findings_of_text(PACKED.format(packed, taken))]
+    assert {message.partition("what is made of ")[2] for message in found} == said

@@ -30,7 +30,9 @@ class _Source(NamedTuple):
 
 
 def misplaced_in_buckets(projection: Projection) -> Iterator[Defect]:
-    """Yield what overwrites a weight with what is made of other gradients only, and a piece of a state with other pieces."""
+    """Yield what overwrites a weight with what is made of other gradients only, or of other weights and not of itself, and a
+    piece of a state with other pieces.
+    """
     alone, plan, terms = projection.alone, projection.plan, projection.alone.world.terms
     of_weight = _weights(projection)
     seen = dict[tuple[str, int], str]()
@@ -45,7 +47,9 @@ def misplaced_in_buckets(projection: Projection) -> Iterator[Defect]:
             if (name, value.term) not in seen:
                 sources = _Sources(terms, of_weight).of(value.term)
                 is_weight = plan.tensors[name].role is Role.WEIGHT and any(full in names for names in of_weight.values())
-                seen[name, value.term] = _of_other_gradients(sources, full) if is_weight else _of_other_pieces(sources, full)
+                others = {each for names in of_weight.values() for each in names} - {full}
+                text = _of_other_gradients(sources, full) or _of_another_weight(sources, full, others)
+                seen[name, value.term] = text if is_weight else _of_other_pieces(sources, full)
             if text := seen[name, value.term]:
                 rule = "gradient-of-another-tensor" if plan.tensors[name].role is Role.WEIGHT else "state-of-another-shard"
                 text = f"`{name}` is overwritten on {{ranks}} with what is made of {text}"
@@ -70,6 +74,13 @@ def _of_other_gradients(sources: set[_Source], weight: str) -> str:
     """Return which gradients a weight is made of, in words, if its own is not among them."""
     gradients = {source.name for source in sources if source.is_gradient}
     return f"the gradient of `{min(gradients)}`" if gradients and weight not in gradients else ""
+
+
+def _of_another_weight(sources: set[_Source], weight: str, others: set[str]) -> str:
+    """Return which other weights a weight is made of beside its own gradient, in words, if it is not made of itself."""
+    taken = {source.name for source in sources if not source.is_gradient}
+    found = taken & others if any(source.is_gradient for source in sources) and weight not in taken else set()
+    return f"its own gradient and the weight `{min(found)}`" if found else ""
 
 
 def _of_other_pieces(sources: set[_Source], state: str) -> str:

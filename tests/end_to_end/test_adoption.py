@@ -275,7 +275,7 @@ def test_a_comment_moves_the_lines_that_leave_other_settings_open(here: Path) ->
 
 def test_what_is_said_of_a_file_is_silenced_below_the_line_that_names_its_shell(here: Path) -> None:
     script = here / "jobs" / "train.sh"
-    texts = "".join(f"if [ $SIZE = s{number} ]; then\n  LAYERS={number + 1}\nfi\n" for number in range(30))
+    texts = "".join(f"if [ $SIZE = s{number} ]; then\n  LAYERS={number + 1}\nfi\n" for number in range(60))
     launch = "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers $LAYERS --tensor-model-parallel-size 2 --train-iters 5\n"
     script.write_text("#!/bin/bash\n" + texts + launch)
     select = ("check", "jobs", "--select", "branches-not-tried", "--fail-on", "note")

@@ -1208,3 +1208,27 @@ def test_a_mean_over_targets_that_count_times_their_number_is_a_sum(order: tuple
         assert loss.attributes["reduction"] == "sum"
         if (at, order, is_other) == (0, ("n",), False):
             assert lifted.roots[-1].value == loss.outputs[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "of", "at"), [("minimum", "gt", 0), ("minimum", "lt", 1), ("maximum", "lt", 0), ("maximum", "gt", 1)]
+)
+@pytest.mark.parametrize("share", [2, 3])
+def test_the_gradient_of_the_smaller_of_two_values_is_half_of_it_where_they_are_equal(
+    op: str, of: str, at: int, share: int
+) -> None:
+    """Autograd computes it of operators of its own, of which no proof would take out a factor of the loss."""
+    bench = Bench()
+    x, y, incoming = bench.give("x", X), bench.give("y", Y), bench.give("g", A)
+    made = bench.apply(op, {"self": x, "other": y}, X)
+    bench.program.operations[0] = made
+    mark = Mark("backward", 0, of=0)
+    halved = bench.apply("div", {"self": incoming, "other": share}, A, mark)
+    alike, beyond = (bench.apply(name, {"self": x, "other": y}, X, mark) for name in ("eq", of))
+    shared = bench.apply("where", {"condition": Ref(alike), "self": Ref(halved), "other": incoming}, A, mark)
+    gradient = bench.apply("masked_fill", {"self": Ref(shared), "mask": Ref(beyond), "value": 0}, A, mark)
+    lifted = lift(bench.program, EQUATIONS)
+    found = [node.outputs for node in lifted.nodes if isinstance(node, GradientOf)]
+    assert found == ([("", gradient) if at else (gradient, "")] if share == 2 else [])
+    if share == 2:
+        np.testing.assert_allclose(bench.run(gradient), A * {"gt": X < Y, "lt": X > Y}[of], rtol=1e-9)

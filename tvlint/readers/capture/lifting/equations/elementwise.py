@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
+from tvlint.ir.operators import Literal
 from tvlint.ops.families.elementwise import holds_whole_numbers
 from tvlint.ops.spelling import OF_FLAGS
 from tvlint.readers.capture.lifting.equations.counted_targets import counted_again
@@ -263,6 +264,29 @@ def _filled_gradient(lifting: Lifting, node: Apply) -> bool:
     return lifting.gradient(forward, (given(node, "self"),), (node.outputs[0], ""), node.mark)
 
 
+def _smaller_gradient(lifting: Lifting, node: Apply) -> bool:
+    """Lift what autograd computes for the gradient of the smaller or greater of two values, half of it where they are equal."""
+    forward = lifting.forward_of(node.mark, *_BEYOND)
+    masked, mask = (lifting.call_of(lifting.value(given(node, name)) or "") for name in ("self", "mask"))
+    if forward is None or masked is None or mask is None or lifting.number(given(node, "value")) != 0:
+        return False
+    if (masked.op, mask.op) not in {("torch.where", "torch.gt"), ("torch.where", "torch.lt")} or mask.inputs != forward.inputs:
+        return False
+    equal, half, gradient = masked.inputs
+    at = _BEYOND[forward.op].index(mask.op)
+    halved, alike = (lifting.call_of(each.name) if isinstance(each, Ref) else None for each in (half, equal))
+    if halved is None or halved.op != "torch.div" or halved.inputs != (gradient, Literal(2)):
+        return False
+    if alike is None or (alike.op, alike.inputs) != ("torch.eq", forward.inputs) or not isinstance(gradient, Ref):
+        return False
+    outputs = [node.outputs[0] if place == at else "" for place in (0, 1)]
+    return lifting.gradient(forward, (gradient,), tuple(outputs), node.mark)
+
+
+_BEYOND = {"torch.minimum": ("torch.gt", "torch.lt"), "torch.maximum": ("torch.lt", "torch.gt")}
+"""How the first and the second of two values compare with each other where the other one is taken."""
+
+
 def _chosen(lifting: Lifting, node: Apply) -> bool:
     if set(node.arguments) != {"condition", "self", "other"}:
         return False
@@ -351,6 +375,9 @@ EQUATIONS = (
     Equation("div", "a / 1 = a", _divided_by_one),
     Equation("div", "div(a, b) = a / b", _divided),
     Equation("masked_fill", "masked_fill(g, mask, 0) is the gradient g of masked_fill(x, mask, value)", _filled_gradient),
+    Equation(
+        "masked_fill", "masked_fill(where(x = y, g / 2, g), x > y, 0) is the gradient g of minimum(x, y)", _smaller_gradient
+    ),
     Equation("masked_fill", "masked_fill(x, mask, value) is value where the mask holds, else x", _filled),
     Equation("where", "where(condition, a, b) is a where the condition holds, else b", _chosen),
     Equation("clamp", "clamp(x, min, max) of a number throughout is the number, kept between them", _held),

@@ -25,7 +25,7 @@ from tvlint.analyses.relations.transfer.index_maps import Pieces, cells
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Group
+from tvlint.ir.operators import Group, Receive
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan
 from tvlint.ir.reductions import EXTREMES
@@ -84,9 +84,10 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
 
 
 def _made_at(plan: Plan, rank: int, name: str) -> Location | None:
-    """Return where a rank makes what it returns, last."""
+    """Return where a rank makes what it returns, last; None where another rank does."""
     run = (operator for program in plan.programs if rank in program.ranks for _, _, operator in plan.run_by(program))
-    return next((source_of(operator) for operator in reversed([*run]) if name in writes(operator)), None)
+    made = next((operator for operator in reversed([*run]) if name in writes(operator)), None)
+    return None if made is None or isinstance(made, Receive) else source_of(made)
 
 
 def _misdeclared(plan: Plan, name: str, rank: int, pieces: tuple[Pieces, ...]) -> Iterator[Defect]:

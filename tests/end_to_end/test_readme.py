@@ -35,7 +35,7 @@ def test_every_command_shown_is_a_command(line: str) -> None:
 
 def test_the_continuous_integration_runs_the_test_command_of_the_readme() -> None:
     command = block("tests").partition(r"\ ".strip() + "\n")[2].strip().removeprefix("&& ")
-    assert command == "ruff check . && ruff format --check . && mypy && lint-imports && pytest -n 2"
+    assert command == "ruff check . && ruff format --check . && mypy && lint-imports && pytest -n 3"
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     assert [step["run"] for step in workflow["jobs"]["test"]["steps"] if "run" in step] == ["bash .ci/run"]

@@ -1206,6 +1206,7 @@ def test_a_mean_over_targets_that_count_times_their_number_is_a_sum(order: tuple
         lifted = lift(bench.program, EQUATIONS)
         loss = next(node for node in lifted.nodes if isinstance(node, Call) and node.op.endswith("nll_loss"))
         assert loss.attributes["reduction"] == "sum"
+        assert bool(lifted.cancelled) == ("n" in order and not is_other)
         if (at, order, is_other) == (0, ("n",), False):
             assert lifted.roots[-1].value == loss.outputs[0]
 

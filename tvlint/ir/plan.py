@@ -217,6 +217,10 @@ class Plan:
         run = ((program, {step.segment for step in program.steps}) for program in self.programs)
         return sum(len(program.ranks) * sum(sizes.get(name, 0) for name in names) for program, names in run)
 
+    def run_on(self, rank: int) -> Iterator[Operator]:
+        """Yield the operators that a rank runs, each once."""
+        yield from (operator for each in self.programs if rank in each.ranks for _, _, operator in self.run_by(each))
+
     def run_by(self, program: Program) -> Iterator[tuple[str, int, Operator]]:
         """Yield the operators of the segments that a program runs, each once, with their segment and their place in it."""
         for name in dict.fromkeys(step.segment for step in program.steps if step.segment in self.segments):

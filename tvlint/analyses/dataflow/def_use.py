@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
 
@@ -71,6 +71,19 @@ def with_sources(operators: Iterable[Operator], wanted: AbstractSet[str]) -> set
             new = set(uses(operator)) - found
             found |= new
             waiting += new
+    return found
+
+
+def makers_behind(operators: Iterable[Operator], is_wanted: Callable[[Operator], bool]) -> dict[str, tuple[Operator, ...]]:
+    """Return by name which of the operators that are wanted it is made by, or of what these make: two of them at most."""
+    found: dict[str, tuple[Operator, ...]] = {}
+    every = [*operators]
+    for operator in (*every, *every):  # what one micro-batch leaves, the next one takes
+        makers = {id(each): each for name in uses(operator) for each in found.get(name, ())}
+        makers |= {id(operator): operator} if is_wanted(operator) else {}
+        for name in writes(operator) if makers else ():
+            both = makers | {id(each): each for each in found.get(name, ())}
+            found[name] = tuple(both.values())[:2]
     return found
 
 

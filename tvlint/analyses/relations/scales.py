@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from itertools import combinations
 from math import prod
 
-from tvlint.analyses.dataflow.def_use import collectives, with_sources, writes
+from tvlint.analyses.dataflow.def_use import collectives, makers_behind, writes
 from tvlint.analyses.dataflow.facts import Facts, once_per_plan
 from tvlint.analyses.dataflow.mesh_axes import group_size
 from tvlint.analyses.relations.derivation.single_plan import Alone
@@ -90,10 +91,12 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
     causes = [defect.cause for defect in wrong_in_relations(facts) if isinstance(defect.cause, tuple)]
     unequal = {cause[1:] for cause in causes if cause[0] == UNEQUALLY}
     blamed = {cause[1] for cause in causes if cause[0] == "scaling"}
+    reductions = _Reductions(facts, alone.plan)
+    multiplied = cache(lambda rank: makers_behind(alone.plan.run_on(rank), lambda operator: id(operator) in blamed))
     for step, misfit in _of_steps(alone) if () not in unequal else ():
-        if (alone.plan.tensors[step.weight].logical or step.weight,) in unequal or _is_of_multiple(alone, step, blamed):
-            continue
-        at = None if misfit.scaled or misfit.bounded else _reduction_by(facts, alone, step, misfit.times)
+        if (alone.plan.tensors[step.weight].logical or step.weight,) in unequal or step.name in multiplied(step.rank):
+            continue  # of a multiple that is said where a collective makes it
+        at = None if misfit.scaled or misfit.bounded else reductions.by(step, misfit.times)
         found.setdefault((step.name, step.weight, misfit), (at or step.operator, set()))[1].add(step.rank)
     for (name, weight, misfit), (operator, ranks) in found.items():
         times, place = misfit.times, place_of(facts, operator)
@@ -104,28 +107,38 @@ def _multiples(facts: Facts) -> Iterator[Multiple]:
         yield Multiple(name, weight, said, place, everywhere, *how, times)
 
 
-def _reduction_by(facts: Facts, alone: Alone, step: Stepped, times: Fraction) -> Operator | None:
-    """Return the one reduction on the way to a gradient that makes so much of it; None where none does, or several may."""
-    sources = with_sources(alone.plan.operators(), {step.name})
-    runs = {run.segment for program in alone.plan.programs if step.rank in program.ranks for run in program.steps}
-    found: list[Operator] = []
-    for operator in (each for name in sorted(runs) for each in alone.plan.segments[name].operators):
-        divisor = 1
-        if isinstance(operator, ReduceGradients) and step.weight in operator.weights:
-            divisor = max(1, operator.divisor)
-        elif not isinstance(operator, Communicate) or not operator.reduce or sources.isdisjoint(writes(operator)):
-            continue
-        count = Fraction(group_size(facts.plan, operator.group))
-        by_number = 1 / count if operator.reduce == "avg" else count
-        if times != 1 and times in (by_number, Fraction(1, divisor), by_number / divisor):
-            found.append(operator)
-    return found[0] if len(found) == 1 else None
+class _Reductions:
+    """The reductions of a plan that lead to a gradient, looked for once on each rank."""
 
+    def __init__(self, facts: Facts, plan: Plan) -> None:
+        self._facts, self._plan = facts, plan
+        self._leading, self._of_weights = cache(self._find_leading), cache(self._find_of_weights)
 
-def _is_of_multiple(alone: Alone, step: Stepped, blamed: set[object]) -> bool:
-    """Return whether a step takes what is made of a multiple of a value that is said where a collective makes it."""
-    made = {name for operator in alone.plan.operators() if id(operator) in blamed for name in writes(operator)}
-    return bool(made) and not made.isdisjoint(with_sources(alone.plan.operators(), {step.name}))
+    def by(self, step: Stepped, times: Fraction) -> Operator | None:
+        """Return the one on the way to a gradient that makes so much of it; None where none does, or several may."""
+        found: list[Operator] = [*self._leading(step.rank, times).get(step.name, ())] if times != 1 else []
+        for operator in self._of_weights(step.rank).get(step.weight, ()) if times != 1 else ():
+            divisor, by_number = max(1, operator.divisor), self._times(operator)
+            found += [operator] if times in (by_number, Fraction(1, divisor), by_number / divisor) else []
+        return found[0] if len(found) == 1 else None
+
+    def _find_leading(self, rank: int, times: Fraction) -> dict[str, tuple[Operator, ...]]:
+        def makes(operator: Operator) -> bool:
+            return isinstance(operator, Communicate) and bool(operator.reduce) and self._times(operator) == times
+
+        return makers_behind(self._plan.run_on(rank), makes)
+
+    def _find_of_weights(self, rank: int) -> dict[str, list[ReduceGradients]]:
+        found: dict[str, list[ReduceGradients]] = {}
+        for operator in (each for each in self._plan.run_on(rank) if isinstance(each, ReduceGradients)):
+            for weight in operator.weights:
+                found.setdefault(weight, []).append(operator)
+        return found
+
+    def _times(self, operator: Communicate | ReduceGradients) -> Fraction:
+        """Return what a reduction makes of equal values, or an average of their sum."""
+        count = Fraction(group_size(self._facts.plan, operator.group))
+        return 1 / count if operator.reduce == "avg" else count
 
 
 def _name_of(alone: Alone, term: int) -> str:

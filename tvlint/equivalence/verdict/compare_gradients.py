@@ -91,7 +91,7 @@ def _made_at(plan: Plan, rank: int) -> dict[tuple[str, bool], Location | None]:
     weights = {tensor.name: tensor.logical or tensor.name for tensor in plan.tensors.values() if tensor.role is Role.WEIGHT}
     gradients = weight_gradients(plan)
     found: dict[tuple[str, bool], Location | None] = {}
-    for _, _, operator in (each for program in plan.programs if rank in program.ranks for each in plan.run_by(program)):
+    for operator in plan.run_on(rank):
         reduced = operator.weights if isinstance(operator, ReduceGradients) else ()
         made = {gradients.get(name, name) for name in (*reduced, *writes(operator))}
         taken = reads(operator.forward) if isinstance(operator, Backward) else ()

@@ -25,7 +25,7 @@ from tvlint.analyses.relations.transfer.index_maps import Pieces, cells
 from tvlint.analyses.relations.transfer.pending_ranges import Pending
 from tvlint.analyses.relations.transfer.relation import AmbiguousSumError, Leaf, Value
 from tvlint.ir.location import Location
-from tvlint.ir.operators import Group, Receive
+from tvlint.ir.operators import Group, Operator, Receive
 from tvlint.ir.placement import Partial
 from tvlint.ir.plan import Box, Plan
 from tvlint.ir.reductions import EXTREMES
@@ -50,7 +50,8 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
     everywhere = plan.format.startswith("nnscaler-")
     returned = False
     held: dict[tuple[str, int], list[Box]] = {}
-    made: dict[str, Location | None] = {}
+    makers: dict[int, dict[str, Operator]] = {}
+    places: dict[str, Location | None] = {}
     for rank, environment in derived.environments.items():
         names = [name for name in plan.outputs if name in environment]
         returned = returned or bool(names)
@@ -72,9 +73,11 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
                 continue
             if any(together.is_averaged(rank, name, term) for term in terms):
                 continue
-            if name not in made:
-                made[name] = _made_at(plan, rank, name)
-            yield replace(together.wrong_output(name, rank, terms, of_term[0][1] if of_term else value), source=made[name])
+            if name not in places and rank not in makers:
+                makers[rank] = {each: operator for operator in plan.run_on(rank) for each in writes(operator)}
+            if name not in places:
+                places[name] = _made_at(makers[rank].get(name))
+            yield replace(together.wrong_output(name, rank, terms, of_term[0][1] if of_term else value), source=places[name])
     for (name, term), boxes in held.items():
         if not covers(boxes, world.terms.shape[term]):
             text = f"the pieces of `{name}` that the ranks return do not make up the whole"
@@ -83,10 +86,8 @@ def _judged(together: Returned, losses: tuple[tuple[int, ...], ...]) -> Iterator
         yield Defect("missing-output", True, "nothing computes what the plan returns", plan.programs[0].ranks[0])
 
 
-def _made_at(plan: Plan, rank: int, name: str) -> Location | None:
-    """Return where a rank makes what it returns, last; None where another rank does."""
-    run = (operator for program in plan.programs if rank in program.ranks for _, _, operator in plan.run_by(program))
-    made = next((operator for operator in reversed([*run]) if name in writes(operator)), None)
+def _made_at(made: Operator | None) -> Location | None:
+    """Return where a rank makes what it returns, by the operator that makes it last; None where another rank does."""
     return None if made is None or isinstance(made, Receive) else source_of(made)
 
 

@@ -631,6 +631,8 @@ def _assumed(capture: Capture, prepared: Sequence[Prepared], found: Found) -> tu
     counted = sorted({_line_of(mark) for each_prepared in prepared for mark in each_prepared.lifted.counted})
     multiplied = sorted({_line_of(mark) for each_prepared in prepared for mark in each_prepared.lifted.multiplied})
     said += [f"all ranks have the number by which a sum is multiplied at {line}, as recorded" for line in multiplied]
+    cancelled = sorted({_line_of(mark) for each_prepared in prepared for mark in each_prepared.lifted.cancelled})
+    said += [f"some target counts in each mean that is multiplied by their number at {line}" for line in cancelled if line]
     said += [f"what is added up at {line} are whole numbers, as recorded" for line in counted if line]
     said += [f"what is compared with {number:g} at {line} is never {number:g}, as recorded" for line, number in absent if line]
     return (*said, *found.assumed)

@@ -50,6 +50,8 @@ def _taken(source: Source) -> Iterator[tuple[str, frozenset[str]]]:
     checkout = folder_around(source.path)
     for each in source.tree.body:
         if isinstance(each, FUNCTIONS) and bound[each.name] == BOUND_ONCE and each.args.kwarg is None:
+            if each.decorator_list:
+                continue  # what is called may take more
             yield each.name, frozenset(one.arg for one in (*each.args.args, *each.args.kwonlyargs))
         elif isinstance(each, ast.ImportFrom) and each.module and not each.level:
             module = _file_of(each.module, os.path.dirname(os.path.abspath(source.path)))

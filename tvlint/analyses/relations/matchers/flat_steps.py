@@ -35,6 +35,7 @@ def misplaced_in_buckets(projection: Projection) -> Iterator[Defect]:
     """
     alone, plan, terms = projection.alone, projection.plan, projection.alone.world.terms
     of_weight = _weights(projection)
+    weights = {name for names in of_weight.values() for name in names}
     seen = dict[tuple[str, int], str]()
     for rank, renewed in alone.derived.renewed.items():
         for name, value in renewed.items():
@@ -46,9 +47,8 @@ def misplaced_in_buckets(projection: Projection) -> Iterator[Defect]:
             full = plan.tensors[name].logical or name
             if (name, value.term) not in seen:
                 sources = _Sources(terms, of_weight).of(value.term)
-                is_weight = plan.tensors[name].role is Role.WEIGHT and any(full in names for names in of_weight.values())
-                others = {each for names in of_weight.values() for each in names} - {full}
-                text = _of_other_gradients(sources, full) or _of_another_weight(sources, full, others)
+                is_weight = plan.tensors[name].role is Role.WEIGHT and full in weights
+                text = _of_other_gradients(sources, full) or _of_another_weight(sources, full, weights)
                 seen[name, value.term] = text if is_weight else _of_other_pieces(sources, full)
             if text := seen[name, value.term]:
                 rule = "gradient-of-another-tensor" if plan.tensors[name].role is Role.WEIGHT else "state-of-another-shard"
@@ -76,10 +76,10 @@ def _of_other_gradients(sources: set[_Source], weight: str) -> str:
     return f"the gradient of `{min(gradients)}`" if gradients and weight not in gradients else ""
 
 
-def _of_another_weight(sources: set[_Source], weight: str, others: set[str]) -> str:
+def _of_another_weight(sources: set[_Source], weight: str, weights: set[str]) -> str:
     """Return which other weights a weight is made of beside its own gradient, in words, if it is not made of itself."""
     taken = {source.name for source in sources if not source.is_gradient}
-    found = taken & others if any(source.is_gradient for source in sources) and weight not in taken else set()
+    found = taken & weights if any(source.is_gradient for source in sources) and weight not in taken else set()
     return f"its own gradient and the weight `{min(found)}`" if found else ""
 
 

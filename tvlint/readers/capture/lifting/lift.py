@@ -68,7 +68,7 @@ class Lifted:
     lifts; `unread` says of which arguments no equation speaks, and where; `absent` are the numbers that nothing recorded is,
     with where it is compared with them; `counted` is where sums of whole numbers are counts; `numbers` are those that values
     are throughout; `tokens` the dimensions along which the tokens of experts are counted; `multiplied` is where sums that
-    one rank is given are multiplied.
+    one rank is given are multiplied, and `cancelled` where a mean is multiplied by the number of what it is over.
     """
 
     program: Program
@@ -81,6 +81,7 @@ class Lifted:
     unread: list[tuple[str, Mark]] = field(default_factory=list)
     absent: list[tuple[float, Mark]] = field(default_factory=list)
     counted: list[Mark] = field(default_factory=list)
+    cancelled: list[Mark] = field(default_factory=list)
     multiplied: tuple[Mark, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
     tokens: tuple[tuple[int, int], ...] = ()

@@ -235,6 +235,7 @@ def _viewed(machine: Machine, call: Call, value: Value) -> Value | None:
 
 
 def view_size(call: Call, before: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sizes of a view of the shape `before`. Raises Mismatch where they do not hold its elements."""
     size = view_sizes(call, before)
     if not isinstance(size, tuple) or not all(isinstance(n, int) and not isinstance(n, bool) for n in size):
         raise UnsupportedError(f"`{call.op}` to {size}")

@@ -1,7 +1,8 @@
 """Means over the targets of a loss that count, and their number, by which a program multiplies such a mean again.
 
 A mean over a part of the batch times the number of targets that count in it is a sum, of which ranks and micro-batches have
-shares; so the number is cancelled wherever it stands in a chain of factors of one number each.
+shares; so the number is cancelled wherever it stands in a chain of factors of one number each. That it is never zero, where the
+mean would be no number, is assumed, and listed.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def _without(lifting: Lifting, node: Apply, value: Argument, counted: tuple[str,
         pairs = [call.inputs, call.inputs[::-1]] if call.op == "torch.mul" else [call.inputs]
         left = [one for one, other in pairs if call.op == op and isinstance(other, Ref) and _counted(lifting, other) == counted]
         if left and isinstance(left[0], Ref):
+            lifting.result.cancelled.append(node.mark)
             return _applied(lifting, node, left[0], chain)
         chain.append(call)
         call = lifting.call_of(call.inputs[0].name) if isinstance(call.inputs[0], Ref) else None

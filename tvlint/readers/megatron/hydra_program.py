@@ -70,9 +70,10 @@ def misspelled_configuration(words: Sequence[Item], script: str) -> Iterator[Fin
     folder, name = os.path.split(path)
     flags = ("--config-name", "-cn") if is_folder(folder) else ("--config-path", "-cp")
     above, wrong = (folder, name) if is_folder(folder) else os.path.split(folder)
-    near = [each for each in names_in(above) if is_a_letter_off(wrong, each) or are_swapped(wrong, each)]
+    inside = names_in(above) if is_within(real_path(above), folder_around(script)) else ()
+    near = [each for each in inside if is_a_letter_off(wrong, each) or are_swapped(wrong, each)]
     here = _place_of(launch.arguments, flags)
-    if len(near) == 1 and here is not None and is_within(real_path(above), folder_around(script)):
+    if len(near) == 1 and here is not None:
         shown = os.path.join(os.path.basename(folder), name)
         help = f"did you mean `{near[0].removesuffix('.yaml')}`?"
         yield Finding("misspelled-configuration", Severity.ERROR, f"there is no configuration `{shown[-LONGEST:]}`", here, help)

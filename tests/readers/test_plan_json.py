@@ -110,6 +110,7 @@ WRONG = [
     ('"operator": 3', '"operator": 9', "9", "segment of 5"),
     ('"operator": 3', '"operator": 1', "1", "computation"),
     ('"segment": "step"', '"segment": "stop"', "{", "no segment"),
+    ('"segment": "step"', '"inputs": ["more"], "segment": "step"', "{", "and the step names 1"),
     (
         '"whole": [8, 8], "placements": {"tp": {"kind": "shard", "dim": 1',
         '"placements": {"tp": {"kind": "shard", "dim": 2',

@@ -51,7 +51,7 @@ segment f forward stage 0 checkpointed (x) -> (h, l)
   z2 = all-reduce ""(z) over self
   barrier() over world
   n = reduce-scatter "odd one"(z, dim=-1) over tp at "m.py":3:5 to 3:9 pointer "p" "z = f(\\"x\\")"
-segment b backward mirror f stage 0
+segment b backward mirror f stage 0 () -> (dw)
   recv dl: gradient f32[] from pp-1 ring tag -3 via tied async r0 batch bb on comm label rr
   dh = backward (dl, _) of o, k = pair(h, 3) on s at "n.py"
   _, dw = backward h (dh) on s label bw

@@ -286,6 +286,8 @@ WRONG = [
     ("mesh tp=2\nprogram tp=2\n", 2, 12, ""),
     ("mesh tp=2\nsegment f forwards\n", 2, 11, "forward"),
     ("mesh tp=2\nsegment forward forward\n  y = gelu(x)\nprogram\n  run forwrd\n", 5, 7, "forward"),
+    ("segment f forward (a) -> (y)\n  y = gelu(a)\nprogram\n  run f (x, x)\n", 4, 7, "takes `a`, and the step names 2"),
+    ("segment f forward (a) -> (y)\n  y = gelu(a)\nprogram\n  run f -> ()\n", 4, 7, "gives `y`, and the step names 0"),
     ("program\n  dx = backward y (dy)\n", 2, 17, ""),
     ("program\n  y = linear(x, w)\n  dx = backward y (dy)\n", 3, 17, "`x`, `w`"),
     ("weight w f32[2,2]\nprogram\n  y = linear(x, w)\n  _, a = backward y (dy)\n  z = linear(y, w)\n  _, b = backward z (dz)\n",

@@ -126,6 +126,16 @@ class Step:
             segment.outputs if self.outputs is None else self.outputs,
         )
 
+    def misfit(self, segment: Segment) -> str:
+        """Return in words where the step gives or takes another number of values than the segment; empty where it does not."""
+        for (given, taken), verb in zip(
+            zip(self.outside(segment), (segment.inputs, segment.outputs), strict=True), ("takes", "gives"), strict=True
+        ):
+            if len(given) != len(taken):
+                values = ", ".join(f"`{name}`" for name in taken) or "nothing"
+                return f"`{segment.name}` {verb} {values}, and the step names {len(given)}"
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:

@@ -213,7 +213,11 @@ def _programs(
         for position, step in enumerate(entry["steps"]):
             if step["segment"] not in segments:
                 raise FormError(f"`{step['segment']}` is no segment of this plan", ((at, "steps"), position))
-        programs.append(Program(ranks, tuple(map(_step, entry["steps"]))))
+        steps = tuple(map(_step, entry["steps"]))
+        for position, made in enumerate(steps):
+            if misfit := made.misfit(segments[made.segment]):
+                raise FormError(misfit, ((at, "steps"), position))
+        programs.append(Program(ranks, steps))
     return tuple(programs)
 
 

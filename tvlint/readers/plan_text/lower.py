@@ -37,6 +37,9 @@ def assemble(draft: Draft) -> Plan:
     segments: dict[str, Segment] = {}
     for name, section in draft.segments.items():
         segments[name] = _segment(section, _operators(operators[id(section)]), everywhere)
+    for item in (each for section in draft.programs for each in section.items if isinstance(each, Run)):
+        if misfit := item.step.misfit(segments[item.step.segment]):
+            item.line.fail(misfit, "give one name for each, or none", item.index)
     micro_batches = _micro_batches(draft, operators)
     programs = []
     last: dict[Phase, int] = {}

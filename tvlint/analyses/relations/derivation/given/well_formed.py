@@ -62,9 +62,7 @@ def is_well_formed(plan: Plan) -> bool:
         return False
     for step in plan.steps():
         segment = plan.segments.get(step.segment)
-        if segment is None or len(segment.inputs) != len(step.inputs if step.inputs is not None else segment.inputs):
-            return False
-        if len(segment.outputs) != len(step.outputs if step.outputs is not None else segment.outputs):
+        if segment is None or step.misfit(segment):
             return False
     return True
 

@@ -477,7 +477,7 @@ optimizer.step()
 def test_a_weight_that_is_no_one_piece_of_the_whole_is_an_error_and_no_guess(tmp_path: Path) -> None:
     for name, cut in (
         ("right.py", "gate.chunk(2)[RANK]"),
-        ("wrong.py", "torch.cat([p.chunk(2)[RANK] for p in gate.chunk(2)])"),
+        ("wrong.py", "gate.chunk(2)[RANK].t().contiguous()"),
     ):
         (tmp_path / name).write_text(GIVEN + JOINED.replace("CUT", cut))
     errors = {}

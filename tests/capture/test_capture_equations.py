@@ -1211,6 +1211,17 @@ def test_a_mean_over_targets_that_count_times_their_number_is_a_sum(order: tuple
             assert lifted.roots[-1].value == loss.outputs[0]
 
 
+@pytest.mark.parametrize(("dtype", "is_count"), [("int64", True), ("float32", True), ("bool", False), ("bfloat16", False)])
+def test_the_number_of_targets_that_count_is_none_where_a_cast_may_change_it(dtype: str, is_count: bool) -> None:
+    bench = Bench()
+    loss, _ = losses_that_are_counted_again(bench, KNOWN, KNOWN, ())
+    (count,) = (node.outputs[0] for node in bench.program.nodes if isinstance(node, Apply) and "sum" in node.op)
+    cast = bench.program.fresh(Type((), dtype))
+    bench.program.nodes.append(Apply("aten._to_copy.default", {"self": Ref(count), "dtype": dtype}, (cast,), MARK))
+    bench.apply("mul", {"self": Ref(loss), "other": Ref(cast)}, np.array(0.0))
+    assert bool(lift(bench.program, EQUATIONS).cancelled) == is_count
+
+
 @pytest.mark.parametrize(
     ("op", "of", "at"), [("minimum", "gt", 0), ("minimum", "lt", 1), ("maximum", "lt", 0), ("maximum", "gt", 1)]
 )

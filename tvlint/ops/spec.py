@@ -299,6 +299,8 @@ class Bound:
     """Outputs that depend on some operands only: output position -> operand positions. Absent: all of them."""
     indices: Mapping[int, str] = field(default_factory=dict)
     """Operands that hold indices along a name instead of numbers: operand position -> name."""
+    no_index: int | None = None
+    """What stands among indices for none, so that a loss leaves its row out."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Sizes of names that only outputs have, where the call determines them; otherwise they are what the outputs declare."""
     assumption: str = ""

@@ -131,10 +131,6 @@ def _evaluate(
         raise NotReplayedError(str(error)) from None
 
 
-_IGNORED = -100
-"""A class that losses leave out."""
-
-
 def _check_indices(bound: Bound, call: Call, operands: Sequence[Array]) -> None:
     """Raise NotReplayedError where an index is beyond what it is looked up in, unless a range is stated."""
     import numpy as np
@@ -146,7 +142,8 @@ def _check_indices(bound: Bound, call: Call, operands: Sequence[Array]) -> None:
     sizes = dict(named)
     for place, name in bound.indices.items():
         given = np.real(operands[place])
-        if name in sizes and not np.all(((given >= 0) & (given < sizes[name])) | (given == _IGNORED)):
+        given = given if bound.no_index is None else given[given != bound.no_index]
+        if name in sizes and not np.all((given >= 0) & (given < sizes[name])):
             error = BeyondTableError if np.any(given >= sizes[name]) else NotReplayedError
             raise error(f"an index of `{call.op}` is beyond the {sizes[name]} that it looks up in")
 

@@ -332,6 +332,21 @@ def test_a_lookup_beyond_the_rows_of_a_rank_is_refuted_where_it_is() -> None:
     assert reason.location.text.strip() == "r = embedding(i, e)"
 
 
+CLASSES = (
+    "weight w f32[8,8]\ninput x f32[40,8]\ninput t i64[40]\nloss l\nprogram\nz = linear(x, w)\nm: bool[40] = eq(t, 3) || none\n"
+)
+APART = 'p: f32[40] = cross_entropy(z, t, reduction="none")\nq: f32[40] = masked_fill(p, m, 0.0)\nl: f32[1] = sum(q)\n'
+LEFT_OUT = (
+    'u: i64[40] = masked_fill(t, m, 9) || none\nl: f32[1] = cross_entropy(z, u, ignore_index={number}, reduction="sum")\n'
+)
+
+
+@pytest.mark.parametrize(("number", "outcome"), [(9, Outcome.UNKNOWN), (8, Outcome.REFUTED)])
+def test_a_class_that_a_loss_leaves_out_is_beyond_none(number: int, outcome: Outcome) -> None:
+    plan = with_backward(CLASSES + LEFT_OUT.format(number=number))
+    assert verdict_on(plan, with_backward(CLASSES + APART)).outcome is outcome
+
+
 def test_a_reference_that_looks_up_beyond_its_rows_refutes_nothing() -> None:
     further = LOOKUP.replace("embedding(x, e)", "embedding(y, e)").replace("h = ", "y = add(x, 8)\nh = ")
     verdict = verdict_on(split(MASKED["choices"].replace("sub(x, {a})", "sub(x, 0)")), further)

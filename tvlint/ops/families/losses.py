@@ -54,6 +54,7 @@ def _loss(*more: str) -> Callable[[Call], Bound]:
             attributes=(ignored, *(call.attributes.get(name, 0.0) for name in more)),
             zero_gradient=rows.zero_gradient | (frozenset({2}) if weighted else frozenset()),
             indices=rows.indices,
+            no_index=ignored,
             assumption=f"no target of a `{call.op.rsplit('.', 1)[-1]}` with a mean is {ignored}, which it would not count"
             if reduction == "mean" and ignored < 0
             else "",

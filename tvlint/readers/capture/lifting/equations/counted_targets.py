@@ -8,7 +8,9 @@ mean would be no number, is assumed, and listed.
 from __future__ import annotations
 
 from tvlint.ir.operators import Literal
-from tvlint.readers.capture.lifting.lift import Call, Lifting, given
+from tvlint.ops.dtypes import DIGITS
+from tvlint.ops.kinds import Kind, kind_of
+from tvlint.readers.capture.lifting.lift import Call, Lifting, given, inputs_of
 from tvlint.readers.capture.lifting.program import Apply, Argument, Ref, Type
 
 _FACTORS = ("torch.mul", "torch.div")
@@ -68,13 +70,20 @@ def _counted(lifting: Lifting, argument: Argument) -> tuple[str, object] | None:
 
 
 def _viewed(lifting: Lifting, argument: Argument) -> str:
-    """Return the value of which an argument is all elements, in another shape or dtype; empty where it is no tensor."""
+    """Return the value of which an argument is all numbers, in another shape or dtype; empty where it is no tensor."""
     name = lifting.value(argument) or ""
     call = lifting.call_of(name)
-    while call is not None and call.op in ("torch.Tensor.view", "torch.Tensor.to") and isinstance(call.inputs[0], Ref):
+    while call is not None and isinstance(call.inputs[0], Ref) and (call.op == "torch.Tensor.view" or _keeps(lifting, call)):
         name = lifting.name(call.inputs[0].name)
         call = lifting.call_of(name)
     return name
+
+
+def _keeps(lifting: Lifting, call: Call) -> bool:
+    """Return whether a call is a cast that changes no flag and no whole number that torch counts up to."""
+    (given, *_), made = inputs_of(call), lifting.program.types[call.outputs[0]].dtype
+    is_wide = kind_of(made) is Kind.WHOLE or DIGITS.get(made, 0) >= DIGITS["float32"]
+    return call.op == "torch.Tensor.to" and (is_wide or lifting.program.types[given].dtype == "bool")
 
 
 def _without(lifting: Lifting, node: Apply, value: Argument, counted: tuple[str, object], op: str) -> Argument | None:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def findings_of_plan(
-    facts: Facts, rules: Mapping[str, Rule], found_so_far: Callable[[Sequence[Finding]], object] = len
+    facts: Facts, rules: Mapping[str, Rule], keep: Callable[[Sequence[Finding]], object] = lambda findings: None
 ) -> Iterator[Finding]:
     """Yield what the plan rules among `rules` find, and then what only the relations of the plan show.
 
     Give all rules, also where some do not apply: what one of them finds explains what follows from it. The garbage collector
     leaves alone what exists by now: the plan lives on, and walking its millions of objects again and again would take
-    longer than all checks. What each rule finds is given to `found_so_far` before the next one is asked.
+    longer than all checks. What each rule finds is given to `keep` before the next one is asked.
     """
     from tvlint.analyses.relations.findings import derived_findings
 
@@ -33,7 +33,7 @@ def findings_of_plan(
     for rule in rules.values():
         if rule.kind is RuleKind.PLAN:
             new = list(load_check(rule)(facts))
-            found_so_far(new)
+            keep(new)
             found += new
     found = list(without_consequences(found, rules))
     yield from found

@@ -187,8 +187,7 @@ def _left(facts: Facts, alone: Alone, taken: AbstractSet[tuple[int, int]]) -> It
 
 def _last(plan: Plan, weight: str, rank: int) -> tuple[str, Operator | None]:
     """Return the gradient of the weight that a rank makes last and nothing takes further, and the operator that makes it."""
-    steps = (step.segment for program in plan.programs if rank in program.ranks for step in program.steps)
-    operators = [operator for name in dict.fromkeys(steps) for operator in plan.segments[name].operators]
+    operators = [*plan.run_on(rank)]
     names = {tensor.name for tensor in plan.tensors.values() if tensor.gradient_of == weight} | {plan.tensors[weight].gradient}
     names -= {name for operator in operators for name in reads(operator) if name not in writes(operator)}
     found = [(name, operator) for operator in operators for name in writes(operator) if name in names]

@@ -44,11 +44,9 @@ def find_proof(case: Case, progress: Progress, tellings: Sequence[Telling] = ())
     return None
 
 
-def _not_used(verdict: Verdict) -> None:
-    """Do nothing with a verdict that holds already."""
-
-
-def judge(case: Case, progress: Progress, most_causes: int = _CAUSES, decided: Decided = _not_used) -> Attempt | Verdict:
+def judge(
+    case: Case, progress: Progress, most_causes: int = _CAUSES, decided: Decided = lambda verdict: None
+) -> Attempt | Verdict:
     """Return the attempt that proves the case; or the verdict that explains why it is not proved.
 
     A refuted one is `decided` before repairs of it are tried.
@@ -113,7 +111,7 @@ def _is_large(case: Case) -> bool:
     return case.parallel.mesh.size > _LARGEST_EXPLAINED_ON_ALL_RANKS
 
 
-def explain(attempt: Attempt, progress: Progress, most_causes: int, decided: Decided = _not_used) -> Verdict:
+def explain(attempt: Attempt, progress: Progress, most_causes: int, decided: Decided = lambda verdict: None) -> Verdict:
     """Return the verdict on a case that is not proved, with its causes, and a repair where one is found.
 
     Side conditions alone are the causes where the values agree. Elsewhere the plan is derived beyond its mistakes.

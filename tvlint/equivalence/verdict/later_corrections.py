@@ -78,12 +78,10 @@ def _has_pieces(plan: Plan, rank: int) -> bool:
     slice.
     """
     regions: dict[str, set[object]] = {}
-    for program in plan.programs:
-        run = plan.run_by(program) if rank in program.ranks else ()
-        for operator in (operator for _, _, operator in run if isinstance(operator, Compute)):
-            for tensor in (plan.tensors[name] for name in operator.tensor_operands if name in plan.tensors):
-                if tensor.logical and tensor.region is not None:
-                    regions.setdefault(tensor.logical, set()).add(tensor.region)
+    for operator in (operator for operator in plan.run_on(rank) if isinstance(operator, Compute)):
+        for tensor in (plan.tensors[name] for name in operator.tensor_operands if name in plan.tensors):
+            if tensor.logical and tensor.region is not None:
+                regions.setdefault(tensor.logical, set()).add(tensor.region)
     return any(len(found) > 1 for found in regions.values())
 
 

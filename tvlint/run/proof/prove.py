@@ -31,13 +31,9 @@ Keep: TypeAlias = Callable[[Report], object]
 """Takes a report that holds already, though more may be found."""
 
 
-def _not_kept(report: Report) -> None:
-    """Keep nothing."""
-
-
 @without_collection()
 def prove_pair(
-    pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None, keep: Keep = _not_kept
+    pair: Pair, progress: Progress | None = None, known: dict[str, Plan] | None = None, keep: Keep = lambda report: None
 ) -> Report:
     """Return the report of one proof: a verdict, or the problems of plans that cannot be read.
 

@@ -43,8 +43,7 @@ def _read_again(facts: Facts, misused: Misused) -> Location | None:
         return None
     readers = [
         operator
-        for program in plan.programs
-        for _, _, operator in (plan.run_by(program) if misused.rank in program.ranks else ())
+        for operator in plan.run_on(misused.rank)
         if isinstance(operator, Communicate) or (isinstance(operator, Compute) and not is_step(operator))
     ]
     of_owner = [operator for operator in readers if misused.owner in reads(operator)]
